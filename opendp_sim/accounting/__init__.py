@@ -1,0 +1,1 @@
+"""Budgets, ledgers, filters and releases."""

@@ -1,0 +1,243 @@
+"""The one bridge to OpenDP: descriptors in, claims in, OpenDP objects out.
+
+The only module that touches OpenDP's private names (``opendp._internal``, ``opendp._data``,
+``opendp.mod``); its tests are the first to run on a new OpenDP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+from opendp._data import fill_bytes
+from opendp._internal import (
+    _extrinsic_distance,
+    _extrinsic_domain,
+    _make_measurement,
+    _make_transformation,
+    _new_pure_function,
+)
+from opendp.mod import _PartialConstructor, assert_features
+
+from opendp_sim.core.claims import Claim, Interactive, Noise, Norm, Post, Private, Stable
+from opendp_sim.core.errors import InternalError, ParameterError, SimError, SpaceError
+from opendp_sim.core.space import FOREIGN_DOMAINS, FOREIGN_METRICS, Domain, Metric
+
+__all__ = [
+    "Parts",
+    "adopt_domain",
+    "adopt_metric",
+    "build",
+    "fill_bytes",
+    "guarded",
+    "measure_of",
+    "measure_to_dp",
+    "parts_of",
+    "then",
+    "to_dp_domain",
+    "to_dp_metric",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a release of ours is made of, for the auditor: noiseless part and declared noise."""
+
+    core: Callable[[Any], Any]
+    noise: Noise
+
+
+_MEASURES: dict[str, Callable[[], dp.Measure]] = {
+    "max_divergence": dp.max_divergence,
+    "zero_concentrated_divergence": dp.zero_concentrated_divergence,
+    "approx_max_divergence": lambda: dp.approximate(dp.max_divergence()),
+    "approx_zero_concentrated_divergence": lambda: dp.approximate(
+        dp.zero_concentrated_divergence()
+    ),
+    "renyi_divergence": dp.renyi_divergence,
+    "smoothed_max_divergence": dp.smoothed_max_divergence,
+}
+_SMALL = (ParameterError, SpaceError)
+
+
+def measure_to_dp(measure: str) -> dp.Measure:
+    """Return OpenDP's measure of that name."""
+    return _MEASURES[measure]()
+
+
+def measure_of(measurement: dp.Measurement) -> str:
+    """Return our name of an OpenDP measurement's output measure."""
+    for name, make in _MEASURES.items():
+        if measurement.output_measure == make():
+            return name
+    raise SpaceError(
+        "OS202", "output_measure", expected=", ".join(_MEASURES),
+        got=str(measurement.output_measure), hint="cast the measurement to one of these first.",
+    )  # fmt: skip
+
+
+def to_dp_domain(domain: Domain) -> dp.Domain:
+    """Return OpenDP's own domain where there is an equal one, else an extrinsic domain."""
+    native = domain.native()
+    return native if native is not None else _extrinsic_domain(
+        domain.identifier, domain.member, domain
+    )  # fmt: skip
+
+
+def to_dp_metric(metric: Metric) -> dp.Metric:
+    """Return OpenDP's own metric where there is an equal one, else an extrinsic metric."""
+    native = metric.native()
+    return native if native is not None else _extrinsic_distance(metric.identifier, metric)
+
+
+def adopt_domain(domain: dp.Domain | Domain) -> Domain:
+    """Return our descriptor of an OpenDP domain: our own, or one of OpenDP's that we can read."""
+    return _adopt(domain, Domain, FOREIGN_DOMAINS, "OS201", "input_domain")
+
+
+def adopt_metric(metric: dp.Metric | Metric) -> Metric:
+    """Return our descriptor of an OpenDP metric."""
+    return _adopt(metric, Metric, FOREIGN_METRICS, "OS202", "input_metric")
+
+
+def _adopt(native: Any, kind: type, readers: list[Any], code: str, where: str) -> Any:
+    if isinstance(native, kind):
+        return native
+    descriptor = getattr(native, "descriptor", None)
+    if isinstance(descriptor, kind):
+        return descriptor
+    for read in readers:
+        if (found := read(native)) is not None:
+            return found
+    raise SpaceError(
+        code, where, expected=f"a {where.split('_')[1]} this package has a proof for",
+        got=str(native),
+        hint="start from array2_domain(num_columns=..., nan=False, T=float) under "
+        "symmetric_distance(), or from a domain of opendp_sim.",
+    )  # fmt: skip
+
+
+def guarded(function: Callable[[Any], Any], where: str) -> Callable[[Any], Any]:
+    """Let no text of an exception out of a private function: it could carry a record.
+
+    A ``SimError`` has constant text by construction and passes; anything else becomes OS902.
+    """
+
+    def run(data: Any) -> Any:
+        try:
+            return function(data)
+        except SimError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever it says may be about the data
+            pass
+        raise InternalError(
+            "OS902", where, expected="an answer", got="a failure inside the mechanism",
+            hint="the text is withheld; run the mechanism on public data to reproduce it.",
+        )  # fmt: skip
+
+    return run
+
+
+def build(
+    claim: Claim, key: str, domain: Domain, metric: Metric, norm: Norm | None = None
+) -> Any:
+    """Make the OpenDP object of a claim: Transformation, Measurement or Function.
+
+    ``norm`` picks the face of a sketch (its one output metric); OpenDP needs exactly one.
+    """
+    assert_features("contrib")
+    if isinstance(claim, Post):
+        return _new_pure_function(claim.function)
+    space = to_dp_domain(domain), to_dp_metric(metric)
+    if isinstance(claim, Stable):
+        return _transformation(claim, key, domain, space, norm or "l1")
+    if isinstance(claim, Private):
+        if claim.native is not None:
+            return _with_parts(claim.native, claim)
+        measure = measure_to_dp(claim.measure)
+        run = guarded(claim.function, key)
+        made = _make_measurement(*space, measure, run, guarded(claim.privacy_map, key))
+        return _with_parts(made, claim)
+    return _interactive(claim, key, space)
+
+
+def _with_parts(measurement: dp.Measurement, claim: Private) -> dp.Measurement:
+    if claim.noise is not None and claim.core is not None:
+        measurement.sim_parts = Parts(claim.core, claim.noise)
+    return measurement
+
+
+def parts_of(measurement: dp.Measurement) -> Parts | None:
+    """Return the noiseless part and declared noise of a release built here, if it has them."""
+    return getattr(measurement, "sim_parts", None)
+
+
+def _transformation(
+    claim: Stable, key: str, domain: Domain, space: tuple[dp.Domain, dp.Metric], norm: Norm
+) -> dp.Transformation:
+    if claim.faces is None:
+        output_metric = space[1]
+        if claim.output_metric is not None:
+            output_metric = to_dp_metric(claim.output_metric)
+        function, stability_map = whole_function(claim), lambda d_in: claim.stability * d_in
+    else:
+        face = claim.faces
+        output_metric = to_dp_metric(claim.output.metric(norm))  # type: ignore[attr-defined]
+        function = whole_function(claim)
+
+        def stability_map(d_in: int) -> Any:
+            return face.bound(norm, d_in)
+
+    def gated(data: Any) -> Any:
+        domain.check(data)
+        return function(data)
+
+    return _make_transformation(
+        *space,
+        to_dp_domain(claim.output),
+        output_metric,
+        guarded(gated, key),
+        guarded(stability_map, key),
+    )
+
+
+def whole_function(claim: Stable) -> Callable[[Any], Any]:
+    """Return the claim's function on a whole dataset held in memory."""
+    if claim.accumulate is not None:
+        size, accumulate = claim.output.size, claim.accumulate  # type: ignore[attr-defined]
+
+        def total(data: Any) -> Any:
+            out = np.zeros(size, dtype=np.int64)
+            accumulate(data, out)
+            return out
+
+        return total
+    if claim.survey is not None:
+        survey = claim.survey
+        return lambda data: survey([data])(data)
+    if claim.function is None:
+        raise InternalError(
+            "OS903", "claim", expected="a function, accumulate or survey", got="none of them",
+            hint="report this as a bug of the mechanism.",
+        )  # fmt: skip
+    return claim.function
+
+
+def _interactive(claim: Interactive, key: str, space: tuple[dp.Domain, dp.Metric]) -> Any:
+    def start(data: Any) -> Any:
+        return dp.new_queryable(guarded(claim.start(data), key))
+
+    return _make_measurement(
+        *space,
+        measure_to_dp(claim.measure),
+        guarded(start, key),
+        guarded(claim.privacy_map, key),
+    )
+
+
+def then(constructor: Callable[[dp.Domain, dp.Metric], Any]) -> Any:
+    """Return the partial constructor that ``space >> then_x(...)`` completes."""
+    return _PartialConstructor(constructor)

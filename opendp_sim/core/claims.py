@@ -1,0 +1,188 @@
+"""Claims: plain data that say what is proved about a mechanism on one space.
+
+A mechanism's ``bind`` returns one of four. Only the bridge makes OpenDP objects of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+import opendp.prelude as dp
+from numpy.typing import NDArray
+
+from opendp_sim.core.rounding import bounded_int, float_up, sqrt_up
+from opendp_sim.core.space import Domain, Metric
+
+__all__ = [
+    "Block",
+    "Claim",
+    "Faces",
+    "Interactive",
+    "Measure",
+    "Noise",
+    "Norm",
+    "Post",
+    "Private",
+    "Stable",
+    "Stage",
+    "faces_of",
+]
+
+Norm = Literal["l1", "l2", "linf"]
+Measure = Literal[
+    "max_divergence",
+    "zero_concentrated_divergence",
+    "approx_max_divergence",
+    "approx_zero_concentrated_divergence",
+    "renyi_divergence",
+    "smoothed_max_divergence",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One named array of a sketch and how much a single record may add to it.
+
+    ``weight`` is the noise scale on this block relative to the release's base scale, so a block with
+    weight 4 gets four times the noise and costs a quarter (L1) or a sixteenth (L2, in rho).
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    l1: int
+    l2_squared: int
+    linf: int
+    weight: int = 1
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Faces:
+    """Output distance per unit of symmetric distance, in every norm that is sound, in exact numbers.
+
+    For weighted blocks these are the norms of ``feature / weight``.
+    """
+
+    l1: Fraction
+    l2_squared: Fraction
+    linf: Fraction
+    monotone: bool = False
+    """Whether one record moves every cell in the same direction."""
+
+    def bound(self, norm: Norm, d_in: int) -> float | int:
+        """Return the greatest output distance at ``d_in``, rounded outward (L1, L∞: exact if integer)."""
+        if norm == "l2":
+            return sqrt_up(self.l2_squared * d_in * d_in)
+        value = getattr(self, norm) * d_in
+        return bounded_int(int(value), norm) if value.denominator == 1 else float_up(value)
+
+    def __mul__(self, factor: int) -> Faces:
+        """Faces after a map that is ``factor``-stable."""
+        return Faces(
+            self.l1 * factor, self.l2_squared * factor * factor, self.linf * factor, self.monotone
+        )
+
+
+def faces_of(blocks: Iterable[Block], *, monotone: bool) -> Faces:
+    """Add up the faces of blocks: norms of one record's whole contribution, each over its weight."""
+    blocks = tuple(blocks)
+    return Faces(
+        l1=sum((Fraction(b.l1, b.weight) for b in blocks), Fraction(0)),
+        l2_squared=sum((Fraction(b.l2_squared, b.weight**2) for b in blocks), Fraction(0)),
+        linf=max((Fraction(b.linf, b.weight) for b in blocks), default=Fraction(0)),
+        monotone=monotone,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Stable:
+    """A row map, or the sum of one bounded integer feature vector per record.
+
+    A *row map* has ``function`` (rows to rows, row-local bit for bit) and ``stability``.
+    A *sketch* has ``accumulate(rows, out)``, which adds the features of ``rows`` to the flat int64
+    ``out``; its whole-dataset function is the sum over blocks, so chunked equals whole by construction.
+    """
+
+    output: Domain
+    function: Callable[[Any], Any] | None = None
+    stability: int = 1
+    output_metric: Metric | None = None
+    """The metric of a row map's output where it is not the input's."""
+    accumulate: Callable[[Any, NDArray[np.int64]], None] | None = None
+    faces: Faces | None = None
+    survey: Callable[[Iterable[Any]], Callable[[Any], Any]] | None = None
+    """For a map that must see every block first: blocks to the block-wise function."""
+    on_queries: Callable[[Any], Any] | None = None
+    """The same map for public queries (no clamping to the data's bounds); default ``function``."""
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
+    """What can be asked of a release of this sketch: name to a protocol object (``capabilities.py``)."""
+    matrices: tuple[NDArray[np.generic], ...] = ()
+    """Public matrices drawn from a seed; their fingerprint travels with every release."""
+    expected: Mapping[str, float] = field(default_factory=dict)
+    """Facts for the plan: expected errors and sizes, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """A declared noise law: what is added to each cell of the noiseless part."""
+
+    family: Literal["discrete_laplace", "discrete_gaussian", "gumbel"]
+    scale: float
+    weights: tuple[tuple[int, int], ...] = ()
+    """Runs of (cells, weight); empty means weight 1 everywhere."""
+    sampler: Literal["opendp", "bulk"] = "opendp"
+
+
+@dataclass(frozen=True, slots=True)
+class Private:
+    """A measurement. Either ``native`` (an OpenDP measurement), or a function and its privacy map."""
+
+    measure: Measure
+    privacy_map: Callable[[Any], Any]
+    function: Callable[[Any], Any]
+    noise: Noise | None = None
+    """Declared when the release is noiseless part plus this noise; ``core`` is the noiseless part."""
+    core: Callable[[Any], Any] | None = None
+    native: dp.Measurement | None = None
+    output: Domain | None = None
+    expected: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Interactive:
+    """A measurement that answers many adaptive questions at one fixed loss."""
+
+    measure: Measure
+    privacy_map: Callable[[Any], Any]
+    start: Callable[[Any], Callable[[Any], Any]]
+    """From a dataset to the transition function: question to answer (state is the closure's)."""
+    expected: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A pure function of what was released and of public things."""
+
+    function: Callable[..., Any]
+    expected: Mapping[str, float] = field(default_factory=dict)
+
+
+Claim = Stable | Private | Interactive | Post
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A mechanism bound to a space: the record, where it starts, and what it claims."""
+
+    mechanism: Any
+    domain: Domain
+    metric: Metric
+    claim: Claim

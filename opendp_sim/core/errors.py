@@ -1,0 +1,130 @@
+"""Every error a user can see: one shape, a stable code, advice, never data.
+
+The families are the hundreds: 1 parameter, 2 space, 3 spec, 4 budget, 5 audit, 6 data and files,
+7 release, 9 internal. A code is never reused. ``CATALOGUE`` is what ``opendp-sim explain`` prints.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "CATALOGUE",
+    "AuditError",
+    "BudgetError",
+    "DataError",
+    "InternalError",
+    "ParameterError",
+    "ReleaseError",
+    "SimError",
+    "SpaceError",
+    "SpecError",
+]
+
+CATALOGUE: dict[str, str] = {
+    "OS101": "A mechanism parameter is missing, unknown, of the wrong type or outside its range.",
+    "OS102": "Two parameters of one mechanism do not go together.",
+    "OS201": "A mechanism was bound to a domain that its proof does not cover.",
+    "OS202": "A mechanism was bound to a metric that its proof does not cover.",
+    "OS203": "Exact arithmetic cannot be guaranteed: a bound of the type reaches 2**51.",
+    "OS204": "A stage needs a property that the type does not carry (norm bound, labels, bounds).",
+    "OS205": "The distance map would overflow at this input distance.",
+    "OS301": "A stage is less stable than its `expect` claims.",
+    "OS302": "The spec is not valid YAML 1.2, or uses a feature that specs refuse.",
+    "OS303": "An unknown word: step, argument, column, stage, parameter or key.",
+    "OS304": "A value has the wrong type or shape.",
+    "OS305": "A required entry is missing.",
+    "OS306": "A stage's input has the wrong type for its step.",
+    "OS307": "A chain ends without noise, or an output names something that was not released.",
+    "OS308": "A `${name}` cannot be resolved, or its value is outside the declared range.",
+    "OS309": "A plan does not match the spec, the versions or the ledger it was made for.",
+    "OS310": "A hole (`???`) of a template was not filled in.",
+    "OS401": "The stated budget cannot be met, or is not a budget.",
+    "OS402": "The ledger's limit would be passed; nothing ran and nothing was charged.",
+    "OS403": "The ledger is missing, locked by another process, or its hash chain is broken.",
+    "OS404": "A mechanism's privacy map has no finite bound at this input distance.",
+    "OS405": "A privacy loss is undefined in the measure that was asked for.",
+    "OS501": "The audit cannot run on this object.",
+    "OS502": "The audit refuted a claim.",
+    "OS503": "An optional accountant or tester is not installed.",
+    "OS601": "A file is missing, unreadable, or of another kind than stated.",
+    "OS602": "A column is missing, or has the wrong width or dtype.",
+    "OS603": "A column holds NaN or infinities.",
+    "OS604": "A column holds a label outside its public keys.",
+    "OS605": "A column leaves its declared bounds.",
+    "OS606": "An optional package needed for this source is not installed.",
+    "OS607": "A query has the wrong shape, width or dtype.",
+    "OS701": "A release file is truncated, tampered with, foreign, or of another version.",
+    "OS702": "A release does not hold what this question needs.",
+    "OS703": "A public matrix re-drawn from its seed has another hash than the release states.",
+    "OS704": "Post-processing named something that is neither released nor public.",
+    "OS901": "Two independent computations of one bound disagree; nothing ran.",
+    "OS902": "A private function failed; it is charged in full and its message is withheld.",
+    "OS903": "A mechanism broke the rules of the house (a bug here, or in a plugin).",
+}
+
+
+class SimError(Exception):
+    """Base of all opendp_sim errors.
+
+    The message has one shape everywhere: code, place, what was expected, what came, hint.
+    ``got`` describes a public thing (a parameter, a type); it never holds a value from the data.
+    Not a ``ValueError``: pydantic would catch it inside ``model_validate`` and reword it.
+    """
+
+    family: ClassVar[str] = "OS"
+
+    def __init__(self, code: str, where: str, *, expected: str, got: object, hint: str) -> None:
+        if code not in CATALOGUE or not code.startswith(self.family) or not hint:
+            raise RuntimeError(f"{type(self).__name__} needs a catalogued code and a hint: {code}")
+        self.code, self.where, self.expected, self.got, self.hint = code, where, expected, got, hint
+        shown = got if isinstance(got, str) else repr(got)
+        super().__init__(f"{code} {where}: expected {expected}; got {shown}. Hint: {hint}")
+
+
+class ParameterError(SimError):
+    """A mechanism parameter is outside its declaration."""
+
+    family = "OS1"
+
+
+class SpaceError(SimError):
+    """A mechanism was bound to a domain or metric it is not proved for."""
+
+    family = "OS2"
+
+
+class SpecError(SimError):
+    """A spec, or a plan made from one, cannot mean anything."""
+
+    family = "OS3"
+
+
+class BudgetError(SimError):
+    """A loss cannot be met, afforded or recorded."""
+
+    family = "OS4"
+
+
+class AuditError(SimError):
+    """An audit cannot run, or refuted a claim."""
+
+    family = "OS5"
+
+
+class DataError(SimError):
+    """Data or a query does not belong to its declared domain. Says which column, never a value."""
+
+    family = "OS6"
+
+
+class ReleaseError(SimError):
+    """A release file cannot be trusted, or does not answer this question."""
+
+    family = "OS7"
+
+
+class InternalError(SimError):
+    """The house contradicted itself; nothing may run."""
+
+    family = "OS9"

@@ -1,0 +1,183 @@
+"""Exact projections of grid rows, and the one project-and-count kernel built on them.
+
+A float matrix product is not row-local: BLAS blocks by shape, so dropping a row changes the last
+bits of others. Here both operands are integers times a power of two and the type bounds their
+products below 2**52 steps, so every partial sum is exact, in any order, with or without fused
+multiply-add, on any number of threads. ``grid.md`` beside this file has the lemmas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.errors import SpaceError
+
+__all__ = ["PhaseProjection", "UniversalHash", "chunks", "count_ids"]
+
+_MAGIC = 1.5 * 2.0**52
+"""Adding it rounds to the nearest integer and leaves that integer in the low bits of the float."""
+_LEAST_BITS, _MOST_BITS = 8, 44
+_BUFFER = 2**21
+"""Cells of one chunk's product: 16 MiB, the fastest of 2**19 to 2**23 on the machines measured."""
+
+
+def chunks(rows: int, columns: int) -> Iterator[slice]:
+    """Cut ``rows`` into slices whose product with ``columns`` columns fits the work buffer."""
+    step = max(256, min(16384, _BUFFER // max(columns, 1)))
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows))
+
+
+@dataclass(frozen=True)
+class PhaseProjection:
+    """``floor(x . a_c + b_c)`` for C columns, exactly, for integer x with ``|x_j| <= magnitude``.
+
+    Lemma 1 of ``grid.md``. ``a`` and ``b`` are rounded to multiples of ``2**-bits[c]``, with as many
+    bits as the bound allows, so the phases are those of a public matrix within ``2**-bits`` of the
+    one asked for.
+
+    Attributes:
+        folded: shape (C, d + 1); the rounded matrix and, last, the rounded offset, in phase units.
+        bits: shape (C,); fractional bits of each column.
+        base: shape (C,) integers; ``floor`` lies in ``[-base, base)``.
+        magnitude: bound on the integer coordinates.
+    """
+
+    folded: NDArray[np.float64]
+    bits: NDArray[np.int64]
+    base: NDArray[np.int64]
+    magnitude: int
+
+    @classmethod
+    def fit(
+        cls,
+        matrix: NDArray[np.float64],
+        offset: NDArray[np.float64],
+        magnitude: int,
+        where: str,
+    ) -> PhaseProjection:
+        """Round a real ``matrix`` (d, C) and ``offset`` (C,) to the finest provably exact grid.
+
+        Raises:
+            SpaceError (OS203): fewer than 8 fractional bits remain below the exact bound.
+        """
+        reach = np.abs(matrix).sum(axis=0) * float(magnitude) + np.abs(offset) + 2.0
+        bits = np.minimum(np.floor(50.0 - np.log2(reach)).astype(np.int64), _MOST_BITS)
+        if bits.size and int(bits.min()) < _LEAST_BITS:
+            raise SpaceError(
+                "OS203", where, expected=f"phases with at least {_LEAST_BITS} exact binary digits",
+                got=f"room for {int(bits.min())}",
+                hint="quantize to fewer bits, project to fewer columns, or widen the bandwidth.",
+            )  # fmt: skip
+        step = np.exp2(-bits.astype(np.float64))
+        whole, shift = np.rint(matrix / step), np.rint(offset / step)
+        # Sums of integers below 2**53 are exact in float64, so this comparison is one of integers.
+        total = np.abs(whole).sum(axis=0) * float(magnitude) + np.abs(shift)
+        if not (total < 2.0**51).all():
+            raise SpaceError(
+                "OS203", where, expected="products below 2**51 steps", got="a larger bound",
+                hint="quantize to fewer bits.",
+            )  # fmt: skip
+        folded = np.concatenate([whole * step, (shift * step)[None, :]])
+        return cls(np.ascontiguousarray(folded.T), bits, np.ceil(reach).astype(np.int64), magnitude)
+
+    @property
+    def columns(self) -> int:
+        """Number of projections C."""
+        return len(self.folded)
+
+    def workspace(self) -> NDArray[np.float64]:
+        """Return the matrix with offsets so that rounding to nearest is ``floor + base``."""
+        # Half a phase down makes nearest equal floor; half a step up removes every tie.
+        half = -0.5 + np.exp2(-(self.bits + 1).astype(np.float64))
+        out = self.folded.copy()
+        out[:, -1] += half + self.base
+        return out
+
+    def ids(
+        self, values: NDArray[np.float64], matrix: NDArray[np.float64] | None = None
+    ) -> NDArray[np.int64]:
+        """Return ``floor(phase) + base`` for each column and row: shape (C, n), all non-negative.
+
+        Args:
+            values: shape (n, d), integers within ``magnitude``.
+            matrix: ``workspace()``, to make it once for many chunks.
+        """
+        matrix = self.workspace() if matrix is None else matrix
+        rows = np.empty((len(values), values.shape[1] + 1))
+        rows[:, :-1] = values
+        rows[:, -1] = 1.0
+        product = np.matmul(matrix, rows.T)
+        product += _MAGIC
+        ids = product.view(np.int64)
+        ids &= 2**51 - 1
+        return ids
+
+    def far_ids(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the same for public queries that may lie outside the bounds (no exactness needed)."""
+        ids = np.empty((self.columns, len(values)), dtype=np.int64)
+        far = (np.abs(values) > self.magnitude).any(axis=1)
+        ids[:, ~far] = self.ids(np.where(far[:, None], 0.0, values))[:, ~far]
+        real = self.folded[:, :-1] @ values[far].T + self.folded[:, -1:]
+        ids[:, far] = np.floor(np.clip(real, -(2.0**51), 2.0**51)).astype(np.int64)
+        ids[:, far] += self.base[:, None]
+        return ids
+
+
+@dataclass(frozen=True)
+class UniversalHash:
+    """Strongly universal hashing of m-tuples of ids to ``buckets``, one function a repetition.
+
+    ``((sum_j a_j h_j + b) mod 2**64) >> 32`` is pairwise independent for 32-bit ``h_j``; scaling the
+    32 bits down to ``buckets`` makes two different tuples meet with probability at most
+    ``1/buckets + 2**-32`` (Lemma 3 of ``grid.md``).
+
+    Attributes:
+        multipliers: shape (R, m) uint64. addends: shape (R,) uint64.
+    """
+
+    multipliers: NDArray[np.uint64]
+    addends: NDArray[np.uint64]
+    buckets: int
+
+    @classmethod
+    def draw(
+        cls, generator: np.random.Generator, repetitions: int, joined: int, buckets: int
+    ) -> UniversalHash:
+        """Draw R functions from a public generator."""
+        bits = generator.integers(0, 2**64, size=(repetitions, joined + 1), dtype=np.uint64)
+        return cls(np.ascontiguousarray(bits[:, 1:]), bits[:, 0].copy(), buckets)
+
+    def __call__(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Hash ids of shape (R, m, n) to buckets of shape (R, n). Overwrites ``ids``."""
+        words = ids.view(np.uint64)
+        words &= np.uint64(2**32 - 1)
+        words *= self.multipliers[:, :, None]
+        mixed = words[:, 0] if words.shape[1] == 1 else words.sum(axis=1, dtype=np.uint64)
+        mixed += self.addends[:, None]
+        mixed >>= np.uint64(32)
+        mixed *= np.uint64(self.buckets)
+        mixed >>= np.uint64(32)
+        return cast("NDArray[np.int64]", mixed.view(np.int64))
+
+
+def count_ids(
+    ids: NDArray[np.int64], labels: NDArray[np.int64] | None, out: NDArray[np.int64]
+) -> None:
+    """Add one to ``out[c, label, id]`` for every column and row. Overwrites ``ids`` when labelled.
+
+    Args:
+        ids: shape (C, n), below ``out.shape[2]``.
+        labels: shape (n,), below ``out.shape[1]``; None for one class.
+        out: shape (C, L, T).
+    """
+    width = out.shape[1] * out.shape[2]
+    if labels is not None:
+        ids += labels * out.shape[2]
+    for column, row in enumerate(ids):
+        out[column] += np.bincount(row, minlength=width).reshape(out.shape[1:])

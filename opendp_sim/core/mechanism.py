@@ -1,0 +1,232 @@
+"""What a mechanism is: public parameters plus one function from a space to a proved claim."""
+
+from __future__ import annotations
+
+import types
+from abc import abstractmethod
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    WithJsonSchema,
+)
+from pydantic.config import JsonDict
+from pydantic.fields import FieldInfo
+
+from opendp_sim.core.claims import Claim
+from opendp_sim.core.errors import InternalError, ParameterError
+from opendp_sim.core.space import Domain, Metric
+
+__all__ = [
+    "REGISTRY",
+    "About",
+    "Mechanism",
+    "Option",
+    "Source",
+    "describe",
+    "load_plugins",
+    "lookup",
+    "one_of",
+    "param",
+    "register",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the claim is proved."""
+
+    key: str
+    """A short reference to the literature, or ``own`` for a proof beside the code."""
+    where: str
+    """Theorem, lemma or algorithm number."""
+
+
+def param(
+    text: str, *, symbol: str, unit: str, hint: str, default: Any = ..., **bounds: Any
+) -> FieldInfo:
+    """Declare a parameter: meaning, symbol in the proof, unit, advice, range, default."""
+    extra: JsonDict = {"symbol": symbol, "unit": unit, "hint": hint}
+    info: FieldInfo = Field(default, description=text, json_schema_extra=extra, **bounds)
+    return info
+
+
+class _Record(BaseModel):
+    """An immutable, serialisable record whose refusals are coded and name the parameter."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    key: ClassVar[str]
+
+    def __init__(self, **data: Any) -> None:
+        try:
+            super().__init__(**{name: _frozen(value) for name, value in data.items()})
+        except ValidationError as error:
+            raise self._explain(error) from None
+
+    @classmethod
+    def _explain(cls, error: ValidationError) -> ParameterError:
+        first = error.errors()[0]
+        name = str(first["loc"][0]) if first["loc"] else ""
+        if name and name not in cls.model_fields:
+            known = list(cls.model_fields)
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"see `opendp-sim explain {cls.key}`."
+            expected = f"one of {', '.join(known)}" if known else "no parameters"
+            return ParameterError("OS101", cls.key, expected=expected, got=name, hint=hint)
+        if not name:
+            return ParameterError(
+                "OS102", cls.key, expected="parameters that go together", got=first["msg"],
+                hint=f"see `opendp-sim explain {cls.key}`.",
+            )  # fmt: skip
+        got = "nothing" if first["type"] == "missing" else first["input"]
+        about = describe(cls)[name]
+        return ParameterError(
+            "OS101", f"{cls.key}.{name}", expected=about.range, got=got, hint=about.hint
+        )
+
+    def spec(self) -> dict[str, Any]:
+        """Return the canonical JSON form: every parameter, defaults included."""
+        return self.model_dump(mode="json")
+
+    @classmethod
+    def from_spec(cls, params: dict[str, Any]) -> Any:
+        """Build a record from the JSON form; lists become tuples, nothing else is coerced."""
+        return cls(**params)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+class Option(_Record):
+    """One alternative of a parameter that is a choice between records, as ``{key: {params}}``."""
+
+
+def one_of(*options: type[Option]) -> Any:
+    """Return the annotation of a parameter that is exactly one of ``options``.
+
+    In a spec it is written ``{key: {parameters}}``, or just ``key`` when all have defaults.
+    """
+    known = {option.key: option for option in options}
+
+    def parse(value: Any) -> Any:
+        if isinstance(value, options):
+            return value
+        if isinstance(value, str):
+            value = {value: {}}
+        if not isinstance(value, dict) or len(value) != 1 or next(iter(value)) not in known:
+            raise ValueError(f"expected one of {', '.join(known)}")
+        key, params = next(iter(value.items()))
+        if not isinstance(params, dict | None):
+            raise ValueError("parameters are a mapping")
+        return known[key](**(params or {}))
+
+    def dump(value: Option) -> dict[str, Any]:
+        return {value.key: value.spec()}
+
+    schema = {
+        "oneOf": [
+            {
+                "type": "object",
+                "properties": {key: option.model_json_schema()},
+                "required": [key],
+                "additionalProperties": False,
+            }
+            for key, option in known.items()
+        ]
+    }
+    kind = Union[tuple(options)] if len(options) > 1 else options[0]  # noqa: UP007 - built at run time
+    return Annotated[kind, BeforeValidator(parse), PlainSerializer(dump), WithJsonSchema(schema)]
+
+
+class Mechanism(_Record):
+    """Base of every mechanism."""
+
+    source: ClassVar[Source]
+    room: ClassVar[Literal["rows", "sketches", "measurements", "queries"]]
+
+    @abstractmethod
+    def bind(self, domain: Domain, metric: Metric) -> Claim:
+        """Check the space, then state the claim; refuse with a ``SpaceError``."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """One parameter, as docs, errors, schema and CLI all show it."""
+
+    text: str
+    symbol: str
+    unit: str
+    hint: str
+    range: str
+    default: str
+
+
+def describe(cls: type[_Record]) -> dict[str, About]:
+    """Read every parameter of ``cls`` back from its single declaration."""
+    return {name: _about(info) for name, info in cls.model_fields.items()}
+
+
+def _about(info: FieldInfo) -> About:
+    extra = cast("dict[str, str]", info.json_schema_extra)
+    limits = {k: getattr(m, k) for m in info.metadata for k in _SIGNS if hasattr(m, k)}
+    bounds = " and ".join(f"{_SIGNS[k]} {limits[k]}" for k in _SIGNS if k in limits)
+    default = "required" if info.is_required() else repr(info.default)
+    text = info.description or ""
+    return About(text, range=f"{_kind(info.annotation)} {bounds}".strip(), default=default, **extra)
+
+
+def _kind(annotation: Any) -> str:
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) is Literal:
+        return "one of " + ", ".join(map(repr, get_args(annotation)))
+    if get_origin(annotation) in (Union, types.UnionType):
+        return " or ".join("nothing" if a is type(None) else _kind(a) for a in get_args(annotation))
+    if isinstance(annotation, type) and issubclass(annotation, Option):
+        return f"{{{annotation.key}: ...}}"
+    if isinstance(annotation, type) and get_origin(annotation) is None:
+        return annotation.__name__
+    return str(annotation)
+
+
+_SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+
+M = TypeVar("M", bound=type[Mechanism])
+REGISTRY: dict[str, type[Mechanism]] = {}
+ENTRY_POINTS = "opendp_sim.mechanisms"
+"""Entry-point group for third parties: each entry loads a module that calls ``register``."""
+
+
+def register(cls: M) -> M:
+    """Enter a mechanism in the catalogue; a key can be taken once."""
+    if cls.key in REGISTRY:
+        raise InternalError(
+            "OS903", cls.key, expected="a free key", got=f"a key taken by {REGISTRY[cls.key]!r}",
+            hint="choose another key for the plugin's mechanism.",
+        )  # fmt: skip
+    REGISTRY[cls.key] = cls
+    return cls
+
+
+def lookup(key: str) -> type[Mechanism]:
+    """Return the mechanism called ``key``, or refuse with the nearest name."""
+    if key in REGISTRY:
+        return REGISTRY[key]
+    near = get_close_matches(key, REGISTRY, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else "see `opendp-sim ops`."
+    raise ParameterError("OS101", "mechanism", expected="a known mechanism", got=key, hint=hint)
+
+
+def load_plugins() -> None:
+    """Load third parties' mechanisms; names in a spec are only ever looked up in the registry."""
+    for entry in entry_points(group=ENTRY_POINTS):
+        entry.load()

@@ -1,0 +1,83 @@
+"""Descriptors: plain, frozen data that say what a dataset is and how two datasets are compared.
+
+OpenDP compares extrinsic domains and metrics by identifier only, so an identifier here is a
+canonical rendering of the *whole* descriptor: two identifiers are equal exactly when the descriptors
+are. Concrete descriptors live in ``spaces/``; this module is their common base.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import fields
+from fractions import Fraction
+from typing import Any
+
+import opendp.prelude as dp
+
+from opendp_sim.core.errors import DataError
+
+__all__ = ["FOREIGN_DOMAINS", "FOREIGN_METRICS", "Descriptor", "Domain", "Metric", "canonical"]
+
+
+def canonical(value: object) -> str:
+    """Render plain data so that equal text means equal data: hex floats, quoted text, typed names."""
+    if isinstance(value, bool) or value is None:
+        return str(value)
+    if isinstance(value, float):
+        return value.hex()
+    if isinstance(value, int | Fraction):
+        return str(value)
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, tuple):
+        return "[" + ",".join(map(canonical, value)) + "]"
+    if isinstance(value, Descriptor):
+        return value.identifier
+    raise TypeError(f"{type(value).__name__} has no canonical rendering")
+
+
+class Descriptor:
+    """Base of every domain and metric descriptor; subclasses are frozen dataclasses."""
+
+    @property
+    def identifier(self) -> str:
+        """The canonical, versioned rendering of the whole descriptor."""
+        own = sorted((f.name, getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
+        inside = ",".join(f"{name}={canonical(value)}" for name, value in own)
+        return f"opendp_sim/1::{type(self).__name__}{{{inside}}}"
+
+
+class Domain(Descriptor):
+    """What a dataset is."""
+
+    @abstractmethod
+    def check(self, data: Any) -> None:
+        """Raise a ``DataError`` of constant text unless ``data`` is a member."""
+
+    def member(self, data: Any) -> bool:
+        """Say whether ``data`` is a member; never raises."""
+        try:
+            self.check(data)
+        except DataError:
+            return False
+        return True
+
+    def native(self) -> dp.Domain | None:
+        """Return the equal OpenDP domain where there is one."""
+        return None
+
+
+class Metric(Descriptor):
+    """How two datasets are compared."""
+
+    def native(self) -> dp.Metric | None:
+        """Return the equal OpenDP metric where there is one."""
+        return None
+
+
+FOREIGN_DOMAINS: list[Callable[[dp.Domain], Domain | None]] = []
+"""Readers of OpenDP's own domains; ``spaces`` adds one for each domain it understands."""
+FOREIGN_METRICS: list[Callable[[dp.Metric], Metric | None]] = []
+"""The same for metrics."""

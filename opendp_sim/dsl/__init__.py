@@ -1,0 +1,1 @@
+"""The language: spec to typed plan to OpenDP."""

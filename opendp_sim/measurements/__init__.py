@@ -1,0 +1,1 @@
+"""Mechanism room: noise, and mechanisms that are more than noise."""

@@ -1,0 +1,1 @@
+"""Mechanism room: post-processing of a release, one a file."""

@@ -1,0 +1,1 @@
+"""Mechanism room: row maps, one a file, row-local bit for bit."""

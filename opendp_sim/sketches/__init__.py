@@ -1,0 +1,1 @@
+"""Mechanism room: sums of one bounded integer feature vector per record."""

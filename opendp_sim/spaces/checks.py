@@ -1,0 +1,47 @@
+"""What mechanisms ask of the space they are bound to: each returns the descriptor or refuses."""
+
+from __future__ import annotations
+
+from opendp_sim.core.errors import SpaceError
+from opendp_sim.core.space import Domain, Metric
+from opendp_sim.spaces.metrics import Symmetric
+from opendp_sim.spaces.rows import GridRows, RealRows
+
+__all__ = ["grid_rows", "real_rows", "symmetric"]
+
+
+def symmetric(key: str, metric: Metric) -> None:
+    """Refuse any metric but symmetric distance."""
+    if metric != Symmetric():
+        raise SpaceError(
+            "OS202", f"{key}.input_metric", expected="symmetric distance", got=type(metric).__name__,
+            hint="the proof counts added and removed rows; use symmetric_distance(), or put "
+            "`bound_contributions` first when the unit is a person.",
+        )  # fmt: skip
+
+
+def real_rows(key: str, domain: Domain, metric: Metric) -> RealRows:
+    """Return ``domain`` if it is real rows under symmetric distance, else refuse."""
+    if not isinstance(domain, RealRows):
+        raise SpaceError(
+            "OS201", f"{key}.input_domain", expected="rows of finite floats",
+            got=type(domain).__name__, hint="put `select` or an array2_domain before this step.",
+        )  # fmt: skip
+    symmetric(key, metric)
+    return domain
+
+
+def grid_rows(key: str, domain: Domain, metric: Metric, *, needs_labels: bool = False) -> GridRows:
+    """Return ``domain`` if it is grid rows under symmetric distance (with labels), else refuse."""
+    if not isinstance(domain, GridRows):
+        raise SpaceError(
+            "OS201", f"{key}.input_domain", expected="rows on an integer grid",
+            got=type(domain).__name__, hint="put `quantize` before this step.",
+        )  # fmt: skip
+    symmetric(key, metric)
+    if needs_labels and domain.labels is None:
+        raise SpaceError(
+            "OS204", f"{key}.input_domain", expected="rows with public labels", got="no labels",
+            hint="add `label:` to `select`, or leave `per_label` out.",
+        )  # fmt: skip
+    return domain
