@@ -1,4 +1,4 @@
-"""Vectorised coins of probability e**-x, decided exactly: a byte and a table, then floats, then integers.
+"""Vectorised coins of probability e**-x, exact: a byte and a table, then floats, then integers.
 
 The float paths only ever decide what their proved error leaves no doubt about. They use IEEE
 additions and multiplications alone (no library exponential), so the error is a lemma, not a hope.

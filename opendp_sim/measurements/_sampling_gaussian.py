@@ -71,8 +71,8 @@ def gaussian_magnitudes(plan: GaussianPlan, count: int, source: Bytes) -> Magnit
 def _accepted(plan: GaussianPlan, candidates: Magnitudes, source: Bytes) -> NDArray[np.bool_]:
     """Flip each candidate's acceptance coin."""
     words = candidates.words
-    # A word above int64 has an exponent of at least 32 at any scale up to MAX_SCALE, so capping it here
-    # only sends the cell to ``exact``, which knows the whole magnitude.
+    # A word above int64 has an exponent of at least 32 at any scale up to MAX_SCALE, so capping it
+    # here only sends the cell to ``exact``, which knows the whole magnitude.
     gap = np.minimum(words, np.uint64(_INT64_MAX)).view(np.int64)
     gap -= plan.peak
     exponents = gap.astype(np.float64)

@@ -38,7 +38,7 @@ def add_laplace(
 
     Args:
         values: shape (n,).
-        runs: consecutive cells and their scale, adding up to n; equal scales share their thresholds.
+        runs: consecutive cells and their scale, adding up to n; equal scales are drawn together.
         source: private bytes.
     """
     return _add(values, runs, _draw_laplace, source)
