@@ -5,6 +5,7 @@ A mechanism's ``bind`` returns one of four. Only the bridge makes OpenDP objects
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -140,6 +141,16 @@ class Noise:
     """Runs of (cells, weight); empty means weight 1 everywhere."""
     sampler: Literal["opendp", "bulk"] = "opendp"
 
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise on a cell of weight 1 (0 for a scale of 0)."""
+        if self.scale == 0:
+            return 0.0
+        if self.family == "discrete_laplace":
+            # Var = 2 q / (1 - q)^2 with q = exp(-1 / scale).
+            return math.sqrt(2 * math.exp(-1 / self.scale)) / -math.expm1(-1 / self.scale)
+        return self.scale if self.family == "discrete_gaussian" else self.scale * math.pi / 6**0.5
+
 
 @dataclass(frozen=True, slots=True)
 class Private:
@@ -169,9 +180,15 @@ class Interactive:
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """A pure function of what was released and of public things."""
+    """A pure function of what was released and of public things.
+
+    ``takes`` says of what: ``"release"`` is ``function(arrays, queries)``, ``"answer"`` is
+    ``function(answer)`` where an answer is a mapping of column name to array, one row a query.
+    """
 
     function: Callable[..., Any]
+    takes: Literal["release", "answer"] = "release"
+    output: Domain | None = None
     expected: Mapping[str, float] = field(default_factory=dict)
 
 

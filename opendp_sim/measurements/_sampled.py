@@ -1,0 +1,53 @@
+"""Noise by OpenDP's own sampler or in bulk, under one record: what both noises share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+
+from opendp_sim.core.claims import Private
+from opendp_sim.core.errors import ParameterError
+from opendp_sim.measurements._bulk import Sampler, cells_of, sampler_for
+from opendp_sim.spaces.metrics import VectorNorm
+from opendp_sim.spaces.sketch import IntVector, Sketch
+
+__all__ = ["SAMPLER_PARAM", "sampled", "sampler_of"]
+
+SAMPLER_PARAM: dict[str, Any] = {
+    "symbol": "-", "unit": "none", "default": "auto",
+    "hint": "auto is OpenDP's own sampler below 10,000 cells of equal weight, and bulk above.",
+}  # fmt: skip
+
+
+def sampler_of(key: str, requested: Any, domain: Any, metric: VectorNorm) -> Sampler:
+    """Return the sampler in force: OpenDP's own cannot scale cells apart."""
+    if metric.weights and requested == "opendp":
+        raise ParameterError(
+            "OS102", f"{key}.sampler", expected="bulk or auto for a sketch with weighted blocks",
+            got=requested, hint="leave `sampler` out.",
+        )  # fmt: skip
+    return "bulk" if metric.weights else sampler_for(requested, domain.size)
+
+
+def sampled(
+    bulk: Private, domain: IntVector | Sketch, sampler: Sampler, make: Callable[..., dp.Measurement],
+    scale: float,
+) -> Private:  # fmt: skip
+    """Return the claim with the chosen sampler; map and law are those of ``bulk`` either way."""
+    if sampler == "bulk" or bulk.noise is None:
+        return bulk
+    norm = dp.l1_distance(T="i64") if bulk.measure == "max_divergence" else dp.l2_distance(T=float)
+    native = make(domain.native(), norm, scale)
+
+    def release(data: Any) -> Any:
+        return np.asarray(native(cells_of(domain, data)), dtype=np.int64)
+
+    return replace(
+        bulk, function=release, privacy_map=native.map, core=partial(cells_of, domain),
+        noise=replace(bulk.noise, sampler="opendp"),
+    )  # fmt: skip

@@ -1,0 +1,135 @@
+"""Records: a dataset of named, typed columns, as a spec's ``data`` entry declares it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.errors import DataError, SpecError
+from opendp_sim.core.space import Descriptor, Domain
+
+__all__ = ["Column", "Records"]
+
+_ARRAY = re.compile(r"array\[\s*(f32|f64|i32|i64|u8)\s*,\s*([1-9]\d{0,6})\s*\]")
+_NUMPY = {"f32": "f4", "f64": "f8", "i32": "i4", "i64": "i8", "u8": "u1"}
+_SCALARS = ("category", "int64", "float64", "str")
+
+
+@dataclass(frozen=True)
+class Column(Descriptor):
+    """One column: a vector, a category with public keys, a number or a string.
+
+    Args:
+        name: column name.
+        dtype: ``array[f32, d]`` (f32, f64, i32, i64, u8), ``category``, ``int64``, ``float64``, ``str``.
+        bounds: public ``(lower, upper)`` of a numeric column, or empty.
+        keys: public keys of a category, in label order.
+        role: ``privacy_id`` for the column that names the person, else None.
+    """
+
+    name: str
+    dtype: str
+    bounds: tuple[float, float] | tuple[()] = ()
+    keys: tuple[str | int, ...] = ()
+    role: Literal["privacy_id"] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a dtype, bounds or keys that cannot be meant."""
+        if self.dtype not in _SCALARS and not _ARRAY.fullmatch(self.dtype):
+            raise self._refuse(f"dtype array[f32, d] or {', '.join(_SCALARS)}", self.dtype)
+        if self.bounds:
+            low, high = self.bounds
+            if not (np.isfinite(low) and np.isfinite(high) and low < high):
+                raise self._refuse("finite bounds with lower < upper", self.bounds)
+        if (self.dtype == "category") != bool(self.keys):
+            raise self._refuse("public keys exactly for a category", self.keys)
+        if len(set(self.keys)) != len(self.keys):
+            raise self._refuse("each key once", self.keys)
+
+    def _refuse(self, expected: str, got: object) -> SpecError:
+        return SpecError(
+            "OS304", f"columns.{self.name}", expected=expected, got=got,
+            hint="for example {dtype: 'array[f32, 64]', bounds: [0, 16]} "
+            "or {dtype: category, keys: [a, b]}.",
+        )  # fmt: skip
+
+    @property
+    def width(self) -> int:
+        """Entries a record: d for a vector, 1 for a scalar."""
+        found = _ARRAY.fullmatch(self.dtype)
+        return int(found[2]) if found else 1
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether the column is an array column."""
+        return self.dtype not in _SCALARS
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The dtype in which the column is held; categories are indices into ``keys``."""
+        found = _ARRAY.fullmatch(self.dtype)
+        if found:
+            return np.dtype(_NUMPY[found[1]])
+        return np.dtype({"float64": "f8", "str": "O"}.get(self.dtype, "i8"))
+
+    def check(self, values: NDArray[Any], count: int) -> None:
+        """Raise a ``DataError`` of constant text unless ``values`` fits the declaration."""
+        shape = (count, self.width) if self.is_vector else (count,)
+        if values.shape != shape:
+            raise self._bad("OS602", f"shape (n, {self.width})", "another shape")
+        if values.dtype.kind not in {"f": "fiu", "i": "iu", "u": "u", "O": "OUT"}[
+            self.numpy_dtype.kind
+        ]:
+            raise self._bad("OS602", f"dtype {self.dtype}", "another dtype")
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise self._bad("OS603", "finite values", "NaN or infinity")
+        if self.keys and values.size and not (0 <= values.min() <= values.max() < len(self.keys)):
+            raise self._bad("OS604", "labels among the public keys", "another label")
+        if self.bounds and values.size:
+            low, high = self.bounds
+            if not (low <= values.min() and values.max() <= high):
+                raise self._bad("OS605", "values within the declared bounds", "a value outside")
+
+    def _bad(self, code: str, expected: str, got: str) -> DataError:
+        return DataError(
+            code, f"column {self.name}", expected=expected, got=got,
+            hint="clean the data, mend the declaration, or use `ingest: enforce` "
+            "(clamp to the bounds, drop records with NaN or foreign labels).",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Records(Domain):
+    """Datasets of records; in memory a dict of column name to array of equal length."""
+
+    columns: tuple[Column, ...]
+
+    def column(self, name: str) -> Column | None:
+        """Return the column called ``name``, or None."""
+        return next((column for column in self.columns if column.name == name), None)
+
+    @property
+    def privacy_id(self) -> Column | None:
+        """The column that names the person, or None."""
+        return next((column for column in self.columns if column.role == "privacy_id"), None)
+
+    def check(self, data: Any) -> None:
+        """Refuse missing columns, wrong widths and dtypes, NaN, foreign labels, broken bounds."""
+        lengths = {len(values) for values in data.values()}
+        for column in self.columns:
+            if column.name not in data:
+                raise DataError(
+                    "OS602", f"column {column.name}", expected="the column", got="no such column",
+                    hint="name the columns of the source in the spec's `columns`.",
+                )  # fmt: skip
+        if len(lengths) > 1:
+            raise DataError(
+                "OS602", "records", expected="columns of one length", got="several lengths",
+                hint="every column needs one entry a record.",
+            )  # fmt: skip
+        for column in self.columns:
+            column.check(data[column.name], next(iter(lengths), 0))

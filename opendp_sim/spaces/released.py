@@ -1,0 +1,64 @@
+"""What post-processing starts from: a release, and answers computed from one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from opendp_sim.core.claims import Noise
+from opendp_sim.core.errors import ReleaseError
+from opendp_sim.core.space import Domain
+
+__all__ = ["Answers", "Released"]
+
+
+@dataclass(frozen=True, eq=False)
+class Released(Domain):
+    """A released sketch (or other mechanism's output): public from here on.
+
+    Args:
+        sketch: the sketch's domain (blocks, names, weights), or the mechanism's output domain.
+        capabilities: what the sketch's claim offers, by name.
+        noise: the noise law on its cells; None for the exact arrays of a public dataset.
+        queries: the domain that a query must be in (rows on the sketch's own input space).
+    """
+
+    sketch: Domain
+    capabilities: Mapping[str, Any]
+    noise: Noise | None
+    queries: Domain | None = None
+
+    def check(self, data: Any) -> None:
+        """Nothing to refuse: release files are checked when they are loaded."""
+
+    def capability(self, name: str, key: str) -> Any:
+        """Return the capability called ``name``, or refuse on behalf of the mechanism ``key``."""
+        if name not in self.capabilities:
+            raise ReleaseError(
+                "OS702", key, expected=f"a release that answers `{name}`",
+                got=f"one that answers {', '.join(self.capabilities) or 'nothing'}",
+                hint="`opendp-sim ops` lists which sketch answers which question.",
+            )  # fmt: skip
+        return self.capabilities[name]
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise on a cell of weight 1."""
+        return 0.0 if self.noise is None else self.noise.deviation
+
+
+@dataclass(frozen=True)
+class Answers(Domain):
+    """A table of answers, one row a query.
+
+    Args:
+        columns: names of the arrays.
+        labels: public labels along the second axis of two-axis columns, or None.
+    """
+
+    columns: tuple[str, ...]
+    labels: tuple[str | int, ...] | None = field(default=None)
+
+    def check(self, data: Any) -> None:
+        """Nothing to refuse: answers are made here."""
