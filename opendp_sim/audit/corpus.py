@@ -11,14 +11,12 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from opendp_sim.core.errors import AuditError
 
 __all__ = ["Control", "Twin", "collect"]
-
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +27,7 @@ class _Entry:
     """Builds the object that is audited: anything ``audit`` takes. Called once for each seed."""
     d_in: Any = 1
     """The input distance of the claim."""
-    options: Mapping[str, Any] = field(default=_NOTHING)
+    options: Mapping[str, Any] = field(default_factory=dict)
     """Further keyword arguments of ``audit``: ``core=``, ``noise=``, ``drive=``, ``pairs=``, ..."""
 
     @property

@@ -1,0 +1,119 @@
+"""Datasets of a domain as a sequence of records: how to take one apart and put one together.
+
+``records_of(domain)`` reads OpenDP's own domains; a plugin's domain is taught with ``@teach``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+
+from opendp_sim.audit.atoms import Source, atom_source, option_source
+from opendp_sim.core.errors import AuditError
+
+__all__ = ["Records", "atom_of", "records_of", "teach"]
+
+
+@dataclass(frozen=True)
+class Records:
+    """A dataset is ``build(records)``; ``split`` takes it apart again."""
+
+    source: Source
+    build: Callable[[Sequence[Any]], Any]
+    split: Callable[[Any], list[Any]]
+    size: int | None = None
+    """Number of records when it is public."""
+
+
+_TAUGHT: dict[type, Callable[[Any], Records]] = {}
+
+
+def teach(descriptor: type) -> Callable[[Callable[[Any], Records]], Callable[[Any], Records]]:
+    """Register how datasets of an extrinsic domain, known by its descriptor's class, are made."""
+
+    def keep(reader: Callable[[Any], Records]) -> Callable[[Any], Records]:
+        _TAUGHT[descriptor] = reader
+        return reader
+
+    return keep
+
+
+def records_of(domain: dp.Domain) -> Records:
+    """Return how datasets of this domain are made of records.
+
+    Raises:
+        AuditError: OS501, nothing is known about such a domain.
+    """
+    if isinstance(domain, dp.VectorDomain):
+        return Records(_element(domain.element_domain), list, list, domain.size)
+    descriptor = getattr(domain, "descriptor", None)
+    for kind in type(descriptor).__mro__:
+        if kind in _TAUGHT:
+            return _TAUGHT[kind](descriptor)
+    raise AuditError(
+        "OS501",
+        "audit.datasets",
+        expected="a vector, a numpy array2 or a taught domain",
+        got=type(domain).__name__,
+        hint="pass generator= (a numpy Generator to a dataset), or teach the descriptor's class.",
+    )
+
+
+def atom_of(domain: dp.Domain) -> Source:
+    """Return the values of a scalar domain."""
+    return _element(domain)
+
+
+def _element(domain: dp.Domain) -> Source:
+    if isinstance(domain, dp.OptionDomain):
+        return option_source(_element(domain.element_domain))
+    return atom_source(domain)
+
+
+@teach(dp.numpy.NPArray2Domain)
+def _array2(descriptor: Any) -> Records:
+    """Rows of a numpy array, scaled into the norm ball where the domain has one."""
+    width = descriptor.num_columns or 2
+    dtype = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64}.get(
+        str(descriptor.T), np.float64
+    )
+    integral = np.issubdtype(dtype, np.integer)
+    norm, order = descriptor.norm, descriptor.p
+    origin = 0.0 if descriptor.origin is None else np.asarray(descriptor.origin)
+    reach = norm if norm is not None else 8.0
+
+    def inside(row: Any) -> Any:
+        length = np.linalg.norm(row, ord=order) if norm is not None else 0.0
+        scaled = row * (norm / length * (1 - 1e-12)) if norm is not None and length > norm else row
+        return (np.trunc(scaled) if integral else scaled + origin).astype(dtype)
+
+    def draw(rng: np.random.Generator) -> Any:
+        if descriptor.cardinalities is not None:
+            return np.array([rng.integers(c) for c in descriptor.cardinalities], dtype=dtype)
+        kind = rng.integers(3)
+        if kind == 0:
+            row = np.zeros(width)
+            row[rng.integers(width)] = reach * (1 if rng.random() < 0.5 else -1)
+        elif kind == 1:
+            row = rng.normal(size=width) * reach
+        else:
+            row = rng.integers(-2, 3, size=width) * (reach / 2)
+        return inside(row)
+
+    axis = np.eye(1, width)[0]
+    corners = [inside(v) for v in (np.zeros(width), reach * axis, -reach * axis, np.full(width, reach))]
+    if norm is None and not integral:
+        corners += [np.full(width, v, dtype=dtype) for v in (1e8 + 0.5, -1e16, 1e-300)]
+        if descriptor.nan:
+            corners.append(np.full(width, np.nan, dtype=dtype))
+    if descriptor.cardinalities is not None:
+        corners = [np.zeros(width, dtype=dtype)]
+
+    def build(rows: Sequence[Any]) -> Any:
+        return np.array(rows, dtype=dtype).reshape(len(rows), width)
+
+    return Records(Source(tuple(corners), draw, corners[0]), build, list, descriptor.size)

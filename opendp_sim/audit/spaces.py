@@ -1,0 +1,163 @@
+"""From an input domain and metric to a space of neighbouring pairs that the search can walk in."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import opendp.prelude as dp
+
+from opendp_sim.audit.atoms import Source
+from opendp_sim.audit.datasets import Records, atom_of, records_of
+from opendp_sim.audit.neighbours import RECORD_METRICS, Pair, RecordSpace
+from opendp_sim.audit.vectors import VECTOR_METRICS, VectorSpace
+from opendp_sim.core.errors import AuditError
+
+__all__ = ["GivenPairs", "PairSpace", "metric_name", "quiet_member", "simplest_dataset", "space_of"]
+
+
+class PairSpace(Protocol):
+    """Neighbouring pairs: fresh, structured, changed a little, made smaller."""
+
+    def draw(self, rng: np.random.Generator, distance: Any = None) -> Pair:
+        """Return a random pair."""
+
+    def corners(self, rng: np.random.Generator) -> Iterator[Pair]:
+        """Yield the structured pairs."""
+
+    def mutate(self, pair: Pair, rng: np.random.Generator) -> Pair:
+        """Return a similar pair at the same distance."""
+
+    def simpler(self, pair: Pair) -> Iterator[Pair]:
+        """Yield smaller pairs at no more than the same distance."""
+
+
+@dataclass(frozen=True)
+class GivenPairs:
+    """Only the pairs that the user gave."""
+
+    pairs: tuple[Pair, ...]
+
+    def draw(self, rng: np.random.Generator, distance: Any = None) -> Pair:  # noqa: ARG002
+        """Return one of them."""
+        return self.pairs[int(rng.integers(len(self.pairs)))]
+
+    def corners(self, rng: np.random.Generator) -> Iterator[Pair]:  # noqa: ARG002
+        """Yield all of them."""
+        yield from self.pairs
+
+    def mutate(self, pair: Pair, rng: np.random.Generator) -> Pair:  # noqa: ARG002
+        """Return the pair; nothing is known about its neighbourhood."""
+        return pair
+
+    def simpler(self, pair: Pair) -> Iterator[Pair]:  # noqa: ARG002
+        """Yield nothing."""
+        yield from ()
+
+
+def metric_name(metric: dp.Metric) -> str:
+    """Return the bare name of a metric, without its parameters; our own by their class."""
+    descriptor = getattr(metric, "descriptor", None)
+    if descriptor is not None:
+        return type(descriptor).__name__
+    return str(metric.type).split("<")[0].split("::")[-1]
+
+
+def quiet_member(domain: dp.Domain | None) -> Callable[[Any], bool]:
+    """Return the domain's own membership test, with OpenDP's warning about failures silenced."""
+
+    def member(value: Any) -> bool:
+        if domain is None:
+            return True
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return bool(domain.member(value))
+
+    return member
+
+
+def space_of(
+    domain: dp.Domain | None,
+    metric: dp.Metric | None,
+    d_in: Any,
+    *,
+    pairs: tuple[tuple[Any, Any], ...] = (),
+    generator: Callable[[np.random.Generator], Any] | None = None,
+) -> PairSpace:
+    """Return the space of neighbouring pairs of a claim.
+
+    Args:
+        domain: the input domain.
+        metric: the input metric.
+        d_in: the input distance of the claim.
+        pairs: the user's own pairs, used alone when nothing else is known.
+        generator: makes a dataset; its records are edited as the metric says.
+
+    Raises:
+        AuditError: OS501, neither the domain nor the user says what a dataset is.
+    """
+    given = tuple(Pair(left, right, d_in) for left, right in pairs)
+    if domain is None or metric is None:
+        if given:
+            return GivenPairs(given)
+        raise _unknown("a domain and a metric, or pairs=", "neither")
+    name = metric_name(metric)
+    try:
+        if name in RECORD_METRICS or name == "Symmetric":
+            records = records_of(domain) if generator is None else _generated(domain, generator)
+            kind = "SymmetricDistance" if name == "Symmetric" else name
+            return RecordSpace(records, kind, int(d_in))
+        if name in VECTOR_METRICS or name == "VectorNorm":
+            return _vectors(domain, metric, name, d_in)
+    except AuditError:
+        if given:
+            return GivenPairs(given)
+        raise
+    if given:
+        return GivenPairs(given)
+    raise _unknown("a dataset metric or a norm", name)
+
+
+def _vectors(domain: dp.Domain, metric: dp.Metric, name: str, d_in: Any) -> VectorSpace:
+    scalar = not isinstance(domain, dp.VectorDomain)
+    source = atom_of(domain) if scalar else atom_of(domain.element_domain)
+    size = None if scalar else domain.size
+    carrier = str((domain if scalar else domain.element_domain).carrier_type)
+    monotone = "monotonic" in str(metric)
+    integral = not carrier.startswith("f") and carrier != "bool"
+    return VectorSpace(source, name, d_in, size, scalar, quiet_member(domain), integral, monotone)
+
+
+def _generated(domain: dp.Domain, generator: Callable[[np.random.Generator], Any]) -> Records:
+    """Records drawn from the user's datasets; put together as the domain says, or as a list."""
+    try:
+        known = records_of(domain)
+        build, split, size = known.build, known.split, known.size
+    except AuditError:
+        build, split, size = list, list, None
+
+    def draw(rng: np.random.Generator) -> Any:
+        for _ in range(20):
+            records = split(generator(rng))
+            if records:
+                return records[int(rng.integers(len(records)))]
+        raise _unknown("a generator of datasets with records", "empty datasets only")
+
+    first = draw(np.random.default_rng(0))
+    return Records(Source((), draw, first), build, split, size)
+
+
+def simplest_dataset(domain: dp.Domain) -> Any:
+    """Return the emptiest dataset of a domain."""
+    records = records_of(domain)
+    return records.build([records.source.simplest] * (records.size or 0))
+
+
+def _unknown(expected: str, got: str) -> AuditError:
+    return AuditError(
+        "OS501", "audit.spaces", expected=expected, got=got,
+        hint="pass pairs=[(x, x'), ...] or generator= (a numpy Generator to a dataset).",
+    )  # fmt: skip

@@ -1,0 +1,321 @@
+"""L1: is the distance of outputs within the map? A search over neighbouring pairs, exact verdicts.
+
+For a transformation the output metric decides. For a release of the form core + noise the distance
+of the noiseless parts is priced by the declared noise in the measure of the claim.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+
+from opendp_sim.audit.distances import exceeds, measure_distance, ratio, to_float
+from opendp_sim.audit.findings import Budget, Evidence, LayerResult
+from opendp_sim.audit.losses import claim_ratio
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.spaces import PairSpace, metric_name, quiet_member
+from opendp_sim.audit.strassen import couple
+from opendp_sim.audit.subject import Subject
+
+__all__ = ["Measured", "stability_layer"]
+
+_TOLERANCE = 1e-9
+"""Relative; only where the loss itself is computed in floats."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one pair showed."""
+
+    ratio: float
+    broken: bool
+    outputs: tuple[Any, Any]
+    claimed: Any
+    attained: Any
+    kind: str = "stability"
+
+
+class _Raised:
+    """An exception as an output: its class and text."""
+
+    def __init__(self, error: Exception) -> None:
+        self.text = f"{type(error).__name__}: {error}".split("\n")[0][:200]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Raised) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"raises {self.text}"
+
+
+def stability_layer(
+    subject: Subject,
+    space: PairSpace,
+    d_in: Any,
+    budget: Budget,
+    rng: np.random.Generator,
+    beta: float,
+    output_distance: Callable[[Any, Any], Any] | None = None,
+) -> LayerResult:
+    """Search for a pair whose outputs are further apart than the claim allows, and shrink it."""
+    begin = time.perf_counter()
+    look = _observer(subject, output_distance)
+    if look is None:
+        return LayerResult("L1 stability", "skipped", "no noiseless part declared (core=, noise=)")
+    member = quiet_member(subject.input_domain)
+    couplings = 0
+    runs, best, best_pair = 0, -1.0, None
+    for pair in _walk(space, d_in, budget, rng, lambda: best_pair):
+        measured = look(pair)
+        runs += 1
+        if measured.broken and member(pair.left) and member(pair.right):
+            changes = _random_output(subject, pair) if not subject.private else False
+            if not changes:
+                small = _shrink(look, space, pair, member)
+                evidence = _evidence(small, look(small))
+                return LayerResult(
+                    "L1 stability", "refuted", "", runs, time.perf_counter() - begin, evidence
+                )
+            couplings += 1
+            if couplings <= 5:
+                found = couple(subject.run, pair, _distance_of(subject, output_distance),
+                               float(measured.claimed), beta / 5)  # fmt: skip
+                runs += found.runs
+                if found.evidence is not None:
+                    spent = time.perf_counter() - begin
+                    return LayerResult("L1 stability", "refuted", "", runs, spent, found.evidence)
+        elif measured.ratio > best and math.isfinite(measured.ratio):
+            best, best_pair = measured.ratio, pair
+    return LayerResult(
+        "L1 stability", "not refuted", "", runs, time.perf_counter() - begin,
+        power=f"{runs} pairs tried; the closest attains {max(best, 0):.3g} of the claim; "
+        "any pair tried above the claim would have shown, exactly",
+        facts={"largest_ratio": max(best, 0.0), "pair": best_pair},
+    )  # fmt: skip
+
+
+# --- the walk -------------------------------------------------------------------------
+
+
+def _walk(
+    space: PairSpace,
+    d_in: Any,
+    budget: Budget,
+    rng: np.random.Generator,
+    best: Callable[[], Pair | None],
+) -> Iterator[Pair]:
+    """Yield corners, then fresh pairs and small changes of the best one, until the budget ends."""
+    end = time.perf_counter() + budget.stability_seconds
+    count = 0
+    for pair in space.corners(rng):
+        yield pair
+        count += 1
+        if time.perf_counter() > end:
+            return
+    while count < budget.stability_trials and time.perf_counter() < end:
+        top = best()
+        coin = rng.random()
+        if top is not None and top.genome is not None and coin < 0.5:
+            yield space.mutate(top, rng)
+        elif coin < 0.6:
+            yield space.draw(rng, 0)
+        elif coin < 0.7:
+            yield space.draw(rng, d_in * int(rng.integers(2, 4)))
+        else:
+            yield space.draw(rng)
+        count += 1
+
+
+def _shrink(
+    look: Callable[[Pair], Measured], space: PairSpace, pair: Pair, member: Callable[[Any], bool]
+) -> Pair:
+    """Return the smallest pair found that still breaks the claim."""
+    if pair.genome is None:
+        return pair
+    end = time.perf_counter() + 0.5
+    improved = True
+    while improved and time.perf_counter() < end:
+        improved = False
+        for smaller in space.simpler(pair):
+            if time.perf_counter() > end:
+                break
+            if look(smaller).broken and member(smaller.left) and member(smaller.right):
+                pair, improved = smaller, True
+                break
+    return pair
+
+
+# --- looking at one pair --------------------------------------------------------------
+
+
+def _distance_of(
+    subject: Subject, output_distance: Callable[[Any, Any], Any] | None
+) -> Callable[[Any, Any], Any]:
+    if output_distance is not None:
+        return output_distance
+    name = metric_name(subject.output_metric) if subject.output_metric is not None else ""
+    descriptor = getattr(subject.output_metric, "descriptor", None)
+    if name == "VectorNorm" and descriptor is not None:
+        return _weighted(descriptor)
+    return lambda left, right: measure_distance(name, left, right)
+
+
+def _weighted(norm: Any) -> Callable[[Any, Any], Any]:
+    """The norms of our own metric: cells over their weights."""
+    weights = np.concatenate([np.full(count, weight) for count, weight in norm.weights] or [[1]])
+    kind = {"l1": "L1Distance", "l2": "L2Distance", "linf": "LInfDistance"}[norm.norm]
+
+    def distance(left: Any, right: Any) -> Any:
+        gap = np.asarray(left, dtype=object) - np.asarray(right, dtype=object)
+        from fractions import Fraction  # noqa: PLC0415
+
+        scaled = [Fraction(int(g), int(w)) for g, w in zip(gap, np.broadcast_to(weights, gap.shape))]
+        return measure_distance(kind, scaled, [0] * len(scaled))
+
+    return distance
+
+
+def _call(function: Callable[[Any], Any], data: Any) -> Any:
+    try:
+        return function(data)
+    except Exception as error:  # noqa: BLE001 - an exception is an output like any other
+        return _Raised(error)
+
+
+def _observer(
+    subject: Subject, output_distance: Callable[[Any, Any], Any] | None
+) -> Callable[[Pair], Measured] | None:
+    if subject.stability_map is not None:
+        return _transformation(subject, output_distance)
+    if subject.core is None or subject.noise is None:
+        return None
+    return _release(subject)
+
+
+def _exception(left: Any, right: Any) -> Measured:
+    same = left == right if isinstance(left, _Raised) and isinstance(right, _Raised) else False
+    return Measured(0.0, not same, (left, right), "the same behaviour", "an exception", "exception")
+
+
+def _transformation(
+    subject: Subject, output_distance: Callable[[Any, Any], Any] | None
+) -> Callable[[Pair], Measured]:
+    distance_of = _distance_of(subject, output_distance)
+    name = metric_name(subject.output_metric) if subject.output_metric is not None else ""
+    descriptor = getattr(subject.output_metric, "descriptor", None)
+    if name == "VectorNorm":
+        name = {"l1": "L1Distance", "l2": "L2Distance", "linf": "LInfDistance"}[descriptor.norm]  # type: ignore[union-attr]
+    claims: dict[Any, Any] = {}
+
+    def look(pair: Pair) -> Measured:
+        if pair.distance not in claims:
+            claims[pair.distance] = _map(subject.stability_map, pair.distance)
+        claimed = claims[pair.distance]
+        left, right = _call(subject.run, pair.left), _call(subject.run, pair.right)
+        if isinstance(left, _Raised) or isinstance(right, _Raised):
+            return _exception(left, right)
+        distance = distance_of(left, right)
+        if output_distance is not None:
+            return Measured(
+                float(distance) / float(claimed) if claimed else math.inf * bool(distance),
+                bool(distance > claimed), (left, right), claimed, distance,
+            )  # fmt: skip
+        return Measured(
+            ratio(name, distance, claimed), exceeds(name, distance, claimed),
+            (left, right), claimed, _shown(name, distance),
+        )  # fmt: skip
+
+    return look
+
+
+def _map(stability_map: Any, distance: Any) -> Any:
+    """Return the claim; a map that refuses a distance claims nothing there."""
+    try:
+        return stability_map(distance)
+    except Exception:  # noqa: BLE001 - OpenDP and plugins refuse in their own ways
+        return math.inf
+
+
+def _shown(name: str, distance: Any) -> Any:
+    if isinstance(distance, tuple):
+        return tuple(to_float(d) for d in distance)
+    return math.sqrt(to_float(distance)) if name == "L2Distance" else to_float(distance)
+
+
+def _release(subject: Subject) -> Callable[[Pair], Measured]:
+    claims: dict[Any, Any] = {}
+    inner = subject.noise if isinstance(subject.noise, dp.Measurement) else None
+
+    def look(pair: Pair) -> Measured:
+        if pair.distance not in claims:
+            claims[pair.distance] = _map(subject.privacy_map, pair.distance)
+        claimed = claims[pair.distance]
+        assert subject.core is not None
+        left, right = _call(subject.core, pair.left), _call(subject.core, pair.right)
+        if isinstance(left, _Raised) or isinstance(right, _Raised):
+            return _exception(left, right)
+        if isinstance(claimed, float) and math.isinf(claimed):
+            return Measured(0.0, False, (left, right), claimed, 0.0, "loss")
+        if inner is not None:
+            return _through(inner, left, right, claimed)
+        first = np.atleast_1d(np.asarray(left, dtype=float)).ravel()
+        second = np.atleast_1d(np.asarray(right, dtype=float)).ravel()
+        if first.size != second.size:
+            return Measured(math.inf, True, (left, right), first.shape, second.shape, "shape")
+        law = subject.law(first.size)
+        assert law is not None and subject.measure is not None
+        size = claim_ratio(law, second - first, subject.measure, claimed)
+        attained = f"{size:.6g} of the claim"
+        return Measured(size, size > 1 + _TOLERANCE, (left, right), claimed, attained, "loss")
+
+    return look
+
+
+def _through(inner: dp.Measurement, left: Any, right: Any, claimed: Any) -> Measured:
+    """Price a distance by the map of the measurement that is applied to the noiseless part."""
+    name = metric_name(inner.input_metric)
+    distance = to_float(measure_distance(name, left, right))
+    distance = math.sqrt(distance) if name == "L2Distance" else distance
+    whole = str(inner.input_distance_type)[0] in "iu"
+    if not math.isfinite(distance):
+        return Measured(math.inf, True, (left, right), claimed, "infinite", "loss")
+    cost = inner.map(int(distance) if whole else distance)
+    if isinstance(cost, float) and isinstance(claimed, float):
+        size = cost / claimed if claimed else math.inf * bool(cost)
+        return Measured(size, size > 1 + _TOLERANCE, (left, right), claimed, cost, "loss")
+    return Measured(0.0, False, (left, right), claimed, cost, "loss")
+
+
+def _random_output(subject: Subject, pair: Pair) -> bool:
+    """Say whether the function is randomised: does repeating it change the output?"""
+    for data in (pair.left, pair.right):
+        first = _text(_call(subject.run, data))
+        if any(_text(_call(subject.run, data)) != first for _ in range(8)):
+            return True
+    return False
+
+
+def _text(value: Any) -> str:
+    return repr(value.tolist() if isinstance(value, np.ndarray) else value)
+
+
+def _evidence(pair: Pair, measured: Measured) -> Evidence:
+    words = {
+        "stability": "outputs are further apart than the stability map says",
+        "loss": "the declared noise does not cover the distance of the noiseless parts",
+        "exception": "one neighbour raises and the other does not",
+        "shape": "the number of released cells depends on the data",
+    }
+    return Evidence(
+        measured.kind, words[measured.kind], measured.claimed, measured.attained, pair,
+        measured.outputs, extra={"distance": pair.distance},
+    )  # fmt: skip

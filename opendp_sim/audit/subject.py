@@ -1,0 +1,157 @@
+"""What is audited, in one shape: a function, where its inputs come from, and what is claimed of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+from numpy.typing import NDArray
+
+from opendp_sim.audit.curves import Curve, claimed_curve
+from opendp_sim.audit.noise import NoiseLaw, read_law
+from opendp_sim.core.errors import AuditError
+
+__all__ = ["Subject", "read_subject"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A function with a claim. ``audit`` makes one of any OpenDP object; write one for a bare function.
+
+    Exactly one of ``stability_map`` (a transformation) and ``privacy_map`` (a measurement) is set.
+    """
+
+    run: Callable[[Any], Any]
+    input_domain: dp.Domain | None = None
+    input_metric: dp.Metric | None = None
+    stability_map: Callable[[Any], Any] | None = None
+    output_metric: dp.Metric | None = None
+    privacy_map: Callable[[Any], Any] | None = None
+    measure: dp.Measure | None = None
+    core: Callable[[Any], Any] | None = None
+    noise: Any = None
+    """A ``NoiseLaw``, our own declaration, or an OpenDP measurement that is applied to ``core``."""
+    sample: Callable[[Any, int], Any] | None = None
+    """Many independent releases at once, when the mechanism can do that faster than one by one."""
+    name: str = "object"
+
+    @property
+    def private(self) -> bool:
+        """Whether the claim is about privacy (else about stability)."""
+        return self.privacy_map is not None
+
+    def curve(self, distance: Any) -> Curve:
+        """Return the claimed curve at an input distance."""
+        if self.privacy_map is None or self.measure is None:
+            raise AuditError(
+                "OS501",
+                "audit.subject",
+                expected="a privacy claim",
+                got="a stability claim",
+                hint="only measurements have a curve; audit the chain with its noise.",
+            )
+        return claimed_curve(self.measure, self.privacy_map(distance))
+
+    def releases(self, data: Any, count: int) -> list[Any]:
+        """Return ``count`` independent releases."""
+        if self.sample is not None:
+            return list(self.sample(data, count))
+        return [self.run(data) for _ in range(count)]
+
+    def noiseless(self, data: Any) -> NDArray[np.float64]:
+        """Return the noiseless part as a flat array of floats."""
+        if self.core is None:
+            raise AuditError(
+                "OS501", "audit.subject.core", expected="a declared noiseless part", got="none",
+                hint="pass core= and noise=.",
+            )  # fmt: skip
+        return np.atleast_1d(np.asarray(self.core(data), dtype=float)).ravel()
+
+    def law(self, cells: int) -> NoiseLaw | None:
+        """Return the declared law for that many cells; ``None`` when it is another measurement."""
+        if self.noise is None or isinstance(self.noise, dp.Measurement):
+            return None
+        return read_law(self.noise, cells)
+
+
+def read_subject(
+    obj: Any,
+    d_in: Any,
+    *,
+    core: Callable[[Any], Any] | None = None,
+    noise: Any = None,
+    drive: Callable[[Any], Any] | None = None,
+    sample: Callable[[Any, int], Any] | None = None,
+) -> Subject:
+    """Read an OpenDP object, a plugin's, one of ours, or return a ``Subject`` as it is.
+
+    Raises:
+        AuditError: OS501, not an object with a claim.
+    """
+    if isinstance(obj, Subject):
+        return obj
+    if isinstance(obj, dp.Transformation):
+        return Subject(
+            run=obj, input_domain=obj.input_domain, input_metric=obj.input_metric,
+            stability_map=obj.map, output_metric=obj.output_metric, name="transformation",
+        )  # fmt: skip
+    if isinstance(obj, dp.Measurement):
+        parts = getattr(obj, "sim_parts", None)
+        if parts is not None and core is None:
+            core, noise = parts.core, parts.noise
+        return Subject(
+            run=obj if drive is None else _driven(obj, drive),
+            input_domain=obj.input_domain, input_metric=obj.input_metric,
+            privacy_map=obj.map, measure=obj.output_measure,
+            core=_callable(core), noise=noise, sample=sample, name="measurement",
+        )  # fmt: skip
+    if isinstance(obj, dp.Odometer):
+        return _odometer(obj, d_in, drive)
+    raise AuditError(
+        "OS501",
+        "audit",
+        expected="a Transformation, Measurement, Odometer or audit.Subject",
+        got=type(obj).__name__,
+        hint="wrap a bare function in audit.Subject with its domain, metric and map.",
+    )
+
+
+def _callable(core: Any) -> Callable[[Any], Any] | None:
+    return core  # type: ignore[no-any-return]
+
+
+def _driven(measurement: dp.Measurement, drive: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda data: drive(measurement(data))
+
+
+def _odometer(odometer: dp.Odometer, d_in: Any, drive: Callable[[Any], Any] | None) -> Subject:
+    """An odometer claims what its queryable says after it was driven; the same on every dataset."""
+    if drive is None:
+        raise AuditError(
+            "OS501", "audit.drive", expected="how to talk to the odometer", got="nothing",
+            hint="pass drive= (queryable to transcript).",
+        )  # fmt: skip
+
+    def run(data: Any) -> Any:
+        queryable = odometer(data)
+        transcript = drive(queryable)
+        return transcript, ("claimed loss", repr(queryable.privacy_loss(d_in)))
+
+    claimed: dict[Any, Any] = {}
+
+    def privacy_map(distance: Any) -> Any:
+        if distance not in claimed:
+            from opendp_sim.audit.spaces import simplest_dataset  # noqa: PLC0415 - a cycle otherwise
+
+            queryable = odometer(simplest_dataset(odometer.input_domain))
+            drive(queryable)
+            claimed[distance] = queryable.privacy_loss(distance)
+        return claimed[distance]
+
+    return Subject(
+        run=run, input_domain=odometer.input_domain, input_metric=odometer.input_metric,
+        privacy_map=privacy_map, measure=odometer.output_measure, name="odometer",
+    )  # fmt: skip
