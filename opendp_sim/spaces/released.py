@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from opendp_sim.core.claims import Noise
@@ -55,10 +55,12 @@ class Answers(Domain):
     Args:
         columns: names of the arrays.
         labels: public labels along the second axis of two-axis columns, or None.
+        normalised: whether ``density`` is a mean kernel value rather than a sum.
     """
 
     columns: tuple[str, ...]
-    labels: tuple[str | int, ...] | None = field(default=None)
+    labels: tuple[str | int, ...] | None = None
+    normalised: bool = False
 
     def check(self, data: Any) -> None:
         """Nothing to refuse: answers are made here."""

@@ -1,0 +1,112 @@
+"""Classify: the class whose density is greatest at the query.
+
+Why the default rule is maximum likelihood: ``classify.md``, beside this file.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.capabilities import Arrays
+from opendp_sim.core.claims import Post
+from opendp_sim.core.errors import SpaceError
+from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.space import Domain, Metric
+from opendp_sim.queries.density import check_queries, kernel_sums
+from opendp_sim.spaces.released import Answers
+
+__all__ = ["Classify"]
+
+COLUMNS = ("label", "margin", "score")
+
+
+@register
+class Classify(Mechanism):
+    r"""Predict the label of every query from per-class kernel sums.
+
+    Space
+        Input: a release with ``per_label: true`` and public queries, or the answers of ``density``
+        on one. Output: columns ``label`` (q,), an index into the public labels, ``margin`` (q,) and
+        ``score`` (q, L).
+
+    Stability
+        Not a transformation.
+
+    Privacy
+        Post-processing of a release and public queries: no further loss.
+
+    Raises
+        ParameterError (OS101): an unknown rule. SpaceError (OS201): neither a release nor densities.
+        (OS204): the release has no labels. ReleaseError (OS702): no kernel sums.
+
+    Source
+        [own] Lemma 1 in ``classify.md``.
+
+    Example
+        >>> Classify().spec()
+        {'rule': 'max_likelihood'}
+    """
+
+    key: ClassVar[str] = "classify"
+    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    room = "queries"
+
+    rule: Annotated[
+        Literal["max_likelihood", "map"],
+        param(
+            "max_likelihood compares mean kernel values; map compares sums, so priors count.",
+            symbol="m", unit="none", default="max_likelihood",
+            hint="with one p-stable hash a repetition the kernel's tail is heavy and map predicts "
+            "the majority: use max_likelihood, or joined hashes.",
+        ),
+    ] = "max_likelihood"  # fmt: skip
+
+    def bind(self, domain: Domain, metric: Metric) -> Post:
+        """Bind to a per-label release, or to the densities computed from one."""
+        del metric
+        if isinstance(domain, Answers):
+            self._need(domain.labels)
+            if not {"density", "records"} <= set(domain.columns):
+                raise SpaceError(
+                    "OS201", f"{self.key}.input_domain", expected="densities",
+                    got=", ".join(domain.columns), hint="put `density` before `classify`.",
+                )  # fmt: skip
+
+            def again(answer: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+                sizes = np.maximum(answer["records"], 1.0)
+                sums = answer["density"] * sizes if domain.normalised else answer["density"]
+                return _best(self._scores(sums, sizes))
+
+            return Post(again, takes="answer", output=Answers(COLUMNS, domain.labels))
+        sums, _ = kernel_sums(self.key, domain)
+        self._need(sums.labels)
+
+        def classify(released: Arrays, queries: Any) -> dict[str, NDArray[Any]]:
+            found = sums.estimate(released, check_queries(domain, queries)).groups[0].T
+            return _best(self._scores(found, np.maximum(sums.totals(released)[0], 1.0)))
+
+        return Post(classify, takes="release", output=Answers(COLUMNS, sums.labels))
+
+    def _scores(
+        self, sums: NDArray[np.float64], sizes: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        return sums / sizes if self.rule == "max_likelihood" else sums
+
+    def _need(self, labels: object) -> None:
+        if labels is None:
+            raise SpaceError(
+                "OS204", f"{self.key}.input_domain", expected="per-label structures", got="no labels",
+                hint="set `per_label: true` on the sketch and give `select` a label.",
+            )  # fmt: skip
+
+
+def _best(scores: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+    """Arg max by row; ties go to the first label, a fixed public order."""
+    ordered = np.sort(scores, axis=1)
+    margin = ordered[:, -1] - ordered[:, -2] if scores.shape[1] > 1 else ordered[:, -1]
+    return {"label": scores.argmax(axis=1), "margin": margin, "score": scores}
+
+

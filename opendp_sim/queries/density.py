@@ -1,0 +1,148 @@
+"""Density: kernel sums of any number of public queries, from one release.
+
+Proof and error formulas: ``density.md``, beside this file.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from opendp_sim.core.capabilities import Arrays, KernelSums
+from opendp_sim.core.claims import Post
+from opendp_sim.core.errors import DataError, SpaceError
+from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.space import Domain, Metric
+from opendp_sim.spaces.released import Answers, Released
+
+__all__ = ["Density"]
+
+COLUMNS = ("density", "noise_error", "sketch_error", "lower", "upper", "records")
+
+
+@register
+class Density(Mechanism):
+    r"""Estimate :math:`\sum_x k(x, q)` for every query q and class, with errors and an interval.
+
+    Space
+        Input: a release of a sketch that offers ``kernel_sums`` (``race_sketch``,
+        ``fourier_sketch``, ...), and public queries of shape (q, d) in data units.
+        Output: columns ``density``, ``noise_error``, ``sketch_error``, ``lower``, ``upper`` and
+        ``records`` (the released class sizes), each of shape (q, L), L being the number of classes
+        (1 without ``per_label``).
+
+    Stability
+        Not a transformation.
+
+    Privacy
+        Post-processing of a release and public queries: no further loss.
+
+    Raises
+        ParameterError (OS101): a parameter is outside its range. ReleaseError (OS702): the release
+        has no kernel sums. SpaceError (OS201): not a release. DataError (OS607): queries of another
+        width, or not finite.
+
+    Source
+        [own] Lemma 1 in ``density.md``; median of means as in Theorem 4 of Coleman and Shrivastava.
+
+    Example
+        >>> Density(confidence=0.9).spec()["estimator"]
+        'mean'
+    """
+
+    key: ClassVar[str] = "density"
+    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    room = "queries"
+
+    estimator: Annotated[
+        Literal["mean", "median_of_means"],
+        param(
+            "How repetitions are combined.", symbol="m", unit="none", default="mean",
+            hint="mean has the smaller error; median_of_means guards against heavy tails.",
+        ),
+    ] = "mean"  # fmt: skip
+    groups: Annotated[
+        int,
+        param(
+            "Groups of the median of means.", symbol="g", unit="groups", default=9, ge=3, le=999,
+            hint="8 ln(1 / failure probability) is the theorem's choice; 9 to 41 is usual.",
+        ),
+    ] = 9  # fmt: skip
+    confidence: Annotated[
+        float,
+        param(
+            "Coverage of the interval, for noise and sketch together.", symbol="c",
+            unit="probability", default=0.95, gt=0, lt=1, hint="0.95 is usual.",
+        ),
+    ] = 0.95  # fmt: skip
+    normalise: Annotated[
+        bool,
+        param(
+            "Divide by the released number of records: a mean kernel value instead of a sum.",
+            symbol="N", unit="none", default=False, hint="true gives values comparable between sizes.",
+        ),
+    ] = False  # fmt: skip
+
+    def bind(self, domain: Domain, metric: Metric) -> Post:
+        """Bind to a release that offers kernel sums."""
+        del metric
+        sums, deviation = kernel_sums(self.key, domain)
+        noise = deviation * sums.noise_factor()
+
+        def answer(released: Arrays, queries: Any) -> dict[str, NDArray[np.float64]]:
+            return self._answer(sums, released, check_queries(domain, queries), noise, deviation)
+
+        return Post(
+            answer, takes="release", output=Answers(COLUMNS, sums.labels, self.normalise),
+            expected={"noise_error": noise},
+        )  # fmt: skip
+
+    def _answer(
+        self, sums: KernelSums, released: Arrays, queries: Any, noise: float, deviation: float
+    ) -> dict[str, NDArray[np.float64]]:
+        groups = self.groups if self.estimator == "median_of_means" else 1
+        found = sums.estimate(released, queries, groups)
+        values = np.median(found.groups, axis=0).T
+        # The median of g normal means has pi/2 times the variance of their mean.
+        loss = np.pi / 2 if groups > 1 else 1.0
+        total = loss * found.variance.T / found.repetitions
+        noise_variance = np.full_like(values, loss * noise**2)
+        sketch_variance = np.maximum(total - noise_variance, 0.0)
+        sizes, factor = sums.totals(released)
+        if self.normalise:
+            least = np.maximum(sizes, 1.0)
+            values = values / least
+            noise_variance = noise_variance / least**2 + (values * factor * deviation / least) ** 2
+            sketch_variance = sketch_variance / least**2
+        reach = norm.ppf(0.5 + self.confidence / 2) * np.sqrt(noise_variance + sketch_variance)
+        columns = (
+            values, np.sqrt(noise_variance), np.sqrt(sketch_variance), values - reach, values + reach,
+            np.broadcast_to(sizes, values.shape).copy(),
+        )  # fmt: skip
+        return dict(zip(COLUMNS, columns, strict=True))
+
+
+def kernel_sums(key: str, domain: Domain) -> tuple[KernelSums, float]:
+    """Return the ``kernel_sums`` of a release and its cell deviation, or refuse."""
+    if not isinstance(domain, Released):
+        raise SpaceError(
+            "OS201", f"{key}.input_domain", expected="a release", got=type(domain).__name__,
+            hint="put it under `post:` of an output whose `from:` is a released stage.",
+        )  # fmt: skip
+    sums: KernelSums = domain.capability("kernel_sums", key)
+    return sums, domain.deviation
+
+
+def check_queries(domain: Domain, queries: Any) -> Any:
+    """Refuse queries whose width or values cannot be asked (queries are public)."""
+    width = getattr(getattr(domain, "queries", None), "width", None)
+    values = getattr(queries, "values", queries)
+    if np.ndim(values) != 2 or values.shape[1] != width or not np.isfinite(values).all():  # noqa: PLR2004 - a table
+        raise DataError(
+            "OS607", "queries", expected=f"finite queries that arrive as shape (q, {width})",
+            got=f"shape {np.shape(values)}", hint="pass one row a query, in the data's own columns.",
+        )  # fmt: skip
+    return queries
