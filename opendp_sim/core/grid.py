@@ -100,13 +100,17 @@ class PhaseProjection:
         return out
 
     def ids(
-        self, values: NDArray[np.float64], matrix: NDArray[np.float64] | None = None
+        self,
+        values: NDArray[np.float64],
+        matrix: NDArray[np.float64] | None = None,
+        modulus: int = 2**51,
     ) -> NDArray[np.int64]:
         """Return ``floor(phase) + base`` for each column and row: shape (C, n), all non-negative.
 
         Args:
             values: shape (n, d), integers within ``magnitude``.
-            matrix: ``workspace()``, to make it once for many chunks.
+            matrix: ``workspace()``, to make it once for many chunks, or some of its columns' rows.
+            modulus: a power of two up to 2**51; ids are reduced by it at no cost.
         """
         matrix = self.workspace() if matrix is None else matrix
         rows = np.empty((len(values), values.shape[1] + 1))
@@ -115,8 +119,14 @@ class PhaseProjection:
         product = np.matmul(matrix, rows.T)
         product += _MAGIC
         ids = product.view(np.int64)
-        ids &= 2**51 - 1
+        ids &= modulus - 1
         return ids
+
+    def phases(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the real phases of public queries, anywhere: shape (C, n). Rounds when far out."""
+        product: NDArray[np.float64] = np.matmul(self.folded[:, :-1], values.T)
+        product += self.folded[:, -1:]
+        return product
 
     def far_ids(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the same for public queries that may lie outside the bounds (no exactness needed)."""

@@ -1,0 +1,187 @@
+"""Shift-invariant kernels: their frequencies, their values, and what they do to errors."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.mechanism import Option, param
+
+__all__ = ["KERNELS", "Exponential", "Gaussian", "Kernel", "Laplacian", "Rational"]
+
+_BANDWIDTH = param(
+    "Bandwidth: distances are divided by it.", symbol="sigma", unit="data units", gt=0,
+    hint="the distance at which two records count as near; half a typical distance is a start.",
+)  # fmt: skip
+
+Array = NDArray[np.float64]
+
+
+class Kernel(Option):
+    """A positive definite kernel ``k(x, y)`` of a distance, with ``k(x, x) = 1``."""
+
+    bandwidth: Annotated[float, _BANDWIDTH]
+
+    @property
+    @abstractmethod
+    def metric(self) -> str:
+        """The distance it is a function of: ``l1`` or ``l2``."""
+
+    @property
+    @abstractmethod
+    def steepness(self) -> float:
+        """``sup_r |r k'(r)|``: the change of the kernel per unit of relative change of distance."""
+
+    @abstractmethod
+    def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
+        """Draw ``count`` frequencies, radians per data unit, shape (width, count)."""
+
+    @abstractmethod
+    def value(self, distance: Array) -> Array:
+        """Return the kernel at real distances."""
+
+    @abstractmethod
+    def doubled(self, value: Array) -> Array:
+        """Return the kernel at twice the distance at which it has ``value``."""
+
+
+class Gaussian(Kernel):
+    """``exp(-(|x - y|_2 / sigma)^2)``."""
+
+    key: ClassVar[str] = "gaussian"
+
+    @property
+    def metric(self) -> str:
+        """L2."""
+        return "l2"
+
+    @property
+    def steepness(self) -> float:
+        """``2 / e``."""
+        return 2.0 / math.e
+
+    def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
+        """Normal with variance ``2 / sigma^2``."""
+        return generator.standard_normal((width, count)) * (math.sqrt(2.0) / self.bandwidth)
+
+    def value(self, distance: Array) -> Array:
+        """Return ``exp(-z^2)`` for ``z = distance / sigma``."""
+        return np.exp(-np.square(distance / self.bandwidth))
+
+    def doubled(self, value: Array) -> Array:
+        """Return ``k^4``."""
+        return np.square(np.square(value))
+
+
+class Exponential(Kernel):
+    """``exp(-|x - y|_2 / sigma)``."""
+
+    key: ClassVar[str] = "exponential"
+
+    @property
+    def metric(self) -> str:
+        """L2."""
+        return "l2"
+
+    @property
+    def steepness(self) -> float:
+        """``1 / e``."""
+        return 1.0 / math.e
+
+    def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
+        """Multivariate Cauchy: a normal vector over the size of one more normal."""
+        return _cauchy_vectors(generator, width, count) / self.bandwidth
+
+    def value(self, distance: Array) -> Array:
+        """Return ``exp(-z)``."""
+        return np.exp(-distance / self.bandwidth)
+
+    def doubled(self, value: Array) -> Array:
+        """Return ``k^2``."""
+        return np.square(value)
+
+
+class Laplacian(Kernel):
+    """``exp(-|x - y|_1 / sigma)``."""
+
+    key: ClassVar[str] = "laplacian"
+
+    @property
+    def metric(self) -> str:
+        """L1."""
+        return "l1"
+
+    @property
+    def steepness(self) -> float:
+        """``1 / e``."""
+        return 1.0 / math.e
+
+    def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
+        """Independent Cauchy coordinates."""
+        return generator.standard_cauchy((width, count)) / self.bandwidth
+
+    def value(self, distance: Array) -> Array:
+        """Return ``exp(-z)``."""
+        return np.exp(-distance / self.bandwidth)
+
+    def doubled(self, value: Array) -> Array:
+        """Return ``k^2``."""
+        return np.square(value)
+
+
+class Rational(Kernel):
+    """``1 / (1 + z)`` for z one of ``|x - y|_2 / sigma``, its square, or ``|x - y|_1 / sigma``.
+
+    As ``1 / (1 + z) = E exp(-t z)`` for t exponential with mean 1, a random bandwidth for each
+    frequency makes it one release like any other (Lemma 3 of ``fourier_sketch.md``).
+    """
+
+    key: ClassVar[str] = "rational"
+    distance: Annotated[
+        Literal["l2", "l2_squared", "l1"],
+        param(
+            "Which distance z is.", symbol="z", unit="none", default="l2_squared",
+            hint="l2_squared is the Cauchy kernel; l2 and l1 have heavier tails and a cusp.",
+        ),
+    ] = "l2_squared"  # fmt: skip
+
+    @property
+    def metric(self) -> str:
+        """L1 for ``l1``, else L2."""
+        return "l1" if self.distance == "l1" else "l2"
+
+    @property
+    def steepness(self) -> float:
+        """``1/2`` for the squared distance, else ``1/4``."""
+        return 0.5 if self.distance == "l2_squared" else 0.25
+
+    def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
+        """The law of the exponential kernel at bandwidth ``sigma / t``, t drawn once a column."""
+        rate = generator.standard_exponential(count)
+        if self.distance == "l2_squared":
+            normal = generator.standard_normal((width, count))
+            return normal * (np.sqrt(2.0 * rate) / self.bandwidth)
+        if self.distance == "l1":
+            return generator.standard_cauchy((width, count)) * (rate / self.bandwidth)
+        return _cauchy_vectors(generator, width, count) * (rate / self.bandwidth)
+
+    def value(self, distance: Array) -> Array:
+        """Return ``1 / (1 + z)``."""
+        z = distance / self.bandwidth
+        return 1.0 / (1.0 + (z * z if self.distance == "l2_squared" else z))
+
+    def doubled(self, value: Array) -> Array:
+        """``k / (2 - k)``, or ``k / (4 - 3 k)`` for the squared distance."""
+        return value / (4.0 - 3.0 * value if self.distance == "l2_squared" else 2.0 - value)
+
+
+def _cauchy_vectors(generator: np.random.Generator, width: int, count: int) -> Array:
+    normal = generator.standard_normal((width, count))
+    return normal / np.abs(generator.standard_normal(count))
+
+
+KERNELS = (Gaussian, Exponential, Laplacian, Rational)
