@@ -59,7 +59,7 @@ class FourierSketch(Mechanism):
         None on its own. Chain with noise.
 
     Raises
-        ParameterError (OS101): a parameter is outside its range. (OS102): `phases` is not a power of
+        ParameterError (OS101): a parameter is outside its range. (OS102): `phases` is no power of
         two. SpaceError (OS201, OS202): not grid rows, another metric. (OS203): the grid is too fine
         for exact phases. (OS204): `per_label` without labels.
 
@@ -89,7 +89,7 @@ class FourierSketch(Mechanism):
         param(
             "Random frequencies; each has one cosine and one sine.", symbol="D", unit="frequencies",
             ge=1, le=65536,
-            hint="zCDP: as many as compute allows, 1,000 to 8,000; pure DP: noise grows as sqrt(D).",
+            hint="zCDP: as many as compute allows, 1,000 to 8,000; pure: noise grows as sqrt(D).",
         ),
     ]  # fmt: skip
     kernel: Annotated[
