@@ -19,7 +19,7 @@ from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import InternalError, ParameterError
 from opendp_sim.core.grid import PhaseProjection, chunks, count_ids
 from opendp_sim.core.mechanism import Mechanism, Source, one_of, param, register
-from opendp_sim.core.products import public_product, table_product
+from opendp_sim.core.linear import public_product, table_product
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.sketches._kernels import KERNELS, Kernel
@@ -93,7 +93,7 @@ class FourierSketch(Mechanism):
         ),
     ]  # fmt: skip
     kernel: Annotated[
-        one_of(*KERNELS),
+        Option, one_of(*KERNELS),
         param(
             "The kernel, with its bandwidth in data units.", symbol="k", unit="none",
             hint="write kernel: {gaussian: {bandwidth: 1.0}}, exponential, laplacian or rational.",
