@@ -36,6 +36,8 @@ class Subject:
     """A ``NoiseLaw``, our own declaration, or an OpenDP measurement that is applied to ``core``."""
     sample: Callable[[Any, int], Any] | None = None
     """Many independent releases at once, when the mechanism can do that faster than one by one."""
+    outer: dp.Measurement | None = None
+    """The audited measurement itself, so that its own call is not taken for an inner release."""
     name: str = "object"
 
     @property
@@ -106,7 +108,7 @@ def read_subject(
             run=obj if drive is None else _driven(obj, drive),
             input_domain=obj.input_domain, input_metric=obj.input_metric,
             privacy_map=obj.map, measure=obj.output_measure,
-            core=_callable(core), noise=noise, sample=sample, name="measurement",
+            core=core, noise=noise, sample=sample, outer=obj, name="measurement",
         )  # fmt: skip
     if isinstance(obj, dp.Odometer):
         return _odometer(obj, d_in, drive)
@@ -117,10 +119,6 @@ def read_subject(
         got=type(obj).__name__,
         hint="wrap a bare function in audit.Subject with its domain, metric and map.",
     )
-
-
-def _callable(core: Any) -> Callable[[Any], Any] | None:
-    return core  # type: ignore[no-any-return]
 
 
 def _driven(measurement: dp.Measurement, drive: Callable[[Any], Any]) -> Callable[[Any], Any]:

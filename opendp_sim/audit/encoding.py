@@ -1,0 +1,127 @@
+"""Outputs as something to learn from: one symbol each, and one row of numbers each where possible."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Encoded", "Raised", "encode", "structure"]
+
+_WIDEST = 400
+_LONGEST_SYMBOL = 400
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception as an output symbol."""
+
+    text: str
+
+    @classmethod
+    def of(cls, error: Exception) -> Raised:
+        """Return the class and first line of an exception."""
+        return cls(f"{type(error).__name__}: {error}".strip().split("\n")[0][:200])
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Outputs of one side: ``symbols`` (n,), ``cells`` (n, m) as released, ``summary`` (n, s)."""
+
+    symbols: NDArray[Any]
+    cells: NDArray[np.float64]
+    summary: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    def part(self, which: Any) -> Encoded:
+        """Return a subset of the outputs."""
+        return Encoded(self.symbols[which], self.cells[which], self.summary[which])
+
+    @staticmethod
+    def join(parts: Sequence[Encoded]) -> Encoded:
+        """Put samples of one side after each other."""
+        width = max(p.cells.shape[1] for p in parts)
+        cells = [np.pad(p.cells, ((0, 0), (0, width - p.cells.shape[1])), constant_values=np.nan) for p in parts]
+        return Encoded(
+            np.concatenate([p.symbols for p in parts]),
+            np.concatenate(cells),
+            np.concatenate([p.summary for p in parts]),
+        )
+
+
+def structure(value: Any) -> str:
+    """Return type and shape of an output, an exception's class and text included; no values."""
+    if isinstance(value, Raised):
+        return f"raises {value.text}"
+    if isinstance(value, np.ndarray):
+        return f"array{value.shape}:{value.dtype}"
+    if isinstance(value, (list, tuple)):
+        inner = sorted({type(v).__name__ for v in value})
+        nested = [structure(v) for v in value] if any(isinstance(v, (list, tuple, np.ndarray)) for v in value) else []
+        return f"{type(value).__name__}[{len(value)}] of {inner} {nested if len(nested) < 20 else ''}"
+    if isinstance(value, Mapping):
+        return f"mapping of {sorted({type(v).__name__ for v in value.values()})}"
+    return type(value).__name__
+
+
+def encode(outputs: Sequence[Any]) -> Encoded:
+    """Encode outputs of one side."""
+    rows = [_numbers(v) for v in outputs]
+    width = min(max((len(r) for r in rows), default=0), _WIDEST)
+    cells = np.full((len(rows), width), np.nan)
+    for i, row in enumerate(rows):
+        cells[i, : min(len(row), width)] = row[:width]
+    symbols = np.array([_symbol(v) for v in outputs], dtype=object)
+    summary = np.array([_summary(r) for r in rows]).reshape(len(rows), -1)
+    return Encoded(symbols, cells, summary)
+
+
+def _symbol(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        value = sorted(value.items(), key=repr)
+    if isinstance(value, (set, frozenset)):
+        value = sorted(value, key=repr)
+    return repr(value)[:_LONGEST_SYMBOL]
+
+
+def _numbers(value: Any) -> list[float]:
+    if isinstance(value, np.ndarray):
+        return value.astype(float).ravel().tolist()  # type: ignore[no-any-return]
+    if isinstance(value, (bool, int, float, np.generic)):
+        try:
+            return [float(value)]
+        except (TypeError, ValueError, OverflowError):
+            return [float(hash(str(value)) % 1009)]
+    if value is None:
+        return [-1e9]
+    if isinstance(value, Raised):
+        return [1e12]
+    if isinstance(value, Mapping):
+        value = [part for item in sorted(value.items(), key=repr) for part in item]
+    if isinstance(value, (set, frozenset)):
+        value = sorted(value, key=repr)
+    if isinstance(value, (list, tuple)):
+        return [number for part in value for number in _numbers(part)]
+    return []
+
+
+def _summary(row: list[float]) -> list[float]:
+    """Length, sum, extremes, zeros, repeats, order: what a careless release tends to leak."""
+    if not row:
+        return [0.0] * 9
+    v = np.nan_to_num(np.array(row), posinf=1e300, neginf=-1e300)
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = float(np.nan_to_num(v.sum()))
+        whole = float(np.mean(v == np.rint(v)))
+    return [
+        float(len(v)), total, float(v.min()), float(v.max()), float((v == 0).sum()),
+        float(len(np.unique(v))), float((np.diff(v) >= 0).mean()) if len(v) > 1 else 0.0,
+        float(v.argmax()), whole,
+    ]  # fmt: skip

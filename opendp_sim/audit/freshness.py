@@ -1,0 +1,95 @@
+"""Is the randomness fresh in another thread, and in a forked process?
+
+A generator whose state is shared or copied gives two runs the same noise; subtracting them removes
+it. Only whole-sequence equality is tested, whose probability under the declared law is computed.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.audit.noise import NoiseLaw
+from opendp_sim.audit.subject import Subject
+
+__all__ = ["fresh_tests"]
+
+_RUNS = 24
+
+
+def fresh_tests(subject: Subject, data: Any, law: NoiseLaw, *, forks: bool) -> list[Any]:
+    """Return one test per way of running side by side."""
+    from opendp_sim.audit.noise_law import NoiseTest  # noqa: PLC0415 - a cycle otherwise
+
+    ways = [("threads", _in_threads)]
+    if forks and hasattr(os, "fork"):
+        ways.append(("forks", _in_forks))
+    out = []
+    for name, way in ways:
+        first, second = way(subject, data)
+        if first is None or second is None or first.shape != second.shape or not first.size:
+            continue
+        same = bool(np.array_equal(first, second))
+        chance = _collision(law, first.shape)
+        out.append(
+            NoiseTest(
+                f"fresh randomness in {name}", chance if same else 1.0,
+                "different noise", "the same noise twice",
+            )
+        )  # fmt: skip
+    return out
+
+
+def _collision(law: NoiseLaw, shape: tuple[int, ...]) -> float:
+    """Probability that two independent sequences of releases are equal."""
+    if not law.discrete:
+        return 1e-12
+    log = 0.0
+    for scale in law.scales(shape[1]):
+        _, p = law.support(float(scale))
+        log += shape[0] * float(np.log((p**2).sum()))
+        if log < -60:
+            break
+    return float(np.exp(log))
+
+
+def _sequence(subject: Subject, data: Any) -> Any:
+    return np.stack([np.atleast_1d(np.asarray(subject.run(data), dtype=float)).ravel() for _ in range(_RUNS)])
+
+
+def _in_threads(subject: Subject, data: Any) -> tuple[Any, Any]:
+    out: list[Any] = [None, None]
+
+    def work(spot: int) -> None:
+        out[spot] = _sequence(subject, data)
+
+    threads = [threading.Thread(target=work, args=(spot,)) for spot in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return out[0], out[1]
+
+
+def _in_forks(subject: Subject, data: Any) -> tuple[Any, Any]:
+    out = []
+    for _ in range(2):
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reader)
+            try:
+                with os.fdopen(writer, "wb") as pipe:
+                    pickle.dump(_sequence(subject, data), pipe)
+            finally:
+                os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
+            payload = pipe.read()
+        os.waitpid(child, 0)
+        out.append(pickle.loads(payload) if payload else None)  # noqa: S301 - our own child wrote it
+    return out[0], out[1]

@@ -1,0 +1,170 @@
+"""The report of an audit: verdict, evidence, what each layer did and could have seen."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.audit.findings import Evidence, LayerResult
+
+__all__ = ["Report", "plain"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """One audit. ``verdict`` is ``refuted`` or ``not refuted``; there is no third word."""
+
+    subject: str
+    d_in: Any
+    budget: str
+    seed: int
+    beta: float
+    layers: tuple[LayerResult, ...]
+    seconds: float
+    versions: dict[str, str]
+    origin: str = ""
+    """What the audited object was made from: a spec, ``module:factory``, or nothing."""
+
+    @property
+    def verdict(self) -> str:
+        """The answer."""
+        return "refuted" if self.evidence is not None else "not refuted"
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """The counterexample, when there is one."""
+        found = [layer.evidence for layer in self.layers if layer.status == "refuted"]
+        return found[0] if found else None
+
+    @property
+    def layer(self) -> str:
+        """The layer that refuted, or nothing."""
+        found = [layer.layer for layer in self.layers if layer.status == "refuted"]
+        return found[0] if found else ""
+
+    @property
+    def lower_bounds(self) -> dict[str, float]:
+        """A certified lower bound on epsilon, at the delta it holds for."""
+        for layer in reversed(self.layers):
+            if "lower_bound" in layer.facts:
+                return dict(layer.facts["lower_bound"])
+            if layer.evidence is not None and "certified_epsilon_at_delta" in layer.evidence.extra:
+                extra = layer.evidence.extra
+                return {"epsilon": extra["certified_epsilon_at_delta"], "delta": extra["delta"]}
+        return {}
+
+    @property
+    def replay(self) -> str:
+        """A snippet that runs this audit again, with the same search."""
+        target = self.origin or "obj"
+        loading = ""
+        if ":" in self.origin and not self.origin.endswith((".yaml", ".yml")):
+            module, name = self.origin.split(":", 1)
+            loading, target = f"from {module} import {name}\n", f"{name}()"
+        lines = [
+            f"{loading}from opendp_sim.audit import audit",
+            f"report = audit({target}, d_in={self.d_in!r}, budget={self.budget!r}, seed={self.seed}, beta={self.beta!r})",
+        ]
+        evidence = self.evidence
+        if evidence is not None and evidence.pair is not None:
+            lines += [
+                f"left = {_literal(evidence.pair.left)}",
+                f"right = {_literal(evidence.pair.right)}  # at distance {evidence.pair.distance}",
+            ]
+        return "\n".join([*lines, "print(report)"])
+
+    # --- rendering -----------------------------------------------------------------
+
+    def __str__(self) -> str:
+        lines = [f"audit of {self.origin or self.subject} at d_in = {self.d_in}: {self.verdict}"]
+        if self.evidence is not None:
+            lines += ["", *_evidence_lines(self.evidence, self.layer)]
+        lines.append("")
+        for layer in self.layers:
+            note = layer.reason or layer.power
+            lines.append(f"  {layer.layer:<16} {layer.status:<12} {layer.seconds:6.2f} s  {note}".rstrip())
+        if self.evidence is None:
+            lines += ["", "not refuted is not a proof: see audit/known_limits.md for what was not looked at."]
+        lines += [f"seed {self.seed}, risk of a false alarm at most {self.beta:g}, {self.seconds:.1f} s", ""]
+        return "\n".join([*lines, *("    " + line for line in self.replay.split("\n"))])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain data."""
+        return {
+            "verdict": self.verdict,
+            "subject": self.origin or self.subject,
+            "d_in": plain(self.d_in),
+            "budget": self.budget,
+            "seed": self.seed,
+            "beta": self.beta,
+            "seconds": round(self.seconds, 3),
+            "versions": self.versions,
+            "refuted_by": self.layer or None,
+            "evidence": plain(self.evidence),
+            "lower_bounds": plain(self.lower_bounds),
+            "layers": [plain(layer) for layer in self.layers],
+            "replay": self.replay,
+        }
+
+    def to_json(self) -> str:
+        """Return the report as JSON."""
+        return json.dumps(self.to_dict(), indent=2, sort_keys=True)
+
+
+def versions() -> dict[str, str]:
+    """Return what the result depends on."""
+    from importlib.metadata import version  # noqa: PLC0415
+
+    return {"opendp": version("opendp"), "numpy": np.__version__, "python": platform.python_version()}
+
+
+def _evidence_lines(evidence: Evidence, layer: str) -> list[str]:
+    lines = [
+        f"  refuted by {layer}: {evidence.detail}",
+        f"    claimed    {evidence.claimed}",
+        f"    measured   {evidence.measured}",
+        f"    confidence {evidence.confidence}",
+    ]
+    if evidence.pair is not None:
+        lines += [
+            f"    left       {_literal(evidence.pair.left)}",
+            f"    right      {_literal(evidence.pair.right)}",
+            f"    distance   {evidence.pair.distance}",
+        ]
+    if evidence.outputs is not None:
+        lines.append(f"    outputs    {_short(evidence.outputs[0])} against {_short(evidence.outputs[1])}")
+    return lines
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"np.array({value.tolist()!r}).reshape({value.shape})"
+    return repr(value)
+
+
+def _short(value: Any) -> str:
+    text = _literal(value) if not isinstance(value, str) else value
+    return text if len(text) <= 160 else text[:157] + "..."
+
+
+def plain(value: Any) -> Any:
+    """Return JSON-ready data."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.name != "genome"}
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float):
+        return value if np.isfinite(value) else repr(value)
+    if isinstance(value, (bool, int, str)) or value is None:
+        return value
+    return repr(value)

@@ -1,0 +1,184 @@
+"""One call: read the object, run the layers, stop at the first refutation.
+
+The risk of a false alarm is bounded over everything together. L1, L4, L5 and the replay are exact and
+spend none. L0, the coupling test of L1, L2 and L3 get fixed shares of beta that add up to it; inside a
+layer, L3's wealth needs no further split (one supermartingale), the others divide by their tests.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.audit.accountants import accounting_layer
+from opendp_sim.audit.distribution import distribution_layer
+from opendp_sim.audit.encoding import Encoded
+from opendp_sim.audit.enumeration import enumeration_layer
+from opendp_sim.audit.findings import Budget, LayerResult
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.noise_law import noise_layer
+from opendp_sim.audit.report import Report, versions
+from opendp_sim.audit.shape import structure_layer
+from opendp_sim.audit.spaces import PairSpace, space_of
+from opendp_sim.audit.stability import stability_layer
+from opendp_sim.audit.subject import Subject, read_subject
+from opendp_sim.core.errors import AuditError
+
+__all__ = ["SHARES", "assert_not_refuted", "audit"]
+
+SHARES = {"structure": 0.1, "coupling": 0.1, "noise": 0.3, "distribution": 0.5}
+"""How beta is divided; they add up to one."""
+
+
+def audit(
+    obj: Any,
+    d_in: Any = 1,
+    budget: str = "quick",
+    *,
+    seed: int = 0,
+    beta: float = 1e-3,
+    core: Callable[[Any], Any] | None = None,
+    noise: Any = None,
+    drive: Callable[[Any], Any] | None = None,
+    sample: Callable[[Any, int], Any] | None = None,
+    pmf: Callable[[Any], Mapping[Hashable, Any]] | None = None,
+    composed: bool = False,
+    pairs: Iterable[tuple[Any, Any]] = (),
+    generator: Callable[[np.random.Generator], Any] | None = None,
+    events: Mapping[str, Callable[[Any], float]] | None = None,
+    output_distance: Callable[[Any, Any], Any] | None = None,
+    origin: str = "",
+) -> Report:
+    """Try to refute a claim.
+
+    Args:
+        obj: a Transformation, Measurement or Odometer of OpenDP (native, ours, or a plugin's), or a
+            ``Subject``.
+        d_in: the input distance of the claim.
+        budget: ``"quick"`` (at most about 10 s) or ``"deep"`` (about two minutes).
+        seed: of the public search. Noise has no seed.
+        beta: bound on the probability of refuting a true claim, over all layers together.
+        core: the noiseless part (dataset to array), when the object does not carry it.
+        noise: what is added to it: a ``NoiseLaw``, or an OpenDP measurement applied to ``core``.
+        drive: how to talk to an interactive release (queryable to transcript).
+        sample: many independent releases at once (dataset, count to sequence), for speed.
+        pmf: the exact distribution of a finite output (dataset to probabilities).
+        composed: the object is nothing but a composition of OpenDP measurements and
+            post-processing, so that its releases can be replayed to a neighbour.
+        pairs: neighbouring pairs of the user's, tried first.
+        generator: makes a dataset, for domains the auditor does not know.
+        events: further scores of an output (output to number), by name.
+        output_distance: distance of two outputs, for an output metric the auditor does not know.
+        origin: what the object was made from, for the report.
+
+    Raises:
+        AuditError: OS501, the object has no claim or nothing says what its datasets are.
+    """
+    begin = time.perf_counter()
+    if budget not in ("quick", "deep") or not 0 < beta < 1:
+        raise AuditError(
+            "OS501", "audit.budget", expected='"quick" or "deep", and 0 < beta < 1', got=f"{budget}, {beta}",
+            hint="quick is for a test suite, deep for the night.",
+        )  # fmt: skip
+    spend = Budget.of(budget)
+    subject = read_subject(obj, d_in, core=core, noise=noise, drive=drive, sample=sample)
+    given = tuple(Pair(left, right, d_in) for left, right in pairs)
+    space = space_of(
+        subject.input_domain, subject.input_metric, d_in,
+        pairs=tuple((p.left, p.right) for p in given), generator=generator,
+    )  # fmt: skip
+    space = _first(given, space)
+    layers: list[LayerResult] = []
+    rng = np.random.default_rng(seed)
+    for layer in _layers(
+        subject, space, d_in, spend, rng, beta, given, pmf, composed, _scored(events), output_distance, layers
+    ):
+        layers.append(layer)
+        if layer.status == "refuted":
+            break
+    return Report(
+        subject.name, d_in, budget, seed, beta, tuple(layers), time.perf_counter() - begin,
+        versions(), origin,
+    )  # fmt: skip
+
+
+def _layers(
+    subject: Subject,
+    space: PairSpace,
+    d_in: Any,
+    spend: Budget,
+    rng: np.random.Generator,
+    beta: float,
+    given: tuple[Pair, ...],
+    pmf: Any,
+    composed: bool,  # noqa: FBT001
+    events: Any,
+    output_distance: Any,
+    done: list[LayerResult],
+) -> Iterable[LayerResult]:
+    """Yield the layers in order; each is run only when asked for."""
+    yield structure_layer(subject, space, spend, rng, beta * SHARES["structure"], composed=composed)
+    yield stability_layer(
+        subject, space, d_in, spend, rng, beta * SHARES["coupling"], output_distance
+    )
+    hint = done[-1].facts.get("pair")
+    if hint is not None and not done[-1].facts.get("largest_ratio"):
+        hint = None
+    yield noise_layer(subject, space, spend, rng, beta * SHARES["noise"], hint)
+    yield enumeration_layer(subject, space, spend, rng, pmf)
+    yield accounting_layer(subject, hint)
+    hints = (*given, hint) if hint is not None else given
+    yield distribution_layer(
+        subject, space, d_in, spend, rng, beta * SHARES["distribution"], hints, events
+    )
+
+
+def _first(given: tuple[Pair, ...], space: PairSpace) -> PairSpace:
+    """Let the user's pairs be the first corners of any space."""
+    return space if not given else _WithPairs(given, space)
+
+
+class _WithPairs:
+    """A space whose corners begin with given pairs."""
+
+    def __init__(self, given: tuple[Pair, ...], space: PairSpace) -> None:
+        self._given, self._space = given, space
+
+    def draw(self, rng: np.random.Generator, distance: Any = None) -> Pair:
+        return self._space.draw(rng, distance)
+
+    def corners(self, rng: np.random.Generator) -> Any:
+        yield from self._given
+        yield from self._space.corners(rng)
+
+    def mutate(self, pair: Pair, rng: np.random.Generator) -> Pair:
+        return pair if pair.genome is None else self._space.mutate(pair, rng)
+
+    def simpler(self, pair: Pair) -> Any:
+        return () if pair.genome is None else self._space.simpler(pair)
+
+
+def _scored(events: Mapping[str, Callable[[Any], float]] | None) -> dict[str, Any]:
+    """Turn scores of an output into scores of encoded outputs: they see the cells as released."""
+    if not events:
+        return {}
+
+    def lift(score: Callable[[Any], float]) -> Callable[[Encoded], Any]:
+        return lambda e: np.array([float(score(row)) for row in e.cells])
+
+    return {name: lift(score) for name, score in events.items()}
+
+
+def assert_not_refuted(obj: Any, d_in: Any = 1, budget: str = "quick", **options: Any) -> Report:
+    """Audit in a test: raise with the whole report when the claim is refuted.
+
+    Raises:
+        AssertionError: the claim is refuted; the message is the report.
+    """
+    report = audit(obj, d_in, budget, **options)
+    if report.evidence is not None:
+        raise AssertionError(str(report))
+    return report

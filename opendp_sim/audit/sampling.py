@@ -1,0 +1,55 @@
+"""Fresh releases of a pair, encoded; exceptions are outputs like any other."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from opendp_sim.audit.encoding import Encoded, Raised, encode
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.subject import Subject
+
+__all__ = ["Sample", "draw"]
+
+
+def draw(subject: Subject, data: Any, count: int) -> list[Any]:
+    """Return ``count`` releases; a failing run yields its exception."""
+    if subject.sample is not None:
+        return subject.releases(data, count)
+    out: list[Any] = []
+    for _ in range(count):
+        try:
+            out.append(subject.run(data))
+        except Exception as error:  # noqa: BLE001 - an exception is an output
+            out.append(Raised.of(error))
+    return out
+
+
+@dataclass
+class Sample:
+    """All outputs of one pair so far."""
+
+    pair: Pair
+    left: list[Encoded] = field(default_factory=list)
+    right: list[Encoded] = field(default_factory=list)
+    runs: int = 0
+    seconds: float = 0.0
+
+    def extend(self, subject: Subject, count: int) -> tuple[Encoded, Encoded]:
+        """Draw ``count`` more from each side and return them."""
+        begin = time.perf_counter()
+        fresh = (
+            encode(draw(subject, self.pair.left, count)),
+            encode(draw(subject, self.pair.right, count)),
+        )
+        self.left.append(fresh[0])
+        self.right.append(fresh[1])
+        self.runs += count
+        self.seconds += time.perf_counter() - begin
+        return fresh
+
+    def all(self) -> tuple[Encoded, Encoded]:
+        """Return everything drawn so far, joined."""
+        self.left, self.right = [Encoded.join(self.left)], [Encoded.join(self.right)]
+        return self.left[0], self.right[0]

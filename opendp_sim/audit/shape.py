@@ -1,0 +1,102 @@
+"""L0: does the shape of what happens depend on the data? Types, lengths, exceptions, inner releases.
+
+Two ways. On the outside, releases of both neighbours are compared by type, shape and exception
+alone, and a difference is certified by Clopper-Pearson against the claimed curve. On the inside,
+for mechanisms that say they are nothing but a composition of OpenDP measurements, the releases of
+one dataset are replayed to its neighbour: the same measurements must be called in the same order,
+the output must be the same, and the inner losses must fit the claim. That part is deterministic.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import numpy as np
+
+from opendp_sim.audit.binomial import certified_delta
+from opendp_sim.audit.encoding import structure
+from opendp_sim.audit.findings import Budget, Evidence, LayerResult
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.replay import replay
+from opendp_sim.audit.sampling import draw
+from opendp_sim.audit.spaces import PairSpace
+from opendp_sim.audit.subject import Subject
+
+__all__ = ["structure_layer"]
+
+_LAYER = "L0 structure"
+_PROBES, _CONFIRM, _SUSPECTS = 3, 400, 3
+
+
+def structure_layer(
+    subject: Subject,
+    space: PairSpace,
+    budget: Budget,
+    rng: np.random.Generator,
+    beta: float,
+    *,
+    composed: bool,
+) -> LayerResult:
+    """Compare structures on a number of pairs; certify the first differences found."""
+    begin = time.perf_counter()
+    if not subject.private:
+        return LayerResult(_LAYER, "skipped", "a transformation's exceptions and shapes are L1's")
+    pairs = _pairs(space, budget.structure_pairs * (4 if composed else 1), rng)
+    runs, suspects = 0, 0
+    for pair in pairs:
+        if time.perf_counter() - begin > 0.2 * budget.seconds:
+            break
+        if composed:
+            for side in (pair, pair.flipped()):
+                evidence = replay(subject, side)
+                runs += 2
+                if evidence is not None:
+                    return _refuted(evidence, runs, begin)
+        left = Counter(structure(v) for v in draw(subject, pair.left, _PROBES))
+        right = Counter(structure(v) for v in draw(subject, pair.right, _PROBES))
+        runs += 2 * _PROBES
+        if not left & right and suspects < _SUSPECTS:
+            suspects += 1
+            evidence = _confirm(subject, pair, beta / (2 * _SUSPECTS))
+            runs += 2 * _CONFIRM
+            if evidence is not None:
+                return _refuted(evidence, runs, begin)
+    text = f"{len(pairs)} pairs" + (", releases replayed both ways" if composed else "")
+    return LayerResult(
+        _LAYER, "not refuted", "", runs, time.perf_counter() - begin,
+        power=f"{text}: a shape or exception that always tells neighbours apart would have shown",
+    )  # fmt: skip
+
+
+def _refuted(evidence: Evidence, runs: int, begin: float) -> LayerResult:
+    return LayerResult(_LAYER, "refuted", "", runs, time.perf_counter() - begin, evidence)
+
+
+def _pairs(space: PairSpace, count: int, rng: np.random.Generator) -> list[Pair]:
+    structured = list(space.corners(rng))
+    step = max(1, len(structured) // max(1, count // 2))
+    out = structured[::step][: count // 2]
+    return out + [space.draw(rng) for _ in range(count - len(out))]
+
+
+def _confirm(subject: Subject, pair: Pair, beta: float) -> Evidence | None:
+    """Certify an event about structure in either direction; chosen on the probes, counted afresh."""
+    curve = subject.curve(pair.distance)
+    first = Counter(structure(v) for v in draw(subject, pair.left, _CONFIRM))
+    second = Counter(structure(v) for v in draw(subject, pair.right, _CONFIRM))
+    for sample, other, side in ((first, second, pair), (second, first, pair.flipped())):
+        name = sample.most_common(1)[0][0]
+        hits = sample[name], other[name]
+        for epsilon, delta in zip(curve.grid, curve.deltas, strict=True):
+            risk = beta / (2 * len(curve.grid))
+            excess = certified_delta(hits, (_CONFIRM, _CONFIRM), float(epsilon), risk)
+            if excess > delta:
+                return Evidence(
+                    "structure", "the type, shape or exception of the release tells neighbours apart",
+                    f"{curve.text}", f"`{name}` in {hits[0]} of {_CONFIRM} against {hits[1]} of {_CONFIRM}",
+                    side, (name, other.most_common(1)[0][0]), f"1 - {beta:.1g}",
+                )  # fmt: skip
+    return None
+
+
