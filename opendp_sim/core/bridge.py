@@ -20,10 +20,11 @@ from opendp._internal import (
     _make_transformation,
     _new_pure_function,
 )
+from opendp.core import new_queryable
 from opendp.mod import _PartialConstructor, assert_features
 
 from opendp_sim.core.claims import Claim, Interactive, Noise, Norm, Post, Private, Stable
-from opendp_sim.core.errors import InternalError, ParameterError, SimError, SpaceError
+from opendp_sim.core.errors import InternalError, SimError, SpaceError
 from opendp_sim.core.space import FOREIGN_DOMAINS, FOREIGN_METRICS, Domain, Metric
 
 __all__ = [
@@ -60,7 +61,6 @@ _MEASURES: dict[str, Callable[[], dp.Measure]] = {
     "renyi_divergence": dp.renyi_divergence,
     "smoothed_max_divergence": dp.smoothed_max_divergence,
 }
-_SMALL = (ParameterError, SpaceError)
 
 
 def measure_to_dp(measure: str) -> dp.Measure:
@@ -95,12 +95,14 @@ def to_dp_metric(metric: Metric) -> dp.Metric:
 
 def adopt_domain(domain: dp.Domain | Domain) -> Domain:
     """Return our descriptor of an OpenDP domain: our own, or one of OpenDP's that we can read."""
-    return _adopt(domain, Domain, FOREIGN_DOMAINS, "OS201", "input_domain")
+    found: Domain = _adopt(domain, Domain, FOREIGN_DOMAINS, "OS201", "input_domain")
+    return found
 
 
 def adopt_metric(metric: dp.Metric | Metric) -> Metric:
     """Return our descriptor of an OpenDP metric."""
-    return _adopt(metric, Metric, FOREIGN_METRICS, "OS202", "input_metric")
+    found: Metric = _adopt(metric, Metric, FOREIGN_METRICS, "OS202", "input_metric")
+    return found
 
 
 def _adopt(native: Any, kind: type, readers: list[Any], code: str, where: str) -> Any:
@@ -127,23 +129,21 @@ def guarded(function: Callable[[Any], Any], where: str) -> Callable[[Any], Any]:
     """
 
     def run(data: Any) -> Any:
+        failed = InternalError(
+            "OS902", where, expected="an answer", got="a failure inside the mechanism",
+            hint="the text is withheld; run the mechanism on public data to reproduce it.",
+        )  # fmt: skip
         try:
             return function(data)
         except SimError:
             raise
         except Exception:  # noqa: BLE001 - whatever it says may be about the data
-            pass
-        raise InternalError(
-            "OS902", where, expected="an answer", got="a failure inside the mechanism",
-            hint="the text is withheld; run the mechanism on public data to reproduce it.",
-        )  # fmt: skip
+            raise failed from None
 
     return run
 
 
-def build(
-    claim: Claim, key: str, domain: Domain, metric: Metric, norm: Norm | None = None
-) -> Any:
+def build(claim: Claim, key: str, domain: Domain, metric: Metric, norm: Norm | None = None) -> Any:
     """Make the OpenDP object of a claim: Transformation, Measurement or Function.
 
     ``norm`` picks the face of a sketch (its one output metric); OpenDP needs exactly one.
@@ -228,7 +228,7 @@ def whole_function(claim: Stable) -> Callable[[Any], Any]:
 
 def _interactive(claim: Interactive, key: str, space: tuple[dp.Domain, dp.Metric]) -> Any:
     def start(data: Any) -> Any:
-        return dp.new_queryable(guarded(claim.start(data), key))
+        return new_queryable(guarded(claim.start(data), key))
 
     return _make_measurement(
         *space,

@@ -48,5 +48,3 @@ def constructors(cls: type[Mechanism]) -> tuple[Callable[..., Any], Callable[...
         function.__doc__ = cls.__doc__
         function.__dict__["__signature__"] = Signature([*given, *own])
     return make_, then_
-
-

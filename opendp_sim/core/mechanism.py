@@ -11,15 +11,15 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, cast, get_
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
-    PlainSerializer,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     ValidationError,
-    WithJsonSchema,
 )
 from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
+from pydantic_core import core_schema
 
 from opendp_sim.core.claims import Claim
 from opendp_sim.core.errors import InternalError, ParameterError
@@ -110,41 +110,60 @@ class Option(_Record):
     """One alternative of a parameter that is a choice between records, as ``{key: {params}}``."""
 
 
-def one_of(*options: type[Option]) -> Any:
-    """Return the annotation of a parameter that is exactly one of ``options``.
+class one_of:  # noqa: N801 - reads as a constraint, like pydantic's own
+    """Metadata of a parameter that is exactly one of several ``Option`` records.
 
-    In a spec it is written ``{key: {parameters}}``, or just ``key`` when all have defaults.
+    Used as ``family: Annotated[Family, one_of(*FAMILIES), param(...)]``. In a spec it is written
+    ``{key: {parameters}}``, or just ``key`` when all parameters have defaults.
     """
-    known = {option.key: option for option in options}
 
-    def parse(value: Any) -> Any:
-        if isinstance(value, options):
-            return value
+    def __init__(self, *options: type[Option]) -> None:
+        self.known = {option.key: option for option in options}
+
+    def parse(self, value: Any) -> Option:
+        """Return the record that ``value`` stands for."""
+        if isinstance(value, tuple(self.known.values())):
+            return cast("Option", value)
         if isinstance(value, str):
             value = {value: {}}
-        if not isinstance(value, dict) or len(value) != 1 or next(iter(value)) not in known:
-            raise ValueError(f"expected one of {', '.join(known)}")
+        if not isinstance(value, dict) or len(value) != 1 or next(iter(value)) not in self.known:
+            raise ValueError(f"expected one of {', '.join(self.known)}")
         key, params = next(iter(value.items()))
         if not isinstance(params, dict | None):
-            raise ValueError("parameters are a mapping")
-        return known[key](**(params or {}))
+            raise ValueError("parameters are a mapping")  # noqa: TRY004 - pydantic's protocol
+        return self.known[key](**(params or {}))
 
-    def dump(value: Option) -> dict[str, Any]:
-        return {value.key: value.spec()}
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        """Parse with ``parse``; dump as ``{key: {parameters}}``."""
+        del source, handler
+        return core_schema.no_info_plain_validator_function(
+            self.parse,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda value: {value.key: value.spec()}
+            ),
+        )
 
-    schema = {
-        "oneOf": [
-            {
-                "type": "object",
-                "properties": {key: option.model_json_schema()},
-                "required": [key],
-                "additionalProperties": False,
-            }
-            for key, option in known.items()
-        ]
-    }
-    kind = Union[tuple(options)] if len(options) > 1 else options[0]  # noqa: UP007 - built at run time
-    return Annotated[kind, BeforeValidator(parse), PlainSerializer(dump), WithJsonSchema(schema)]
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Return one object with a single key, or the bare key where all parameters have defaults."""
+        del schema, handler
+        forms: list[dict[str, Any]] = []
+        for key, option in self.known.items():
+            inner = option.model_json_schema()
+            forms.append(
+                {
+                    "type": "object",
+                    "properties": {key: inner},
+                    "required": [key],
+                    "additionalProperties": False,
+                }
+            )
+            if not inner.get("required"):
+                forms.append({"const": key})
+        return {"oneOf": forms}
 
 
 class Mechanism(_Record):
@@ -217,7 +236,7 @@ def register(cls: M) -> M:
     return cls
 
 
-def lookup(key: str) -> type[Mechanism]:
+def lookup(key: str) -> Any:
     """Return the mechanism called ``key``, or refuse with the nearest name."""
     if key in REGISTRY:
         return REGISTRY[key]

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import opendp.prelude as dp
 
+from opendp_sim.core.bridge import to_dp_domain
 from opendp_sim.core.claims import Private
 from opendp_sim.core.errors import ParameterError
+from opendp_sim.core.space import Domain
 from opendp_sim.measurements._bulk import Sampler, cells_of, sampler_for
 from opendp_sim.spaces.metrics import VectorNorm
-from opendp_sim.spaces.sketch import IntVector, Sketch
 
 __all__ = ["SAMPLER_PARAM", "sampled", "sampler_of"]
 
@@ -35,14 +36,14 @@ def sampler_of(key: str, requested: Any, domain: Any, metric: VectorNorm) -> Sam
 
 
 def sampled(
-    bulk: Private, domain: IntVector | Sketch, sampler: Sampler, make: Callable[..., dp.Measurement],
+    bulk: Private, domain: Domain, sampler: Sampler, make: Callable[..., dp.Measurement],
     scale: float,
 ) -> Private:  # fmt: skip
     """Return the claim with the chosen sampler; map and law are those of ``bulk`` either way."""
     if sampler == "bulk" or bulk.noise is None:
         return bulk
     norm = dp.l1_distance(T="i64") if bulk.measure == "max_divergence" else dp.l2_distance(T=float)
-    native = make(domain.native(), norm, scale)
+    native = make(to_dp_domain(domain), norm, scale)
 
     def release(data: Any) -> Any:
         return np.asarray(native(cells_of(domain, data)), dtype=np.int64)

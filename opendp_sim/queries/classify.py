@@ -90,9 +90,7 @@ class Classify(Mechanism):
 
         return Post(classify, takes="release", output=Answers(COLUMNS, sums.labels))
 
-    def _scores(
-        self, sums: NDArray[np.float64], sizes: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _scores(self, sums: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.float64]:
         return sums / sizes if self.rule == "max_likelihood" else sums
 
     def _need(self, labels: object) -> None:
@@ -108,5 +106,3 @@ def _best(scores: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
     ordered = np.sort(scores, axis=1)
     margin = ordered[:, -1] - ordered[:, -2] if scores.shape[1] > 1 else ordered[:, -1]
     return {"label": scores.argmax(axis=1), "margin": margin, "score": scores}
-
-

@@ -140,7 +140,7 @@ def check_queries(domain: Domain, queries: Any) -> Any:
     """Refuse queries whose width or values cannot be asked (queries are public)."""
     width = getattr(getattr(domain, "queries", None), "width", None)
     values = getattr(queries, "values", queries)
-    if np.ndim(values) != 2 or values.shape[1] != width or not np.isfinite(values).all():  # noqa: PLR2004 - a table
+    if np.ndim(values) != 2 or values.shape[1] != width or not np.isfinite(values).all():
         raise DataError(
             "OS607", "queries", expected=f"finite queries that arrive as shape (q, {width})",
             got=f"shape {np.shape(values)}", hint="pass one row a query, in the data's own columns.",

@@ -69,7 +69,8 @@ class PStableL2(Family):
         """``1 - 2 Phi(-t) - 2 (1 - exp(-t^2 / 2)) / (sqrt(2 pi) t)`` with ``t = r / distance``."""
         t = self.width / np.maximum(distance, 1e-12 * self.width)
         tail = 2.0 / (np.sqrt(2 * np.pi) * t) * -np.expm1(-t * t / 2)
-        return np.clip(1.0 - 2.0 * ndtr(-t) - tail, 0.0, 1.0) ** self.joined
+        value: NDArray[np.float64] = np.clip(1.0 - 2.0 * ndtr(-t) - tail, 0.0, 1.0)
+        return value**self.joined
 
 
 class PStableL1(Family):

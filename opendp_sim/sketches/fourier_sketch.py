@@ -93,7 +93,7 @@ class FourierSketch(Mechanism):
         ),
     ]  # fmt: skip
     kernel: Annotated[
-        Option, one_of(*KERNELS),
+        Kernel, one_of(*KERNELS),
         param(
             "The kernel, with its bandwidth in data units.", symbol="k", unit="none",
             hint="write kernel: {gaussian: {bandwidth: 1.0}}, exponential, laplacian or rational.",

@@ -91,7 +91,7 @@ class RaceSketch(Mechanism):
         ),
     ]  # fmt: skip
     family: Annotated[
-        one_of(*FAMILIES),
+        Family, one_of(*FAMILIES),
         param(
             "The locality-sensitive hash, and so the kernel.", symbol="k", unit="none",
             hint="write family: {p_stable_l2: {width: 1.0}}, p_stable_l1 or {srp: {bits: 6}}.",
@@ -201,7 +201,8 @@ class RaceReader:
     def rehashed(self) -> bool:
         """Whether different hash values can share a bucket."""
         family = self.mechanism.family
-        return not (self._coded(self.mechanism) and 2**family.bits <= self.mechanism.buckets)
+        signs = isinstance(family, SignedProjections)
+        return not (signs and 2**family.projections <= self.mechanism.buckets)
 
     # --- building -------------------------------------------------------------------------------
 

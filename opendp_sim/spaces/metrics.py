@@ -22,9 +22,10 @@ class Symmetric(Metric):
 
 @dataclass(frozen=True)
 class IdDistance(Metric):
-    """Number of persons whose records (all of them) were added, removed or changed arbitrarily.
+    """Number of persons added or removed, each with all of their records.
 
-    The analogue of OpenDP's ``symmetric_id_distance`` for datasets that are not data frames.
+    A person whose records changed was removed and added: distance 2. The analogue of OpenDP's
+    ``symmetric_id_distance`` for datasets that are not data frames.
     """
 
     identifier_column: str

@@ -81,9 +81,10 @@ class Column(Descriptor):
         shape = (count, self.width) if self.is_vector else (count,)
         if values.shape != shape:
             raise self._bad("OS602", f"shape (n, {self.width})", "another shape")
-        if values.dtype.kind not in {"f": "fiu", "i": "iu", "u": "u", "O": "OUT"}[
-            self.numpy_dtype.kind
-        ]:
+        if (
+            values.dtype.kind
+            not in {"f": "fiu", "i": "iu", "u": "u", "O": "OUT"}[self.numpy_dtype.kind]
+        ):
             raise self._bad("OS602", f"dtype {self.dtype}", "another dtype")
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             raise self._bad("OS603", "finite values", "NaN or infinity")

@@ -16,10 +16,14 @@ from opendp_sim.core.space import FOREIGN_DOMAINS, Domain
 __all__ = ["GridRows", "RealRows", "Rows", "as_rows", "length", "take"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rows:
     """A block of records: ``values`` (n, d); ``labels`` (n,) indices into the public label set;
-    ``ids`` (n,) person identifiers, when the domain says so."""
+    ``ids`` (n,) person identifiers, when the domain says so.
+
+    Frozen, and without slots: OpenDP tries to hang the *input* of a call on its output as an attribute
+    and gives up on an ``AttributeError``, which is what a frozen record raises.
+    """
 
     values: NDArray[Any]
     labels: NDArray[np.int64] | None = None
@@ -43,8 +47,8 @@ def length(data: Any) -> int:
 def take(data: Any, which: Any) -> Any:
     """Return the records ``which`` (a slice, a mask or indices) of a block."""
     if isinstance(data, Rows):
-        parts = (data.values, data.labels, data.ids)
-        return Rows(*(None if part is None else part[which] for part in parts))
+        labels, ids = (None if p is None else p[which] for p in (data.labels, data.ids))
+        return Rows(data.values[which], labels, ids)
     if isinstance(data, dict):
         return {name: column[which] for name, column in data.items()}
     return data[which]
@@ -70,7 +74,7 @@ class _RowDomain(Domain):
             if rows.labels.shape != values.shape[:1] or rows.labels.dtype.kind not in "iu":
                 raise self._refuse("OS602", "one integer label a row", "another shape or dtype")
             if rows.labels.size and not (
-                0 <= rows.labels.min() and rows.labels.max() < len(self.labels)
+                rows.labels.min() >= 0 and rows.labels.max() < len(self.labels)
             ):
                 raise self._refuse("OS604", "labels among the public keys", "another label")
 
@@ -120,8 +124,9 @@ class RealRows(_RowDomain):
         """Return ``array2_domain`` for plain rows, so that native chains start from it."""
         if not self.plain:
             return None
-        bound = {} if self.norm is None else {"p": int(self.norm[0][1:]), "norm": self.norm[1]}
-        return array2_domain(num_columns=self.width, nan=False, T=float, **bound)
+        order: Any = None if self.norm is None else int(self.norm[0][1:])
+        norm = None if self.norm is None else self.norm[1]
+        return array2_domain(num_columns=self.width, nan=False, T=float, p=order, norm=norm)
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,8 @@ def _read(domain: dp.Domain) -> Domain | None:
     if not isinstance(about, NPArray2Domain):
         return None
     plain = about.num_columns is not None and about.nan is False and str(about.T) == "f64"
-    if not plain or about.size is not None or about.origin is not None or about.cardinalities:
+    other = about.size is not None or about.origin is not None or about.cardinalities
+    if not plain or about.num_columns is None or other:
         return None
     rows = RealRows(width=about.num_columns, plain=True)
     if about.norm is not None and about.p is not None:

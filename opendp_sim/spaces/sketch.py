@@ -112,7 +112,8 @@ def _read(domain: dp.Domain) -> Domain | None:
     atom = dp.atom_domain(T="i64")
     if domain == dp.vector_domain(atom):
         return IntVector()
-    size = getattr(domain, "size", None) if domain.type.origin == "VectorDomain" else None
+    kind = getattr(domain.type, "origin", None)
+    size = getattr(domain, "size", None) if kind == "VectorDomain" else None
     if isinstance(size, int) and domain == dp.vector_domain(atom, size):
         return IntVector(size)
     return None

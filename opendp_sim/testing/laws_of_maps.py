@@ -1,0 +1,243 @@
+"""Laws of transformations: row maps are row-local bit for bit, sketches are sums within their faces."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from numpy.typing import NDArray
+
+from opendp_sim.core.bridge import whole_function
+from opendp_sim.core.claims import Norm, Stable
+from opendp_sim.core.constructors import bound
+from opendp_sim.spaces.rows import Rows, as_rows, length, take
+from opendp_sim.testing.case import Case
+
+__all__ = [
+    "check_faces_are_attained",
+    "check_faces_bound_the_distance",
+    "check_function_is_pure",
+    "check_map_is_linear_and_zero_at_zero",
+    "check_opendp_object_agrees",
+    "check_output_is_member",
+    "check_rows_are_local",
+    "check_rows_stay_stable",
+    "check_sketch_is_a_sum",
+]
+
+NORMS: tuple[Norm, ...] = ("l1", "l2", "linf")
+
+
+def _stable(case: Case) -> Stable | None:
+    claim = case.claim()
+    return claim if isinstance(claim, Stable) else None
+
+
+def check_map_is_linear_and_zero_at_zero(case: Case) -> None:
+    """Equal data is at no distance; farther inputs never get a smaller bound."""
+    claim = _stable(case)
+    if claim is None:
+        return
+    if claim.faces is None:
+        assert claim.stability >= 1
+        return
+    for norm in NORMS:
+        values = [claim.faces.bound(norm, d) for d in range(12)]
+        assert values[0] == 0
+        assert values == sorted(values)
+        assert values[1] > 0
+
+
+def check_output_is_member(case: Case) -> None:
+    """The function lands in the domain it promised."""
+    claim = _stable(case)
+    if claim is None:
+        return
+    function = whole_function(claim)
+
+    @given(case.drawn())
+    def law(pair: Any) -> None:
+        claim.output.check(function(pair[0]))
+
+    law()
+
+
+def check_function_is_pure(case: Case) -> None:
+    """Same data, same bits, and the data is left alone."""
+    claim = _stable(case)
+    if claim is None:
+        return
+    function = whole_function(claim)
+
+    @given(case.drawn())
+    def law(pair: Any) -> None:
+        before = _bytes(pair[0])
+        assert _bytes(function(pair[0])) == _bytes(function(pair[0]))
+        assert _bytes(pair[0]) == before
+
+    law()
+
+
+def check_rows_stay_stable(case: Case) -> None:
+    """Neighbours' outputs are at symmetric distance at most ``stability * d_in``."""
+    claim = _stable(case)
+    if claim is None or not case.is_row_map:
+        return
+    function = whole_function(claim)
+
+    @given(case.drawn())
+    def law(pair: Any) -> None:
+        left, right, d_in = pair
+        a, b = (Counter(_records(function(x))) for x in (left, right))
+        assert sum(((a - b) + (b - a)).values()) <= claim.stability * d_in
+
+    law()
+
+
+def check_rows_are_local(case: Case) -> None:
+    """A record's image is the same bits alone, permuted, in blocks, in any layout, in threads."""
+    claim = _stable(case)
+    if claim is None or not case.is_row_map or claim.function is None:
+        return
+    function = claim.function
+
+    @given(case.drawn())
+    def law(pair: Any) -> None:
+        data = pair[0]
+        whole = Counter(_records(function(data)))
+        for other in _rearranged(data):
+            assert Counter(_records(function(other))) == whole
+        parts = [take(data, slice(i, i + 1)) for i in range(length(data))]
+        with ThreadPoolExecutor(2) as pool:
+            images = [record for part in pool.map(function, parts) for record in _records(part)]
+        assert Counter(images) == whole
+
+    law()
+
+
+def check_sketch_is_a_sum(case: Case) -> None:
+    """Chunked, permuted, re-laid and threaded builds are the same bits as one pass."""
+    claim = _stable(case)
+    if claim is None or claim.faces is None:
+        return
+    function = whole_function(claim)
+
+    @given(case.drawn())
+    def law(pair: Any) -> None:
+        data = pair[0]
+        whole = function(data)
+        assert whole.dtype == np.int64
+        for other in _rearranged(data):
+            assert np.array_equal(function(other), whole)
+        parts = [take(data, slice(i, i + 1)) for i in range(length(data))]
+        with ThreadPoolExecutor(2) as pool:
+            total = sum(pool.map(function, parts), function(take(data, slice(0, 0))))
+        assert np.array_equal(total, whole)
+
+    law()
+
+
+def check_faces_bound_the_distance(case: Case) -> None:
+    """Every face bounds the distance between neighbours' sketches, in exact arithmetic."""
+    claim = _stable(case)
+    if claim is None or claim.faces is None:
+        return
+    function, faces = whole_function(claim), claim.faces
+
+    @given(case.drawn())
+    def law(pair: Any) -> None:
+        left, right, d_in = pair
+        difference = function(left) - function(right)
+        for norm, distance in _distances(claim, difference).items():
+            assert distance <= Fraction(faces.bound(norm, d_in)) ** (2 if norm == "l2" else 1)
+        if faces.monotone and d_in == abs(length(left) - length(right)):
+            assert (difference >= 0).all() or (difference <= 0).all()
+
+    law()
+
+
+def check_faces_are_attained(case: Case) -> None:
+    """A map that claims to be tight is met with equality somewhere, in every norm."""
+    claim = _stable(case)
+    if claim is None or claim.faces is None or case.attains is None:
+        return
+    left, right, d_in = case.attains
+    function = whole_function(claim)
+    found = _distances(claim, function(left) - function(right))
+    assert found["l1"] == claim.faces.l1 * d_in
+    assert found["l2"] == claim.faces.l2_squared * d_in * d_in
+    assert found["linf"] == claim.faces.linf * d_in
+
+
+def check_opendp_object_agrees(case: Case) -> None:
+    """The OpenDP object computes the claim's function and the claim's map."""
+    claim = _stable(case)
+    if claim is None:
+        return
+    for norm in NORMS if claim.faces is not None else (None,):
+        built = bound(case.mechanism, case.domain, case.metric, norm)
+        for d_in in (0, 1, 2, 7):
+            expected = (
+                claim.stability * d_in if norm is None else claim.faces.bound(norm, d_in)  # type: ignore[union-attr]
+            )
+            assert built.map(d_in) == expected
+    if case.attains is not None:
+        assert _bytes(built(case.attains[1])) == _bytes(whole_function(claim)(case.attains[1]))
+
+
+# --- pieces -------------------------------------------------------------------------------------
+
+
+def _distances(claim: Stable, difference: NDArray[np.int64]) -> dict[Norm, Fraction]:
+    """L1, squared L2 and L∞ of a difference over its weights, in exact arithmetic."""
+    runs = getattr(claim.output, "weights", ()) or ((difference.size, 1),)
+    weights = [weight for cells, weight in runs for _ in range(cells)]
+    parts = [
+        Fraction(int(v), w) for v, w in zip(difference.tolist(), weights, strict=True) if v
+    ] or [Fraction(0)]
+    return {
+        "l1": sum(map(abs, parts), Fraction(0)),
+        "l2": sum((p * p for p in parts), Fraction(0)),
+        "linf": max(map(abs, parts)),
+    }
+
+
+def _rearranged(data: Any) -> list[Any]:
+    """Return the same records reversed, in Fortran order, and as a strided view."""
+    out = [take(data, slice(None, None, -1))]
+    if isinstance(data, dict):
+        return out
+    rows = as_rows(data)
+    relaid: list[Callable[[NDArray[Any]], NDArray[Any]]] = [np.asfortranarray, _strided]
+    out += [Rows(f(rows.values), rows.labels, rows.ids) for f in relaid]
+    return out
+
+
+def _strided(values: NDArray[Any]) -> NDArray[Any]:
+    wide = np.zeros((2 * len(values), 3 * values.shape[1]), dtype=values.dtype)
+    wide[::2, ::3] = values
+    return wide[::2, ::3]
+
+
+def _records(data: Any) -> list[bytes]:
+    """Return each record of a block as bytes: values, label and id."""
+    if isinstance(data, dict):
+        columns = [data[name] for name in sorted(data)]
+        return [repr([column[i] for column in columns]).encode() for i in range(length(data))]
+    rows = as_rows(data)
+    return [
+        b"|".join(np.asarray(part[i]).tobytes() for part in (rows.values, rows.labels, rows.ids)
+                  if part is not None)
+        for i in range(len(rows))
+    ]  # fmt: skip
+
+
+def _bytes(data: Any) -> bytes:
+    if isinstance(data, np.ndarray):
+        return data.tobytes()
+    return b"".join(_records(data))

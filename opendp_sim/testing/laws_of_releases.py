@@ -1,0 +1,106 @@
+"""Laws of measurements and of post-processing."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+
+from opendp_sim.core.claims import Interactive, Post, Private
+from opendp_sim.core.errors import SimError
+from opendp_sim.testing.case import Case
+
+__all__ = [
+    "check_loss_is_zero_at_zero_and_monotone",
+    "check_noise_is_declared",
+    "check_post_processing_is_pure",
+    "check_shapes_do_not_depend_on_data",
+]
+
+
+def check_loss_is_zero_at_zero_and_monotone(case: Case) -> None:
+    """Equal data loses nothing; farther data never loses less; nothing is NaN or negative."""
+    claim = case.claim()
+    if not isinstance(claim, Private | Interactive):
+        return
+    losses = [_number(claim.privacy_map(d)) for d in _distances_proved(claim)]
+    assert losses[0] == 0.0
+    assert losses == sorted(losses)
+    assert all(loss >= 0 for loss in losses)
+    assert not any(math.isnan(loss) for loss in losses)
+
+
+def check_noise_is_declared(case: Case) -> None:
+    """A release with a declared noise is the noiseless part plus something fresh on every cell."""
+    claim = case.claim()
+    if not isinstance(claim, Private) or claim.noise is None or claim.core is None:
+        return
+    core, run = claim.core, claim.function
+
+    @given(case.drawn())
+    @settings(max_examples=10)
+    def law(pair: Any) -> None:
+        noiseless = np.asarray(core(pair[0]))
+        assert np.array_equal(noiseless, np.asarray(core(pair[0])))
+        first, second = np.asarray(run(pair[0])), np.asarray(run(pair[0]))
+        assert first.shape == second.shape == noiseless.shape
+        # P(no cell differs) for 16 cells at scale >= 2 is below 0.25 ** 16 = 2.4e-10.
+        if noiseless.size >= 16 and claim.noise.scale >= 2:  # type: ignore[union-attr]
+            assert not np.array_equal(first, second)
+
+    law()
+
+
+def check_shapes_do_not_depend_on_data(case: Case) -> None:
+    """Neighbours' releases have one shape and dtype."""
+    claim = case.claim()
+    if not isinstance(claim, Private) or claim.noise is None:
+        return
+
+    @given(case.drawn())
+    @settings(max_examples=10)
+    def law(pair: Any) -> None:
+        left, right = (np.asarray(claim.function(x)) for x in pair[:2])
+        assert left.shape == right.shape
+        assert left.dtype == right.dtype
+
+    law()
+
+
+def check_post_processing_is_pure(case: Case) -> None:
+    """Same release, same queries, same answer; nothing is changed in place."""
+    claim = case.claim()
+    if not isinstance(claim, Post) or case.released is None:
+        return
+    first, queries = case.released()
+    arguments = (first,) if claim.takes == "answer" else (first, queries)
+    kept = {name: np.array(value, copy=True) for name, value in first.items()}
+    one, two = claim.function(*arguments), claim.function(*arguments)
+    assert set(one) == set(two)
+    for name, value in one.items():
+        assert np.array_equal(np.asarray(value), np.asarray(two[name])), name
+    for name, value in kept.items():
+        assert np.array_equal(value, first[name]), f"{name} was changed in place"
+
+
+def _distances_proved(claim: Private | Interactive) -> list[int]:
+    """Return 0, 1, 2, ... as far as the map is proved (a map refuses beyond, with a coded error)."""
+    out = [0]
+    for d_in in (1, 2, 3, 8):
+        try:
+            claim.privacy_map(d_in)
+        except SimError:
+            break
+        out.append(d_in)
+    return out
+
+
+def _number(loss: Any) -> float:
+    """Return one number that grows with the loss: itself, a pair's sum, or a curve at 1e-6 or 2."""
+    if callable(loss):
+        return float(loss(2.0))
+    if isinstance(loss, tuple):
+        return float(sum(_number(part) for part in loss))
+    return float(loss)

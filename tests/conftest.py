@@ -1,0 +1,20 @@
+"""OpenDP's flags and Hypothesis's profiles, once for every test."""
+
+from __future__ import annotations
+
+import os
+
+import opendp.prelude as dp
+from hypothesis import HealthCheck, settings
+
+dp.enable_features("contrib", "honest-but-curious")
+for _name, _examples in (("dev", 40), ("deep", 1000)):
+    settings.register_profile(
+        _name,
+        max_examples=_examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
