@@ -118,7 +118,7 @@ class PhaseProjection:
         rows[:, -1] = 1.0
         product = np.matmul(matrix, rows.T)
         product += _MAGIC
-        ids = product.view(np.int64)
+        ids: NDArray[np.int64] = product.view(np.int64)
         ids &= modulus - 1
         return ids
 
@@ -131,7 +131,7 @@ class PhaseProjection:
     def far_ids(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the same for public queries that may lie outside the bounds (no exactness needed)."""
         ids = np.empty((self.columns, len(values)), dtype=np.int64)
-        far = (np.abs(values) > self.magnitude).any(axis=1)
+        far = np.asarray((np.abs(values) > self.magnitude).any(axis=1))
         ids[:, ~far] = self.ids(np.where(far[:, None], 0.0, values))[:, ~far]
         real = self.folded[:, :-1] @ values[far].T + self.folded[:, -1:]
         ids[:, far] = np.floor(np.clip(real, -(2.0**51), 2.0**51)).astype(np.int64)
