@@ -215,12 +215,15 @@ def whole_function(claim: Stable) -> Callable[[Any], Any]:
             return out
 
         return total
+    if claim.fold is not None:
+        fold = claim.fold
+        return lambda data: fold(lambda: [data])
     if claim.survey is not None:
         survey = claim.survey
         return lambda data: survey([data])(data)
     if claim.function is None:
         raise InternalError(
-            "OS903", "claim", expected="a function, accumulate or survey", got="none of them",
+            "OS903", "claim", expected="a function, accumulate, fold or survey", got="none of them",
             hint="report this as a bug of the mechanism.",
         )  # fmt: skip
     return claim.function

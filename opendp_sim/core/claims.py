@@ -121,6 +121,9 @@ class Stable:
     faces: Faces | None = None
     survey: Callable[[Iterable[Any]], Callable[[Any], Any]] | None = None
     """For a map that must see every block first: blocks to the block-wise function."""
+    fold: Callable[[Callable[[], Iterable[Any]]], Any] | None = None
+    """For a map of the whole dataset to one value that no sum of blocks gives (distinct persons per
+    item): takes the blocks, as a function that opens them afresh, in bounded memory."""
     on_queries: Callable[[Any], Any] | None = None
     """The same map for public queries (no clamping to the data's bounds); default ``function``."""
     capabilities: Mapping[str, Any] = field(default_factory=dict)
@@ -165,6 +168,8 @@ class Private:
     native: dp.Measurement | None = None
     output: Domain | None = None
     expected: Mapping[str, float] = field(default_factory=dict)
+    reason: str = ""
+    """Why these settings, when a public rule chose them: one line for the plan."""
 
 
 @dataclass(frozen=True, slots=True)
