@@ -72,8 +72,20 @@ class _Record(BaseModel):
             raise self._explain(error) from None
 
     @classmethod
-    def _explain(cls, error: ValidationError) -> ParameterError:
-        first = error.errors()[0]
+    def problems(cls, params: dict[str, Any]) -> list[ParameterError]:
+        """Return every refusal of ``params``, where constructing would raise the first only."""
+        data = {name: _frozen(value) for name, value in params.items()}
+        try:
+            cls.__pydantic_validator__.validate_python(data, self_instance=cls.__new__(cls))
+        except ValidationError as error:
+            return [cls._explain(error, which) for which in range(error.error_count())]
+        except ParameterError as error:
+            return [error]
+        return []
+
+    @classmethod
+    def _explain(cls, error: ValidationError, which: int = 0) -> ParameterError:
+        first = error.errors()[which]
         name = str(first["loc"][0]) if first["loc"] else ""
         if name and name not in cls.model_fields:
             known = list(cls.model_fields)
@@ -198,9 +210,11 @@ def _about(info: FieldInfo) -> About:
     extra = cast("dict[str, str]", info.json_schema_extra)
     limits = {k: getattr(m, k) for m in info.metadata for k in _SIGNS if hasattr(m, k)}
     bounds = " and ".join(f"{_SIGNS[k]} {limits[k]}" for k in _SIGNS if k in limits)
+    choices = [f"{{{key}: ...}}" for m in info.metadata if isinstance(m, one_of) for key in m.known]
+    kind = "one of " + ", ".join(choices) if choices else _kind(info.annotation)
     default = "required" if info.is_required() else repr(info.default)
     text = info.description or ""
-    return About(text, range=f"{_kind(info.annotation)} {bounds}".strip(), default=default, **extra)
+    return About(text, range=f"{kind} {bounds}".strip(), default=default, **extra)
 
 
 def _kind(annotation: Any) -> str:
@@ -210,8 +224,6 @@ def _kind(annotation: Any) -> str:
         return "one of " + ", ".join(map(repr, get_args(annotation)))
     if get_origin(annotation) in (Union, types.UnionType):
         return " or ".join("nothing" if a is type(None) else _kind(a) for a in get_args(annotation))
-    if isinstance(annotation, type) and issubclass(annotation, Option):
-        return f"{{{annotation.key}: ...}}"
     if isinstance(annotation, type) and get_origin(annotation) is None:
         return annotation.__name__
     return str(annotation)
