@@ -1,1 +1,1 @@
-"""The language: spec to typed plan to OpenDP."""
+"""The language: a spec, or a Python program, to a typed plan, to OpenDP, to released answers."""

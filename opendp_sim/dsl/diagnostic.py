@@ -1,0 +1,121 @@
+"""Diagnostics: what is wrong with a program, where, why, and what to do.
+
+A place is a path into the program (``("flow", "sketch", "steps", 0)``), so that a program written in
+Python is diagnosed by the same code; only a YAML document turns a path into a line and a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal, NoReturn
+
+from opendp_sim.core.errors import CATALOGUE, SimError, SpecError
+
+__all__ = ["Cause", "Diagnostic", "Notes", "Part", "Path", "Refused", "nearest", "pretty"]
+
+Path = tuple[str | int, ...]
+Part = Literal["key", "value"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A second place that explains the first: where the number came from."""
+
+    path: Path
+    label: str
+    part: Part = "key"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding. ``title`` says what, ``label`` what came, ``help`` what to write instead."""
+
+    code: str
+    title: str
+    path: Path
+    label: str
+    help: str
+    part: Part = "value"
+    causes: tuple[Cause, ...] = ()
+
+    def __post_init__(self) -> None:
+        """A finding without a known code or without advice is a bug here."""
+        if self.code not in CATALOGUE or not self.help:
+            raise RuntimeError(f"a diagnostic needs a catalogued code and a help: {self.code}")
+
+
+class Refused(SpecError):  # noqa: N818 - reads as what happened
+    """A program that cannot mean anything; carries every independent finding."""
+
+    def __init__(self, findings: Iterable[Diagnostic], document: object = None) -> None:
+        self.findings = tuple(findings)
+        self.document = document
+        first = self.findings[0]
+        SimError.__init__(
+            self, first.code, pretty(first.path), expected=first.title, got=first.label,
+            hint=first.help,
+        )  # fmt: skip
+
+    family = "OS"
+
+
+class Notes:
+    """Collects findings; a place is reported once, by the first that objects."""
+
+    def __init__(self) -> None:
+        self.findings: list[Diagnostic] = []
+        self._seen: set[tuple[Path, Part]] = set()
+
+    def error(
+        self, code: str, title: str, path: Path, *, label: str, help: str,  # noqa: A002 - the printed word
+        part: Part = "value", causes: tuple[Cause, ...] = (),
+    ) -> None:  # fmt: skip
+        """Add a finding, unless the same place was already objected to."""
+        if (path, part) in self._seen:
+            return
+        self._seen.add((path, part))
+        self.findings.append(Diagnostic(code, title, path, label, help, part, causes))
+
+    def from_error(self, error: SimError, path: Path, part: Part = "value") -> None:
+        """Add an error of another room as a finding at ``path``."""
+        got = error.got if isinstance(error.got, str) else repr(error.got)
+        self.error(
+            error.code, f"`{error.where}` expects {error.expected}", path, label=f"got {got}",
+            help=error.hint, part=part,
+        )  # fmt: skip
+
+    def unknown(self, word: object, known: Iterable[str], path: Path, what: str) -> None:
+        """Report an unknown key with the nearest known one."""
+        known = sorted(known)
+        listed = ", ".join(f"`{name}`" for name in known[:16]) or "nothing"
+        self.error(
+            "OS303", f"unknown {what} `{word}`", path, part="key", label="not known here",
+            help=nearest(str(word), known) or f"use one of {listed}",
+        )  # fmt: skip
+
+    def raise_if_any(self, document: object = None) -> None:
+        """Raise ``Refused`` when there is anything to report."""
+        if self.findings:
+            self.refuse(document)
+
+    def refuse(self, document: object = None) -> NoReturn:
+        """Raise what was found, in the order of the document where there is one."""
+        order = getattr(document, "order", None)
+        found = sorted(self.findings, key=order) if order else self.findings
+        raise Refused(found, document)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return ``did you mean `x`?`` or an empty text."""
+    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"did you mean `{near[0]}`?" if near else ""
+
+
+def pretty(path: Path) -> str:
+    """Render a path: ``flow.sketch.steps[0]``."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text or "spec"

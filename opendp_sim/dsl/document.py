@@ -1,0 +1,219 @@
+"""A YAML document as plain data, with the place of every key and value.
+
+Built from the parser's events, never from constructed objects: anchors, aliases, merges, tags,
+duplicate keys, oversize and deep documents are refused here, before anything is made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path as File
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+from opendp_sim.dsl.diagnostic import Diagnostic, Notes, Part, Path
+from opendp_sim.dsl.scalars import plain_scalar
+
+__all__ = ["Document", "Span", "parse", "read"]
+
+MAX_BYTES, MAX_DEPTH, MAX_NODES = 2**20, 40, 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where a piece of text stands: line and column from 1, and its length on that line."""
+
+    line: int
+    column: int
+    length: int
+
+
+@dataclass
+class Document:
+    """Plain data and the place of each of its pieces."""
+
+    name: str
+    lines: list[str]
+    data: Any = None
+    spans: dict[tuple[Path, Part], Span] = field(default_factory=dict)
+
+    def locate(self, path: Path, part: Part = "value") -> Span:
+        """Return the place of ``path``, or of its nearest ancestor that has one."""
+        while True:
+            for wanted in (part, "value", "key"):
+                if span := self.spans.get((path, wanted)):  # type: ignore[arg-type]
+                    return span
+            if not path:
+                return Span(1, 1, 1)
+            path, part = path[:-1], "key"
+
+    def order(self, finding: Diagnostic) -> tuple[int, int]:
+        """Sort key of a finding: where it stands."""
+        span = self.locate(finding.path, finding.part)
+        return span.line, span.column
+
+
+class _Stop(Exception):  # noqa: N818 - control flow inside this module
+    """The document cannot be read further."""
+
+
+def read(path: File, notes: Notes) -> Document:
+    """Read a spec file; what stops the reading is a finding in ``notes``."""
+    name = str(path)
+    try:
+        raw = path.read_bytes()
+    except OSError:
+        notes.error(
+            "OS601", f"cannot read `{name}`", (), label="no such file, or not readable",
+            help="check the path; `opendp-sim init FILE` writes a template.",
+        )  # fmt: skip
+        return Document(name, [])
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        notes.error("OS302", "the spec is not UTF-8 text", (), label="other bytes",
+                    help="save the file as UTF-8.")  # fmt: skip
+        return Document(name, [])
+    return parse(text, name, notes)
+
+
+def parse(text: str, name: str, notes: Notes) -> Document:
+    """Read the text of a spec."""
+    document = Document(name, text.splitlines())
+    if len(text) > MAX_BYTES:
+        notes.error("OS302", "the spec is too large", (), label=f"over {MAX_BYTES} characters",
+                    help="a spec holds public parameters only; put data in files.")  # fmt: skip
+        return document
+    try:
+        _Builder(document, notes, YAML(typ="safe", pure=True).parse(text)).build()
+    except _Stop:
+        pass
+    except (YAMLError, ValueError) as error:
+        _syntax(document, notes, error)
+    return document
+
+
+def _syntax(document: Document, notes: Notes, error: Exception) -> None:
+    problem, mark = "not YAML", None
+    if isinstance(error, MarkedYAMLError):
+        problem, mark = str(error.problem or problem), error.problem_mark or error.context_mark
+    where: Path = ("?syntax",)
+    if mark is not None:
+        line, length = mark.line + 1, 1
+        document.spans[where, "value"] = Span(min(line, max(len(document.lines), 1)),
+                                              mark.column + 1, length)  # fmt: skip
+    notes.error("OS302", "the spec is not valid YAML 1.2", where, label=problem.splitlines()[0],
+                help="check indentation, brackets, quotes and colons near this place.")  # fmt: skip
+
+
+class _Builder:
+    """Turns events into plain data, one recursive descent."""
+
+    def __init__(self, document: Document, notes: Notes, events: Iterator[Event]) -> None:
+        self.document, self.notes, self.events = document, notes, iter(events)
+        self.nodes = 0
+
+    def build(self) -> None:
+        for event in self.events:
+            if isinstance(event, DocumentStartEvent):
+                if event.tags or event.version not in (None, (1, 2), "1.2"):
+                    self._refuse(event, (), "a YAML directive", "leave `%` directives out.")
+                self.document.data = self._value(next(self.events), (), 0)
+                break
+        for event in self.events:
+            if isinstance(event, DocumentStartEvent):
+                self._refuse(event, ("?second",), "a second document in one file",
+                             "keep one spec a file.")  # fmt: skip
+
+    def _value(self, event: Event, path: Path, depth: int) -> Any:
+        self.nodes += 1
+        if depth > MAX_DEPTH or self.nodes > MAX_NODES:
+            self._refuse(event, path, "a document this deep or this long",
+                         f"at most {MAX_DEPTH} levels and {MAX_NODES:,} values.")  # fmt: skip
+            raise _Stop
+        self._mark(event, path, "value")
+        self._no_magic(event, path)
+        if isinstance(event, ScalarEvent):
+            return plain_scalar(event.value) if event.style in (None, "") else event.value
+        if isinstance(event, MappingStartEvent):
+            return self._mapping(path, depth)
+        if isinstance(event, SequenceStartEvent):
+            return self._sequence(path, depth)
+        return None
+
+    def _mapping(self, path: Path, depth: int) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        while not isinstance(event := next(self.events), MappingEndEvent):
+            if not isinstance(event, ScalarEvent):
+                self._refuse(event, (*path, "?key"), "a key that is not a word",
+                             "keys are words; values may be lists and mappings.")  # fmt: skip
+                raise _Stop
+            key = str(event.value)
+            inside = (*path, key)
+            if key == "<<" and event.style in (None, ""):
+                self._refuse(event, (*path, "?merge"), "a merge key", "write the entries out.")
+            first = self.document.spans.get((inside, "key"))
+            if key in out:
+                self._duplicate(event, (*path, f"?again {key}"), key, first)
+                inside = (*path, f"?again {key}")
+            self._mark(event, inside, "key")
+            self._no_magic(event, inside)
+            value = self._value(next(self.events), inside, depth + 1)
+            out.setdefault(key, value)
+        self._close(path, event)
+        return out
+
+    def _sequence(self, path: Path, depth: int) -> list[Any]:
+        out: list[Any] = []
+        while not isinstance(event := next(self.events), SequenceEndEvent):
+            out.append(self._value(event, (*path, len(out)), depth + 1))
+        self._close(path, event)
+        return out
+
+    def _duplicate(self, event: Event, path: Path, key: str, first: Span | None) -> None:
+        self._mark(event, path, "key")
+        seen = f"; the first is on line {first.line}" if first else ""
+        self.notes.error("OS302", f"the key `{key}` is written twice", path, part="key",
+                         label=f"again here{seen}", help="keep one of the two.")  # fmt: skip
+
+    def _no_magic(self, event: Event, path: Path) -> None:
+        if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
+            self._refuse(event, path, "an anchor or alias",
+                         "write the value twice, or declare it under `params:`.")  # fmt: skip
+        if getattr(event, "tag", None) is not None and str(event.tag) not in ("None", "!"):
+            self._refuse(event, path, "a tag", "leave `!tag` out; types come from the schema.")
+
+    def _refuse(self, event: Event, path: Path, what: str, advice: str) -> None:
+        self._mark(event, path, "value")
+        self.notes.error("OS302", f"specs refuse {what}", path, label="not allowed in a spec",
+                         help=advice)  # fmt: skip
+
+    def _mark(self, event: Event, path: Path, part: Part) -> None:
+        start, end = event.start_mark, event.end_mark
+        same = end.line == start.line
+        length = end.column - start.column if same else self._rest(start.line, start.column)
+        self.document.spans[path, part] = Span(start.line + 1, start.column + 1, max(length, 1))
+
+    def _close(self, path: Path, event: Event) -> None:
+        """Widen a flow collection's span to its closing bracket."""
+        span, end = self.document.spans[path, "value"], event.end_mark
+        if end.line + 1 == span.line and end.column + 1 > span.column:
+            width = end.column + 1 - span.column
+            self.document.spans[path, "value"] = Span(span.line, span.column, width)
+
+    def _rest(self, line: int, column: int) -> int:
+        text = self.document.lines[line] if line < len(self.document.lines) else ""
+        return max(len(text.rstrip()) - column, 1)

@@ -1,0 +1,155 @@
+"""Steps: one-key mappings looked up in the catalogue, their parameters checked by the record."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from opendp_sim.core.errors import ParameterError
+from opendp_sim.core.mechanism import REGISTRY, Mechanism
+from opendp_sim.dsl.diagnostic import Notes, Path, nearest
+from opendp_sim.dsl.fields import HOLE, shown
+
+__all__ = ["hole_in", "read_record", "read_steps", "split_step"]
+
+
+def read_steps(
+    value: Any, path: Path, notes: Notes, rooms: Collection[str]
+) -> tuple[Mechanism, ...] | None:
+    """Return the mechanisms of a list of steps, or None when one of them is wrong (reported)."""
+    if not isinstance(value, list):
+        if value is not HOLE:
+            notes.error("OS304", f"`{path[-1]}` must be a list of steps", path,
+                        label=f"got {shown(value)}", help="write one `- step: {...}` a line.")  # fmt: skip
+        return None
+    steps = [_step(item, (*path, place), notes, rooms) for place, item in enumerate(value)]
+    found = tuple(step for step in steps if step is not None)
+    return found if len(found) == len(steps) else None
+
+
+def _step(item: Any, path: Path, notes: Notes, rooms: Collection[str]) -> Mechanism | None:
+    named = split_step(item, path, notes)
+    if named is None:
+        return None
+    key, params = named
+    if not known_key(key, (*path, key) if isinstance(item, dict) else path, notes, rooms):
+        return None
+    return read_record(REGISTRY[key], params, (*path, key), notes)
+
+
+def split_step(item: Any, path: Path, notes: Notes) -> tuple[str, dict[str, Any]] | None:
+    """Return (key, params) of ``key``, ``{key: {...}}`` or ``{key: null}``."""
+    if item is HOLE:
+        return None
+    if isinstance(item, str):
+        return item, {}
+    if isinstance(item, dict) and len(item) == 1:
+        ((key, params),) = item.items()
+        if params is None:
+            params = {}
+        if isinstance(params, dict):
+            return str(key), params
+        if params is not HOLE:
+            notes.error("OS304", f"`{key}` takes a mapping of parameters", (*path, key),
+                        label=f"got {shown(params)}", help=f"write `{key}: {{name: value}}`.")  # fmt: skip
+        return None
+    notes.error("OS304", "a step is a name, or a name with its parameters", path,
+                label=f"got {shown(item)}", help="write `- quantize: {bits: 12}`.")  # fmt: skip
+    return None
+
+
+def known_key(key: str, path: Path, notes: Notes, rooms: Collection[str]) -> bool:
+    """Say whether ``key`` is a mechanism of one of ``rooms``; report it if not."""
+    cls = REGISTRY.get(key)
+    if cls is not None and cls.room in rooms:
+        return True
+    here = [name for name, known in REGISTRY.items() if known.room in rooms]
+    if cls is None:
+        notes.unknown(key, here, path, "step")
+        return False
+    notes.error("OS306", f"`{key}` cannot stand here", path, part="key",
+                label=f"a mechanism of {cls.room}", help=_PLACE[cls.room])  # fmt: skip
+    return False
+
+
+_PLACE = {
+    "rows": "row maps go under `steps:` of a flow stage.",
+    "sketches": "sketches go under `steps:` of a flow stage.",
+    "measurements": "write it under `release:` as {noise: ...} or {mechanism: {...}}.",
+    "queries": "queries go under `post:` of an output.",
+}
+
+
+def read_record(
+    cls: type[Mechanism], params: dict[str, Any], path: Path, notes: Notes,
+    solved: Iterable[str] = (),
+) -> Mechanism | None:  # fmt: skip
+    """Return the record, or None with a finding for every parameter that is wrong.
+
+    ``solved`` names parameters that the language will fill in: absence is no finding, and then the
+    result is None as well.
+    """
+    before = len(notes.findings)
+    known = {}
+    hole = False
+    for name, value in params.items():
+        if name not in cls.model_fields:
+            notes.unknown(name, cls.model_fields, (*path, name), f"argument of `{cls.key}`")
+        elif hole_in(value):
+            hole = True
+        else:
+            known[name] = value
+    skipped = {name for name in params if hole_in(params[name])} | set(solved)
+    for error in cls.problems(known):
+        _report(error, cls, known, path, notes, skipped)
+    if hole or len(notes.findings) > before or set(solved) - set(known):
+        return None
+    return cls(**known)
+
+
+def hole_in(value: Any) -> bool:
+    """Say whether a hole is left anywhere inside ``value``."""
+    if isinstance(value, dict):
+        return any(map(hole_in, value.values()))
+    return any(map(hole_in, value)) if isinstance(value, list) else value is HOLE
+
+
+def _report(
+    error: ParameterError, cls: type[Mechanism], params: dict[str, Any], path: Path, notes: Notes,
+    skipped: set[str],
+) -> None:  # fmt: skip
+    owner, _, name = error.where.rpartition(".")
+    if owner == cls.key and name in skipped:
+        return
+    if owner == cls.key and name not in params:
+        notes.error("OS101", f"`{cls.key}` needs `{name}`", (*path, f"?{name}"), part="key",
+                    label=f"no `{name}`: expected {error.expected}", help=error.hint)  # fmt: skip
+        return
+    where = locate(error, cls.key, params, path)
+    if error.expected.startswith("one of ") and isinstance(error.got, str):
+        advice = nearest(error.got, [w.strip(" '") for w in error.expected[7:].split(",")])
+    else:
+        advice = ""
+    notes.error(error.code, f"`{error.where}` must be {error.expected}", where,
+                label=f"got {shown(error.got)}", help=advice or error.hint)  # fmt: skip
+
+
+def locate(error: Any, key: str, params: dict[str, Any], path: Path) -> Path:
+    """Return the place of the parameter that an error of ``key`` is about.
+
+    An error names ``key.parameter`` or, for a choice, ``option.parameter``; or the word it objects
+    to is itself the value of a parameter.
+    """
+    owner, _, name = error.where.rpartition(".")
+    if owner == key and name in params:
+        return (*path, name)
+    for parameter, value in params.items():
+        if isinstance(value, dict) and (owner or name) in value:
+            inside = value[owner or name]
+            deeper = isinstance(inside, dict) and name in inside
+            return (*path, parameter, owner, name) if deeper else (*path, parameter, owner or name)
+        if isinstance(error.got, str) and value == error.got:
+            return (*path, parameter)
+        if isinstance(error.got, str) and isinstance(value, list) and error.got in value:
+            return (*path, parameter, value.index(error.got))
+    return path
