@@ -180,6 +180,8 @@ class Interactive:
     privacy_map: Callable[[Any], Any]
     start: Callable[[Any], Callable[[Any], Any]]
     """From a dataset to the transition function: question to answer (state is the closure's)."""
+    resume: Callable[[Any, Any], Any] | None = None
+    """From a dataset and a session store to a service whose charges outlive the process."""
     expected: Mapping[str, float] = field(default_factory=dict)
 
 
