@@ -15,6 +15,7 @@ for _name, _examples in (("dev", 40), ("deep", 1000)):
         deadline=None,
         derandomize=True,
         database=None,
+        report_multiple_bugs=False,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
