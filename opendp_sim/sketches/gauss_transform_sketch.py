@@ -18,8 +18,8 @@ from opendp_sim.core.capabilities import Arrays, KernelEstimates
 from opendp_sim.core.claims import Block, Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import ParameterError, SpaceError
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.linear import public_product
+from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.spaces.checks import grid_rows
 from opendp_sim.spaces.rows import GridRows, as_rows
@@ -177,7 +177,7 @@ class GaussReader:
         upper = np.broadcast_to(np.array(rows.upper, dtype=np.float64), (rows.width,))
         counts = tuple(int(v) for v in (upper - lower) // max(cell, 1) + 1)
         reader = cls(mechanism, rows, lower, cell, counts, weight)
-        if cell < 2 or math.prod(reader.shape) > _MOST_CELLS:  # noqa: PLR2004 - a step either side
+        if cell < 2 or math.prod(reader.shape) > _MOST_CELLS:
             raise ParameterError(
                 "OS102", f"{mechanism.key}.bandwidth",
                 expected=f"cells of two grid steps or more, and at most {_MOST_CELLS} numbers",
