@@ -6,14 +6,26 @@ room imports the other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Arrays", "KernelEstimates", "KernelSums"]
+__all__ = [
+    "Arrays",
+    "ClassMeans",
+    "Counted",
+    "DistanceReading",
+    "DistanceSums",
+    "IntervalCounts",
+    "KernelEstimates",
+    "KernelSums",
+    "Linear",
+    "SecondMomentSums",
+    "SurrogateLoss",
+]
 
 Arrays = Mapping[str, NDArray[Any]]
 """The released blocks by name."""
@@ -59,4 +71,124 @@ class KernelSums(Protocol):
 
     def sketch_deviation(self, kernel_values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the predicted deviation without noise, from kernel values of shape (n, q)."""
+        ...
+
+
+# --- distances ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Linear functions of the released cells, one a class and question.
+
+    Attributes:
+        values: shape (L, q).
+        variance: the noise's variance, in units of one cell's variance; broadcasts to (L, q).
+        with_count: the noise's covariance with the released number of records, in the same units.
+    """
+
+    values: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    with_count: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Released numbers of records: shape (L,), and their deviation in units of a cell's."""
+
+    sizes: NDArray[np.float64]
+    factor: float
+
+
+@dataclass(frozen=True)
+class DistanceReading:
+    """Sums of distances from one release, prepared once for any number of batches of queries.
+
+    Attributes:
+        at: queries on the sketch's own input space to their sums.
+        bias: largest error besides noise, per record.
+        stretch: without noise and bias the sum lies between the truth and ``stretch`` times it.
+    """
+
+    at: Callable[[Any], Linear]
+    bias: float
+    stretch: float = 1.0
+
+
+class DistanceSums(Protocol):
+    """``distance_sums``: sums of distances from queries to all records."""
+
+    labels: tuple[str | int, ...] | None
+    exponents: str
+    """Which exponents p it answers, in words."""
+
+    def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading | None:
+        """Prepare sums of ``|x - y|^p`` (None: the sketch's own distance), or None if it cannot.
+
+        ``alpha`` is the width of the far-end intervals of structures that need one.
+        """
+        ...
+
+    def counted(self, released: Arrays) -> Counted:
+        """Return the released number of records per class."""
+        ...
+
+
+class IntervalCounts(Protocol):
+    """``interval_counts``: how many records have one coordinate in an interval."""
+
+    labels: tuple[str | int, ...] | None
+
+    def count(
+        self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
+    ) -> Linear:
+        """Count records with ``lower <= x <= upper`` in ``column``, in steps: shapes (q,)."""
+        ...
+
+
+class ClassMeans(Protocol):
+    """``class_means``: one mean a class."""
+
+    labels: tuple[str | int, ...] | None
+
+    def means(self, released: Arrays) -> NDArray[np.float64]:
+        """Return the noisy means, in steps: shape (L, d)."""
+        ...
+
+
+# --- regression -----------------------------------------------------------------------------------
+
+
+class SecondMomentSums(Protocol):
+    """``second_moments``: sums of products of columns, for least squares."""
+
+    width: int
+    """Number of data columns d."""
+    unit: float
+    """Real value of one grid step of the input."""
+
+    def gram(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
+        """Return the (d+1, d+1) sums for columns scaled to [-1, 1], constant first.
+
+        And the deviation of an entry per unit of cell noise.
+        """
+        ...
+
+    def to_data(self, coefficients: NDArray[np.float64], target: int) -> NDArray[np.float64]:
+        """Return data-unit coefficients, intercept first, from those of the scaled columns."""
+        ...
+
+
+class SurrogateLoss(Protocol):
+    """``surrogate_loss``: an angle-based regression loss, readable at any direction."""
+
+    width: int
+    unit: float
+
+    def loss(self, released: Arrays, directions: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the summed loss (k,) of directions (k, d+1) over the scaled columns."""
+        ...
+
+    def to_data(self, coefficients: NDArray[np.float64], target: int) -> NDArray[np.float64]:
+        """Return data-unit coefficients, intercept first, from those of the scaled columns."""
         ...
