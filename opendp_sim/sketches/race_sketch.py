@@ -116,7 +116,7 @@ class RaceSketch(Mechanism):
         param(
             "Integer weight of the total count's own cell; 0 for no such cell.", symbol="w",
             unit="none", default=None, ge=0, le=2**20,
-            hint="default round(sqrt(R / 20)): about 5 % of a zCDP budget.",
+            hint="default round(sqrt(R / 50)): about 2 % of a zCDP budget.",
         ),
     ] = None  # fmt: skip
 
@@ -148,7 +148,7 @@ class RaceSketch(Mechanism):
         """The weight of the total's cell that is in force."""
         if self.count_weight is not None:
             return self.count_weight
-        return max(1, round(math.sqrt(self.repetitions / 20)))
+        return max(1, round(math.sqrt(self.repetitions / 50)))
 
 
 @dataclass(frozen=True)
