@@ -83,13 +83,17 @@ class Column(Descriptor):
             raise self._bad("OS602", f"shape (n, {self.width})", "another shape")
         if (
             values.dtype.kind
-            not in {"f": "fiu", "i": "iu", "u": "u", "O": "OUT"}[self.numpy_dtype.kind]
+            not in {"f": "fiu", "i": "iu", "u": "iu", "O": "OUT"}[self.numpy_dtype.kind]
         ):
             raise self._bad("OS602", f"dtype {self.dtype}", "another dtype")
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             raise self._bad("OS603", "finite values", "NaN or infinity")
         if self.keys and values.size and not (0 <= values.min() <= values.max() < len(self.keys)):
             raise self._bad("OS604", "labels among the public keys", "another label")
+        if self.numpy_dtype.kind in "iu" and values.size:
+            kind = np.iinfo(self.numpy_dtype)
+            if not (kind.min <= int(values.min()) and int(values.max()) <= kind.max):
+                raise self._bad("OS605", f"integers of {self.dtype}", "a value outside")
         if self.bounds and values.size:
             low, high = self.bounds
             if not (low <= values.min() and values.max() <= high):

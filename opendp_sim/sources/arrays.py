@@ -1,0 +1,142 @@
+"""``.npy`` and ``.npz`` files, read in slices: no array is ever in memory as a whole.
+
+numpy maps an ``.npy`` file into memory (whose pages count as the process's own) and unpacks a member
+of an ``.npz`` as a whole; here both are read as streams of rows.
+"""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from opendp_sim.core.errors import DataError
+from opendp_sim.sources.conform import missing_column
+from opendp_sim.sources.place import Place, reading
+from opendp_sim.sources.source import Raw, Table
+from opendp_sim.spaces.records import Records
+
+__all__ = ["npy_source", "npz_source"]
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """An open ``.npy`` stream behind its header."""
+
+    file: IO[bytes]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def open(cls, file: IO[bytes], where: Path) -> _Stream:
+        version = npy.read_magic(file)
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, columns_first, dtype = read(file)
+        if dtype.hasobject or columns_first or not shape:
+            raise DataError(
+                "OS601", str(where), expected="a plain array in C order, one row a record",
+                got="pickled objects, Fortran order or a single number",
+                hint="save np.ascontiguousarray(array) of a numeric or text dtype.",
+            )  # fmt: skip
+        return cls(file, shape, dtype)
+
+    def slices(self, rows: int) -> Iterator[NDArray[Any]]:
+        width = math.prod(self.shape[1:])
+        for start in range(0, self.shape[0], rows):
+            count = min(rows, self.shape[0] - start)
+            size = count * width * self.dtype.itemsize
+            data = self.file.read(size)
+            if len(data) < size:
+                raise EOFError
+            yield np.frombuffer(data, dtype=self.dtype).reshape(count, *self.shape[1:])
+
+
+def npz_source(place: Place, records: Records) -> Table:
+    """Return a source over an ``.npz`` file: one member for each declared column.
+
+    Raises:
+        DataError (OS601): not a readable file of plain arrays. (OS602): a column has no member.
+    """
+    members = {column.name: str(place.stored(column.name)) for column in records.columns}
+
+    def opened(stack: ExitStack) -> dict[str, _Stream]:
+        archive = stack.enter_context(zipfile.ZipFile(place.file))
+        known = set(archive.namelist())
+        streams = {}
+        for name, member in members.items():
+            if f"{member}.npy" not in known:
+                raise missing_column(name)
+            file = stack.enter_context(archive.open(f"{member}.npy"))
+            streams[name] = _Stream.open(file, place.file)
+        if len({stream.shape[0] for stream in streams.values()}) > 1:
+            raise DataError(
+                "OS602", str(place.file), expected="arrays of one length", got="several lengths",
+                hint="every column needs one row a record.",
+            )  # fmt: skip
+        return streams
+
+    def pieces(rows: int) -> Iterator[Raw]:
+        with reading(place.file, "complete .npz"), ExitStack() as stack:
+            streams = opened(stack)
+            slices = [stream.slices(rows) for stream in streams.values()]
+            for arrays in zip(*slices, strict=True):
+                yield dict(zip(streams, arrays, strict=True))
+
+    with reading(place.file, "complete .npz"), ExitStack() as stack:
+        length = next((s.shape[0] for s in opened(stack).values()), 0)
+    return Table(records, pieces, length)
+
+
+def npy_source(place: Place, records: Records) -> Table:
+    """Return a source over one ``.npy`` file: a table of fields, or numbers side by side.
+
+    A structured array gives its fields by name; a plain array of shape (n, total width) gives the
+    declared columns in order.
+
+    Raises:
+        DataError (OS601): not a readable file of one plain array. (OS602): missing fields, or another
+            total width.
+    """
+
+    def opened(stack: ExitStack) -> _Stream:
+        stream = _Stream.open(stack.enter_context(place.file.open("rb")), place.file)
+        _split(np.empty((0, *stream.shape[1:]), dtype=stream.dtype), place, records)
+        return stream
+
+    def pieces(rows: int) -> Iterator[Raw]:
+        with reading(place.file, "complete .npy"), ExitStack() as stack:
+            for array in opened(stack).slices(rows):
+                yield _split(array, place, records)
+
+    with reading(place.file, "complete .npy"), ExitStack() as stack:
+        length = opened(stack).shape[0]
+    return Table(records, pieces, length)
+
+
+def _split(array: NDArray[Any], place: Place, records: Records) -> Raw:
+    if array.dtype.names is not None:
+        fields = {column.name: str(place.stored(column.name)) for column in records.columns}
+        for name, field in fields.items():
+            if field not in array.dtype.names:
+                raise missing_column(name)
+        return {name: array[field] for name, field in fields.items()}
+    flat = array.reshape(len(array), math.prod(array.shape[1:]))
+    if flat.shape[1] != sum(column.width for column in records.columns):
+        raise DataError(
+            "OS602", str(place.file), expected="as many numbers a row as the columns declare",
+            got="another width", hint="declare the columns in the order of the file, or use .npz.",
+        )  # fmt: skip
+    out, start = {}, 0
+    for column in records.columns:
+        part = flat[:, start : start + column.width]
+        out[column.name] = part if column.is_vector else part[:, 0]
+        start += column.width
+    return out

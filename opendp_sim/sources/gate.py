@@ -1,0 +1,143 @@
+"""The ingest gate: every record is looked at once, before the first release.
+
+Proof that a gate is 1-stable where it changes anything: ``ingest.md``, beside this file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.errors import DataError
+from opendp_sim.sources.blocks import Block, length_of
+from opendp_sim.sources.conform import MISSING
+from opendp_sim.sources.source import Source
+from opendp_sim.spaces.records import Column, Records
+from opendp_sim.spaces.rows import take
+
+__all__ = ["Ingest", "check_source", "gate", "gated_blocks"]
+
+Ingest = Literal["refuse", "enforce", "assume"]
+"""``refuse`` data that breaks its declaration, ``enforce`` it, or ``assume`` that it holds."""
+
+_CLEAN = (
+    "clean the data, mend the declaration, or use `ingest: enforce` "
+    "(clamp to the bounds, drop records with missing values or foreign labels)."
+)
+
+
+def gate(block: Block, records: Records, mode: Ingest) -> Block:
+    """Return the block as it may go on.
+
+    Args:
+        block: columns of one block.
+        records: the declared type.
+        mode: ``refuse`` raises at the first broken promise and changes nothing; ``enforce`` clamps
+            to the bounds and drops records with NaN, infinities, missing entries or foreign labels;
+            ``assume`` looks at names, widths and dtypes only.
+
+    Raises:
+        DataError (OS602): columns, widths or dtypes, in every mode. (OS603, OS604, OS605): values,
+            when refusing. The texts are constant: no value, no place, no count.
+    """
+    _check_structure(block, records)
+    if mode == "assume":
+        return block
+    if mode == "enforce":
+        block = _enforced(block, records)
+    records.check(block)
+    if _missing(block, records).any():
+        raise DataError(
+            "OS603", "records", expected="an entry in every cell", got="a missing entry",
+            hint=_CLEAN,
+        )  # fmt: skip
+    return block
+
+
+def gated_blocks(
+    source: Source, mode: Ingest, rows: int | None = None
+) -> Callable[[], Iterator[Block]]:
+    """Return what opens the source afresh behind the gate."""
+    return lambda: (gate(block, source.records, mode) for block in source.blocks(rows))
+
+
+def check_source(
+    source: Source, mode: Ingest = "refuse", on_block: Callable[[int], None] | None = None
+) -> None:
+    """Send the whole source through the gate before anything is released or charged.
+
+    A refusal after the first release would waste budget, so it has to come now. ``assume`` opens the
+    source and looks at its first block only.
+
+    Args:
+        source: the data.
+        mode: as for ``gate``.
+        on_block: told the size of each block, for a progress bar.
+
+    Raises:
+        DataError (OS601 to OS606): as the source and the gate. (OS608): no record, when refusing.
+    """
+    empty = True
+    for block in gated_blocks(source, mode)():
+        empty = False
+        if on_block is not None:
+            on_block(length_of(block))
+        if mode == "assume":
+            break
+    if empty and mode == "refuse":
+        raise DataError(
+            "OS608", "source", expected="at least one record", got="none",
+            hint="look at the file; if an empty data set is a possible input, use `ingest: enforce`.",
+        )  # fmt: skip
+
+
+def _check_structure(block: Block, records: Records) -> None:
+    """Check names, widths and dtypes: what the declaration says about a table without records."""
+    records.check({name: column[:0] for name, column in block.items()})
+
+
+def _missing(block: Block, records: Records) -> NDArray[np.bool_]:
+    """Say which records lack an integer or the name of their person."""
+    missing = np.zeros(length_of(block), dtype=bool)
+    for column in records.columns:
+        values = block[column.name]
+        if column.dtype == "str":
+            missing |= np.array([not (isinstance(v, str) and v) for v in values], dtype=bool)
+        elif column.numpy_dtype == np.int64 and not column.keys:
+            missing |= _any(values == MISSING)
+    return missing
+
+
+def _enforced(block: Block, records: Records) -> Block:
+    bad = _missing(block, records)
+    for column in records.columns:
+        values = block[column.name]
+        if values.dtype.kind == "f":
+            bad |= _any(~np.isfinite(values))
+        if column.keys:
+            bad |= (values < 0) | (values >= len(column.keys))
+    kept: Block = take(block, ~bad)
+    for column in records.columns:
+        if column.bounds or kept[column.name].dtype.kind in "iu":
+            kept[column.name] = _clamped(kept[column.name], column)
+    return kept
+
+
+def _any(cells: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Say for each record whether one of its cells is marked."""
+    return np.asarray(cells.reshape(len(cells), math.prod(cells.shape[1:])).any(axis=1))
+
+
+def _clamped(values: NDArray[Any], column: Column) -> NDArray[Any]:
+    low, high = column.bounds or (-math.inf, math.inf)
+    if values.dtype.kind == "f":
+        return np.asarray(np.clip(values, low, high))
+    limits = [np.iinfo(kind) for kind in (values.dtype, column.numpy_dtype)]
+    least, most = max(int(kind.min) for kind in limits), min(int(kind.max) for kind in limits)
+    if column.bounds:
+        least, most = max(math.ceil(low), least), min(math.floor(high), most)
+    return np.asarray(np.clip(values, least, most))

@@ -1,0 +1,90 @@
+"""What a spec says about a file: its place and how its columns are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from opendp_sim.core.errors import DataError, SimError, SpecError
+
+__all__ = ["Place", "read_place", "reading"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file and its options.
+
+    Attributes:
+        file: where it is.
+        columns: declared column name to the name it has in the file, or to the names of the numbers
+            that make a vector.
+        delimiter: between the cells of a text file.
+    """
+
+    file: Path
+    columns: Mapping[str, str | tuple[str, ...]]
+    delimiter: str = ","
+
+    def stored(self, name: str) -> str | tuple[str, ...]:
+        """Return the name or names in the file of a declared column."""
+        return self.columns.get(name, name)
+
+
+def read_place(argument: Any, folder: Path, where: str) -> Place:
+    """Read ``path`` or ``{file: path, columns: {...}, delimiter: ";"}``, relative to ``folder``.
+
+    Raises:
+        SpecError (OS303): an unknown option. (OS304): an option of the wrong type. (OS305): no file.
+    """
+    given = argument if isinstance(argument, Mapping) else {"file": argument}
+    for name in given:
+        if name not in ("file", "columns", "delimiter"):
+            near = get_close_matches(str(name), ("file", "columns", "delimiter"), n=1)
+            raise SpecError(
+                "OS303", where, expected="one of file, columns, delimiter", got=str(name),
+                hint=f"did you mean {near[0]!r}?" if near else "write {file: data.csv}.",
+            )  # fmt: skip
+    if "file" not in given:
+        raise SpecError(
+            "OS305", where, expected="the path of a file", got="nothing",
+            hint="write {file: data/trips.npz}, or just the path.",
+        )  # fmt: skip
+    file, columns = given["file"], given.get("columns", {})
+    delimiter = given.get("delimiter", ",")
+    if not isinstance(file, str | Path) or not isinstance(columns, Mapping):
+        raise _wrong_type(where, "a path, and a mapping of column names")
+    if not isinstance(delimiter, str) or len(delimiter) != 1:
+        raise _wrong_type(where, "a delimiter of one character")
+    names = {
+        str(k): tuple(v) if isinstance(v, list | tuple) else str(v) for k, v in columns.items()
+    }
+    return Place(folder / file, names, delimiter)
+
+
+def _wrong_type(where: str, expected: str) -> SpecError:
+    return SpecError(
+        "OS304", where, expected=expected, got="something else",
+        hint='for example {file: points.csv, delimiter: ";", columns: {x: [lon, lat]}}.',
+    )  # fmt: skip
+
+
+@contextmanager
+def reading(file: Path, kind: str) -> Iterator[None]:
+    """Turn whatever a reader says about a file into one constant text: it could quote a record."""
+    got = "a file that cannot be read as one"
+    try:
+        yield
+    except SimError:
+        raise
+    except Exception as error:  # noqa: BLE001 - zip, decoding, arrow and csv errors may quote data
+        if isinstance(error, FileNotFoundError):
+            got = "no such file"
+        raise DataError(
+            "OS601", str(file), expected=f"a {kind} file", got=got,
+            hint="check the path (it is relative to the spec), the kind of source, and that the "
+            "file is complete.",
+        ) from None  # fmt: skip

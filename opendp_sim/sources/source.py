@@ -1,0 +1,113 @@
+"""The one protocol of data: records that can be read, block by block, as often as needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.sources.blocks import Block, block_rows, length_of, recut
+from opendp_sim.sources.conform import check_lengths, conform, missing_column
+from opendp_sim.spaces.records import Records
+
+__all__ = ["Source", "Table", "fold_blocks", "from_arrays", "from_chunks", "map_blocks"]
+
+T = TypeVar("T")
+Raw = Mapping[str, NDArray[Any]]
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Records that can be read any number of times, in the same order each time."""
+
+    @property
+    def records(self) -> Records:
+        """The declared type of the records."""
+
+    @property
+    def length(self) -> int | None:
+        """How many records there are, when that is known without reading them. It is private."""
+
+    def blocks(self, rows: int | None = None) -> Iterator[Block]:
+        """Open the source afresh: blocks of ``rows`` records, the last one shorter."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A source made of anything that yields raw pieces: columns as they are stored, in order.
+
+    Args:
+        records: the declared type.
+        pieces: opens the data afresh; is told how many records a piece should have, and may yield
+            pieces of any size it can afford in memory.
+        length: number of records, when known.
+    """
+
+    records: Records
+    pieces: Callable[[int], Iterable[Raw]]
+    length: int | None = None
+
+    def blocks(self, rows: int | None = None) -> Iterator[Block]:
+        """Open the source afresh: blocks of ``rows`` records, the last one shorter.
+
+        Memory: one raw piece and one block.
+        """
+        size = rows or block_rows(self.records)
+        return recut((conform(piece, self.records) for piece in self.pieces(size)), size)
+
+
+def from_arrays(records: Records, arrays: Raw) -> Table:
+    """Return a source over arrays in memory, by column name; nothing is copied but a block.
+
+    Args:
+        records: the declared type.
+        arrays: column name to an array with one entry (or row) a record; categories hold keys.
+
+    Raises:
+        DataError (OS602): a declared column is missing, or columns differ in length.
+    """
+    for column in records.columns:
+        if column.name not in arrays:
+            raise missing_column(column.name)
+    held = {column.name: np.asarray(arrays[column.name]) for column in records.columns}
+    check_lengths(held)
+    count = length_of(held)
+
+    def pieces(rows: int) -> Iterator[Raw]:
+        for start in range(0, count, rows):
+            yield {name: array[start : start + rows] for name, array in held.items()}
+
+    return Table(records, pieces, count)
+
+
+def from_chunks(
+    records: Records, open_chunks: Callable[[], Iterable[Raw]], length: int | None = None
+) -> Table:
+    """Return a source over an iterator of chunks; ``open_chunks`` is called once for every reading.
+
+    Args:
+        records: the declared type.
+        open_chunks: returns a fresh iterator of dicts of arrays, the same records each time.
+        length: number of records, when known.
+    """
+    return Table(records, lambda _rows: open_chunks(), length)
+
+
+def map_blocks(
+    source: Source, function: Callable[[Block], T], rows: int | None = None
+) -> Iterator[T]:
+    """Apply a function to every block, one block in memory at a time."""
+    return map(function, source.blocks(rows))
+
+
+def fold_blocks(
+    source: Source, function: Callable[[T, Block], T], start: T, rows: int | None = None
+) -> T:
+    """Fold a function over all blocks, one block in memory at a time."""
+    state = start
+    for block in source.blocks(rows):
+        state = function(state, block)
+    return state
