@@ -35,8 +35,8 @@ def exp_coins(
     """Return independent coins, each 1 with exactly ``e**-x`` for its own x.
 
     Args:
-        exponents: shape (n,), floats within a factor ``1 +- 2**-50`` of ``CELLS * x`` where that is
-            below ``CELLS * 32``, and at least ``CELLS * 32`` elsewhere. Overwritten.
+        exponents: shape (n,), each within a factor ``1 +- 2**-50`` of ``CELLS * x``, or at least
+            ``CELLS * 32`` for an x of at least 31.
         exact: index to the rational x; asked only when floats cannot tell.
         source: private bytes.
     """

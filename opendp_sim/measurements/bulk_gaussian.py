@@ -34,6 +34,9 @@ class BulkGaussian(Mechanism):
         Output: an int64 array of the same shape; cell j has noise k with probability proportional
         to :math:`e^{-k^2 / (2 s^2 w_j^2)}`, independent between cells; sums beyond int64 saturate.
 
+    Stability
+        Not a transformation.
+
     Privacy
         .. math:: \rho(d_{in}) = d_{in}^2 / (2 s^2)
 

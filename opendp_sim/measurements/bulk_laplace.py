@@ -34,6 +34,9 @@ class BulkLaplace(Mechanism):
         Output: an int64 array of the same shape; cell j has noise k with probability proportional
         to :math:`e^{-|k| / (s w_j)}`, independent between cells; sums beyond int64 saturate.
 
+    Stability
+        Not a transformation.
+
     Privacy
         .. math:: \varepsilon(d_{in}) = d_{in} / s
 
