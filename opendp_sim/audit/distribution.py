@@ -119,7 +119,7 @@ def _search(race: _Race, hints: tuple[Pair, ...]) -> list[Sample]:
     for keep in (max(3, count // 4), 3, 3):
         ranked = []
         for sample in samples:
-            if race.left_over(0.6) < 0 and sample.runs:
+            if race.left_over(0.6) < 0 and ranked:
                 break
             race.extend(sample, each)
             ranked.append((_strength(race, sample), len(ranked), sample))

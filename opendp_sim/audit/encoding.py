@@ -23,8 +23,9 @@ class Raised:
 
     @classmethod
     def of(cls, error: Exception) -> Raised:
-        """Return the class and first line of an exception."""
-        return cls(f"{type(error).__name__}: {error}".strip().split("\n")[0][:200])
+        """Return the class and the last line of an exception (what a traceback ends with)."""
+        lines = [line.strip() for line in str(error).split("\n") if len(line.strip()) > 2]
+        return cls(f"{type(error).__name__}: {lines[-1] if lines else ''}"[:200])
 
 
 @dataclass(frozen=True)

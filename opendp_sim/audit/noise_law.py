@@ -58,7 +58,7 @@ def noise_layer(
     for number, data in enumerate(datasets):
         try:
             core = subject.noiseless(data)
-            count = budget.noise_runs if number == 0 else max(60, budget.noise_runs // 4)
+            count = _runs(budget, core.size) // (1 if number == 0 else 4)
             released = [np.atleast_1d(np.asarray(r, dtype=float)).ravel() for r in subject.releases(data, count)]
         except Exception as error:  # noqa: BLE001
             return LayerResult(_LAYER, "skipped", f"a run failed: {type(error).__name__}")
@@ -84,7 +84,7 @@ def noise_layer(
         )  # fmt: skip
         return LayerResult(_LAYER, "refuted", "", runs, seconds, evidence)
     return LayerResult(
-        _LAYER, "not refuted", "", runs, seconds, power=_power(law, budget.noise_runs, cells, beta, len(tests)),
+        _LAYER, "not refuted", "", runs, seconds, power=_power(law, _runs(budget, cells), cells, beta, len(tests)),
         facts={"smallest_p": p, "tests": len(tests)},
     )  # fmt: skip
 
@@ -93,6 +93,11 @@ def _datasets(space: PairSpace, rng: np.random.Generator, hint: Pair | None) -> 
     first = next(iter(space.corners(rng)))
     out = [first.left, first.right, space.draw(rng).left, space.draw(rng).right]
     return out if hint is None else [out[0], hint.left, *out[1:3]]
+
+
+def _runs(budget: Budget, cells: int) -> int:
+    """Small releases are run more often: what counts is runs times cells."""
+    return max(budget.noise_runs, min(8 * budget.noise_runs, 60 * budget.noise_runs // max(cells, 1)))
 
 
 def _power(law: NoiseLaw, runs: int, cells: int, beta: float, tests: int) -> str:

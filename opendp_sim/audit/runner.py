@@ -36,7 +36,7 @@ SHARES = {"structure": 0.1, "coupling": 0.1, "noise": 0.3, "distribution": 0.5}
 def audit(
     obj: Any,
     d_in: Any = 1,
-    budget: str = "quick",
+    budget: str | Budget = "quick",
     *,
     seed: int = 0,
     beta: float = 1e-3,
@@ -58,7 +58,7 @@ def audit(
         obj: a Transformation, Measurement or Odometer of OpenDP (native, ours, or a plugin's), or a
             ``Subject``.
         d_in: the input distance of the claim.
-        budget: ``"quick"`` (at most about 10 s) or ``"deep"`` (about two minutes).
+        budget: ``"quick"`` (at most about 10 s), ``"deep"`` (about two minutes), or a ``Budget``.
         seed: of the public search. Noise has no seed.
         beta: bound on the probability of refuting a true claim, over all layers together.
         core: the noiseless part (dataset to array), when the object does not carry it.
@@ -78,12 +78,13 @@ def audit(
         AuditError: OS501, the object has no claim or nothing says what its datasets are.
     """
     begin = time.perf_counter()
-    if budget not in ("quick", "deep") or not 0 < beta < 1:
+    known = isinstance(budget, Budget) or budget in ("quick", "deep")
+    if not known or not 0 < beta < 1:
         raise AuditError(
             "OS501", "audit.budget", expected='"quick" or "deep", and 0 < beta < 1', got=f"{budget}, {beta}",
             hint="quick is for a test suite, deep for the night.",
         )  # fmt: skip
-    spend = Budget.of(budget)
+    spend = budget if isinstance(budget, Budget) else Budget.of(budget)
     subject = read_subject(obj, d_in, core=core, noise=noise, drive=drive, sample=sample)
     given = tuple(Pair(left, right, d_in) for left, right in pairs)
     space = space_of(
@@ -100,7 +101,7 @@ def audit(
         if layer.status == "refuted":
             break
     return Report(
-        subject.name, d_in, budget, seed, beta, tuple(layers), time.perf_counter() - begin,
+        subject.name, d_in, spend.name, seed, beta, tuple(layers), time.perf_counter() - begin,
         versions(), origin,
     )  # fmt: skip
 
@@ -172,7 +173,7 @@ def _scored(events: Mapping[str, Callable[[Any], float]] | None) -> dict[str, An
     return {name: lift(score) for name, score in events.items()}
 
 
-def assert_not_refuted(obj: Any, d_in: Any = 1, budget: str = "quick", **options: Any) -> Report:
+def assert_not_refuted(obj: Any, d_in: Any = 1, budget: str | Budget = "quick", **options: Any) -> Report:
     """Audit in a test: raise with the whole report when the claim is refuted.
 
     Raises:

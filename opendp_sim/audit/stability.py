@@ -16,6 +16,7 @@ import numpy as np
 import opendp.prelude as dp
 
 from opendp_sim.audit.distances import exceeds, measure_distance, ratio, to_float
+from opendp_sim.audit.encoding import Raised
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
 from opendp_sim.audit.losses import claim_ratio
 from opendp_sim.audit.neighbours import Pair
@@ -39,22 +40,6 @@ class Measured:
     claimed: Any
     attained: Any
     kind: str = "stability"
-
-
-class _Raised:
-    """An exception as an output: its class and text."""
-
-    def __init__(self, error: Exception) -> None:
-        self.text = f"{type(error).__name__}: {error}".split("\n")[0][:200]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Raised) and self.text == other.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-    def __repr__(self) -> str:
-        return f"raises {self.text}"
 
 
 def stability_layer(
@@ -188,7 +173,7 @@ def _call(function: Callable[[Any], Any], data: Any) -> Any:
     try:
         return function(data)
     except Exception as error:  # noqa: BLE001 - an exception is an output like any other
-        return _Raised(error)
+        return Raised.of(error)
 
 
 def _observer(
@@ -202,7 +187,7 @@ def _observer(
 
 
 def _exception(left: Any, right: Any) -> Measured:
-    same = left == right if isinstance(left, _Raised) and isinstance(right, _Raised) else False
+    same = left == right if isinstance(left, Raised) and isinstance(right, Raised) else False
     return Measured(0.0, not same, (left, right), "the same behaviour", "an exception", "exception")
 
 
@@ -221,7 +206,7 @@ def _transformation(
             claims[pair.distance] = _map(subject.stability_map, pair.distance)
         claimed = claims[pair.distance]
         left, right = _call(subject.run, pair.left), _call(subject.run, pair.right)
-        if isinstance(left, _Raised) or isinstance(right, _Raised):
+        if isinstance(left, Raised) or isinstance(right, Raised):
             return _exception(left, right)
         distance = distance_of(left, right)
         if output_distance is not None:
@@ -261,7 +246,7 @@ def _release(subject: Subject) -> Callable[[Pair], Measured]:
         claimed = claims[pair.distance]
         assert subject.core is not None
         left, right = _call(subject.core, pair.left), _call(subject.core, pair.right)
-        if isinstance(left, _Raised) or isinstance(right, _Raised):
+        if isinstance(left, Raised) or isinstance(right, Raised):
             return _exception(left, right)
         if isinstance(claimed, float) and math.isinf(claimed):
             return Measured(0.0, False, (left, right), claimed, 0.0, "loss")
