@@ -1,0 +1,164 @@
+"""Fold a source into a sketch, block by block, on one thread or on several: the same bits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.bridge import guarded
+from opendp_sim.core.claims import Stable, Stage
+from opendp_sim.core.errors import DataError, InternalError
+from opendp_sim.core.pipeline import resolve
+from opendp_sim.spaces.rows import Rows, length
+
+__all__ = ["Blocks", "build_sketch", "collect_rows"]
+
+Blocks = Callable[[], Iterable[Any]]
+"""Opens the dataset afresh: an iterable of blocks (``gated_blocks`` makes one of a source)."""
+Add = Callable[[Any, NDArray[np.int64]], None]
+
+
+def build_sketch(
+    stages: Sequence[Stage],
+    source_blocks: Blocks,
+    *,
+    workers: int = 1,
+    on_block: Callable[[int], None] | None = None,
+) -> NDArray[np.int64]:
+    """Send every block through the row maps and add up the features of the last stage.
+
+    Sums of integers do not depend on their order, so any number of workers gives the same bits. With
+    several, one thread reads and ``workers`` threads each own a block and a state of their own; at
+    most ``workers + 2`` blocks exist at any time.
+
+    Args:
+        stages: row maps and, last, a sketch.
+        source_blocks: opens the dataset afresh; a map that surveys the data opens it once more.
+        workers: threads that compute; more than one needs the extra ``fast``.
+        on_block: told the number of records of each block handed on, for a progress bar.
+
+    Returns:
+        The flat int64 sketch.
+
+    Raises:
+        DataError (OS606): several workers without threadpoolctl. InternalError (OS902): a mechanism
+            failed; its text is withheld. (OS903): the last stage is no sketch.
+    """
+    claim = stages[-1].claim if stages else None
+    if not isinstance(claim, Stable) or claim.accumulate is None:
+        raise InternalError(
+            "OS903", "sources.fold", expected="a sketch as the last stage", got="another claim",
+            hint="report this as a bug: the plan should have refused it.",
+        )  # fmt: skip
+    accumulate, size = claim.accumulate, claim.output.size  # type: ignore[attr-defined]
+    key = stages[-1].mechanism.key
+    through = guarded(lambda _: resolve(stages, source_blocks), key)(None)
+
+    def add(block: Any, out: NDArray[np.int64]) -> None:
+        guarded(lambda data: accumulate(through(data), out), key)(block)
+
+    if workers == 1:
+        total = np.zeros(size, dtype=np.int64)
+        for block in _told(source_blocks(), on_block):
+            add(block, total)
+        return total
+    crew = _Crew(add, size, workers)
+    with _one_blas_thread():
+        crew.feed(_told(source_blocks(), on_block))
+    total = crew.states[0]
+    for state in crew.states[1:]:
+        total += state
+    return total
+
+
+def collect_rows(stages: Sequence[Stage], source_blocks: Blocks) -> Rows:
+    """Return all rows behind the row maps, in memory: for mechanisms that need the whole dataset."""
+    key = stages[-1].mechanism.key if stages else "records"
+    through = guarded(lambda _: resolve(stages, source_blocks), key)(None)
+    parts = [guarded(through, key)(block) for block in source_blocks()]
+    claim = stages[-1].claim if stages else None
+    if not parts and isinstance(claim, Stable):
+        return _no_rows(claim.output)
+    return Rows(
+        np.concatenate([part.values for part in parts]),
+        *(
+            None if getattr(parts[0], name) is None
+            else np.concatenate([getattr(part, name) for part in parts])
+            for name in ("labels", "ids")
+        ),
+    )  # fmt: skip
+
+
+def _no_rows(domain: Any) -> Rows:
+    labels = None if domain.labels is None else np.zeros(0, dtype=np.int64)
+    return Rows(
+        np.zeros((0, domain.width)), labels, np.zeros(0, dtype=np.int64) if domain.ids else None
+    )
+
+
+def _told(blocks: Iterable[Any], on_block: Callable[[int], None] | None) -> Iterator[Any]:
+    for block in blocks:
+        yield block
+        if on_block is not None:
+            on_block(length(block))
+
+
+class _Crew:
+    """Threads that each take blocks from one narrow queue and add them to a state of their own."""
+
+    def __init__(self, add: Add, size: int, workers: int) -> None:
+        self.work: SimpleQueue[Any] = SimpleQueue()
+        self.room = threading.Semaphore(1)  # one block waits; one is read; one a worker is in work
+        self.failed: list[BaseException] = []
+        self.states = [np.zeros(size, dtype=np.int64) for _ in range(workers)]
+        self.threads = [
+            threading.Thread(target=self._run, args=(add, state), name="sketch", daemon=True)
+            for state in self.states
+        ]
+
+    def _run(self, add: Add, state: NDArray[np.int64]) -> None:
+        while (block := self.work.get()) is not None:
+            self.room.release()
+            try:
+                if not self.failed:
+                    add(block, state)
+            except BaseException as error:  # noqa: BLE001 - raised again by the reading thread
+                self.failed.append(error)
+            del block
+
+    def feed(self, blocks: Iterable[Any]) -> None:
+        """Hand out every block, and return when all are done; raise what a worker raised."""
+        for thread in self.threads:
+            thread.start()
+        try:
+            for block in blocks:
+                self.room.acquire()
+                if self.failed:
+                    break
+                self.work.put(block)
+        finally:
+            for _ in self.threads:
+                self.work.put(None)
+            for thread in self.threads:
+                thread.join()
+        if self.failed:
+            raise self.failed[0]
+
+
+def _one_blas_thread() -> AbstractContextManager[Any]:
+    """Give every worker one BLAS thread: several would spin on each other."""
+    try:
+        from threadpoolctl import threadpool_limits  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise DataError(
+            "OS606", "workers", expected="threadpoolctl", got="no such package",
+            hint="pip install 'opendp_sim[fast]', or use one worker.",
+        ) from None  # fmt: skip
+    limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="blas")
+    return limits
