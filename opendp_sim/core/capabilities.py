@@ -151,8 +151,8 @@ class ClassMeans(Protocol):
 
     labels: tuple[str | int, ...] | None
 
-    def means(self, released: Arrays) -> NDArray[np.float64]:
-        """Return the noisy means, in steps: shape (L, d)."""
+    def means(self, released: Arrays) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the noisy means in steps (L, d), and each one's deviation per cell deviation (L,)."""
         ...
 
 

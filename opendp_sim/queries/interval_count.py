@@ -1,0 +1,106 @@
+"""Interval count: how many records lie within a radius of each query in one column.
+
+Error formulas: ``interval_count.md``, beside this file.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.capabilities import Arrays, IntervalCounts
+from opendp_sim.core.claims import Post
+from opendp_sim.core.errors import ParameterError
+from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.space import Domain, Metric
+from opendp_sim.queries.distance import check_queries, offered, quantile
+from opendp_sim.spaces.released import Answers
+
+__all__ = ["IntervalCount"]
+
+COLUMNS = ("count", "noise_error", "lower", "upper")
+
+
+@register
+class IntervalCount(Mechanism):
+    r"""Count the records with :math:`|x_j - q_j| \le r` for every query q and class.
+
+    Space
+        Input: a release of a sketch that offers ``interval_counts`` (``distance_tree``,
+        ``moment_tree``, ``threshold_sketch``), and public queries of shape (q, d) in data units, of
+        which only column j is used. Output: columns ``count``, ``noise_error`` (one standard
+        deviation), ``lower`` and ``upper``, each of shape (q, L).
+
+    Stability
+        Not a transformation.
+
+    Privacy
+        Post-processing of a release and public queries: no further loss.
+
+    Raises
+        ParameterError (OS101): a parameter is outside its range. (OS102): no such column.
+        ReleaseError (OS702): the release counts no intervals. SpaceError (OS201): not a release.
+        DataError (OS607): queries of another width, or not finite.
+
+    Source
+        [own] Lemma 1 in ``interval_count.md``; Algorithm 2 of Backurs et al.
+
+    Example
+        >>> IntervalCount(radius=0.5).spec()["column"]
+        0
+    """
+
+    key: ClassVar[str] = "interval_count"
+    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    room = "queries"
+
+    radius: Annotated[
+        float,
+        param(
+            "Half the length of the interval around each query.", symbol="r", unit="data units", ge=0,
+            hint="for an interval [a, b] ask at (a + b) / 2 with radius (b - a) / 2.",
+        ),
+    ]  # fmt: skip
+    column: Annotated[
+        int,
+        param(
+            "Which column, counted from 0.", symbol="j", unit="none", default=0, ge=0, le=2**20,
+            hint="the columns in the order in which they reach the sketch.",
+        ),
+    ] = 0  # fmt: skip
+    confidence: Annotated[
+        float,
+        param(
+            "Coverage of the interval of each answer.", symbol="c", unit="probability",
+            default=0.95, gt=0, lt=1, hint="0.95 is usual.",
+        ),
+    ] = 0.95  # fmt: skip
+
+    def bind(self, domain: Domain, metric: Metric) -> Post:
+        """Bind to a release that offers interval counts."""
+        del metric
+        counts, release = offered(self.key, domain, "interval_counts")
+        offer: IntervalCounts = counts
+        width, unit = (getattr(release.queries, name, 1) for name in ("width", "unit"))
+        if self.column >= width:
+            raise ParameterError(
+                "OS102", f"{self.key}.column", expected=f"a column below {width}", got=self.column,
+                hint="columns are counted from 0 in the order in which they reach the sketch.",
+            )  # fmt: skip
+
+        def answer(released: Arrays, queries: Any) -> dict[str, NDArray[np.float64]]:
+            rows = check_queries(release, queries)
+            centre = np.asarray(getattr(rows, "values", rows), dtype=np.float64)[:, self.column]
+            reach = self.radius / unit
+            found = offer.count(released, self.column, centre - reach, centre + reach)
+            noise = release.deviation * np.sqrt(np.broadcast_to(found.variance, found.values.shape))
+            half = quantile(release, self.confidence) * noise
+            columns = found.values, noise, found.values - half, found.values + half
+            return {
+                name: np.ascontiguousarray(column.T)
+                for name, column in zip(COLUMNS, columns, strict=True)
+            }
+
+        return Post(answer, takes="release", output=Answers(COLUMNS, offer.labels))

@@ -1,0 +1,392 @@
+"""Moment tree: centred moments per dyadic node with geometric budgets, for exact sums of distances.
+
+Proof of the stability map and of the estimator: ``moment_tree.md``, beside this file.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linear
+from opendp_sim.core.claims import Block, Stable
+from opendp_sim.core.constructors import constructors
+from opendp_sim.core.grid import chunks, count_ids
+from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.space import Domain, Metric
+from opendp_sim.sketches._axes import (
+    LARGEST_FEATURE,
+    Dyadic,
+    columns_of,
+    fits,
+    interval_sums,
+)  # fmt: skip
+from opendp_sim.spaces.checks import grid_rows
+from opendp_sim.spaces.rows import GridRows, Rows, as_rows
+from opendp_sim.spaces.sketch import Sketch
+
+__all__ = ["MomentTree", "make_moment_tree", "then_moment_tree"]
+
+_FINENESS = 64
+"""Least multiplier: rounding the level budgets to integers costs under one percent."""
+
+
+@register
+class MomentTree(Mechanism):
+    r"""Sum centred powers of positions in every dyadic interval of every column.
+
+    Space
+        Input: rows on an integer grid, with or without labels, under symmetric distance.
+        Output: a flat int64 vector of one block, ``moments`` of shape (L, d, p + 1, nodes): for
+        class l, column j, order k and a node v of the H levels below the root,
+        :math:`u_{jvk} \sum_{x_j \in v} (2 x_j - 2 c_v)^k`, c being the node's centre in steps. The
+        public integers u depend on the level's width alone: they realise the level budgets.
+
+    Stability
+        .. math:: L_1 = \sum_{j,l,k} u_{jlk} (w_{jl} - 1)^k,\quad
+           L_2^2 = \sum_{j,l,k} u_{jlk}^2 (w_{jl} - 1)^{2k},\quad
+           L_\infty = \max_{j,l,k} u_{jlk} (w_{jl} - 1)^k
+
+        per added or removed record, which lies in one node of each level; w is the level's widest
+        node in steps. Exact in integers. Tight when all nodes of a level are equally wide.
+
+    Privacy
+        None on its own. Chain with noise: for p = 1 Laplace noise of budget epsilon gives a sum of
+        distances in one column of range R at most the deviation :math:`8.5 R / \varepsilon`, at
+        every query and every size of the tree.
+
+    Raises
+        ParameterError (OS101): a parameter is outside its range. SpaceError (OS201, OS202): not grid
+        rows, another metric. (OS203): the grid is too fine for this p. (OS204): `per_label` without
+        labels.
+
+    Source
+        [own] Lemma 1 in ``moment_tree.md``; the tree of counts is Algorithm 1 of Backurs et al.
+
+    Example
+        >>> import opendp.prelude as dp, numpy as np
+        >>> from opendp.extras.numpy import array2_domain
+        >>> import opendp_sim.prelude as sim
+        >>> dp.enable_features("contrib")
+        >>> space = array2_domain(num_columns=1, nan=False, T=float), dp.symmetric_distance()
+        >>> tree = (space >> sim.then_quantize(bits=4, bounds=(0.0, 1.0))
+        ...     >> sim.then_moment_tree(levels=2))
+        >>> tree(np.array([[0.0], [0.6]])).shape, tree.map(2) == 2 * tree.map(1)
+        ((12,), True)
+    """
+
+    key: ClassVar[str] = "moment_tree"
+    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    room = "sketches"
+
+    levels: Annotated[
+        int,
+        param(
+            "Height of the tree: 2**levels leaves a column, a public number.", symbol="H",
+            unit="levels", ge=1, le=20,
+            hint="12, or as many as the grid has bits: then nothing is lost in the leaves.",
+        ),
+    ]  # fmt: skip
+    p: Annotated[
+        int,
+        param(
+            "Exponent: sums of |x - y|**p, by moments of order 0 to p.", symbol="p", unit="none",
+            default=1, ge=1, le=8, hint="1 for l1; with 2, moments_sketch has less noise in l2 balls.",
+        ),
+    ] = 1  # fmt: skip
+    tuned_for: Annotated[
+        Literal["laplace", "gaussian"],
+        param(
+            "The noise for which the split over levels and orders is best; either may follow.",
+            symbol="u", unit="none", default="laplace",
+            hint="laplace for pure DP; under zCDP threshold_sketch has half the noise for p = 1.",
+        ),
+    ] = "laplace"  # fmt: skip
+    per_label: Annotated[
+        bool,
+        param(
+            "One structure for each public label; classes are disjoint, so the faces do not grow.",
+            symbol="c", unit="none", default=False, hint="needs rows with labels.",
+        ),
+    ] = False  # fmt: skip
+
+    def bind(self, domain: Domain, metric: Metric) -> Stable:
+        """State Lemma 1 of ``moment_tree.md`` for this grid, or refuse it."""
+        rows = grid_rows(self.key, domain, metric, needs_labels=self.per_label)
+        reader = MomentReader(self, rows)
+        features = [int(v) for v in (reader.multipliers * reader.reach).ravel()]
+        block = Block(
+            "moments", reader.shape, l1=sum(features), l2_squared=sum(v * v for v in features),
+            linf=max(features),
+        )  # fmt: skip
+        output = Sketch(self.key, (block,))
+        return Stable(
+            output=output,
+            accumulate=reader.accumulate,
+            faces=output.faces,
+            capabilities={"distance_sums": reader, "interval_counts": reader},
+            expected={
+                "distance deviation per cell deviation, at most": reader.spread(),
+                "distance bias per record, at most": reader.bias(),
+            },
+        )
+
+
+@dataclass(frozen=True)
+class MomentReader:
+    """The public tree of one bound sketch: builds it, and reads a release of it."""
+
+    mechanism: MomentTree
+    rows: GridRows
+
+    @property
+    def labels(self) -> tuple[str | int, ...] | None:
+        """The public labels of the classes, or None."""
+        return self.rows.labels if self.mechanism.per_label else None
+
+    @property
+    def classes(self) -> int:
+        """L."""
+        return 1 if self.labels is None else len(self.labels)
+
+    @property
+    def exponents(self) -> str:
+        """The only exponent."""
+        return f"p = {self.mechanism.p}"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape (L, d, p + 1, nodes); node i of level l is at ``2**l - 2 + i``."""
+        nodes = 2 ** (self.mechanism.levels + 1) - 2
+        return self.classes, self.rows.width, self.mechanism.p + 1, nodes
+
+    @cached_property
+    def axes(self) -> tuple[Dyadic, ...]:
+        """The tree of each column."""
+        lower, upper = columns_of(self.rows)
+        height, known = self.mechanism.levels, {}  # type: ignore[var-annotated]
+        for pair in zip(lower.tolist(), upper.tolist(), strict=True):
+            known.setdefault(pair, Dyadic(pair[0], pair[1] - pair[0] + 1, height))
+        return tuple(known[pair] for pair in zip(lower.tolist(), upper.tolist(), strict=True))
+
+    @cached_property
+    def widths(self) -> NDArray[np.int64]:
+        """Widest node of each column and level: shape (d, H), level 1 first."""
+        levels = range(1, self.mechanism.levels + 1)
+        found = {axis: [axis.width(level) for level in levels] for axis in set(self.axes)}
+        return np.array([found[axis] for axis in self.axes], dtype=np.int64)
+
+    @cached_property
+    def reach(self) -> NDArray[np.object_]:
+        """Largest ``|2x - 2c|**k``: shape (d, H, p + 1), exact integers."""
+        most = self.widths.astype(object) - 1
+        return np.stack([most**order for order in range(self.mechanism.p + 1)], axis=2)
+
+    @cached_property
+    def steepest(self) -> NDArray[np.float64]:
+        """Largest factor of a moment in an answer, in steps**p: shape (d, H, p + 1) (Lemma 2)."""
+        p, far = self.mechanism.p, 3.0 * self.widths
+        return np.stack([math.comb(p, k) * far ** (p - k) / 2.0**p for k in range(p + 1)], axis=2)
+
+    @cached_property
+    def multipliers(self) -> NDArray[np.object_]:
+        """The integers u_jlk that realise the budgets of Lemma 3: shape (d, H, p + 1)."""
+        reach = self.reach.astype(np.float64)
+        power = 2 / 3 if self.mechanism.tuned_for == "laplace" else 1 / 2
+        # A moment that is always zero costs nothing and is never read: leave it out of the scaling.
+        some = reach > 0
+        share = np.where(some, (self.steepest * reach) ** power, 0.0)
+        ideal = np.divide(share, reach, out=np.zeros_like(share), where=some)
+        ideal /= ideal[some].min()
+        largest = float((ideal * reach).max())
+        fits(self.mechanism.key, largest)
+        fine = min(_FINENESS, 2 ** int(math.log2(LARGEST_FEATURE / largest)))
+        whole = np.maximum(np.rint(ideal * fine), 1.0)
+        return np.frompyfunc(int, 1, 1)(whole)  # type: ignore[no-any-return]
+
+    # --- building -------------------------------------------------------------------------------
+
+    def accumulate(self, data: Any, out: NDArray[np.int64]) -> None:
+        """Add the features of ``data`` to the flat vector ``out``."""
+        rows = as_rows(data)
+        height = self.mechanism.levels
+        moments = self._leaves(rows)
+        view, times = out.reshape(self.shape), self.multipliers.astype(np.int64)
+        for level in range(height, 0, -1):
+            base = 2**level - 2
+            view[..., base : base + 2**level] += moments * times[:, level - 1, :, None]
+            if level > 1:
+                moments = self._merge(moments, level)
+
+    def _leaves(self, rows: Rows) -> NDArray[np.int64]:
+        """Return the leaves' own moments: shape (L, d, p + 1, 2**H)."""
+        height, p = self.mechanism.levels, self.mechanism.p
+        out = np.zeros((p + 1, self.rows.width, self.classes, 2**height), dtype=np.int64)
+        for part in chunks(len(rows), self.rows.width):
+            steps = rows.values[part].T.astype(np.int64)
+            leaves = np.stack(
+                [axis.leaves(column) for axis, column in zip(self.axes, steps, strict=True)]
+            )
+            labels = (
+                rows.labels[part] if self.mechanism.per_label and rows.labels is not None else None
+            )
+            for column, axis in enumerate(self.axes):
+                if axis.width(height) > 1:
+                    self._add_powers(axis, steps[column], leaves[column], labels, out[:, column])
+            count_ids(leaves, labels, out[0])
+        return out.transpose(2, 1, 0, 3)
+
+    def _add_powers(
+        self, axis: Dyadic, steps: NDArray[np.int64], leaves: NDArray[np.int64],
+        labels: NDArray[np.int64] | None, out: NDArray[np.int64],
+    ) -> None:  # fmt: skip
+        """Add a column's leaf moments of order 1 to p; float64 sums of these integers are exact."""
+        centred = 2 * steps - axis.doubled_centre(axis.height)[leaves]
+        ids = leaves if labels is None else leaves + labels * out.shape[2]
+        for order in range(1, len(out)):
+            sums = np.bincount(ids, weights=centred**order, minlength=out[order].size)
+            out[order] += sums.astype(np.int64).reshape(out[order].shape)
+
+    def _merge(self, moments: NDArray[np.int64], level: int) -> NDArray[np.int64]:
+        """Return the parents' moments: shift each child's to the parent's centre and add (Lemma 2)."""
+        parents = self._centres[:, 2 ** (level - 1) - 2 : 2**level - 2]
+        shift = self._centres[:, 2**level - 2 : 2 ** (level + 1) - 2] - np.repeat(
+            parents, 2, axis=1
+        )
+        moved = np.zeros_like(moments)
+        for order in range(moments.shape[2]):
+            for lower in range(order + 1):
+                factor = math.comb(order, lower) * shift ** (order - lower)
+                moved[:, :, order] += factor * moments[:, :, lower]
+        merged: NDArray[np.int64] = moved.reshape(*moved.shape[:3], -1, 2).sum(axis=4)
+        return merged
+
+    @cached_property
+    def _centres(self) -> NDArray[np.int64]:
+        """Twice the centre of every node: shape (d, nodes)."""
+        levels = range(1, self.mechanism.levels + 1)
+        found = {
+            axis: np.concatenate([axis.doubled_centre(level) for level in levels])
+            for axis in set(self.axes)
+        }
+        return np.stack([found[axis] for axis in self.axes])
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def _node_scale(self) -> NDArray[np.float64]:
+        """One over the multiplier of every node and order: shape (d, p + 1, nodes); 0 if unread."""
+        inverse = np.where(self.reach == 0, 0.0, 1.0 / self.multipliers.astype(np.float64))
+        repeats = 2 ** np.arange(1, self.mechanism.levels + 1)
+        return np.repeat(inverse.astype(np.float64), repeats, axis=1).transpose(0, 2, 1)
+
+    def counted(self, released: Arrays) -> Counted:
+        """Return the released number of records: both halves, the best mean over columns."""
+        times = self.multipliers[:, 0, 0].astype(np.float64)
+        halves = np.asarray(released["moments"])[:, :, 0, :2].sum(axis=2)
+        sizes = (halves * times).sum(axis=1) / np.square(times).sum()
+        return Counted(sizes, math.sqrt(2.0 / np.square(times).sum()))
+
+    def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading | None:
+        """Return the walk along the path of a query, or None unless ``p`` is the tree's own."""
+        del alpha  # exact: no far ends
+        if p not in (None, float(self.mechanism.p)):
+            return None
+        cells = np.asarray(released["moments"]) * self._node_scale()
+
+        def at(queries: Any) -> Linear:
+            values = np.asarray(as_rows(queries).values, dtype=np.float64)
+            found = [
+                self._walk(cells, values[part]) for part in chunks(len(values), values.shape[1])
+            ]
+            joined = [np.concatenate(parts, axis=-1) for parts in zip(*found, strict=True)]
+            return Linear(*joined) if found else Linear(*np.zeros((3, self.classes, 0)))
+
+        return DistanceReading(at, self.bias())
+
+    def _walk(
+        self, cells: NDArray[np.float64], values: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], ...]:
+        """Add up the siblings of each query's path; both halves for a query outside (Lemma 2)."""
+        height, p, unit = self.mechanism.levels, self.mechanism.p, self.rows.unit
+        leaf = np.stack(
+            [
+                np.clip(np.searchsorted(axis.starts, column, side="right") - 1, 0, 2**height - 1)
+                for axis, column in zip(self.axes, values.T, strict=True)
+            ]
+        )
+        lower, upper = (bound[:, None] for bound in columns_of(self.rows))
+        outside = (lower > values.T) | (upper < values.T)
+        sums, variance = np.zeros((self.classes, len(values))), np.zeros(len(values))
+        with_count = np.zeros(len(values))
+        for level in range(1, height + 1):
+            own = leaf >> (height - level)
+            sides = [(own ^ 1, ~outside | (level == 1))]
+            if level == 1:
+                sides.append((own, outside))
+            # Everything outside a query's own path lies on the sibling's side.
+            sign = np.where(own & 1, -1.0, 1.0) ** p
+            for node, used in sides:
+                self._add(cells, (2**level - 2 + node, sign * used, values.T), level,
+                          (sums, variance, with_count))  # fmt: skip
+        scale = unit**p
+        return sums * scale, variance * scale**2, with_count * scale
+
+    def _add(
+        self,
+        cells: NDArray[np.float64],
+        asked: tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]],
+        level: int,
+        totals: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
+    ) -> None:
+        node, sign, values = asked
+        p, (sums, variance, with_count) = self.mechanism.p, totals
+        column = np.arange(len(node))[:, None]
+        gap = self._centres[column, node] - 2 * values
+        scale = self._level_scale[:, level - 1]
+        for order in range(p + 1):
+            factor = sign * (math.comb(p, order) / 2.0**p) * gap ** (p - order)
+            for label in range(self.classes):
+                sums[label] += (factor * cells[label, :, order][column, node]).sum(axis=0)
+            variance += np.square(factor * scale[:, order, None]).sum(axis=0)
+            if level == 1 and order == 0:
+                with_count += factor.sum(axis=0) * (self.counted_factor**2 / 2)
+
+    @cached_property
+    def _level_scale(self) -> NDArray[np.float64]:
+        inverse = 1.0 / self.multipliers.astype(np.float64)
+        return np.where(self.reach.astype(np.float64) == 0, 0.0, inverse)
+
+    @cached_property
+    def counted_factor(self) -> float:
+        """Deviation of the released number of records per unit of cell deviation."""
+        return math.sqrt(2.0 / np.square(self.multipliers[:, 0, 0].astype(np.float64)).sum())
+
+    def spread(self) -> float:
+        """Bound the deviation of a sum inside the box per unit of cell deviation (Lemma 3)."""
+        worst = np.square(self.steepest * self._level_scale).sum()
+        return float(self.rows.unit**self.mechanism.p * math.sqrt(worst))
+
+    def bias(self) -> float:
+        """Bound what the dropped leaves hold, per record, at queries on the grid (Lemma 2)."""
+        lost = (self.widths[:, -1].astype(np.float64) - 1) * self.rows.unit
+        return float((lost**self.mechanism.p).sum())
+
+    def count(
+        self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
+    ) -> Linear:
+        """Count records in intervals of one column by the counts of maximal nodes."""
+        axis = self.axes[column]
+        cells = (np.asarray(released["moments"]) * self._node_scale())[:, column, 0]
+        variance = np.square(self._node_scale()[column, 0])[None, :]
+        leaves = axis.covering(lower, upper)
+        sums = interval_sums(cells, leaves, axis.height, root=False)
+        spread = interval_sums(variance, leaves, axis.height, root=False)
+        return Linear(sums, spread[0], np.zeros(sums.shape[1]))
+
+
+make_moment_tree, then_moment_tree = constructors(MomentTree)

@@ -1,0 +1,283 @@
+"""Threshold sketch: signs against public thresholds, for sums of l1 distances at one query's price.
+
+Proof of the stability map and of the estimator: ``threshold_sketch.md``, beside this file.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linear
+from opendp_sim.core.claims import Block, Stable
+from opendp_sim.core.constructors import constructors
+from opendp_sim.core.grid import chunks, count_ids
+from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.space import Domain, Metric
+from opendp_sim.sketches._axes import columns_of, grouped
+from opendp_sim.spaces.checks import grid_rows
+from opendp_sim.spaces.rows import GridRows, as_rows
+from opendp_sim.spaces.sketch import Sketch
+
+__all__ = ["ThresholdSketch", "make_threshold_sketch", "then_threshold_sketch"]
+
+
+@register
+class ThresholdSketch(Mechanism):
+    r"""Sum, for every public threshold, +1 for a record at or below it and -1 for one above.
+
+    Space
+        Input: rows on an integer grid, with or without labels, under symmetric distance.
+        Output: a flat int64 vector of two blocks: ``signs`` of shape (L, M), the thresholds of all
+        d columns side by side, and ``total`` of shape (L,), ``count_weight`` times the number of
+        records of class l. L is 1 without ``per_label``. Column j has :math:`m_j` thresholds in
+        proportion to its range, so all thresholds are equally far apart and :math:`M = \sum m_j`.
+
+    Stability
+        .. math:: L_1 = M + w,\quad L_2 = \sqrt{M + w^2},\quad L_\infty = \max(1, w)
+
+        per added or removed record: it adds 1 or -1 to every threshold of its own class, and w to
+        that class's total. Exact in integers. Tight. Not monotone.
+
+    Privacy
+        None on its own. Chain with noise: Gaussian noise of budget rho gives every sum of distances
+        the deviation :math:`\sum_j R_j / \sqrt{2\rho}`, whatever the number of thresholds.
+
+    Raises
+        ParameterError (OS101): a parameter is outside its range. SpaceError (OS201, OS202): not grid
+        rows, another metric. (OS204): `per_label` without labels.
+
+    Source
+        [own] Lemma 1 in ``threshold_sketch.md``.
+
+    Example
+        >>> import opendp.prelude as dp, numpy as np
+        >>> from opendp.extras.numpy import array2_domain
+        >>> import opendp_sim.prelude as sim
+        >>> dp.enable_features("contrib")
+        >>> space = array2_domain(num_columns=1, nan=False, T=float), dp.symmetric_distance()
+        >>> sketch = (space >> sim.then_quantize(bits=4, bounds=(0.0, 1.0))
+        ...     >> sim.then_threshold_sketch(thresholds=4, count_weight=2))
+        >>> sketch(np.array([[0.0], [0.6]])), sketch.map(1)
+        (array([0, 0, 2, 2, 4]), 6)
+    """
+
+    key: ClassVar[str] = "threshold_sketch"
+    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    room = "sketches"
+
+    thresholds: Annotated[
+        int,
+        param(
+            "Thresholds on the widest column; narrower columns have proportionally fewer.",
+            symbol="m", unit="cells", ge=1, le=2**24,
+            hint="256 to 4,096; the grid bias is at most range / (2 m) a record, the noise the same.",
+        ),
+    ]  # fmt: skip
+    per_label: Annotated[
+        bool,
+        param(
+            "One structure for each public label; classes are disjoint, so the faces do not grow.",
+            symbol="c", unit="none", default=False, hint="needs rows with labels.",
+        ),
+    ] = False  # fmt: skip
+    count_weight: Annotated[
+        int | None,
+        param(
+            "Integer weight of the count's own cell.", symbol="w", unit="none", default=None,
+            ge=1, le=2**20, hint="default round(sqrt(M)): half of a zCDP budget, the best split.",
+        ),
+    ] = None  # fmt: skip
+
+    def bind(self, domain: Domain, metric: Metric) -> Stable:
+        """State Lemma 1 of ``threshold_sketch.md`` for this grid, or refuse it."""
+        rows = grid_rows(self.key, domain, metric, needs_labels=self.per_label)
+        reader = ThresholdReader(self, rows)
+        cells, weight = int(reader.counts.sum()), reader.weight
+        blocks = (
+            Block("signs", (reader.classes, cells), l1=cells, l2_squared=cells, linf=1),  # Lemma 1
+            Block("total", (reader.classes,), l1=weight, l2_squared=weight**2, linf=weight),
+        )
+        output = Sketch(self.key, blocks)
+        return Stable(
+            output=output,
+            accumulate=reader.accumulate,
+            faces=output.faces,
+            capabilities={"distance_sums": reader, "interval_counts": reader},
+            expected={
+                "distance deviation per cell deviation": reader.spread(),
+                "distance bias per record, at most": reader.bias(),
+            },
+        )
+
+
+@dataclass(frozen=True)
+class ThresholdReader:
+    """The public thresholds of one bound sketch: builds it, and reads a release of it."""
+
+    mechanism: ThresholdSketch
+    rows: GridRows
+
+    @property
+    def labels(self) -> tuple[str | int, ...] | None:
+        """The public labels of the classes, or None."""
+        return self.rows.labels if self.mechanism.per_label else None
+
+    exponents = "p = 1"
+
+    @property
+    def classes(self) -> int:
+        """L."""
+        return 1 if self.labels is None else len(self.labels)
+
+    @cached_property
+    def lower(self) -> NDArray[np.float64]:
+        """Smallest grid value of each column."""
+        return columns_of(self.rows)[0].astype(np.float64)
+
+    @cached_property
+    def span(self) -> NDArray[np.int64]:
+        """Range R_j of each column, in steps."""
+        lower, upper = columns_of(self.rows)
+        return upper - lower
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """Thresholds m_j of each column: in proportion to its range, at least one."""
+        widest = int(self.span.max())
+        most = min(self.mechanism.thresholds, max(widest, 1))
+        return np.maximum(-(-self.span * most // max(widest, 1)), 1)
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where each column's thresholds start: shape (d + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.counts)])
+
+    @cached_property
+    def weight(self) -> int:
+        """The weight of the count's cell that is in force."""
+        return self.mechanism.count_weight or max(1, round(math.sqrt(self.counts.sum())))
+
+    # --- building -------------------------------------------------------------------------------
+
+    def accumulate(self, data: Any, out: NDArray[np.int64]) -> None:
+        """Add the features of ``data`` to the flat vector ``out``."""
+        rows = as_rows(data)
+        labels = rows.labels if self.mechanism.per_label else None
+        width = int(self.counts.max()) + 1
+        table = np.zeros((self.rows.width, self.classes, width), dtype=np.int64)
+        exact = bool((self.counts == self.span).all())
+        ratio = None if exact else self.counts / np.maximum(self.span, 1)
+        for part in chunks(len(rows), self.rows.width):
+            levels = grouped(rows.values[part], self.lower, ratio)
+            count_ids(levels, None if labels is None else labels[part], table)
+        sizes = table[0].sum(axis=1)
+        np.cumsum(table, axis=2, out=table)
+        signs = out[: self.classes * int(self.offsets[-1])].reshape(self.classes, -1)
+        for column, count in enumerate(self.counts):
+            start = self.offsets[column]
+            signs[:, start : start + count] += 2 * table[column, :, :count] - sizes[:, None]
+        out[signs.size :] += self.weight * sizes
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def counted(self, released: Arrays) -> Counted:
+        """Return the released number of records per class."""
+        sizes = np.asarray(released["total"], dtype=np.float64) / self.weight
+        return Counted(sizes, 1.0 / self.weight)
+
+    def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading | None:
+        """Return the running integrals as a function of queries, or None unless ``p`` is 1."""
+        del alpha  # exact: no far ends
+        if p not in (None, 1.0):
+            return None
+        sizes = self.counted(released).sizes
+        table = _running_integrals(
+            np.asarray(released["signs"]), sizes, self.span, self.counts, self.offsets
+        )
+        return DistanceReading(lambda queries: self._read(table, sizes, queries), self.bias())
+
+    def _read(self, table: NDArray[np.float64], sizes: NDArray[np.float64], queries: Any) -> Linear:
+        """Look up and interpolate: O(d) a query and class."""
+        values = np.asarray(as_rows(queries).values, dtype=np.float64)
+        place = (values - self.lower) * (self.counts / np.maximum(self.span, 1))
+        np.clip(place, 0.0, self.counts, out=place)
+        below = np.minimum(place.astype(np.int64), self.counts - 1)
+        share = place - below
+        below += self.offsets[:-1] + np.arange(self.rows.width)
+        outside = np.maximum(self.lower - values, values - (self.lower + self.span))
+        beyond = np.maximum(outside, 0.0).sum(axis=1)
+        sums = np.empty((self.classes, len(values)))
+        for label, integral in enumerate(table):
+            low = integral[below]
+            low += share * (integral[below + 1] - low)
+            sums[label] = low.sum(axis=1) + sizes[label] * beyond
+        unit, count = self.rows.unit, (self.span.sum() / 2 + beyond) / self.weight
+        return Linear(
+            sums * unit, (count**2 + self._sign_variance) * unit**2, count * unit / self.weight
+        )
+
+    def count(
+        self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
+    ) -> Linear:
+        """Count records in intervals of one column: a difference of two thresholds' counts."""
+        count, start = int(self.counts[column]), int(self.offsets[column])
+        ratio = count / max(int(self.span[column]), 1)
+        first = np.ceil((lower - self.lower[column]) * ratio).astype(np.int64) - 1
+        last = np.maximum(np.floor((upper - self.lower[column]) * ratio).astype(np.int64), first)
+        sizes = self.counted(released).sizes[:, None]
+        signs = np.asarray(released["signs"])[:, start : start + count]
+        # Records up to level i: none before the first, all from the last on, else (N + sign) / 2.
+        ends = [(np.where(i < 0, 0.0, np.where(i >= count, 1.0, 0.5)), i) for i in (last, first)]
+        (share, above), (less, below) = ends
+        inside = [np.where(part == 0.5, 0.5, 0.0) for part in (share, less)]
+        values = (share - less) * sizes
+        values += inside[0] * signs[:, np.clip(above, 0, count - 1)]
+        values -= inside[1] * signs[:, np.clip(below, 0, count - 1)]
+        same = np.where(above == below, 0.0, inside[0] ** 2 + inside[1] ** 2)
+        with_count = (share - less) / self.weight**2
+        return Linear(values, same + (share - less) * with_count, with_count)
+
+    @cached_property
+    def _sign_variance(self) -> float:
+        return float((self.span**2 / self.counts).sum()) / 4
+
+    def spread(self) -> float:
+        """Return the deviation of a sum inside the box per unit of cell deviation (Lemma 3)."""
+        count = float(self.span.sum()) / (2 * self.weight)
+        return self.rows.unit * math.sqrt(count**2 + self._sign_variance)
+
+    def bias(self) -> float:
+        """Return the largest error of the grid of thresholds, per record (Lemma 2)."""
+        moved = np.where(self.counts >= self.span, 0.0, self.span / (2 * self.counts))
+        return float(self.rows.unit * moved.sum())
+
+
+def _running_integrals(
+    signs: NDArray[np.int64],
+    sizes: NDArray[np.float64],
+    span: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """Return each column's sum of distances at its ``m_j + 1`` levels, in steps: (L, M + d).
+
+    Level i of column j: ``N R / 2 + R / (2 m) * (sum of signs below level i - those from it on)``.
+    """
+    out = np.empty((len(signs), int(offsets[-1]) + len(span)))
+    for column, (reach, count) in enumerate(zip(span, counts, strict=True)):
+        start = offsets[column]
+        below = np.zeros((len(signs), count + 1), dtype=np.int64)
+        np.cumsum(signs[:, start : start + count], axis=1, out=below[:, 1:])
+        twice = 2 * below - below[:, -1:]
+        place = slice(start + column, start + column + count + 1)
+        out[:, place] = sizes[:, None] * (reach / 2) + twice * (reach / (2 * count))
+    return out
+
+
+make_threshold_sketch, then_threshold_sketch = constructors(ThresholdSketch)
