@@ -7,6 +7,7 @@ Power is stated where a broken twin must be refuted.
 from __future__ import annotations
 
 import math
+import tracemalloc
 from dataclasses import replace
 from fractions import Fraction
 
@@ -356,7 +357,7 @@ def test_many_draws_fit_the_law(family, scale):
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 @pytest.mark.parametrize("wrong", [0.97, 1.03])
 def test_the_tester_refutes_three_percent_of_scale(family, scale, wrong):
-    """10**6 draws; the least non-centrality over these scales is 600, so a miss is below 1e-9."""
+    """10**6 draws; the body's non-centrality is 840 at least, so a miss is below 1e-60."""
     tally = tallied(drawer(family, scale), Law(family, float(scale) * wrong), PUSH)
     assert tally.worst()[1] < FALSE_ALARM
 
@@ -513,6 +514,20 @@ def test_each_run_has_its_own_scale(family):
         )
         wrong = Law(family, float(scales[(i + 1) % 3]))
         assert tallied(lambda _, mine=mine: mine, wrong, mine.size).worst()[1] < FALSE_ALARM
+
+
+@pytest.mark.parametrize("family", ["laplace", "gaussian"])
+def test_memory_beyond_the_result_does_not_grow_with_the_cells(family):
+    ADD[family](np.zeros(10, np.int64), [(10, Fraction(10**4))])  # tables and thresholds
+    extra = []
+    for cells in (10**6, 4 * 10**6):
+        values = np.zeros(cells, np.int64)
+        tracemalloc.start()
+        ADD[family](values, [(cells, Fraction(10**4))])
+        extra.append(tracemalloc.get_traced_memory()[1] - values.nbytes)
+        tracemalloc.stop()
+    assert max(extra) < 2**24
+    assert extra[1] < extra[0] + 2**20
 
 
 @pytest.mark.audit

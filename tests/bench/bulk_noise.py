@@ -1,0 +1,140 @@
+"""Bulk noise against OpenDP's own samplers, nanoseconds of CPU time a cell, in one run.
+
+``python tests/bench/bulk_noise.py [--cells N] [--write]``. OpenDP's own samplers and ours alternate; the least
+of several runs counts. "bulk" is the sampler on an int64 array (what the language runs); "bulk, in
+OpenDP" is the same behind an OpenDP measurement, which hands Python a list and so pays for one.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from fractions import Fraction
+
+import numpy as np
+import opendp.prelude as dp
+from _results import parser, table, write_section
+
+from opendp_sim.measurements._sampling_noise import add_gaussian, add_laplace
+from opendp_sim.measurements.bulk_gaussian import make_bulk_gaussian
+from opendp_sim.measurements.bulk_laplace import make_bulk_laplace
+
+dp.enable_features("contrib")
+
+SCALES = (0.5, 10.0, 1e4)
+NATIVE_CELLS = 100_000
+ATOM = dp.vector_domain(dp.atom_domain(T="i64"))
+FAMILIES = {
+    "Laplace": (
+        add_laplace,
+        dp.m.make_laplace,
+        make_bulk_laplace,
+        dp.l1_distance(T="i64"),
+        150,
+        40,
+    ),
+    "Gaussian": (
+        add_gaussian,
+        dp.m.make_gaussian,
+        make_bulk_gaussian,
+        dp.l2_distance(T=float),
+        400,
+        25,
+    ),
+}
+
+
+def cpu(run, runs):
+    best = float("inf")
+    for _ in range(runs):
+        start = time.process_time()
+        run()
+        best = min(best, time.process_time() - start)
+    return best
+
+
+def measure(family, scale, cells, runs):
+    add, native, bulk, metric, *_ = FAMILIES[family]
+    values, some = np.zeros(cells, np.int64), np.zeros(NATIVE_CELLS, np.int64)
+    theirs = native(ATOM, metric, scale)
+    ours = bulk(ATOM, metric, scale=scale)
+    laps = [
+        (
+            cpu(lambda: theirs(some), 1) / NATIVE_CELLS,
+            cpu(lambda: add(values, [(cells, Fraction(scale))]), 1) / cells,
+            cpu(lambda: ours(values), 1) / cells,
+        )
+        for _ in range(runs)
+    ]
+    return [1e9 * min(lap[i] for lap in laps) for i in range(3)]
+
+
+def levels(cells, runs):
+    """Per-cell scales: a tree's levels, many short runs of few scales, many scales of few cells."""
+    sizes = [max(1, cells >> (20 - i)) for i in range(20)]
+    spans = [(size, Fraction(10 + i)) for i, size in enumerate(sizes)]
+    short = [(10, Fraction(1 + i % 7)) for i in range(cells // 10)]
+    many = [(100, Fraction(1000 + i)) for i in range(1000)]
+    shapes = {
+        "20 levels of a binary tree": spans,
+        "runs of 10 cells, 7 scales": short,
+        "1,000 new scales of 100 cells": many,
+    }
+    out = []
+    for name, shape in shapes.items():
+        total = sum(size for size, _ in shape)
+        values = np.zeros(total, np.int64)
+        costs = [
+            cpu(lambda add=add, v=values, s=shape: add(v, s), 1 if shape is many else runs)
+            for add in (add_laplace, add_gaussian)
+        ]
+        out.append([name, total, *(1e9 * cost / total for cost in costs)])
+    return out
+
+
+def main():
+    options = parser(__doc__ or "")
+    options.add_argument("--cells", type=int, default=10**7)
+    options.add_argument("--runs", type=int, default=3)
+    args = options.parse_args()
+    rows = []
+    for family, (*_, limit, ratio) in FAMILIES.items():
+        for scale in SCALES:
+            native, bulk, wrapped = measure(family, scale, args.cells, args.runs)
+            rows.append(
+                [
+                    family,
+                    scale,
+                    native,
+                    bulk,
+                    f"{native / bulk:.0f}x",
+                    wrapped,
+                    f"<= {limit}, >= {ratio}x",
+                ]
+            )
+    head = [
+        "law",
+        "scale",
+        "OpenDP, ns/cell",
+        "bulk, ns/cell",
+        "ratio",
+        "bulk, in OpenDP, ns/cell",
+        "target",
+    ]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    text = "\n\n".join(
+        [
+            f"{args.cells:,} cells in bulk, {NATIVE_CELLS:,} in OpenDP's own; least of {args.runs} runs, CPU time, one thread.",
+            table(head, rows),
+            "Several scales in one release, ns of CPU time a cell:",
+            table(["shape", "cells", "Laplace", "Gaussian"], levels(args.cells // 10, args.runs)),
+            f"Greatest resident size of the whole run: {peak:,.0f} MiB (lists made by OpenDP included).",
+        ]
+    )
+    print(text)
+    if args.write:
+        write_section("Bulk noise", text, "python tests/bench/bulk_noise.py --write")
+
+
+if __name__ == "__main__":
+    main()
