@@ -42,9 +42,11 @@ def exact_dtype(norm: float, other: float, where: str) -> type[np.floating[Any]]
 
 def exact_products(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
     """Return all inner products, shape (m, n), of rows (m, d) and (n, d) held in ``exact_dtype``."""
-    return np.matmul(left, right.T)
+    product: NDArray[Any] = np.matmul(left, right.T)
+    return product
 
 
 def squared_norms(rows: NDArray[Any]) -> NDArray[np.float64]:
     """Return the exact squared L2 norm of integer rows whose squares add up below 2**53."""
-    return np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    squares: NDArray[np.float64] = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    return squares

@@ -1,0 +1,55 @@
+"""Whose purse is whose: one for each person id, for life; one for each record without ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Owners"]
+
+
+class Owners:
+    """A growing map from person ids to purse numbers. As secret as the dataset.
+
+    Args:
+        ids: shape (n,) identifiers of the first records; None when each record is its own person.
+    """
+
+    def __init__(self, ids: NDArray[Any] | None) -> None:
+        self._places: dict[Any, int] = {}
+        self.count = 0
+        if ids is not None:
+            self.meet(ids)
+
+    def __repr__(self) -> str:
+        """Nothing that depends on data."""
+        return "Owners(secret)"
+
+    def meet(self, ids: Any) -> int:
+        """Enter persons not met before; return how many there were."""
+        before = self.count
+        for person in _plain(ids):
+            if person not in self._places:
+                self._places[person] = self.count
+                self.count += 1
+        return self.count - before
+
+    def of(self, ids: Any, rows: int) -> NDArray[np.int64]:
+        """Return the purse of each record."""
+        if ids is None:
+            return np.arange(rows, dtype=np.int64)
+        return np.array([self._places[person] for person in _plain(ids)], dtype=np.int64)
+
+    def known(self, ids: Any) -> NDArray[np.int64]:
+        """Return the purses of those ids that were met before."""
+        found = [self._places[person] for person in _plain(ids) if person in self._places]
+        return np.array(found, dtype=np.int64)
+
+
+def _plain(ids: Any) -> list[Any]:
+    array = np.asarray(ids)
+    if array.dtype.kind in "OU":
+        array = array.astype(str)
+    return array.tolist()  # type: ignore[no-any-return]

@@ -1,0 +1,112 @@
+"""The records a predictor votes with: seen rows, labels, owners; grown and shrunk in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.row_products import exact_products, squared_norms
+from opendp_sim.measurements._knn_features import Lens
+from opendp_sim.measurements._knn_hash import Tables
+
+__all__ = ["Pool"]
+
+
+class Pool:
+    """Rows of one dataset under one lens. As secret as the dataset.
+
+    Args:
+        lens: how rows are seen.
+        dtype: the float in which their products are exact.
+        tables: sign hashes, or None.
+    """
+
+    def __init__(self, lens: Lens, dtype: type[np.floating[Any]], tables: Tables | None) -> None:
+        self.lens, self.dtype, self.tables = lens, dtype, tables
+        width = lens.domain.width
+        self._rows = np.empty((0, width), dtype=dtype)
+        self._norms = np.empty(0, dtype=np.int64)
+        self._codes = np.empty((0 if tables is None else tables.tables, 0), dtype=np.uint16)
+        self.labels = np.empty(0, dtype=np.int64)
+        self.owners = np.empty(0, dtype=np.int64)
+        self.alive = np.empty(0, dtype=np.bool_)
+        self.size = 0
+        self.one_each = True
+        """Whether no purse has more than one living record."""
+
+    def __repr__(self) -> str:
+        """Nothing that depends on data."""
+        return "Pool(secret)"
+
+    def add(self, values: NDArray[Any], labels: NDArray[Any], owners: NDArray[np.int64]) -> None:
+        """Append records (grid rows); no other record is touched."""
+        start, stop = self.size, self.size + len(values)
+        self._reserve(stop)
+        rows = self._rows[start:stop]
+        rows[:] = self.lens.see(values, self.dtype)
+        self._norms[start:stop] = squared_norms(rows).astype(np.int64)
+        if self.tables is not None:
+            self._codes[:, start:stop] = self.tables.codes(rows)
+        self.labels[start:stop], self.owners[start:stop] = labels, owners
+        self.alive[start:stop] = True
+        self.size = stop
+        living = self.owners[:start][self.alive[:start]]
+        alone = len(np.unique(owners)) == len(owners) and not np.isin(living, owners).any()
+        self.one_each = self.one_each and alone
+
+    def remove(self, owners: NDArray[np.int64]) -> None:
+        """Remove every record of some owners."""
+        self.alive[: self.size] &= ~np.isin(self.owners[: self.size], owners)
+
+    def _reserve(self, wanted: int) -> None:
+        """Grow the arrays by at least an eighth when they are full."""
+        if wanted <= len(self._rows):
+            return
+        room = wanted if not self.size else max(wanted, self.size + self.size // 8 + 64)
+        for name in ("_rows", "_norms", "labels", "owners", "alive"):
+            old = getattr(self, name)
+            new = np.zeros((room, *old.shape[1:]), dtype=old.dtype)
+            new[: self.size] = old[: self.size]
+            setattr(self, name, new)
+        codes = np.zeros((len(self._codes), room), dtype=np.uint16)
+        codes[:, : self.size] = self._codes[:, : self.size]
+        self._codes = codes
+
+    # --- scores: exact integers -----------------------------------------------------------------
+
+    def all_products(self, queries: NDArray[Any]) -> NDArray[Any]:
+        """Return the exact products of seen queries with all rows, shape (m, n)."""
+        return exact_products(queries, self._rows[: self.size])
+
+    def nearby(
+        self, products: NDArray[Any], query_norm: int, threshold: int, *, angular: bool
+    ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Return the living records with score at least ``threshold``, and their scores."""
+        if angular:
+            near = np.flatnonzero(products >= self.dtype(threshold))
+            score = products[near].astype(np.int64)
+        else:
+            whole = 2 * products.astype(np.int64) - self._norms[: self.size]
+            near = np.flatnonzero(whole >= threshold + query_norm)
+            score = whole[near] - query_norm
+        keep = self.alive[near]
+        return near[keep], score[keep]
+
+    def nearby_hashed(
+        self,
+        query: NDArray[Any],
+        codes: NDArray[np.uint16],
+        query_norm: int,
+        threshold: int,
+        *,
+        angular: bool,
+    ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Return the same among the records that share a code, shape (tables,), with the query."""
+        seen = (self._codes[:, : self.size] == codes[:, None]).any(axis=0)
+        found = np.flatnonzero(seen & self.alive[: self.size])
+        product = exact_products(query[None], self._rows[found])[0].astype(np.int64)
+        score = product if angular else 2 * product - self._norms[found] - query_norm
+        keep = score >= threshold
+        return found[keep], score[keep]

@@ -1,0 +1,72 @@
+"""The rule that sets noise and neighbourhood from public numbers alone, and what it predicts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+__all__ = ["Rule"]
+
+_SMALL = 15_000
+_COUNT_SHARE = 0.05
+_VOTE_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Targets for a budget, an announced number of queries and a public guess of the size.
+
+    Args:
+        rho: the budget of a person.
+        queries: T, how many queries are planned.
+        size: n, a public guess of the number of records.
+    """
+
+    rho: float
+    queries: int
+    size: int
+
+    @property
+    def neighbours(self) -> float:
+        """K*: neighbours a query should find; few on large sets, where each is better."""
+        factor = min(4.0, 4.0 * _SMALL / self.size)
+        return self.share_of(factor * math.sqrt(self.queries / self.rho)) * self.size
+
+    def share_of(self, neighbours: float) -> float:
+        """Return a number of neighbours as a share of the records, at most 0.4."""
+        return min(neighbours / self.size, 0.4)
+
+    @property
+    def share(self) -> float:
+        """p: the share of the records that a query selects."""
+        return self.neighbours / self.size
+
+    @property
+    def count_scale(self) -> float:
+        """s1: counts take 5 % of the purse of a record of mean activity."""
+        return math.sqrt(self.share * self.queries / (2 * _COUNT_SHARE * self.rho))
+
+    def vote_scale(self, weight: float) -> float:
+        """s2: votes take half of the purse at mean activity and root mean square weight ``weight``."""
+        return weight * math.sqrt(self.queries / (2 * _VOTE_SHARE * self.size * self.rho))
+
+    @property
+    def minimum_count(self) -> int:
+        """Kmin: what a noisy count is raised to, so that the vote noise never collapses."""
+        return round(max(30.0, min(self.count_scale, self.neighbours / 2)))
+
+    def facts(self, classes: int, count_scale: float, minimum: int) -> dict[str, float]:
+        """Return what the plan shows: all from public numbers."""
+        spent = _VOTE_SHARE / self.queries + self.share / (2 * count_scale**2 * self.rho)
+        return {
+            "neighbours": self.neighbours,
+            "count_noise": count_scale,
+            "minimum_count": float(minimum),
+            # Deviation of a vote over the total of the votes, at K* neighbours.
+            "relative_vote_noise": math.sqrt(
+                self.queries / (2 * _VOTE_SHARE * self.size * self.rho * self.neighbours)
+            ),
+            "queries_a_typical_record_serves": 1.0 / spent,
+            # The same for the class means of unit vectors, released once with the whole budget.
+            "relative_noise_of_class_means": classes / (self.size * math.sqrt(2 * self.rho)),
+        }

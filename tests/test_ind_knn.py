@@ -1,0 +1,304 @@
+"""The running service: OpenDP's view of it, noise, failures, updates, and what it predicts."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from opendp.mod import OpenDPException
+from sklearn.datasets import load_digits
+
+from opendp_sim.core.errors import BudgetError, DataError, InternalError, ParameterError, SpaceError
+from opendp_sim.measurements import _knn_predictor
+from opendp_sim.measurements._knn_predictor import Predictor
+from opendp_sim.measurements._knn_rule import Rule
+from opendp_sim.measurements.ind_knn import IndKnn, make_ind_knn
+from opendp_sim.rows.quantize import make_quantize
+from opendp_sim.spaces.metrics import IdDistance, Symmetric
+from opendp_sim.spaces.rows import GridRows, RealRows, Rows
+
+dp.enable_features("contrib")
+GRID = GridRows(width=2, labels=("left", "up"), unit=0.01, lower=(-100,), upper=(100,))
+OWNED = GridRows(width=2, labels=("left", "up"), ids=True, unit=0.01, lower=(-100,), upper=(100,))
+LEFT, UP = [-100.0, 0.0], [0.0, 100.0]
+DATA = Rows(np.repeat([LEFT, UP], 500, axis=0), np.repeat([0, 1], 500))
+PLAIN = {"rho": 0.5, "queries": 50, "size": 1000, "threshold": 0.5, "centre": False}
+
+
+def predictor(data=DATA, grid=GRID, **changed):
+    return Predictor(IndKnn(**(PLAIN | changed)), grid, data)
+
+
+# --- OpenDP's view --------------------------------------------------------------------------------
+
+
+def test_an_opendp_user_needs_nothing_else():
+    space = RealRows(width=2, labels=("left", "up")), Symmetric()
+    rows = make_quantize(*space, bits=8, bounds=(-1.0, 1.0))
+    chain = rows >> make_ind_knn(rows.output_domain, rows.output_metric, **PLAIN)
+    assert [chain.map(d) for d in (0, 1, 2, 3)] == [0.0, 0.5, 2.0, 4.5]
+    ask = chain(Rows(DATA.values / 100, DATA.labels))
+    assert ask(np.array([[-100.0, 1.0], [3.0, 90.0]])).labels == ("left", "up")
+
+
+def test_inside_adaptive_composition_children_stay_open_and_are_no_more_than_agreed():
+    """Concurrent composition is sound under zCDP, and OpenDP allows it there."""
+    space = GRID, Symmetric()
+    first, second = make_ind_knn(*space, **PLAIN), make_ind_knn(*space, **(PLAIN | {"rho": 0.25}))
+    both = dp.c.make_adaptive_composition(
+        first.input_domain, first.input_metric, first.output_measure, d_in=1, d_mids=[0.5, 0.25]
+    )
+    assert both.map(1) == 0.75
+    ask = both(DATA)
+    one, two = ask(first), ask(second)
+    assert one(np.array([LEFT])).labels == ("left",)
+    assert two(np.array([UP])).labels == ("up",)
+    with pytest.raises(OpenDPException):
+        ask(first)
+
+
+def test_inside_approximate_composition_an_earlier_child_is_locked():
+    made = dp.c.make_approximate(make_ind_knn(GRID, Symmetric(), **PLAIN))
+    both = dp.c.make_adaptive_composition(
+        made.input_domain, made.input_metric, made.output_measure, d_in=1, d_mids=[(0.5, 0.0)] * 2
+    )
+    ask = both(DATA)
+    one = ask(made)
+    assert one(np.array([LEFT])).labels == ("left",)
+    assert ask(made)(np.array([UP])).labels == ("up",)
+    with pytest.raises(OpenDPException):
+        one(np.array([LEFT]))
+
+
+def test_inside_the_context_api():
+    made = make_ind_knn(GRID, Symmetric(), **PLAIN)
+    context = dp.Context.compositor(
+        data=DATA, privacy_unit=(Symmetric().native(), 1), privacy_loss=dp.loss_of(rho=1.0),
+        split_evenly_over=2, domain=made.input_domain,
+    )  # fmt: skip
+    assert context(made)(np.array([UP])).labels == ("up",)
+
+
+def test_by_person_the_distance_counts_persons():
+    made = make_ind_knn(OWNED, IdDistance("who"), **PLAIN)
+    assert made.map(2) == 2.0
+    with pytest.raises(SpaceError, match="OS202"):
+        make_ind_knn(OWNED, Symmetric(), **PLAIN)
+    with pytest.raises(SpaceError, match="OS202"):
+        make_ind_knn(GRID, IdDistance("who"), **PLAIN)
+
+
+def test_refusals_name_the_fault():
+    with pytest.raises(SpaceError, match="OS204"):
+        make_ind_knn(GridRows(width=2, upper=(9,)), Symmetric(), **PLAIN)
+    for changed in ({"normalise": False}, {"search": "sign_hashes", "normalise": False}):
+        with pytest.raises(ParameterError, match=r"OS102 ind_knn\.normalise"):
+            make_ind_knn(GRID, Symmetric(), **(PLAIN | changed))
+
+
+# --- what is answered -----------------------------------------------------------------------------
+
+
+def test_noise_is_added_where_nobody_is_near():
+    """P(40 exact zeros in a row) is below 1e-30 for any scale above 1."""
+    empty = Rows(np.empty((0, 2)), np.empty(0, dtype=int))
+    for data in (empty, Rows(np.array([LEFT]), np.array([0]))):
+        answers = predictor(data).predict(np.array([UP] * 40))
+        assert (answers.votes != 0).any()
+        assert (answers.counts != 0).any()
+        assert set(answers.labels) == {"left", "up"}
+
+
+def test_measured_vote_noise_is_what_the_answer_and_the_plan_say():
+    """2,000 noise values of 2 cells; the band is 5 deviations of a sample deviation: 1e-6."""
+    service = predictor(queries=2000, rho=50.0, size=1000, count_scale=5.0, vote_scale=0.3)
+    answers = service.predict(np.array([[-70.0, -70.0]] * 1000))  # near to the left half only
+    assert np.allclose(
+        answers.deviations, 0.3 * np.sqrt(np.maximum(answers.counts, 225)), rtol=1e-9
+    )
+    standard = answers.votes[:, 1] / answers.deviations
+    assert abs(standard.std() - 1) < 5 / np.sqrt(2 * 1000)
+    rule = Rule(0.5, 1000, 10_000)
+    scale = rule.vote_scale(0.7) * np.sqrt(rule.neighbours)
+    facts = rule.facts(2, rule.count_scale, rule.minimum_count)
+    assert facts["relative_vote_noise"] == pytest.approx(scale / (0.7 * rule.neighbours))
+
+
+def test_a_record_of_mean_activity_serves_what_the_plan_says(monkeypatch):
+    """With exact counts, a record selected in a share p of the queries spends its purse then."""
+    setting = IndKnn(rho=0.2, queries=400, size=4000, threshold=0.5, centre=False, levels=255)
+    rule = setting.rule
+    promised = rule.facts(2, rule.count_scale, rule.minimum_count)[
+        "queries_a_typical_record_serves"
+    ]
+    assert promised == pytest.approx(400 / 0.55)
+    near = round(rule.neighbours)
+    service = Predictor(setting, GRID, Rows(np.array([LEFT] * near), np.zeros(near, dtype=int)))
+    service._scales = setting.scales(1.0)  # as a public reference of weight 1 would set them
+    monkeypatch.setattr(_knn_predictor, "noisy", lambda cells, scale: cells)
+    served = 0
+    while service.predict(np.array([LEFT])).counts[0] == near:
+        served += 1
+    assert served == pytest.approx(rule.share * promised, rel=0.05)
+
+
+def test_digits_are_recognised():
+    """Accuracy is about 0.94 with a deviation of 0.02; below 0.8 is more than 6 deviations away."""
+    pixels, digit = load_digits(return_X_y=True)
+    grid = GridRows(width=64, labels=tuple(range(10)), unit=16 / 4096, upper=(4096,))
+    values = np.rint(pixels * 256)
+    for search in ("exact", {"sign_hashes": {"tables": 24, "bits": 4}}):
+        setting = IndKnn(rho=1.0, queries=200, size=1500, search=search)
+        service = Predictor(setting, grid, Rows(values[:1500], digit[:1500]))
+        answers = service.predict(values[1500:1700])
+        assert (np.array(answers.labels) == digit[1500:1700]).mean() > 0.8
+
+
+def test_batches_and_single_queries_do_the_same(monkeypatch):
+    monkeypatch.setattr(_knn_predictor, "noisy", lambda cells, scale: cells)
+    rng = np.random.default_rng(3)
+    data = Rows(np.rint(rng.normal(0, 40, (300, 2))).clip(-100, 100), rng.integers(0, 2, 300))
+    queries = np.rint(rng.normal(0, 40, (70, 2)))
+    for changed in ({}, {"reuse": True}, {"kernel": "student"}, {"search": "sign_hashes"}):
+        whole, single = (predictor(data, size=300, rho=0.01, **changed) for _ in range(2))
+        together = whole.predict(queries)
+        alone = [single.predict(q[None]) for q in queries]
+        assert together.labels == tuple(a.labels[0] for a in alone)
+        assert np.array_equal(together.votes, np.concatenate([a.votes for a in alone]))
+        assert np.array_equal(whole._purses.snapshot(), single._purses.snapshot())
+
+
+def test_hashing_with_certain_recall_answers_as_exact_search_does(monkeypatch):
+    monkeypatch.setattr(_knn_predictor, "noisy", lambda cells, scale: cells)
+    queries = np.array([[-90.0, 10], [5, 80], [-60, 61]])
+    hashed = {"sign_hashes": {"tables": 200, "bits": 1}}
+    one, two = predictor(), predictor(search=hashed)
+    assert np.array_equal(one.predict(queries).votes, two.predict(queries).votes)
+
+
+def test_earlier_answers_vote_for_free(monkeypatch):
+    monkeypatch.setattr(_knn_predictor, "noisy", lambda cells, scale: cells)
+    service = predictor(Rows(np.array([LEFT]), np.array([0])), reuse=True, rho=50.0, vote_scale=1.0)
+    first = service.predict(np.array([LEFT, LEFT]))
+    assert first.votes[:, 0].tolist() == [1.0, 2.0]
+    assert service.predict(np.array([LEFT])).votes[0].tolist() == [3.0, 0.0]
+    assert first.counts.tolist() == [1, 1]
+
+
+# --- messages and failures ------------------------------------------------------------------------
+
+
+def test_a_small_first_batch_needs_a_reference():
+    service = predictor(threshold=None)
+    with pytest.raises(DataError, match="OS607"):
+        service.ask(np.array([LEFT]))
+    public = np.random.default_rng(0).normal(0, 50, (60, 2))
+    assert service.ask({"reference": public}) is True
+    assert service.ask({"reference": public}) is False
+    assert len(service.ask({"predict": np.array([LEFT])}).labels) == 1
+
+
+@pytest.mark.parametrize(
+    "message",
+    [np.array([1.0, 2.0]), np.array([[1.0, np.nan]]), np.array([["a", "b"]]), {"predict": 3},
+     {"delete": [1]}, {}, np.zeros((1, 3))],
+)  # fmt: skip
+def test_foreign_messages_are_refused_and_cost_nothing(message):
+    service = predictor()
+    before = service._purses.snapshot()
+    with pytest.raises(DataError, match="OS607"):
+        service.ask(message)
+    assert np.array_equal(before, service._purses.snapshot())
+
+
+def test_a_failure_is_charged_in_full_and_says_nothing(monkeypatch):
+    service = predictor()
+
+    def broken(*_):
+        raise ValueError("record 17 is [1.0, 2.0]")
+
+    monkeypatch.setattr(_knn_predictor, "noisy", broken)
+    with pytest.raises(InternalError) as caught:
+        service.predict(np.array([LEFT]))
+    assert "17" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.code == "OS902"
+    assert not service._purses.snapshot().any()
+    monkeypatch.undo()
+    with pytest.raises(BudgetError, match="OS406"):
+        service.predict(np.array([LEFT]))
+
+
+def test_an_interruption_ends_the_release(monkeypatch):
+    service = predictor()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_knn_predictor, "noisy", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        service.predict(np.array([LEFT]))
+    monkeypatch.undo()
+    with pytest.raises(BudgetError, match="OS406"):
+        service.ask(np.array([LEFT]))
+
+
+def test_reprs_show_nothing():
+    small, large = predictor(Rows(np.array([LEFT]), np.array([0]))), predictor()
+    for part in ("_purses", "_owners", "_pool"):
+        assert repr(getattr(small, part)) == repr(getattr(large, part))
+    assert repr(small) == repr(large)
+
+
+# --- updates --------------------------------------------------------------------------------------
+
+
+def owned(values, labels, ids):
+    return Rows(np.array(values, dtype=float), np.array(labels), np.array(ids))
+
+
+def test_a_person_has_one_budget_for_life(monkeypatch):
+    monkeypatch.setattr(_knn_predictor, "noisy", lambda cells, scale: cells)
+    service = predictor(
+        owned([LEFT, LEFT, UP], [0, 0, 1], ["a", "a", "b"]), OWNED, count_scale=3.0, minimum_count=1
+    )
+    service.predict(np.array([LEFT]))
+    spent = service._purses.snapshot()
+    assert spent[0] < spent[1] == spent.max()
+    service.delete(["a", "nobody"])
+    assert service.predict(np.array([LEFT])).counts.tolist() == [0]
+    service.insert(owned([LEFT], [1], ["a"]))
+    assert service._purses.snapshot()[0] == spent[0]
+    service.insert(owned([UP], [1], ["c"]))
+    assert service._purses.snapshot()[2] == spent.max()
+    service.relabel(owned([LEFT], [0], ["b"]))
+    assert service.predict(np.array([UP])).counts.tolist() == [1]
+    assert service._purses.snapshot()[0] == spent[0]
+
+
+def test_two_records_of_one_person_pay_for_both(monkeypatch):
+    monkeypatch.setattr(_knn_predictor, "noisy", lambda cells, scale: cells)
+    pair = predictor(owned([LEFT, LEFT], [0, 1], [5, 5]), OWNED, count_scale=9.0, vote_scale=1.0)
+    two = predictor(owned([LEFT, LEFT], [0, 1], [5, 6]), OWNED, count_scale=9.0, vote_scale=1.0)
+    query = np.array([LEFT])
+    assert pair.predict(query).counts.tolist() == two.predict(query).counts.tolist() == [2]
+    full = int(predictor()._purses.snapshot()[0])
+    cost_pair, cost_one = (full - int(s._purses.snapshot()[0]) for s in (pair, two))
+    assert cost_pair == pytest.approx(4 * cost_one, rel=1e-6)
+
+
+def test_updates_before_the_first_query_and_without_ids():
+    service = predictor(owned([LEFT], [0], [1]), OWNED, threshold=None)
+    service.insert(owned([UP], [1], [2]))
+    service.delete([1])
+    service.ask({"reference": np.random.default_rng(0).normal(0, 50, (60, 2))})
+    assert service._pool.labels[: service._pool.size].tolist() == [1]
+    with pytest.raises(DataError, match="OS607"):
+        predictor().delete([1])
+
+
+def test_the_record_is_json():
+    setting = IndKnn(**PLAIN, search={"sign_hashes": {"recall": 0.8}}, kernel="rbf")
+    assert IndKnn.from_spec(json.loads(json.dumps(setting.spec()))) == setting
