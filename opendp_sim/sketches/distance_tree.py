@@ -70,7 +70,7 @@ class DistanceTree(Mechanism):
         >>> tree = (space >> sim.then_quantize(bits=4, bounds=(0.0, 1.0))
         ...     >> sim.then_distance_tree(levels=2))
         >>> tree(np.array([[0.0], [0.6]])), tree.map(1)
-        (array([2, 1, 1, 1, 0, 1, 0]), 3)
+        ([2, 1, 1, 1, 0, 1, 0], 3)
     """
 
     key: ClassVar[str] = "distance_tree"

@@ -76,8 +76,8 @@ class MomentTree(Mechanism):
         >>> space = array2_domain(num_columns=1, nan=False, T=float), dp.symmetric_distance()
         >>> tree = (space >> sim.then_quantize(bits=4, bounds=(0.0, 1.0))
         ...     >> sim.then_moment_tree(levels=2))
-        >>> tree(np.array([[0.0], [0.6]])).shape, tree.map(2) == 2 * tree.map(1)
-        ((12,), True)
+        >>> len(tree(np.array([[0.0], [0.6]]))), tree.map(2) == 2 * tree.map(1)
+        (12, True)
     """
 
     key: ClassVar[str] = "moment_tree"

@@ -68,11 +68,11 @@ class MomentsSketch(Mechanism):
         >>> from opendp.extras.numpy import array2_domain
         >>> import opendp_sim.prelude as sim
         >>> dp.enable_features("contrib")
-        >>> space = array2_domain(num_columns=2, nan=False, T=float, p=2, norm=1.0)
-        >>> moments = (space, dp.symmetric_distance()) >> sim.then_quantize(
-        ...     bits=4, bounds=(-1.0, 1.0)) >> sim.then_moments_sketch()
-        >>> moments(np.array([[0.5, 0.0], [0.0, -1.0]])).shape
-        (4,)
+        >>> space = array2_domain(num_columns=2, nan=False, T=float), dp.symmetric_distance()
+        >>> moments = (space >> sim.then_clip_rows(norm="l2", bound=1.0)
+        ...     >> sim.then_quantize(bits=4) >> sim.then_moments_sketch())
+        >>> len(moments(np.array([[0.5, 0.0], [0.0, -1.0]])))
+        4
     """
 
     key: ClassVar[str] = "moments_sketch"

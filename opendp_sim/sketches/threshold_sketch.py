@@ -64,7 +64,7 @@ class ThresholdSketch(Mechanism):
         >>> sketch = (space >> sim.then_quantize(bits=4, bounds=(0.0, 1.0))
         ...     >> sim.then_threshold_sketch(thresholds=4, count_weight=2))
         >>> sketch(np.array([[0.0], [0.6]])), sketch.map(1)
-        (array([0, 0, 2, 2, 4]), 6)
+        ([0, 0, 2, 2, 4], 6)
     """
 
     key: ClassVar[str] = "threshold_sketch"

@@ -173,7 +173,8 @@ def _read(domain: dp.Domain) -> Domain | None:
     if not isinstance(about, NPArray2Domain):
         return None
     plain = about.num_columns is not None and about.nan is False and str(about.T) == "f64"
-    other = about.size is not None or about.origin is not None or about.cardinalities
+    shifted = about.origin is not None and np.any(about.origin)  # a norm's origin of zeros is none
+    other = about.size is not None or shifted or about.cardinalities
     if not plain or about.num_columns is None or other:
         return None
     rows = RealRows(width=about.num_columns, plain=True)
