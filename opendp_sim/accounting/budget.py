@@ -38,8 +38,8 @@ class Budget:
     rho: float | None = None
     reserve_mechanisms: float | None = None
 
-    def check(self, measure: MeasureName, where: str = "budget") -> None:
-        """Refuse a budget that is none, or not one for ``measure`` (OS401)."""
+    def check(self, measure: MeasureName | None, where: str = "budget") -> None:
+        """Refuse a budget that is none, or not one for ``measure`` where that is known (OS401)."""
         for name, value in self.stated().items():
             if not (math.isfinite(value) and value > 0):
                 raise self._refuse(where, f"{name} > 0 and finite", f"{name} {value:g}")
@@ -47,6 +47,8 @@ class Budget:
             raise self._refuse(where, "delta < 1", f"delta {self.delta:g}")
         if self.epsilon is None and self.rho is None:
             raise self._refuse(where, "epsilon, epsilon and delta, or rho", "none of them")
+        if measure is None:
+            return
         if measure == "pure" and (self.rho is not None or self.delta is not None):
             raise self._refuse(where, "epsilon alone under `pure`", "rho or delta")
         if measure == "approx" and (self.rho is not None or self.epsilon is None):

@@ -30,6 +30,8 @@ from opendp_sim.dsl.scalars import plain_scalar
 __all__ = ["Document", "Span", "parse", "read"]
 
 MAX_BYTES, MAX_DEPTH, MAX_NODES = 2**20, 40, 100_000
+_HOLE, _STAND_IN = "???", "\ue000\ue000\ue000"
+"""A hole is no YAML word inside brackets, so a word of equal length stands in for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +100,18 @@ def parse(text: str, name: str, notes: Notes) -> Document:
                     help="a spec holds public parameters only; put data in files.")  # fmt: skip
         return document
     try:
-        _Builder(document, notes, YAML(typ="safe", pure=True).parse(text)).build()
+        _Builder(document, notes, _events(text)).build()
     except _Stop:
         pass
     except (YAMLError, ValueError) as error:
         _syntax(document, notes, error)
     return document
+
+
+def _events(text: str) -> Iterator[Event]:
+    """Return the parser's events; the pure parser, whose marks are exact."""
+    events: Iterator[Event] = YAML(typ="safe", pure=True).parse(text.replace(_HOLE, _STAND_IN))
+    return events
 
 
 def _syntax(document: Document, notes: Notes, error: Exception) -> None:
@@ -147,7 +155,8 @@ class _Builder:
         self._mark(event, path, "value")
         self._no_magic(event, path)
         if isinstance(event, ScalarEvent):
-            return plain_scalar(event.value) if event.style in (None, "") else event.value
+            value = event.value.replace(_STAND_IN, _HOLE)
+            return plain_scalar(value) if event.style in (None, "") else value
         if isinstance(event, MappingStartEvent):
             return self._mapping(path, depth)
         if isinstance(event, SequenceStartEvent):

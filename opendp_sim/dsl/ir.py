@@ -39,12 +39,11 @@ class SourceRef:
     """Where records or public queries come from: a kind of source and its argument."""
 
     kind: str
-    argument: str | Any
-    options: tuple[tuple[str, Any], ...] = ()
+    argument: Any
 
     def plain(self) -> Plain:
         """The spec's form."""
-        return {self.kind: self.argument, **dict(self.options)}
+        return {self.kind: self.argument}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path as File
 from typing import Any
 
 from opendp_sim.accounting.budget import Budget, MeasureName
 from opendp_sim.core.errors import SimError
-from opendp_sim.dsl.diagnostic import Notes, Path
+from opendp_sim.dsl.diagnostic import Notes, Path, nearest
 from opendp_sim.dsl.fields import (
     HOLE,
     Fields,
@@ -20,11 +21,15 @@ from opendp_sim.dsl.fields import (
 )
 from opendp_sim.dsl.ir import DataEntry, LedgerRef, SourceRef
 from opendp_sim.dsl.read_steps import hole_in
+from opendp_sim.sources.builtin import BUILTINS
+from opendp_sim.sources.opening import KINDS
+from opendp_sim.sources.place import read_place
 from opendp_sim.spaces.records import Column, Records
 
 __all__ = ["SOURCE_KINDS", "read_budget", "read_data", "read_source"]
 
-SOURCE_KINDS = ("builtin", "csv", "memory", "npy", "npz", "parquet")
+SOURCE_KINDS = (*KINDS, "memory")
+"""What a spec can name, and arrays handed over in Python."""
 
 
 def read_data(section: Any, notes: Notes) -> dict[str, DataEntry | None]:
@@ -74,11 +79,36 @@ def read_source(value: Any, path: Path, notes: Notes) -> SourceRef | None:
         return None
     if argument is HOLE:
         return None
+    if kind in KINDS and kind != "builtin" and isinstance(argument, dict):
+        return _file_with_options(kind, argument, (*path, kind), notes)
     if not isinstance(argument, str) or not argument:
         notes.error("OS304", f"`{kind}` takes a name or a path", (*path, kind),
                     label=f"got {shown(argument)}", help="write it as text.")  # fmt: skip
         return None
+    return SourceRef(kind, argument) if _known(kind, argument, (*path, kind), notes) else None
+
+
+def _file_with_options(
+    kind: str, argument: dict[str, Any], path: Path, notes: Notes
+) -> SourceRef | None:
+    if hole_in(argument):
+        return None
+    try:
+        read_place(argument, File(), f"source.{kind}")
+    except SimError as error:
+        word = error.got if isinstance(error.got, str) and error.got in argument else None
+        notes.from_error(error, (*path, word) if word else path, "key" if word else "value")
+        return None
     return SourceRef(kind, argument)
+
+
+def _known(kind: str, argument: str, path: Path, notes: Notes) -> bool:
+    """Say whether a built-in data set exists; files are looked for when data is opened."""
+    if kind != "builtin" or argument in BUILTINS:
+        return True
+    notes.error("OS303", f"no built-in dataset is called `{argument}`", path, label="not known",
+                help=nearest(argument, BUILTINS) or f"use one of {', '.join(BUILTINS)}.")  # fmt: skip
+    return False
 
 
 def _columns(value: Any, path: Path, notes: Notes) -> tuple[Column, ...] | None:
@@ -163,12 +193,12 @@ def read_budget(
         return None
     as_float = {name: None if v is None else float(v) for name, v in given.items()}
     budget = Budget(**as_float, reserve_mechanisms=None if mechanisms is None else float(mechanisms))
-    if measure is not None:
-        try:
-            budget.check(measure)
-        except SimError as error:
-            notes.from_error(error, path)
-            return None
+    try:
+        budget.check(measure)
+    except SimError as error:
+        word = error.got.split(" ")[0] if isinstance(error.got, str) else ""
+        notes.from_error(error, (*path, word) if word in value else path)
+        return None
     return budget
 
 

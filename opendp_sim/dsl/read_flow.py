@@ -11,7 +11,7 @@ from opendp_sim.dsl.fields import HOLE, Fields, integer, listing, mapping, numbe
 from opendp_sim.dsl.ir import Expect, ReleaseDecl, StageDecl
 from opendp_sim.dsl.read_steps import hole_in, known_key, read_record, read_steps, split_step
 
-__all__ = ["SOLVABLE", "read_flow"]
+__all__ = ["SOLVABLE", "noise_keys", "read_flow"]
 
 SOLVABLE = ("scale", "rho", "epsilon")
 """A mechanism's parameter that the language may solve from the budget, in order of preference."""
@@ -84,7 +84,7 @@ def _noise(value: dict[str, Any], path: Path, notes: Notes) -> ReleaseDecl | Non
     key = value["noise"]
     if key is HOLE:
         return None
-    noises = [k for k, c in REGISTRY.items() if c.room == "measurements" and "scale" in c.model_fields]
+    noises = noise_keys()
     if key not in noises:
         shape = f"`noise` must be one of {', '.join(sorted(noises))}"
         notes.error("OS303", shape, (*path, "noise"), label=f"got {shown(key)}",
@@ -108,6 +108,15 @@ def _noise(value: dict[str, Any], path: Path, notes: Notes) -> ReleaseDecl | Non
         "noise", key, _frozen_items(params), "scale" if scale == "solve" else None,
         spend if scale == "solve" else None,
     )  # fmt: skip
+
+
+def noise_keys() -> list[str]:
+    """Return the mechanisms that are noise and nothing else: a scale, perhaps a sampler."""
+    return [
+        key
+        for key, cls in REGISTRY.items()
+        if cls.room == "measurements" and {"scale"} <= set(cls.model_fields) <= {"scale", "sampler"}
+    ]
 
 
 def _mechanism(value: dict[str, Any], path: Path, notes: Notes) -> ReleaseDecl | None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any
 
+import opendp.prelude as dp
+
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.dsl import document as yaml
 from opendp_sim.dsl.diagnostic import Notes
@@ -53,6 +55,8 @@ def draft_of(
 def _draft(
     data: Any, given: Mapping[str, Any], notes: Notes, document: Document | None, folder: str
 ) -> Draft:
+    # Whoever runs a spec uses this package's mechanisms, which OpenDP counts as `contrib`.
+    dp.enable_features("contrib")
     nothing = Program("", (), None, (), (), folder=folder)
     if not isinstance(data, dict):
         if not notes.findings:

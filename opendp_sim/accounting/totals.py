@@ -1,0 +1,159 @@
+"""What a sequence of charges adds up to, by OpenDP's composition of stand-ins.
+
+A recorded charge has no mechanism any more, only a loss; a stand-in is a measurement whose map is
+that loss. A ledger has one measure for its life, and every charge joins it when it is made (pure
+losses may enter a zCDP ledger, through OpenDP's cast). That is a privacy filter: charges may be
+chosen after seeing earlier answers, and the limit holds for the whole history. Basic composition is
+exact for pure and for zCDP filters, and their approximate kinds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import opendp.prelude as dp
+
+from opendp_sim.accounting.budget import MEASURES, Budget, MeasureName
+from opendp_sim.core.bridge import build
+from opendp_sim.core.claims import Private
+from opendp_sim.core.errors import BudgetError
+from opendp_sim.core.rounding import float_down
+from opendp_sim.spaces.metrics import VectorNorm
+from opendp_sim.spaces.sketch import IntVector
+
+__all__ = ["Charge", "Total", "loss_text", "total_of"]
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One loss: the measure, and (epsilon,), (rho,), (epsilon, delta) or (rho, delta)."""
+
+    measure: MeasureName
+    loss: tuple[float, ...]
+
+    def plain(self) -> dict[str, Any]:
+        """The JSON form; floats exactly."""
+        return {"measure": self.measure, "loss": [value.hex() for value in self.loss]}
+
+    @classmethod
+    def read(cls, value: dict[str, Any]) -> Charge:
+        """Read the JSON form."""
+        return cls(value["measure"], tuple(float.fromhex(part) for part in value["loss"]))
+
+    @property
+    def text(self) -> str:
+        """Say it shortly."""
+        return loss_text(self.measure, self.loss)
+
+
+def loss_text(measure: MeasureName, loss: tuple[float, ...]) -> str:
+    """Render a loss: ``rho 0.0245``, ``epsilon 1, delta 1e-06``."""
+    first = "rho" if "zcdp" in measure else "epsilon"
+    parts = [f"{first} {loss[0]:.6g}"]
+    return ", ".join(parts + [f"delta {v:.3g}" for v in loss[1:]])
+
+
+@dataclass(frozen=True)
+class Total:
+    """A sum of charges beside the limit."""
+
+    measure: MeasureName
+    loss: tuple[float, ...]
+    limit: Budget
+    epsilon: float | None
+    """The loss as epsilon at the limit's delta, where the limit is stated so."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the limit holds."""
+        limit = self.limit
+        if self.epsilon is not None and limit.epsilon is not None and self.epsilon > limit.epsilon:
+            return False
+        if limit.rho is not None and "zcdp" in self.measure and self.loss[0] > limit.rho:
+            return False
+        return len(self.loss) == 1 or self.loss[1] <= _delta_limit(self.measure, limit)
+
+    @property
+    def text(self) -> str:
+        """What was spent."""
+        stated = "" if self.epsilon is None else f" (epsilon {self.epsilon:.6g})"
+        return loss_text(self.measure, self.loss) + (stated if "zcdp" in self.measure else "")
+
+    @property
+    def limit_text(self) -> str:
+        """The limit."""
+        return ", ".join(f"{name} {value:g}" for name, value in self.limit.stated().items())
+
+    @property
+    def left(self) -> dict[str, float]:
+        """What the limit leaves, part by part, rounded against the spender."""
+        left = {}
+        if self.limit.epsilon is not None and self.epsilon is not None:
+            left["epsilon"] = _less(self.limit.epsilon, self.epsilon)
+        if self.limit.rho is not None and "zcdp" in self.measure:
+            left["rho"] = _less(self.limit.rho, self.loss[0])
+        if len(self.loss) > 1 and self.limit.delta is not None:
+            left["delta"] = _less(_delta_limit(self.measure, self.limit), self.loss[1])
+        return left
+
+    @property
+    def left_text(self) -> str:
+        """What is left, in words."""
+        return ", ".join(f"{name} {value:.6g}" for name, value in self.left.items()) or "nothing"
+
+
+def _less(limit: float, spent: float) -> float:
+    return 0.0 if math.isinf(spent) else max(0.0, float_down(limit - spent))
+
+
+def total_of(charges: Sequence[Charge], measure: MeasureName, limit: Budget) -> Total:
+    """Add charges up in the ledger's measure, by OpenDP, and convert where the limit asks for it."""
+    dp.enable_features("contrib")
+    empty = (0.0,) if measure in ("pure", "zcdp") else (0.0, 0.0)
+    if not charges:
+        return Total(measure, empty, limit, None if limit.epsilon is None else 0.0)
+    total = dp.c.make_composition([_stand_in(charge, measure) for charge in charges])
+    value = total.map(1)
+    loss = tuple(map(float, value)) if isinstance(value, tuple) else (float(value),)
+    return Total(measure, loss, limit, _epsilon(total, measure, loss, limit))
+
+
+def _epsilon(
+    total: dp.Measurement, measure: MeasureName, loss: tuple[float, ...], limit: Budget
+) -> float | None:
+    if limit.epsilon is None:
+        return None
+    if "zcdp" not in measure:
+        return loss[0]
+    # A fixed split of delta: the limit is a box in (rho, delta), which is what a filter needs.
+    own = limit.mechanisms_delta if measure == "approx_zcdp" else 0.0
+    left = (limit.delta or 0.0) - own
+    if left <= 0:
+        return math.inf
+    curve: Any = dp.c.make_zCDP_to_approxDP(total).map(1)
+    return float((curve[0] if isinstance(curve, tuple) else curve).epsilon(left))
+
+
+def _delta_limit(measure: MeasureName, limit: Budget) -> float:
+    return limit.mechanisms_delta if measure == "approx_zcdp" else limit.delta or 0.0
+
+
+def _stand_in(charge: Charge, measure: MeasureName) -> dp.Measurement:
+    loss: Any = charge.loss if len(charge.loss) > 1 else charge.loss[0]
+    claim = Private(MEASURES[charge.measure], lambda _d_in: loss, lambda _data: 0)
+    made = build(claim, "ledger", IntVector(1), VectorNorm("l1"))
+    if charge.measure == measure:
+        return made
+    if charge.measure == "pure" and measure in ("zcdp", "approx_zcdp"):
+        made = dp.c.make_pureDP_to_zCDP(made)
+        return made if measure == "zcdp" else dp.c.make_approximate(made)
+    if (charge.measure, measure) in (("zcdp", "approx_zcdp"), ("pure", "approx")):
+        return dp.c.make_approximate(made)
+    raise BudgetError(
+        "OS405", "ledger", expected=f"a charge that joins a `{measure}` ledger",
+        got=f"a `{charge.measure}` charge",
+        hint="keep the program's measure that of its ledger, or charge another ledger.",
+    )  # fmt: skip

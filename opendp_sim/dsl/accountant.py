@@ -1,0 +1,181 @@
+"""OpenDP is the accountant: chains, casts, one composition, and scales by inverting its maps.
+
+No formula of ours decides anything here; ``losses.py`` has the second opinion.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import opendp.prelude as dp
+
+from opendp_sim.accounting.budget import MEASURES, Budget, MeasureName
+from opendp_sim.core.bridge import build
+from opendp_sim.core.claims import Interactive, Private
+from opendp_sim.core.errors import BudgetError
+from opendp_sim.core.rounding import float_down
+from opendp_sim.dsl.types import Bound, Typed
+
+__all__ = ["Loss", "Target", "cast", "chain", "claim_of", "compose", "loss_of", "solve", "target_of"]
+
+Loss = tuple[float, ...]
+"""(epsilon,), (rho,), (epsilon, delta) or (rho, delta): what the measure's map returns."""
+_ROOM = Fraction(2**40 - 1, 2**40)
+"""Shares are solved a trillionth below themselves, so that their rounded sum fits the whole."""
+
+
+def chain(typed: Typed, bound: Bound) -> dp.Measurement:
+    """Return one OpenDP measurement: every row map, the sketch and the release, chained by ``>>``."""
+    claim = bound.claim
+    release = build(claim, bound.record.key, bound.domain, bound.metric)
+    transformation = None
+    for stage in typed.stages:
+        made = build(stage.claim, stage.mechanism.key, stage.domain, stage.metric, bound.norm)
+        transformation = made if transformation is None else transformation >> made
+    return release if transformation is None else transformation >> release
+
+
+def cast(measurement: dp.Measurement, have: str, want: MeasureName, delta: float) -> dp.Measurement:
+    """Return ``measurement`` under the program's measure, through OpenDP's own casts.
+
+    ``delta`` is the share of delta that a conversion to ``approx`` may use.
+    """
+    if have == MEASURES[want]:
+        return measurement
+    if want in ("zcdp", "approx_zcdp") and have == "max_divergence":
+        measurement, have = dp.c.make_pureDP_to_zCDP(measurement), MEASURES["zcdp"]
+    if want == "zcdp" and have == MEASURES["zcdp"]:
+        return measurement
+    if want == "approx_zcdp" and have == MEASURES["zcdp"]:
+        return dp.c.make_approximate(measurement)
+    if want == "approx":
+        if have == "max_divergence":
+            return dp.c.make_approximate(measurement)
+        if have in ("zero_concentrated_divergence", "approx_zero_concentrated_divergence"):
+            measurement, have = dp.c.make_zCDP_to_approxDP(measurement), "smoothed_max_divergence"
+        if have == "smoothed_max_divergence":
+            return dp.c.make_fix_delta(measurement, delta)
+    raise BudgetError(
+        "OS405", "privacy.measure", expected=f"releases that have a loss under `{want}`",
+        got=have.replace("_", " "), hint=_BETTER[want],
+    )  # fmt: skip
+
+
+_BETTER = {
+    "pure": "Laplace noise has a pure loss; or state the budget under `zcdp`.",
+    "zcdp": "use `approx_zcdp` for mechanisms that have a delta of their own.",
+    "approx_zcdp": "use `approx` for mechanisms that are only (epsilon, delta).",
+    "approx": "this release has no loss in (epsilon, delta); see `opendp-sim explain OS405`.",
+}
+
+
+def loss_of(measurement: dp.Measurement, d_in: int) -> Loss:
+    """Return the map's value at ``d_in`` as a tuple of floats."""
+    value = measurement.map(d_in)
+    return tuple(map(float, value)) if isinstance(value, tuple) else (float(value),)
+
+
+def compose(measurements: Sequence[dp.Measurement]) -> dp.Measurement:
+    """Return OpenDP's composition of the program's releases."""
+    return dp.c.make_composition(list(measurements))
+
+
+@dataclass(frozen=True)
+class Target:
+    """The budget in the measure in which releases compose: the most that all may lose together."""
+
+    measure: MeasureName
+    whole: Loss
+    conversion_delta: float | None
+    """The delta at which a zCDP total is stated as an epsilon, or None."""
+
+    def share(self, spend: Fraction) -> Loss:
+        """Return the part of it that a release may spend."""
+        room = Fraction(1) if spend == 1 else _ROOM
+        return tuple(float_down(Fraction(v) * spend * room) for v in self.whole)
+
+
+def target_of(budget: Budget, measure: MeasureName, *, with_delta: bool) -> Target:
+    """Return the target; ``with_delta`` says whether any mechanism has a delta of its own."""
+    if measure == "pure":
+        return Target(measure, (budget.epsilon or math.inf,), None)
+    if measure == "approx":
+        return Target(measure, (budget.epsilon or math.inf, budget.delta or 0.0), None)
+    own = budget.mechanisms_delta if measure == "approx_zcdp" and with_delta else 0.0
+    rho = budget.rho if budget.rho is not None else math.inf
+    conversion = None
+    if budget.epsilon is not None and budget.delta is not None:
+        conversion = budget.delta - own
+        rho = min(rho, _rho_for(budget.epsilon, conversion))
+    whole = (rho,) if measure == "zcdp" else (rho, own)
+    return Target(measure, whole, conversion)
+
+
+def _rho_for(epsilon: float, delta: float) -> float:
+    """Return the greatest rho that OpenDP converts to at most ``epsilon`` at ``delta``.
+
+    The rho is that of OpenDP's own Gaussian on one integer, whose scale is searched.
+    """
+    space = dp.atom_domain(T="i64"), dp.absolute_distance(T="i64")
+
+    def fits(scale: float) -> bool:
+        converted = dp.c.make_zCDP_to_approxDP(dp.m.make_gaussian(*space, scale))
+        return bool(converted.map(1).epsilon(delta) <= epsilon)
+
+    scale = _least(fits, "budget.epsilon")
+    return float(dp.m.make_gaussian(*space, scale).map(1))
+
+
+def solve(
+    loss_at: Callable[[float], Loss], most: Loss, where: str, *, rising: bool = False
+) -> float:
+    """Return the parameter at which the loss first fits ``most``.
+
+    ``loss_at`` falls with the parameter (a scale), or rises with it (an epsilon or rho of the
+    mechanism's own). Binary search on OpenDP's map down to adjacent floats.
+    """
+
+    def fits(value: float) -> bool:
+        found = loss_at(1.0 / value if rising else value)
+        return all(have <= limit for have, limit in zip(found, most, strict=True))
+
+    best = _least(fits, where)
+    return 1.0 / best if rising else best
+
+
+def _least(fits: Callable[[float], bool], where: str) -> float:
+    high = 1.0
+    while not fits(high):
+        high *= 2.0
+        if high > 2.0**58:
+            raise BudgetError(
+                "OS401", where, expected="a budget that some noise scale meets",
+                got="none below 2**58", hint="raise the budget, or lower the sketch's faces.",
+            )  # fmt: skip
+    low = high / 2.0
+    while fits(low) and low > 2.0**-60:
+        high, low = low, low / 2.0
+    while (middle := (low + high) / 2.0) not in (low, high):
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def claim_of(total: dp.Measurement, target: Target, d_in: int) -> Loss | None:
+    """Return the total as (epsilon, delta) through OpenDP's conversion, where one was asked for."""
+    if target.conversion_delta is None:
+        return None
+    converted = dp.c.make_zCDP_to_approxDP(total)
+    curve: Any = converted.map(d_in)
+    if isinstance(curve, tuple):
+        profile, own = curve
+        return float(profile.epsilon(target.conversion_delta)), own + target.conversion_delta
+    return float(curve.epsilon(target.conversion_delta)), target.conversion_delta
+
+
+def measure_of_claim(claim: Private | Interactive) -> str:
+    """Return the measure that a release's own claim is stated in."""
+    return str(claim.measure)

@@ -1,0 +1,108 @@
+"""Types as plain JSON, for the plan and ``types``; a memory estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any
+
+from opendp_sim.core.claims import Stable
+from opendp_sim.core.rounding import float_up, sqrt_up
+from opendp_sim.core.space import Domain, Metric
+from opendp_sim.dsl.types import Typed
+from opendp_sim.sources.blocks import block_rows
+from opendp_sim.spaces.records import Records
+from opendp_sim.spaces.rows import GridRows, RealRows
+from opendp_sim.spaces.sketch import Sketch
+
+__all__ = ["domain_text", "memory_of", "metric_text", "stage_plain"]
+
+
+def stage_plain(typed: Typed) -> dict[str, Any]:
+    """Return the type of a stage as plain JSON."""
+    faces = typed.faces
+    return {
+        "from": typed.decl.source,
+        "source": typed.entry.name,
+        "public": typed.entry.public,
+        "steps": [
+            {
+                "step": stage.mechanism.key,
+                "type": domain_text(stage.claim.output),
+                "expected": {k: float(v) for k, v in stage.claim.expected.items()},
+            }
+            for stage in typed.stages
+            if isinstance(stage.claim, Stable)
+        ],
+        "type": domain_text(typed.domain),
+        "metric": metric_text(typed.metric),
+        "stability": typed.stability,
+        "faces": None if faces is None else {
+            "l1": float_up(faces.l1), "l2": sqrt_up(faces.l2_squared), "linf": float_up(faces.linf),
+            "monotone": faces.monotone,
+        },
+        "numerics": typed.numerics,
+        "evidence": typed.evidence,
+        "released": typed.release is not None,
+    }  # fmt: skip
+
+
+def domain_text(domain: Domain) -> str:
+    """Say a domain in one line."""
+    if isinstance(domain, Records):
+        return "records{" + ", ".join(f"{c.name}: {c.dtype}" for c in domain.columns) + "}"
+    if isinstance(domain, GridRows):
+        return (
+            f"grid rows{{{domain.width} columns of {_span(domain.lower, domain.upper)} steps of "
+            f"{domain.unit:.6g}{_extras(domain)}}}"
+        )
+    if isinstance(domain, RealRows):
+        bounds = f" in {_span(domain.lower, domain.upper)}" if domain.lower else ""
+        norm = f", {domain.norm[0]} <= {domain.norm[1]:g}" if domain.norm else ""
+        return f"real rows{{{domain.width} columns{bounds}{norm}{_extras(domain)}}}"
+    if isinstance(domain, Sketch):
+        blocks = ", ".join(
+            f"{b.name} {'x'.join(map(str, b.shape))}" + (f" /{b.weight}" if b.weight != 1 else "")
+            for b in domain.blocks
+        )
+        return f"sketch{{{blocks}; {domain.size:,} cells}}"
+    shown = ", ".join(f"{f.name}={getattr(domain, f.name)!r}" for f in fields(domain))  # type: ignore[arg-type]
+    return f"{type(domain).__name__}{{{shown[:160]}}}"
+
+
+def _extras(rows: GridRows | RealRows) -> str:
+    labels = f", {len(rows.labels)} labels" if rows.labels else ""
+    return labels + (", with persons" if rows.ids else "")
+
+
+def _span(lower: tuple[Any, ...], upper: tuple[Any, ...]) -> str:
+    return f"[{min(lower):,g}, {max(upper):,g}]"
+
+
+def metric_text(metric: Metric) -> str:
+    """Say a metric in one line."""
+    by = getattr(metric, "identifier_column", None)
+    if by is not None:
+        return f"distance by {by}"
+    return {"Symmetric": "symmetric distance"}.get(type(metric).__name__, type(metric).__name__)
+
+
+def memory_of(types: Iterable[Typed]) -> int:
+    """Estimate the peak memory of a run, in bytes: sketches with their noise, and a few blocks.
+
+    Three vectors of cells for each released sketch (the sum, the noise, the file), the public
+    matrices, and eight copies of one block of the widest stage.
+    """
+    cells, matrices, block = 0, 0, 0
+    for typed in types:
+        widths = [typed.entry.records] if isinstance(typed.entry.records, Records) else []
+        rows = block_rows(widths[0]) if widths else 0
+        for stage in typed.stages:
+            claim = stage.claim
+            if isinstance(claim, Stable):
+                matrices = max(matrices, sum(m.nbytes for m in claim.matrices))
+                width = getattr(claim.output, "width", 0)
+                block = max(block, 8 * rows * width)
+        if typed.release is not None and typed.is_sketch:
+            cells += int(getattr(typed.domain, "size", 0))
+    return 3 * 8 * cells + matrices + 8 * block

@@ -1,0 +1,91 @@
+"""The same bounds a second time, from the types: exact rationals, and our own conversion.
+
+A disagreement with OpenDP beyond rounding is OS901 and nothing runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from opendp_sim.accounting.budget import MEASURES, MeasureName
+from opendp_sim.accounting.conversion import (
+    gaussian_rho,
+    laplace_epsilon,
+    pure_to_zcdp,
+    zcdp_to_epsilon,
+)
+from opendp_sim.core.errors import BudgetError, InternalError
+from opendp_sim.core.rounding import float_up
+from opendp_sim.dsl.accountant import Loss
+from opendp_sim.dsl.types import Bound, Typed
+
+__all__ = ["Exact", "agree", "cast_exactly", "converted", "derived", "total"]
+
+Exact = tuple[Fraction, ...]
+TOLERANCE = 1e-9
+"""Relative: OpenDP rounds every step outward, by an ulp or two each."""
+
+
+def derived(typed: Typed, bound: Bound, d_in: int) -> tuple[str, Exact]:
+    """Return (measure, loss) of one release, from the faces or from the mechanism's own map."""
+    claim, faces = bound.claim, typed.faces
+    noise = getattr(claim, "noise", None)
+    if faces is not None and noise is not None:
+        if noise.family == "discrete_laplace":
+            return "max_divergence", (laplace_epsilon(faces.l1, d_in, noise.scale),)
+        if noise.family == "discrete_gaussian":
+            rho = gaussian_rho(faces.l2_squared, d_in, noise.scale)
+            return "zero_concentrated_divergence", (rho,)
+    if faces is not None and bound.norm is not None:
+        value = claim.privacy_map(faces.bound(bound.norm, d_in))
+    else:
+        value = claim.privacy_map(d_in * typed.stability)
+    parts = value if isinstance(value, tuple) else (value,)
+    return claim.measure, tuple(Fraction(part) for part in parts)
+
+
+def cast_exactly(have: str, loss: Exact, want: MeasureName, delta: float) -> Exact:
+    """Return a loss under the program's measure: the casts of ``accountant.cast``, in rationals."""
+    if have == MEASURES[want]:
+        return loss
+    if want in ("zcdp", "approx_zcdp") and have == "max_divergence":
+        loss, have = (pure_to_zcdp(loss[0]),), MEASURES["zcdp"]
+    if want == "zcdp" and have == MEASURES["zcdp"]:
+        return loss
+    if want == "approx_zcdp" and have == MEASURES["zcdp"]:
+        return loss[0], Fraction(0)
+    if want == "approx":
+        if have == "max_divergence":
+            return loss[0], Fraction(0)
+        if have == "zero_concentrated_divergence":
+            return Fraction(zcdp_to_epsilon(float(loss[0]), delta)), Fraction(delta)
+        if have == "approx_zero_concentrated_divergence":
+            left = delta - float(loss[1])
+            return Fraction(zcdp_to_epsilon(float(loss[0]), left)), Fraction(delta)
+    raise BudgetError(
+        "OS405", "privacy.measure", expected=f"a loss under `{want}`", got=have,
+        hint="choose another measure for the program.",
+    )  # fmt: skip
+
+
+def total(losses: Sequence[Exact]) -> Exact:
+    """Return the sum, part by part: basic composition of pure, zCDP, and their approximate kinds."""
+    return tuple(sum(parts, Fraction(0)) for parts in zip(*losses, strict=True))
+
+
+def converted(loss: Exact, delta: float) -> tuple[float, float]:
+    """Return a zCDP total as (epsilon, delta)."""
+    own = float_up(loss[1]) if len(loss) > 1 else 0.0
+    return zcdp_to_epsilon(float_up(loss[0]), delta), own + delta
+
+
+def agree(what: str, opendp: Loss, ours: Sequence[Fraction | float]) -> None:
+    """Stop with OS901 unless the two computations of one bound agree up to rounding."""
+    for theirs, own in zip(opendp, ours, strict=True):
+        near = abs(Fraction(theirs) - Fraction(own)) <= Fraction(TOLERANCE) * abs(Fraction(own))
+        if not (near or abs(theirs - float(own)) < 1e-300):  # noqa: PLR2004 - both are zero
+            raise InternalError(
+                "OS901", what, expected=f"{float(own)!r}, as the types say", got=f"{theirs!r} from OpenDP",
+                hint="nothing ran; report the spec as a bug.",
+            )  # fmt: skip

@@ -1,0 +1,179 @@
+"""The type of every output: post-processing of what was released, and of public things only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from opendp_sim.core.claims import Interactive, Noise, Post
+from opendp_sim.core.errors import SimError
+from opendp_sim.core.space import Domain
+from opendp_sim.dsl.diagnostic import Notes, Path, nearest
+from opendp_sim.dsl.ir import OutputDecl, Program
+from opendp_sim.dsl.read_steps import locate
+from opendp_sim.dsl.types import Bound, Typed, bind_release, release_record
+from opendp_sim.spaces.released import Answers, Released
+
+__all__ = ["OutputType", "released_domain", "type_outputs", "unreleased"]
+
+
+@dataclass(frozen=True)
+class OutputType:
+    """One output with its type.
+
+    Attributes:
+        stage: the released stage that it comes from.
+        posts: every post-processing claim since the release, this output's last.
+        domain: what a query is answered with; the release itself when ``posts`` is empty.
+    """
+
+    decl: OutputDecl
+    stage: Typed
+    posts: tuple[Post, ...]
+    domain: Domain | None
+
+    @property
+    def expected(self) -> dict[str, float]:
+        """Expected errors that the post-processing states."""
+        return {name: float(v) for post in self.posts for name, v in post.expected.items()}
+
+
+def released_domain(typed: Typed, bound: Bound | None) -> Domain | None:
+    """Return what post-processing starts from: the released sketch, or a mechanism's answers."""
+    noise: Noise | None = getattr(bound.claim, "noise", None) if bound is not None else None
+    noise_only = typed.release is not None and typed.release.kind in ("noise", "none")
+    if typed.is_sketch and noise_only:
+        sketch = typed.sketch
+        return Released(sketch.output, sketch.capabilities, noise, typed.stages[-1].domain)
+    if bound is None or isinstance(bound.claim, Interactive):
+        return None
+    return bound.claim.output
+
+
+def type_outputs(
+    program: Program, types: Mapping[str, Typed | None], broken: frozenset[str], notes: Notes,
+    bounds: Mapping[str, Bound] | None = None,
+) -> dict[str, OutputType | None]:  # fmt: skip
+    """Type every output that can be typed; ``bounds`` holds the releases once they are solved."""
+    found: dict[str, OutputType | None] = {name: None for name in broken}
+    declared = {output.name: output for output in program.outputs}
+    for output in program.outputs:
+        _visit(output, program, declared, types, found, bounds or {}, notes, ())
+    return found
+
+
+def unreleased(program: Program, types: Mapping[str, Typed | None], notes: Notes) -> None:
+    """Report stages that nothing uses and that are not released: a chain must end in a release."""
+    if None in types.values():
+        return  # what was to use the stage may be what is broken
+    used = {s.source for s in program.flow} | {o.source for o in program.outputs}
+    for name, typed in types.items():
+        if typed is not None and typed.release is None and name not in used:
+            last = typed.stages[-1].mechanism.key if typed.stages else typed.entry.name
+            notes.error("OS307", f"stage `{name}` ends without a release", ("flow", name), part="key",
+                        label=f"ends in `{last}`, and nothing uses it",
+                        help="add `release: {noise: gaussian, scale: solve, spend: 100%}`, or drop it.")  # fmt: skip
+
+
+def _visit(
+    decl: OutputDecl, program: Program, declared: Mapping[str, OutputDecl],
+    types: Mapping[str, Typed | None], found: dict[str, OutputType | None],
+    bounds: Mapping[str, Bound], notes: Notes, trail: tuple[str, ...],
+) -> OutputType | None:  # fmt: skip
+    if decl.name in found:
+        return found[decl.name]
+    if decl.name in trail:
+        notes.error("OS306", "outputs feed each other in a circle", ("outputs", decl.name, "from"),
+                    label=" -> ".join((*trail, decl.name)),
+                    help="start from a released stage.")  # fmt: skip
+        return None
+    base: OutputType | None
+    if decl.source in declared:
+        base = _visit(declared[decl.source], program, declared, types, found, bounds, notes,
+                      (*trail, decl.name))  # fmt: skip
+        base = None if base is None else replace(base, decl=decl)
+    else:
+        base = _from_stage(decl, program, types, bounds, notes)
+    found[decl.name] = None if base is None else _output(decl, base, notes)
+    return found[decl.name]
+
+
+def _from_stage(
+    decl: OutputDecl, program: Program, types: Mapping[str, Typed | None],
+    bounds: Mapping[str, Bound], notes: Notes,
+) -> OutputType | None:  # fmt: skip
+    path: Path = ("outputs", decl.name, "from")
+    if program.entry(decl.source) is not None:
+        notes.error("OS704", f"`{decl.source}` is a dataset, not a release", path,
+                    label="neither released nor public",
+                    help="name a stage that has `release:`, or another output.")  # fmt: skip
+        return None
+    if decl.source not in types:
+        known = [o.name for o in program.outputs if o.name != decl.name]
+        known += [s.name for s in program.flow]
+        notes.error("OS303", f"no stage or output is called `{decl.source}`", path,
+                    label="not known", help=nearest(decl.source, known)
+                    or f"use one of {', '.join(known)}.")  # fmt: skip
+        return None
+    typed = types[decl.source]
+    if typed is None:
+        return None
+    if typed.release is None:
+        code = "OS307" if typed.is_sketch else "OS704"
+        released = [name for name, t in types.items() if t is not None and t.release is not None]
+        notes.error(code, f"stage `{decl.source}` is not released", path,
+                    label="its chain ends without noise" if typed.is_sketch else "still private",
+                    help=f"name `{released[0]}`, which is released." if released
+                    else f"add a stage from `{decl.source}` with `release:`.")  # fmt: skip
+        return None
+    bound = bounds.get(typed.name)
+    if bound is None and typed.release.kind != "none":
+        bound = bind_release(typed, release_record(typed.release, probe=True))
+    return OutputType(decl, typed, (), released_domain(typed, bound))
+
+
+def _output(decl: OutputDecl, base: OutputType, notes: Notes) -> OutputType | None:
+    domain, posts = base.domain, list(base.posts)
+    for place, mechanism in enumerate(decl.post):
+        path: Path = ("outputs", decl.name, "post", place, mechanism.key)
+        if domain is None:
+            notes.error("OS306", f"nothing can be computed from `{decl.source}` by post steps", path,
+                        part="key", label="a session answers by itself",
+                        help="leave `post:` out and use `serve: session`.")  # fmt: skip
+            return None
+        try:
+            claim: Any = mechanism.bind(domain, base.stage.metric)
+        except SimError as error:
+            where = locate(error, mechanism.key, mechanism.spec(), path)
+            notes.from_error(error, where, "key" if where == path else "value")
+            return None
+        posts.append(claim)
+        domain = claim.output
+    typed = OutputType(decl, base.stage, tuple(posts), domain)
+    return typed if _saves(typed, notes) else None
+
+
+def _saves(output: OutputType, notes: Notes) -> bool:
+    """Check that what is saved can be saved: a release as .npz, answers with queries."""
+    decl, path = output.decl, ("outputs", output.decl.name)
+    released = isinstance(output.domain, Released)
+    needs_queries = any(post.takes == "release" for post in output.posts)
+    if decl.query is not None and not output.posts:
+        notes.error("OS305", "`query` needs a `post` step that answers it", (*path, "query"),
+                    part="key", label="nobody answers",
+                    help="add for example `post: [density: {}]`.")  # fmt: skip
+        return False
+    if decl.save is None or decl.save.endswith(".npz"):
+        return True
+    if released:
+        notes.error("OS304", "a release is saved as .npz", (*path, "save"),
+                    label="another ending", help=f"write `save: {decl.save.rsplit('.', 1)[0]}.npz`, "
+                    "or add `post` and `query`.")  # fmt: skip
+        return False
+    if needs_queries and isinstance(output.domain, Answers) and decl.query is None:
+        notes.error("OS305", f"output `{decl.name}` has no queries to answer", path, part="key",
+                    label="no `query`", help="add `query: {npz: queries.npz}`, or save the "
+                    "release as .npz and ask it with `opendp-sim answer`.")  # fmt: skip
+        return False
+    return True

@@ -1,0 +1,290 @@
+"""The plan: every loss, scale, conversion and expected error of a program, without its data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path as File
+from typing import Any
+
+import opendp.prelude as dp
+
+from opendp_sim.accounting.totals import Charge, loss_text
+from opendp_sim.core.errors import BudgetError, SimError
+from opendp_sim.core.mechanism import Mechanism
+from opendp_sim.dsl import losses
+from opendp_sim.dsl.accountant import (
+    Loss,
+    Target,
+    cast,
+    chain,
+    claim_of,
+    compose,
+    loss_of,
+    solve,
+    target_of,
+)
+from opendp_sim.dsl.describe import memory_of, stage_plain
+from opendp_sim.dsl.diagnostic import Notes
+from opendp_sim.dsl.ir import Privacy, Program, ReleaseDecl
+from opendp_sim.dsl.output_types import OutputType, type_outputs, unreleased
+from opendp_sim.dsl.reader import Draft, draft_of_file
+from opendp_sim.dsl.types import Bound, Typed, bind_release, release_record, type_stages
+
+__all__ = ["Plan", "ReleasePlan", "plan_file", "plan_of"]
+
+
+@dataclass(frozen=True)
+class ReleasePlan:
+    """One release: the record with its solved parameter, its claim, and its loss."""
+
+    typed: Typed
+    bound: Bound | None
+    spend: Fraction | None = None
+    own_measure: str = "none"
+    own_loss: Loss = ()
+    loss: Loss = ()
+    """In the program's measure."""
+    again: losses.Exact = ()
+    """The same from the types, in exact numbers."""
+
+    @property
+    def record(self) -> Mechanism | None:
+        """The mechanism with everything filled in."""
+        return None if self.bound is None else self.bound.record
+
+    @property
+    def sampler(self) -> str | None:
+        """Which sampler draws the noise."""
+        noise = getattr(self.bound.claim, "noise", None) if self.bound else None
+        return None if noise is None else str(noise.sampler)
+
+    def plain(self) -> dict[str, Any]:
+        """The JSON form."""
+        if self.bound is None:
+            return {"mechanism": "none", "loss": []}
+        noise = getattr(self.bound.claim, "noise", None)
+        record = self.bound.record
+        return {
+            "mechanism": {record.key: record.spec()},
+            "norm": self.bound.norm,
+            "spend": None if self.spend is None else str(self.spend),
+            "own": {"measure": self.own_measure, "loss": list(self.own_loss)},
+            "loss": list(self.loss),
+            "sampler": self.sampler,
+            "deviation": None if noise is None else noise.deviation,
+            "cells": self.typed.sketch.output.size if self.typed.is_sketch else None,  # type: ignore[attr-defined]
+            "expected": {k: float(v) for k, v in self.bound.claim.expected.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that is known about a program before its data is opened."""
+
+    program: Program
+    types: Mapping[str, Typed]
+    outputs: Mapping[str, OutputType]
+    releases: Mapping[str, ReleasePlan]
+    target: Target | None
+    total: Loss
+    """OpenDP's composition of all releases, in the program's measure."""
+    claim: Loss | None
+    """The total as (epsilon, delta), through OpenDP's conversion."""
+    path: str | None = None
+
+    @property
+    def privacy(self) -> Privacy | None:
+        """The program's privacy claim; None when all data is public."""
+        return self.program.privacy if self.target is not None else None
+
+    @property
+    def charge(self) -> Charge | None:
+        """What a ledger is charged."""
+        return None if self.privacy is None else Charge(self.privacy.measure, self.total)
+
+    def plain(self) -> dict[str, Any]:
+        """The plan as plain JSON; floats by their shortest exact text."""
+        privacy = self.privacy
+        return {
+            "name": self.program.name,
+            "program": self.program.hash,
+            "privacy": None if privacy is None else privacy.plain() | {"d_in": privacy.unit.d_in},
+            "stages": {name: stage_plain(typed) for name, typed in self.types.items()},
+            "releases": {name: release.plain() for name, release in self.releases.items()},
+            "total": list(self.total),
+            "conversion_delta": None if self.target is None else self.target.conversion_delta,
+            "claim": None if self.claim is None else list(self.claim),
+            "outputs": {
+                name: {
+                    "from": output.decl.source, "stage": output.stage.name,
+                    "expected": output.expected, "save": output.decl.save,
+                    "serve": output.decl.serve,
+                }
+                for name, output in self.outputs.items()
+            },
+            "memory_bytes": memory_of(self.types.values()),
+        }  # fmt: skip
+
+    @property
+    def canonical(self) -> str:
+        """The canonical text: two plans of equal text are the same plan."""
+        return json.dumps(self.plain(), sort_keys=True, separators=(",", ":"))
+
+
+def plan_file(path: str | File, given: Mapping[str, Any] | None = None) -> Plan:
+    """Read, check and plan a spec; raises ``Refused`` with every independent finding."""
+    return plan_of(draft_of_file(path, given))
+
+
+def plan_of(draft: Draft) -> Plan:
+    """Plan a program, or raise ``Refused`` with every independent finding."""
+    dp.enable_features("contrib")
+    program, notes, document = draft.program, draft.notes, draft.document
+    types = type_stages(program, draft.broken, notes)
+    type_outputs(program, types, draft.broken, notes)
+    unreleased(program, types, notes)
+    _one_private_source(program, notes)
+    notes.raise_if_any(document)
+    good = {name: typed for name, typed in types.items() if typed is not None}
+    releases, target, total, claim = _account(program, good, notes)
+    notes.raise_if_any(document)
+    bounds = {name: r.bound for name, r in releases.items() if r.bound is not None}
+    outputs = type_outputs(program, good, frozenset(), notes, bounds)
+    notes.raise_if_any(document)
+    found = {name: output for name, output in outputs.items() if output is not None}
+    path = document.name if document is not None else None
+    return Plan(program, good, found, releases, target, total, claim, path)
+
+
+def _one_private_source(program: Program, notes: Notes) -> None:
+    private = [entry.name for entry in program.data if not entry.public]
+    for name in private[1:]:
+        notes.error("OS306", "a program has one private dataset", ("data", name), part="key",
+                    label=f"`{private[0]}` is private already",
+                    help="say `public: true` if it is, or write a second spec.")  # fmt: skip
+
+
+def _account(
+    program: Program, types: Mapping[str, Typed], notes: Notes
+) -> tuple[dict[str, ReleasePlan], Target | None, Loss, Loss | None]:
+    released = {name: t for name, t in types.items() if t.release is not None}
+    out = {n: ReleasePlan(t, None) for n, t in released.items() if t.release_kind == "none"}
+    private = {name: t for name, t in released.items() if name not in out}
+    privacy = program.privacy
+    if privacy is None or not private:
+        return out, None, (), None
+    _shares(private, notes)
+    _numerics(private, privacy, notes)
+    if notes.findings:
+        return out, None, (), None
+    with_delta = any(_has_delta(t) for t in private.values())
+    try:
+        target = target_of(privacy.budget, privacy.measure, with_delta=with_delta)
+    except SimError as error:
+        notes.from_error(error, ("privacy", "budget"))
+        return out, None, (), None
+    measurements: list[dp.Measurement] = []
+    for name, typed in private.items():
+        try:
+            plan, measurement = _release(typed, privacy, target)
+        except SimError as error:
+            where = ("privacy", "measure") if error.code == "OS405" else ("flow", name, "release")
+            notes.from_error(error, where)
+            continue
+        out[name] = plan
+        measurements.append(measurement)
+    if notes.findings:
+        return out, target, (), None
+    total, claim = _total(measurements, list(private), out, privacy, target, notes)
+    return {name: out[name] for name in released}, target, total, claim
+
+
+def _shares(private: Mapping[str, Typed], notes: Notes) -> None:
+    """Every solved release states its share when there are several; shares add up to at most 1."""
+    solved = {n: t.release for n, t in private.items() if t.release and t.release.solve}
+    if len(solved) > 1:
+        for name, release in solved.items():
+            if release.spend is None:
+                notes.error("OS305", "several releases share the budget", ("flow", name, "release"),
+                            label="no `spend`", help="write for example `spend: 50%`.")  # fmt: skip
+    shares = {name: _spend(release) for name, release in solved.items()}
+    if (whole := sum(shares.values(), Fraction(0))) > 1:
+        last = list(shares)[-1]
+        notes.error("OS401", "the releases spend more than the budget",
+                    ("flow", last, "release", "spend"),
+                    label=f"{float(whole) * 100:g} % in all", help="let the shares add up to 100 %.")  # fmt: skip
+
+
+def _spend(release: ReleaseDecl) -> Fraction:
+    return release.spend if release.spend is not None else Fraction(1)
+
+
+def _numerics(private: Mapping[str, Typed], privacy: Privacy, notes: Notes) -> None:
+    for name, typed in private.items():
+        if privacy.numerics == "exact" and typed.numerics == "idealized":
+            notes.error("OS306", f"stage `{name}` is idealized, not exact", ("flow", name), part="key",
+                        label="a proof over real numbers, run on floats",
+                        help="write `numerics: idealized` under `privacy`, or use another step.")  # fmt: skip
+
+
+def _has_delta(typed: Typed) -> bool:
+    """Whether a release has a delta of its own."""
+    assert typed.release is not None  # noqa: S101 - the caller asked
+    bound = bind_release(typed, release_record(typed.release, probe=True))
+    return bound.claim.measure.startswith(("approx", "smoothed"))
+
+
+def _release(
+    typed: Typed, privacy: Privacy, target: Target
+) -> tuple[ReleasePlan, dp.Measurement]:
+    release, d_in = typed.release, privacy.unit.d_in
+    assert release is not None  # noqa: S101 - the caller asked
+    share = target.share(_spend(release))
+    delta = share[1] if len(share) > 1 else (privacy.budget.delta or 0.0)
+
+    def at(value: float | None) -> tuple[Bound, dp.Measurement, dp.Measurement]:
+        bound = bind_release(typed, release_record(release, value, delta))
+        own = chain(typed, bound)
+        return bound, own, cast(own, bound.claim.measure, privacy.measure, delta)
+
+    value = None
+    if release.solve is not None:
+        value = solve(
+            lambda v: loss_of(at(v)[2], d_in), share, f"flow.{typed.name}.release",
+            rising=release.solve != "scale",
+        )  # fmt: skip
+    bound, own, joined = at(value)
+    own_loss, loss = loss_of(own, d_in), loss_of(joined, d_in)
+    have, exact = losses.derived(typed, bound, d_in)
+    losses.agree(f"flow.{typed.name}", own_loss, exact)
+    again = losses.cast_exactly(have, exact, privacy.measure, delta)
+    losses.agree(f"flow.{typed.name}", loss, again)
+    spend = _spend(release) if release.solve else None
+    return ReleasePlan(typed, bound, spend, bound.claim.measure, own_loss, loss, again), joined
+
+
+def _total(
+    measurements: list[dp.Measurement], names: list[str], out: Mapping[str, ReleasePlan],
+    privacy: Privacy, target: Target, notes: Notes,
+) -> tuple[Loss, Loss | None]:  # fmt: skip
+    d_in = privacy.unit.d_in
+    composed = compose(measurements)
+    total, claim = loss_of(composed, d_in), claim_of(composed, target, d_in)
+    exact = losses.total([out[name].again for name in names])
+    losses.agree("privacy.total", total, exact)
+    if claim is not None and target.conversion_delta is not None:
+        losses.agree("privacy.claim", claim, losses.converted(exact, target.conversion_delta))
+    budget = privacy.budget
+    over = any(have > most for have, most in zip(total, target.whole, strict=True))
+    over = over or (claim is not None and budget.epsilon is not None and claim[0] > budget.epsilon)
+    if over:
+        error = BudgetError(
+            "OS401", "privacy.budget", expected=f"a total within {loss_text(privacy.measure, target.whole)}",
+            got=loss_text(privacy.measure, total),
+            hint="raise the given scales, write `scale: solve`, or raise the budget.",
+        )  # fmt: skip
+        notes.from_error(error, ("privacy", "budget"))
+    return total, claim

@@ -1,0 +1,258 @@
+"""The type of every stage: domain, faces, privacy unit, numerics and evidence, without any data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from opendp_sim.accounting.evidence import EVIDENCE, tier, weakest
+from opendp_sim.core.claims import Faces, Interactive, Norm, Private, Stable, Stage
+from opendp_sim.core.errors import SimError, SpaceError
+from opendp_sim.core.mechanism import REGISTRY, Mechanism
+from opendp_sim.core.pipeline import faces_after, stability
+from opendp_sim.core.space import Domain, Metric
+from opendp_sim.dsl.diagnostic import Notes, Path, nearest
+from opendp_sim.dsl.expect import check_expect
+from opendp_sim.dsl.ir import DataEntry, Program, ReleaseDecl, StageDecl
+from opendp_sim.dsl.read_steps import locate
+from opendp_sim.spaces.metrics import IdDistance, Symmetric
+
+__all__ = ["Bound", "Typed", "bind_release", "release_record", "source_metric", "type_stages"]
+
+Numerics = Literal["exact", "idealized"]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A release's mechanism bound to what it releases."""
+
+    record: Mechanism
+    claim: Private | Interactive
+    domain: Domain
+    metric: Metric
+    norm: Norm | None
+
+
+@dataclass(frozen=True)
+class Typed:
+    """One stage with its type: the whole chain from the source to here.
+
+    Attributes:
+        stages: every bound step since the source, this stage's last.
+        places: where each of them stands in the program.
+        faces: norms of one source record's contribution, when the chain ends in a sketch.
+        release: how the stage is released, if it is.
+    """
+
+    name: str
+    entry: DataEntry
+    decl: StageDecl
+    stages: tuple[Stage, ...]
+    places: tuple[Path, ...]
+    domain: Domain
+    metric: Metric
+    release: ReleaseDecl | None = None
+
+    @property
+    def faces(self) -> Faces | None:
+        """Faces per unit of the source's distance."""
+        return faces_after(self.stages)
+
+    @property
+    def stability(self) -> int:
+        """Product of the row maps' stabilities since the source."""
+        return stability(self.stages)
+
+    @property
+    def release_kind(self) -> str | None:
+        """``noise``, ``mechanism`` or ``none``; None for a stage that is not released."""
+        return None if self.release is None else self.release.kind
+
+    @property
+    def is_sketch(self) -> bool:
+        """Whether the chain ends in a sketch."""
+        return self.faces is not None
+
+    @property
+    def sketch(self) -> Stable:
+        """The claim of the sketch that the chain ends in."""
+        claim = self.stages[-1].claim
+        assert isinstance(claim, Stable)  # noqa: S101 - for the type checker; `is_sketch` was asked
+        return claim
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """Keys of every mechanism of the chain, and of the release."""
+        own = tuple(stage.mechanism.key for stage in self.stages)
+        return (*own, self.release.key) if self.release and self.release.key else own
+
+    @property
+    def numerics(self) -> Numerics:
+        """``idealized`` when any mechanism of the chain is."""
+        tiers = {getattr(REGISTRY[key], "numerics", "exact") for key in self.mechanisms}
+        return "idealized" if "idealized" in tiers else "exact"
+
+    @property
+    def evidence(self) -> str:
+        """The weakest evidence tier of the chain."""
+        return weakest(tier(key) for key in self.mechanisms) if self.mechanisms else EVIDENCE[0]
+
+
+def source_metric(program: Program) -> Metric:
+    """Return the metric of the privacy unit on records."""
+    unit = program.privacy.unit if program.privacy else None
+    return Symmetric() if unit is None or unit.of == "row" else IdDistance(unit.of)
+
+
+def type_stages(program: Program, broken: frozenset[str], notes: Notes) -> dict[str, Typed | None]:
+    """Type every stage that can be typed; a stage on a broken one is left out silently."""
+    types: dict[str, Typed | None] = {name: None for name in broken}
+    declared = {stage.name: stage for stage in program.flow}
+    for stage in program.flow:
+        _visit(stage, program, declared, types, notes, ())
+    return types
+
+
+def _visit(
+    decl: StageDecl, program: Program, declared: Mapping[str, StageDecl],
+    types: dict[str, Typed | None], notes: Notes, trail: tuple[str, ...],
+) -> Typed | None:  # fmt: skip
+    if decl.name in types:
+        return types[decl.name]
+    path: Path = ("flow", decl.name)
+    if decl.name in trail:
+        notes.error("OS306", "stages feed each other in a circle", (*path, "from"),
+                    label=" -> ".join((*trail, decl.name)),
+                    help="start the chain from a `data` entry.")  # fmt: skip
+        return None
+    base: Typed | None
+    if (entry := program.entry(decl.source)) is not None:
+        metric = Symmetric() if entry.public else source_metric(program)
+        base = Typed(decl.name, entry, decl, (), (), entry.records, metric)
+    elif decl.source in declared:
+        base = _visit(declared[decl.source], program, declared, types, notes, (*trail, decl.name))
+        if base is not None and base.release is not None:
+            notes.error("OS306", f"`{decl.source}` is released already", (*path, "from"),
+                        label="only post-processing may follow",
+                        help="put queries under `post:` of an output.")  # fmt: skip
+            base = None
+    else:
+        base = None
+        if decl.source not in types:
+            known = [*declared, *(entry.name for entry in program.data)]
+            notes.error("OS303", f"no stage or dataset is called `{decl.source}`", (*path, "from"),
+                        label="not known", help=nearest(decl.source, known)
+                        or f"use one of {', '.join(known)}.")  # fmt: skip
+    types[decl.name] = None if base is None else _stage(decl, base, notes)
+    return types[decl.name]
+
+
+def _stage(decl: StageDecl, base: Typed, notes: Notes) -> Typed | None:
+    stages, places = list(base.stages), list(base.places)
+    domain, metric = base.domain, base.metric
+    for place, mechanism in enumerate(decl.steps):
+        path: Path = ("flow", decl.name, "steps", place, mechanism.key)
+        if stages and isinstance(stages[-1].claim, Stable) and stages[-1].claim.faces is not None:
+            notes.error("OS306", f"`{mechanism.key}` stands after a sketch", path, part="key",
+                        label="a sketch ends the row maps", help="release the sketch next.")  # fmt: skip
+            return None
+        try:
+            claim = mechanism.bind(domain, metric)
+        except SimError as error:
+            where = locate(error, mechanism.key, mechanism.spec(), path)
+            notes.from_error(error, where, "key" if where == path else "value")
+            return None
+        if not isinstance(claim, Stable):
+            raise TypeError(mechanism.key)
+        stages.append(Stage(mechanism, domain, metric, claim))
+        places.append(path)
+        domain, metric = claim.output, claim.output_metric or metric
+    typed = Typed(
+        decl.name, base.entry, decl, tuple(stages), tuple(places), domain, metric, decl.release
+    )
+    if decl.expect is not None:
+        check_expect(typed, decl.expect, notes)
+    return _check_release(typed, notes) if decl.release else typed
+
+
+def _check_release(typed: Typed, notes: Notes) -> Typed | None:
+    release, path = typed.decl.release, ("flow", typed.name, "release")
+    assert release is not None  # noqa: S101 - the caller asked
+    if release.kind == "none":
+        if not typed.entry.public:
+            notes.error("OS307", f"`{typed.entry.name}` is private, so `none` releases it bare", path,
+                        label="no noise",
+                        help="choose a noise, or say `public: true` on data that is public.")  # fmt: skip
+            return None
+        return typed
+    if typed.entry.public:
+        notes.error("OS306", f"`{typed.entry.name}` is public and needs no noise", path,
+                    label="spends nothing that is private", help="write `release: none`.")  # fmt: skip
+        return None
+    if release.kind == "noise" and not typed.is_sketch:
+        notes.error("OS306", "noise needs a sketch", path,
+                    label=f"`{typed.name}` ends in {type(typed.domain).__name__}",
+                    help="add a sketch step, for example `race_sketch`, before the noise.")  # fmt: skip
+        return None
+    try:
+        bind_release(typed, release_record(release, probe=True))
+    except SimError as error:
+        part = (*path, "noise") if release.kind == "noise" else (*path, "mechanism", release.key or "")
+        given = dict(release.params)
+        where = locate(error, release.key or "", given, part)
+        if release.kind == "noise" and len(where) > len(part):
+            where = (*path, *where[len(part):])
+        notes.from_error(error, where)
+        return None
+    return typed
+
+
+def release_record(
+    release: ReleaseDecl, value: float | None = None, delta: float | None = None,
+    *, probe: bool = False,
+) -> Mechanism:  # fmt: skip
+    """Return the record of a release, with the solved parameter filled in.
+
+    ``probe`` fills in a harmless value, to learn the types before anything is solved.
+    """
+    assert release.key is not None  # noqa: S101 - only `none` has no key
+    cls = REGISTRY[release.key]
+    params = dict(release.params)
+    if release.solve is not None:
+        params[release.solve] = 1.0 if probe or value is None else value
+    if "delta" in cls.model_fields and cls.model_fields["delta"].is_required():
+        params.setdefault("delta", delta or 1e-9)
+    record: Mechanism = cls.from_spec(params)
+    return record
+
+
+def bind_release(typed: Typed, record: Mechanism) -> Bound:
+    """Bind a release's mechanism; the norm of a sketch is the first that its proof accepts."""
+    if not typed.is_sketch:
+        return _bound(record, typed.domain, typed.metric, None)
+    first: SpaceError | None = None
+    for norm in ("l2", "l1", "linf"):
+        try:
+            return _bound(record, typed.domain, _metric_of(typed.domain, norm, typed.metric), norm)
+        except SpaceError as error:
+            if error.code != "OS202":
+                raise
+            first = first or error
+    assert first is not None  # noqa: S101 - three norms were tried
+    raise first
+
+
+def _metric_of(domain: Domain, norm: Norm, metric: Metric) -> Metric:
+    face: Any = getattr(domain, "metric", None)
+    return face(norm) if face is not None else metric
+
+
+def _bound(record: Mechanism, domain: Domain, metric: Metric, norm: Norm | None) -> Bound:
+    claim = record.bind(domain, metric)
+    if not isinstance(claim, Private | Interactive):
+        raise SpaceError(
+            "OS201", record.key, expected="a mechanism that releases", got=type(claim).__name__,
+            hint="name a measurement under `release:`; `opendp-sim ops` lists them.",
+        )  # fmt: skip
+    return Bound(record, claim, domain, metric, norm)
