@@ -24,7 +24,7 @@ class Standard:
 
     Args:
         rows: the grid, whose bounds are used.
-        radius: bound on the L2 norm of the scaled columns in units of A, or None.
+        radius: bound on the L2 norm of the scaled row, constant included, in units of A, or None.
     """
 
     rows: GridRows
@@ -47,8 +47,8 @@ class Standard:
 
     @property
     def norm_squared(self) -> int:
-        """Bound on the squared L2 norm of a scaled row, without the constant: an integer."""
-        box = self.rows.width * LEVELS**2
+        """Bound on the squared L2 norm of a scaled row with its constant: an integer."""
+        box = self.width * LEVELS**2
         return box if self.radius is None else min(box, math.floor((self.radius * LEVELS) ** 2))
 
     def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -60,13 +60,14 @@ class Standard:
         np.trunc((2.0 * values - self.lower - self.upper) * LEVELS / span, out=scaled)
         if self.radius is not None:
             # Squares of integers below 2**21 add up exactly; root and quotient round, so the factor
-            # is taken a little short, and truncation toward zero only shortens.
+            # is taken a little short, and truncation toward zero only shortens. The constant shrinks
+            # with the rest: a long row loses weight, but keeps to the same linear relation.
             squares = np.zeros(len(values))
-            for column in range(self.rows.width):
-                squares += scaled[:, column] * scaled[:, column]
+            for column in range(self.width):
+                squares += out[:, column] * out[:, column]
             long = squares > self.norm_squared
             factor = np.sqrt(self.norm_squared / squares[long]) * (1.0 - 2.0**-40)
-            scaled[long] = np.trunc(scaled[long] * factor[:, None])
+            out[long] = np.trunc(out[long] * factor[:, None])
         return out
 
     def to_data(self, coefficients: NDArray[np.float64], target: int) -> NDArray[np.float64]:

@@ -36,14 +36,14 @@ class SecondMoments(Mechanism):
         Input: rows of d columns on an integer grid, under symmetric distance; every column is moved
         and scaled by its bounds to an integer in [-A, A], A = 1024, and a constant A is put first.
         Output: a flat int64 vector of one block ``products`` of shape ((d+1)(d+2)/2,), the upper
-        triangle of :math:`\sum z z^T` by rows; its first cell is A**2 times the number of records.
+        triangle of :math:`\sum z z^T` by rows; without ``radius`` the first is A**2 times the number
+        of records.
 
     Stability
-        .. math:: L_2^2 \le \tfrac12\big(N^2 + A^2 N\big),\quad L_1 \le \tfrac12\big(V^2 + N\big),
-                  \quad L_\infty = A^2
+        .. math:: L_2^2 \le \tfrac12\big(N^2 + m N\big),\quad L_1 \le \tfrac12\big(V^2 + N\big),
+                  \quad L_\infty = m = \min(A^2, N)
 
-        per added or removed record, with :math:`N = A^2 + \min(d A^2, \text{radius}^2 A^2)` the
-        largest squared L2 norm of z and V its largest L1 norm. Exact in integers. Tight without
+        per added or removed record, with :math:`N = \min(d + 1, \text{radius}^2) A^2` the squared L2 norm of z and V its largest L1 norm. Exact in integers. Tight without
         ``radius`` (attained at a corner of the box). Not monotone.
 
     Privacy
@@ -64,7 +64,7 @@ class SecondMoments(Mechanism):
         >>> dp.enable_features("contrib")
         >>> space = array2_domain(num_columns=2, nan=False, T=float), dp.symmetric_distance()
         >>> sketch = (space >> sim.then_quantize(bits=8, bounds=(-1.0, 1.0))
-        ...     >> sim.then_second_moments())
+        ...     >> sim.then_second_moments(radius=None))
         >>> sketch(np.array([[1.0, -1.0], [1.0, 1.0]])), sketch.map(1)
         ([2097152, 2097152, 0, 2097152, 0, 2097152], 6291456)
     """
@@ -76,25 +76,24 @@ class SecondMoments(Mechanism):
     radius: Annotated[
         float | None,
         param(
-            "Clip the L2 norm of the scaled columns to this many half-ranges.", symbol="r",
-            unit="half-ranges", default=None, gt=0, le=1000,
-            hint="about sqrt(d) / 2 for bell-shaped columns: most records pass, noise shrinks 3x; "
-            "nothing for no clipping.",
+            "Clip the L2 norm of the scaled row, with its constant 1, to this much.", symbol="r",
+            unit="half-ranges", default=1.5, gt=0, le=1000,
+            hint="1.5 is a start: long rows lose weight, not their relation, and the noise shrinks; "
+            "null for no clipping.",
         ),
-    ] = None  # fmt: skip
+    ] = 1.5  # fmt: skip
 
     def bind(self, domain: Domain, metric: Metric) -> Stable:
         """State Lemma 2 of ``second_moments.md`` for this grid, or refuse it."""
         rows = grid_rows(self.key, domain, metric)
         reader = MomentReader(Standard(rows, self.radius))
-        columns, rest = reader.standard.width, reader.standard.norm_squared
-        square = LEVELS**2 + rest
-        # The L1 norm is at most A + sqrt(d rest); isqrt rounds down, so one is added.
-        longest = min(columns * LEVELS, LEVELS + math.isqrt(rows.width * rest) + 1)
+        columns, square = reader.standard.width, reader.standard.norm_squared
+        # The L1 norm is at most sqrt((d + 1) N); isqrt rounds down, and L1 norms are integers.
+        longest, largest = math.isqrt(columns * square), min(LEVELS**2, square)
         block = Block(
             "products", (columns * (columns + 1) // 2,),
-            l1=(longest**2 + square) // 2, l2_squared=(square**2 + LEVELS**2 * square) // 2,
-            linf=LEVELS**2,
+            l1=(longest**2 + square) // 2, l2_squared=(square**2 + largest * square) // 2,
+            linf=largest,
         )  # fmt: skip
         return Stable(
             output=(output := Sketch(self.key, (block,))),

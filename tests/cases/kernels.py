@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
-from opendp_sim.core.mechanism import lookup
+from opendp_sim.accounting.release import Release
+from opendp_sim.core.bridge import whole_function
+from opendp_sim.core.claims import Noise
+from opendp_sim.core.mechanism import Mechanism, lookup
+from opendp_sim.core.pipeline import bind_steps, resolve
 from opendp_sim.spaces.metrics import Symmetric
-from opendp_sim.spaces.rows import GridRows, Rows
+from opendp_sim.spaces.rows import GridRows, RealRows, Rows
 from opendp_sim.testing import Case
 from opendp_sim.testing.strategies import grid_pairs
 
@@ -22,8 +28,28 @@ FOURIER = lookup("fourier_sketch")(
     count_weight=9,
 )
 GAUSS = lookup("gauss_transform_sketch")(bandwidth=9.0, order=3)
-MOMENTS = lookup("second_moments")()
+MOMENTS = lookup("second_moments")(radius=None)
 PAIRED = lookup("paired_projections")(repetitions=4, bits=3, seed=5)
+
+REAL = RealRows(width=2, labels=("a", "b"), lower=(-1.0,), upper=(1.0,))
+FOUR = Rows(np.array([[0.1, 0.2], [0.1, 0.25], [-0.8, 0.5], [0.4, -0.4]]), np.array([0, 0, 1, 1]))
+
+
+def release(sketch: Mechanism) -> Release:
+    """A release of four labelled points in the box [-1, 1]^2."""
+    stages = bind_steps(REAL, Symmetric(), [lookup("quantize")(bits=10), sketch])
+    rows = resolve(stages, list)(FOUR)
+    flat = whole_function(stages[-1].claim)(rows)  # type: ignore[arg-type]
+    return Release.of_sketch(stages, flat, Noise("discrete_gaussian", 3.0), {"rho": 0.5})
+
+
+def asked(query: str, of: Release, points: Any, **params: Any) -> Case:
+    return Case(
+        mechanism=lookup(query)(**params),
+        domain=of.released,
+        metric=Symmetric(),
+        released=lambda: (of.arrays, None if points is None else of.queries(points)),
+    )
 
 
 def uneven(*rows: tuple[float, float]) -> Rows:
@@ -51,4 +77,8 @@ CASES = {
         pairs=grid_pairs(UNEVEN),
         attains=(uneven(), uneven((1, 2), (1, 2)), 2),
     ),
+    "regress": asked("regress", release(MOMENTS), FOUR, target=1),
+    "modes": asked("modes", release(FOURIER), None, seed=2, starts=3, rounds=12),
+    "outliers": asked("outliers", release(FOURIER), FOUR, threshold=0.2),
+    "sample": asked("sample", release(FOURIER), FOUR, size=20, seed=5),
 }

@@ -1,0 +1,159 @@
+"""Regress: a linear fit of one column on the others, from a release.
+
+What is computed, and why least squares is the default: ``regress.md``, beside this file.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from opendp_sim.core.capabilities import Arrays, SecondMomentSums, SurrogateLoss
+from opendp_sim.core.claims import Post
+from opendp_sim.core.errors import ParameterError, SpaceError
+from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.space import Domain, Metric
+from opendp_sim.queries.density import check_queries
+from opendp_sim.spaces.released import Answers, Released
+
+__all__ = ["Regress"]
+
+
+@register
+class Regress(Mechanism):
+    r"""Fit a column as a linear function of the others; predict, or return the coefficients.
+
+    Space
+        Input: a release of ``second_moments`` (ridge least squares with an adaptive ridge) or of
+        ``paired_projections`` (the published surrogate, minimised without derivatives), and public
+        queries of shape (q, d) in data units, whose target column is ignored. Output: the column
+        ``prediction`` of shape (q,); or, with ``answer: coefficients``, the column ``coefficient``
+        of shape (d,): the intercept, then the other columns in order, in data units.
+
+    Stability
+        Not a transformation.
+
+    Privacy
+        Post-processing of a release and public queries: no further loss.
+
+    Raises
+        ParameterError (OS101): a parameter is outside its range. (OS102): no such column.
+        SpaceError (OS201): not a release. ReleaseError (OS702): a release of something else.
+        DataError (OS607): queries of another width, or not finite.
+
+    Source
+        [own] Lemma 1 in ``regress.md``; the adaptive ridge is Wang's idea, the surrogate Coleman and
+        Shrivastava's.
+
+    Example
+        >>> Regress(target=1).spec()["answer"]
+        'prediction'
+    """
+
+    key: ClassVar[str] = "regress"
+    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    room = "queries"
+
+    target: Annotated[
+        int | None,
+        param(
+            "Index of the column to predict, among the sketch's columns; nothing for the last.",
+            symbol="t", unit="none", default=None, ge=0, le=4095,
+            hint="columns are numbered from 0 in the order of `select: features`.",
+        ),
+    ] = None  # fmt: skip
+    answer: Annotated[
+        Literal["prediction", "coefficients"],
+        param(
+            "What to return.", symbol="a", unit="none", default="prediction",
+            hint="coefficients needs no queries.",
+        ),
+    ] = "prediction"  # fmt: skip
+    ridge: Annotated[
+        float,
+        param(
+            "Least eigenvalue that the ridge brings the noisy matrix to, in deviations of its noise.",
+            symbol="kappa", unit="noise deviations", default=3.0, ge=0, le=100,
+            hint="3 is above the noise's own largest eigenvalue (about 2); 0 for no ridge.",
+        ),
+    ] = 3.0  # fmt: skip
+    evaluations: Annotated[
+        int,
+        param(
+            "Most evaluations of the surrogate by the optimiser.", symbol="e", unit="evaluations",
+            default=1000, ge=10, le=10**6, hint="only for paired_projections; 100 a column is enough.",
+        ),
+    ] = 1000  # fmt: skip
+
+    def bind(self, domain: Domain, metric: Metric) -> Post:
+        """Bind to a release of second moments or of paired projections."""
+        del metric
+        if not isinstance(domain, Released):
+            raise SpaceError(
+                "OS201", f"{self.key}.input_domain", expected="a release", got=type(domain).__name__,
+                hint="put it under `post:` of an output whose `from:` is a released stage.",
+            )  # fmt: skip
+        least_squares = "surrogate_loss" not in domain.capabilities
+        name = "second_moments" if least_squares else "surrogate_loss"
+        sums: Any = domain.capability(name, self.key)
+        target = self._target(sums.width)
+
+        def answer(released: Arrays, queries: Any = None) -> dict[str, NDArray[np.float64]]:
+            fit = self._squares if least_squares else self._surrogate
+            coefficients = fit(sums, released, target, domain.deviation)
+            if self.answer == "coefficients":
+                return {"coefficient": coefficients}
+            checked = check_queries(domain, queries)
+            values = np.asarray(getattr(checked, "values", checked)) * sums.unit
+            others = np.delete(values, target, axis=1)
+            return {"prediction": coefficients[0] + (others * coefficients[1:]).sum(axis=1)}
+
+        columns = ("coefficient",) if self.answer == "coefficients" else ("prediction",)
+        return Post(answer, takes="release", output=Answers(columns))
+
+    def _target(self, width: int) -> int:
+        target = width - 1 if self.target is None else self.target
+        if target >= width:
+            raise ParameterError(
+                "OS102", f"{self.key}.target", expected=f"a column below {width}", got=target,
+                hint="columns are numbered from 0 in the order of `select: features`.",
+            )  # fmt: skip
+        return target
+
+    def _squares(
+        self, sums: SecondMomentSums, released: Arrays, target: int, deviation: float
+    ) -> NDArray[np.float64]:
+        gram, factor = sums.gram(released)
+        others = np.delete(np.arange(1, sums.width + 1), target)
+        total, means = max(gram[0, 0], 1.0), gram[0] / max(gram[0, 0], 1.0)
+        centred = gram - np.outer(gram[0], gram[0]) / total
+        inner, cross = centred[np.ix_(others, others)], centred[others, target + 1]
+        wanted = self.ridge * deviation * factor * math.sqrt(len(others))
+        eigenvalues, vectors = np.linalg.eigh(inner)
+        ridge = max(0.0, wanted - float(eigenvalues.min(initial=0.0)))
+        # Without noise a singular matrix has its least-norm solution.
+        scale = eigenvalues + ridge
+        usable = scale > 1e-12 * max(1.0, float(scale.max(initial=0.0)))
+        along = (vectors * cross[:, None]).sum(axis=0)
+        slopes = (vectors * np.where(usable, along / np.where(usable, scale, 1.0), 0.0)).sum(axis=1)
+        start = means[target + 1] - float((slopes * means[others]).sum())
+        return sums.to_data(np.concatenate([[start], slopes]), target)
+
+    def _surrogate(
+        self, sums: SurrogateLoss, released: Arrays, target: int, deviation: float
+    ) -> NDArray[np.float64]:
+        del deviation
+
+        def loss(free: NDArray[np.float64]) -> float:
+            direction = np.insert(free, target + 1, -1.0)
+            return float(sums.loss(released, direction[None])[0])
+
+        start = np.zeros(sums.width)
+        corners = np.vstack([start, 0.5 * np.eye(sums.width)])
+        options = {"maxfev": self.evaluations, "adaptive": True, "initial_simplex": corners}
+        found = minimize(loss, start, method="Nelder-Mead", options=options)
+        return sums.to_data(np.asarray(found.x, dtype=np.float64), target)
