@@ -28,6 +28,9 @@ FOURIER = lookup("fourier_sketch")(
     count_weight=9,
 )
 GAUSS = lookup("gauss_transform_sketch")(bandwidth=9.0, order=3)
+SUM = lookup("exponential_sum")(
+    bandwidth=9.0, accuracy=0.3, structure={"fourier": {"frequencies": 3}}, seed=4
+)
 MOMENTS = lookup("second_moments")(radius=None)
 PAIRED = lookup("paired_projections")(repetitions=4, bits=3, seed=5)
 
@@ -76,6 +79,9 @@ CASES = {
         metric=Symmetric(),
         pairs=grid_pairs(UNEVEN),
         attains=(uneven(), uneven((1, 2), (1, 2)), 2),
+    ),
+    "exponential_sum": Case(
+        mechanism=SUM, domain=UNEVEN, metric=Symmetric(), pairs=grid_pairs(UNEVEN)
     ),
     "regress": asked("regress", release(MOMENTS), FOUR, target=1),
     "modes": asked("modes", release(FOURIER), None, seed=2, starts=3, rounds=12),
