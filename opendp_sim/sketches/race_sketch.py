@@ -238,11 +238,16 @@ class RaceReader:
         if not self._table:
             counts += raw.transpose(1, 0, 2)
             return
-        every = np.broadcast_to(np.arange(width), (self.mechanism.repetitions, width))
-        buckets = self._buckets(every.copy())
-        for repetition, cells in enumerate(buckets):
-            for label in range(self.classes):
-                np.add.at(counts[label, repetition], cells, raw[repetition, label])
+        for label in range(self.classes):
+            np.add.at(counts[label].reshape(-1), self._cell_of_id, raw[:, label].reshape(-1))
+
+    @cached_property
+    def _cell_of_id(self) -> NDArray[np.int64]:
+        """For the raw id table, flattened (R * width): the flat cell (R * W) of each id."""
+        shape = self.mechanism.repetitions, self._table
+        ids = np.broadcast_to(np.arange(self._table), shape).copy()
+        starts = np.arange(self.mechanism.repetitions) * self.mechanism.buckets
+        return (self._buckets(ids) + starts[:, None]).reshape(-1)
 
     def _buckets(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Ids (R * m, n) to buckets (R, n). Overwrites ``ids``."""
