@@ -120,6 +120,7 @@ class ExponentialSum(Mechanism):
         ),
     ] = 0.01  # fmt: skip
     structure: Annotated[
+        Fourier | GaussTransform,
         one_of(Fourier, GaussTransform),
         param(
             "What holds each term.", symbol="k", unit="none",
