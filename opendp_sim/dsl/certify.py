@@ -1,0 +1,146 @@
+"""Certificates of outputs, and ``verify``: every number again, from the program alone."""
+
+from __future__ import annotations
+
+from pathlib import Path as File
+from typing import Any
+
+from opendp_sim.accounting.certificate import (
+    FORMAT,
+    assumptions,
+    digest_of,
+    read_certificate,
+    write_json,
+)
+from opendp_sim.accounting.evidence import record, tier
+from opendp_sim.accounting.ledger import Entry, Ledger
+from opendp_sim.accounting.release import versions
+from opendp_sim.core.errors import BudgetError, ReleaseError
+from opendp_sim.dsl.plan import Plan, plan_of
+from opendp_sim.dsl.reader import draft_of, draft_of_file
+
+__all__ = ["certificate", "certificate_path", "verify"]
+
+
+def certificate_path(saved: File) -> File:
+    """Return where the certificate of an output lies: beside it."""
+    return saved.with_name(saved.name + ".certificate.json")
+
+
+def certificate(
+    plan: Plan, output: str, saved: File, ledger: Ledger | None, charge: Entry | None
+) -> File:
+    """Write the certificate of one output and return its path."""
+    typed = plan.outputs[output].stage
+    body: dict[str, Any] = {
+        "format": FORMAT,
+        "output": output,
+        "program": plan.program.plain(),
+        "values": dict(plan.program.values),
+        "plan": plan.plain(),
+        "assumptions": assumptions(
+            typed.entry.ingest,
+            by_person=plan.privacy is not None and plan.privacy.unit.of != "row",
+        ),
+        "evidence": {key: {"tier": tier(key), "record": record(key)} for key in typed.mechanisms},
+        "versions": versions(),
+        "file": {"name": saved.name, "sha256": digest_of(saved)},
+        "ledger": None,
+    }
+    if ledger is not None and charge is not None:
+        body["ledger"] = {"file": ledger.path.name, "entry": charge.seq, "head": charge.hash}
+    path = certificate_path(saved)
+    write_json(path, body)
+    return path
+
+
+def verify(path: str | File, spec: str | File | None = None) -> tuple[list[str], list[str]]:
+    """Re-derive every number of a certificate.
+
+    Args:
+        path: the certificate.
+        spec: the spec file, to check that it is the program that was certified.
+
+    Returns:
+        (what was checked, what could not be).
+
+    Raises:
+        ReleaseError (OS701): a number, a hash or a file does not agree. Refused: the certified
+            program does not even type.
+    """
+    found = read_certificate(path)
+    checked, left = [], []
+    plan = plan_of(draft_of(found["program"]))
+    if found["plan"].get("program") != plan.program.hash:
+        raise _differs("the hash of the program", path)
+    checked.append(f"the program has the hash {plan.program.hash[:16]}...")
+    _compare(plan.plain(), found["plan"], "plan", path)
+    checked.append("every type, map, scale, loss, conversion and expected error follows from it")
+    if spec is not None:
+        again = plan_of(draft_of_file(spec, found["values"]))
+        if again.program.hash != plan.program.hash:
+            raise _differs("the spec file", path)
+        checked.append(f"{spec} with the certified parameters is that program")
+    else:
+        left.append("that a spec file is this program (name it with --spec)")
+    _file(found, File(path), checked, left)
+    _ledger(found, plan, File(path), spec, checked, left)
+    if found["versions"] != versions():
+        left.append("that other versions of OpenDP or numpy give the same numbers: versions differ")
+    left += [
+        "that the data was what the spec names and passed the gate",
+        "that the noise was drawn as declared (the audit looks at that)",
+        *(f"assumed: {text}" for text in found["assumptions"]),
+    ]
+    return checked, left
+
+
+def _compare(ours: Any, theirs: Any, where: str, path: str | File) -> None:
+    if isinstance(ours, dict) and isinstance(theirs, dict) and set(ours) == set(theirs):
+        for key in ours:
+            _compare(ours[key], theirs[key], f"{where}.{key}", path)
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for place, (own, their) in enumerate(zip(ours, theirs, strict=True)):
+            _compare(own, their, f"{where}[{place}]", path)
+    elif ours != theirs and not where.endswith(".evidence"):
+        raise _differs(where, path)
+
+
+def _differs(what: str, path: str | File) -> ReleaseError:
+    return ReleaseError(
+        "OS701", str(path), expected="numbers that follow from the certified program",
+        got=f"another value at {what}",
+        hint="the certificate was changed, or made by another version of this package.",
+    )  # fmt: skip
+
+
+def _file(found: dict[str, Any], path: File, checked: list[str], left: list[str]) -> None:
+    saved = path.with_name(found["file"]["name"])
+    if not saved.exists():
+        left.append(f"the file {saved.name}, which is not beside the certificate")
+    elif digest_of(saved) != found["file"]["sha256"]:
+        raise _differs(f"the file {saved.name}", path)
+    else:
+        checked.append(f"{saved.name} is the file that was certified")
+
+
+def _ledger(
+    found: dict[str, Any], plan: Plan, path: File, spec: str | File | None, checked: list[str],
+    left: list[str],
+) -> None:  # fmt: skip
+    if found["ledger"] is None:
+        if plan.privacy is not None:
+            left.append("what else was spent on this data: the spec names no ledger")
+        return
+    place = File(spec).parent if spec is not None else path.parent
+    entry = next(e for e in plan.program.data if e.ledger is not None)
+    file = place / (entry.ledger.file if entry.ledger is not None else "")
+    if not file.exists():
+        left.append(f"the charge in {found['ledger']['file']}, which was not found")
+        return
+    try:
+        with Ledger.open(file) as ledger:
+            ledger.verify(found["ledger"]["head"])
+    except BudgetError as error:
+        raise _differs(f"the ledger ({error.got})", path) from None
+    checked.append(f"entry {found['ledger']['entry']} of {file.name} is its charge")

@@ -1,0 +1,224 @@
+"""``apply``: one data gate, one durable charge, then the releases, the outputs and certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path as File
+from typing import Any
+
+from opendp_sim.accounting.ledger import Entry, Ledger, Terms
+from opendp_sim.accounting.release import Release
+from opendp_sim.core.bridge import guarded
+from opendp_sim.core.claims import Interactive, Noise, Private, Stable
+from opendp_sim.core.errors import InternalError, SimError, SpecError
+from opendp_sim.core.pipeline import resolve
+from opendp_sim.dsl.certify import certificate
+from opendp_sim.dsl.inputs import Inputs, Memory, open_inputs
+from opendp_sim.dsl.plan import Plan, ReleasePlan
+from opendp_sim.dsl.write import digests, write_output
+from opendp_sim.sources.fold import build_sketch, collect_rows
+from opendp_sim.spaces.records import Records
+
+__all__ = ["Applied", "apply", "charge_to_ledger", "ledger_path", "terms_of"]
+
+
+@dataclass
+class Applied:
+    """What a run left: results by output name, the files written, the ledger's entry."""
+
+    plan: Plan
+    results: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, File] = field(default_factory=dict)
+    certificates: dict[str, File] = field(default_factory=dict)
+    charge: Entry | None = None
+    spent: str | None = None
+    left: str | None = None
+
+
+def apply(
+    plan: Plan,
+    *,
+    memory: Memory | None = None,
+    into: str | File | None = None,
+    workers: int = 1,
+    told: Callable[[str, int], None] = lambda _phase, _rows: None,
+) -> Applied:
+    """Run exactly this plan.
+
+    Args:
+        plan: what ``plan_of`` made.
+        memory: arrays for sources of kind ``memory``.
+        into: folder that ``save:`` paths start from; default the spec's.
+        workers: threads that build sketches; any number gives the same bits.
+        told: told a phase and a number of records.
+
+    Raises:
+        SpecError (OS306): a session, which ``opendp-sim session`` serves. DataError (OS6xx): the data
+            or a query is refused; nothing was charged. BudgetError (OS402, OS403): the ledger
+            refuses; nothing ran. InternalError (OS902): a private function failed after the
+            charge, which stands.
+    """
+    _no_sessions(plan)
+    inputs = open_inputs(plan, memory or {}, told)
+    folder = File(into if into is not None else plan.program.folder)
+    done = Applied(plan)
+    with ExitStack() as stack:
+        ledger = charge_to_ledger(plan, stack, done)
+        try:
+            released = _run(plan, inputs, workers, told)
+            _answer(plan, released, inputs, done)
+        except SimError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever it says may be about the data
+            raise InternalError(
+                "OS902", "apply", expected="a release", got="a failure inside a private function",
+                hint="the charge stands; run the spec on public data to reproduce the failure.",
+            ) from None  # fmt: skip
+        _write(plan, folder, released, ledger, done)
+        if ledger is not None and done.charge is not None:
+            ledger.outcome(done.charge, {"files": digests(done.files)})
+    return done
+
+
+def _no_sessions(plan: Plan) -> None:
+    for name, release in plan.releases.items():
+        if release.bound is not None and isinstance(release.bound.claim, Interactive):
+            raise SpecError(
+                "OS306", f"flow.{name}", expected="releases that can be written to a file",
+                got="a session", hint="run `opendp-sim session SPEC` to serve it.",
+            )  # fmt: skip
+
+
+# --- the charge -----------------------------------------------------------------------------------
+
+
+def terms_of(plan: Plan) -> Terms | None:
+    """Return the terms of the ledger that the plan's dataset names, or None."""
+    entry = next((e for e in plan.program.data if e.ledger is not None), None)
+    if entry is None or entry.ledger is None or plan.privacy is None:
+        return None
+    unit = plan.privacy.unit
+    return Terms(plan.privacy.measure, f"{unit.kind} {unit.count} of {unit.of}", entry.ledger.limit)
+
+
+def ledger_path(plan: Plan) -> File | None:
+    """Return the ledger's file; relative paths start from the spec's folder, whoever runs it."""
+    entry = next((e for e in plan.program.data if e.ledger is not None), None)
+    return None if entry is None or entry.ledger is None else (
+        File(plan.program.folder) / entry.ledger.file
+    )  # fmt: skip
+
+
+def charge_to_ledger(plan: Plan, stack: ExitStack, done: Applied) -> Ledger | None:
+    """Charge the plan's total, durably, and keep the ledger locked until ``stack`` closes."""
+    terms, path, charge = terms_of(plan), ledger_path(plan), plan.charge
+    if terms is None or path is None or charge is None:
+        return None
+    terms.limit.check(terms.measure, "ledger.limit")
+    ledger = stack.enter_context(Ledger.open(path, terms))
+    about = {"program": plan.program.hash, "name": plan.program.name}
+    done.charge = ledger.charge(charge, about)
+    total = ledger.total()
+    done.spent, done.left = total.text, total.left_text
+    return ledger
+
+
+# --- the releases ---------------------------------------------------------------------------------
+
+
+def _run(
+    plan: Plan, inputs: Inputs, workers: int, told: Callable[[str, int], None]
+) -> dict[str, Any]:
+    return {
+        name: _release(plan, release, inputs, workers, told)
+        for name, release in plan.releases.items()
+    }
+
+
+def _release(
+    plan: Plan, release: ReleasePlan, inputs: Inputs, workers: int,
+    told: Callable[[str, int], None],
+) -> Any:  # fmt: skip
+    typed = release.typed
+    blocks = inputs.blocks[typed.entry.name]
+    claim = release.bound.claim if release.bound is not None else None
+    last = typed.stages[-1].claim if typed.stages else None
+    data: Any
+    if isinstance(last, Stable) and last.accumulate is not None:
+        data = build_sketch(
+            typed.stages, blocks, workers=workers, on_block=lambda rows: told("building", rows)
+        )
+    elif isinstance(last, Stable) and last.fold is not None:
+        through, fold = resolve(typed.stages[:-1], blocks), last.fold
+        key = typed.stages[-1].mechanism.key
+        data = guarded(lambda _: fold(lambda: map(through, blocks())), key)(None)
+    elif isinstance(typed.domain, Records):
+        raise InternalError(
+            "OS903", typed.name, expected="a stage that ends in rows or a sketch", got="records",
+            hint="put `select` or a sketch before the release.",
+        )  # fmt: skip
+    else:
+        data = collect_rows(typed.stages, blocks)
+    told("releasing", 0)
+    if isinstance(claim, Private):
+        assert release.record is not None  # noqa: S101 - a claim has a record
+        data = guarded(claim.function, release.record.key)(data)
+    noise: Noise | None = getattr(claim, "noise", None)
+    if typed.is_sketch and typed.release_kind in ("noise", "none"):
+        return Release.of_sketch(typed.stages, data, noise, _privacy(plan))
+    return data
+
+
+def _privacy(plan: Plan) -> dict[str, Any]:
+    """Return the claim that travels in a release's header."""
+    privacy = plan.privacy
+    if privacy is None:
+        return {"public": True}
+    return {
+        "unit": privacy.unit.plain(), "d_in": privacy.unit.d_in, "measure": privacy.measure,
+        "total": list(plan.total), "claim": None if plan.claim is None else list(plan.claim),
+        "program": plan.program.hash,
+    }  # fmt: skip
+
+
+# --- the outputs ----------------------------------------------------------------------------------
+
+
+def _answer(plan: Plan, released: dict[str, Any], inputs: Inputs, done: Applied) -> None:
+    for name, output in plan.outputs.items():
+        value = released[output.stage.name]
+        queries = inputs.queries.get(name)
+        if isinstance(value, Release):
+            if queries is not None and output.posts:
+                done.results[name] = answer(value, output.posts, queries)
+            else:
+                done.results[name] = value
+            continue
+        for post in output.posts:
+            value = post.function(value) if post.takes == "answer" else post.function(value, queries)
+        done.results[name] = value
+
+
+def answer(release: Release, posts: Any, queries: Any) -> Any:
+    """Answer public queries from a release alone, through the post-processing steps in order."""
+    mapped = release.queries(queries)
+    value: Any = None
+    for place, post in enumerate(posts):
+        first = place == 0 or post.takes == "release"
+        value = post.function(release.arrays, mapped) if first else post.function(value)
+    return value
+
+
+def _write(
+    plan: Plan, folder: File, released: dict[str, Any], ledger: Ledger | None, done: Applied
+) -> None:
+    del released
+    for name, output in plan.outputs.items():
+        if output.decl.save is None:
+            continue
+        path = folder / output.decl.save
+        write_output(path, done.results[name], output.domain)
+        done.files[name] = path
+        done.certificates[name] = certificate(plan, name, path, ledger, done.charge)

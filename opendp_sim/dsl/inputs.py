@@ -1,0 +1,102 @@
+"""Opening data and public queries: everything that can fail does so before the charge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path as File
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.core.errors import DataError
+from opendp_sim.dsl.ir import DataEntry, SourceRef
+from opendp_sim.dsl.output_types import OutputType
+from opendp_sim.dsl.plan import Plan
+from opendp_sim.sources.blocks import Block
+from opendp_sim.sources.gate import check_source, gated_blocks
+from opendp_sim.sources.opening import open_source
+from opendp_sim.sources.source import Source, from_arrays
+from opendp_sim.spaces.records import Column, Records
+
+__all__ = ["Inputs", "open_inputs", "open_queries", "query_records", "source_of"]
+
+Memory = Mapping[str, Any]
+"""Arrays handed over in Python: name to a dict of columns, or to a source."""
+Told = Callable[[str, int], None]
+"""Told a phase and a number of records, for a progress bar."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a run reads: gated blocks of every dataset, and the queries of every output."""
+
+    blocks: Mapping[str, Callable[[], Iterator[Block]]]
+    queries: Mapping[str, Block]
+
+
+def source_of(ref: SourceRef, records: Records, folder: str, memory: Memory) -> Source:
+    """Return the source that a spec names, or the arrays of that name."""
+    if ref.kind != "memory":
+        return open_source(ref.kind, ref.argument, records, File(folder))
+    if ref.argument not in memory:
+        raise DataError(
+            "OS601", f"memory.{ref.argument}", expected="arrays handed over under this name",
+            got="none", hint="pass memory={name: {column: array}} to `apply`; files need no code.",
+        )  # fmt: skip
+    given = memory[ref.argument]
+    return given if isinstance(given, Source) else from_arrays(records, given)
+
+
+def open_inputs(plan: Plan, memory: Memory, told: Told) -> Inputs:
+    """Open and check every dataset and every query that the plan needs (the one data gate)."""
+    program = plan.program
+    used = {release.typed.entry.name: release.typed.entry for release in plan.releases.values()}
+    queries = {
+        name: open_queries(output.decl.query, output, program.folder, memory)
+        for name, output in plan.outputs.items()
+        if output.decl.query is not None
+    }
+    blocks = {}
+    for name, entry in used.items():
+        source = source_of(entry.source, entry.records, program.folder, memory)
+        check_source(source, entry.ingest, lambda rows: told("checking", rows))
+        blocks[name] = gated_blocks(source, entry.ingest)
+    return Inputs(blocks, queries)
+
+
+def open_queries(ref: SourceRef, output: OutputType, folder: str, memory: Memory) -> Block:
+    """Read public queries into memory, checked; values may lie outside the data's bounds."""
+    features = query_records(output.stage.entry, output)
+    source = source_of(ref, features, folder, memory)
+    parts = list(source.blocks())
+    if not parts:
+        raise DataError(
+            "OS607", f"outputs.{output.decl.name}.query", expected="at least one query", got="none",
+            hint="put one row a query into the file.",
+        )  # fmt: skip
+    block = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    try:
+        features.check(block)
+    except DataError as error:
+        raise DataError(
+            "OS607", f"outputs.{output.decl.name}.query", expected=error.expected, got=str(error.got),
+            hint="a query has the features of a record: the same columns, widths and dtypes.",
+        ) from None  # fmt: skip
+    return block
+
+
+def query_records(entry: DataEntry, output: OutputType) -> Records:
+    """Return the columns of a query: the features, without bounds, labels or persons."""
+    chosen: set[str] = set()
+    for stage in output.stage.stages:
+        features = getattr(stage.mechanism, "features", None)
+        if features is not None:
+            chosen = {features} if isinstance(features, str) else set(features)
+            break
+    columns = [c for c in entry.records.columns if (c.name in chosen if chosen else _feature(c))]
+    return Records(tuple(replace(column, bounds=()) for column in columns))
+
+
+def _feature(column: Column) -> bool:
+    return column.role is None and not column.keys

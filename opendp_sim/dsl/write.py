@@ -1,0 +1,97 @@
+"""Writing outputs: releases and tables, each to a temporary file that is renamed when complete."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path as File
+from typing import IO, Any
+
+import numpy as np
+
+from opendp_sim.accounting.certificate import digest_of
+from opendp_sim.accounting.release import Release
+from opendp_sim.core.space import Domain
+
+__all__ = ["digests", "table_of", "write_output"]
+
+
+def digests(files: Mapping[str, File]) -> dict[str, str]:
+    """Return the sha256 of each file."""
+    return {name: digest_of(path) for name, path in files.items()}
+
+
+def write_output(path: File, value: Any, domain: Domain | None) -> None:
+    """Write a release (.npz), arrays (.npz), or a table (.csv, .json), atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(value, Release):
+        value.save(path)
+    elif path.suffix == ".npz":
+        with _replacing(path, "wb") as stream:
+            np.savez_compressed(stream, **_arrays(value))
+    elif path.suffix == ".csv":
+        names, rows = table_of(value, getattr(domain, "labels", None))
+        with _replacing(path, "w") as stream:
+            writer = csv.writer(stream, lineterminator="\n")
+            writer.writerow(names)
+            writer.writerows(rows)
+    else:
+        with _replacing(path, "w") as stream:
+            json.dump(_plain(value), stream, indent=1)
+            stream.write("\n")
+
+
+@contextmanager
+def _replacing(path: File, mode: str) -> Iterator[IO[Any]]:
+    partial = path.with_name(path.name + ".partial")
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    try:
+        with partial.open(mode, **text) as stream:  # type: ignore[call-overload]
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _arrays(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return {str(name): np.asarray(array) for name, array in value.items()}
+    return {"answer": np.asarray(value)}
+
+
+def table_of(value: Any, labels: tuple[Any, ...] | None) -> tuple[list[str], list[list[Any]]]:
+    """Return (column names, rows) of answers; a two-axis column has one name a label.
+
+    A column called ``label`` holds indices into the public labels and is written as the labels.
+    """
+    columns: dict[str, Any] = {}
+    for name, given in (value if isinstance(value, Mapping) else {"answer": value}).items():
+        array = np.asarray(given)
+        if array.ndim == 2:  # noqa: PLR2004 - a row a query, a column a label
+            wide = array.shape[1]
+            tags = labels if labels is not None and len(labels) == wide else range(wide)
+            for place, tag in enumerate(tags):
+                columns[name if wide == 1 else f"{name}:{tag}"] = array[:, place]
+        elif name == "label" and labels is not None and array.dtype.kind in "iu":
+            columns[name] = np.array(labels, dtype=object)[array]
+        else:
+            columns[name] = np.atleast_1d(array)
+    rows = [list(row) for row in zip(*(c.tolist() for c in columns.values()), strict=True)]
+    return list(columns), rows
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(map(_plain, value))
+    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
