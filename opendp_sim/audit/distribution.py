@@ -41,7 +41,7 @@ class _Race:
     rng: np.random.Generator
     beta: float
     events: dict[str, Score]
-    begin: float = field(default_factory=time.perf_counter)
+    begin: float = field(default_factory=time.process_time)
     curves: dict[Any, Curve] = field(default_factory=dict)
     runs: int = 0
 
@@ -51,7 +51,7 @@ class _Race:
         return self.curves[pair.distance]
 
     def left_over(self, share: float = 1.0) -> float:
-        return self.begin + share * self.budget.seconds - time.perf_counter()
+        return self.begin + share * self.budget.seconds - time.process_time()
 
     def extend(self, sample: Sample, count: int) -> tuple[Encoded, Encoded]:
         self.runs += 2 * count
@@ -76,7 +76,7 @@ def distribution_layer(
         return LayerResult(_LAYER, "skipped", "the claim is infinite")
     samples = _search(race, hints)
     wealth, sample, bet = _bet(race, samples)
-    seconds = time.perf_counter() - race.begin
+    seconds = time.process_time() - race.begin
     if bet is None or not wealth.rejects(beta):
         return _quiet(race, wealth, samples[0], seconds)
     return LayerResult(
@@ -234,7 +234,7 @@ def _evidence(race: _Race, wealth: Wealth, sample: Sample, bet: Bet) -> Evidence
         f"{curve.text}: P[left in S] <= e^{bet.epsilon:.4g} P[right in S] + {bet.delta:.3g}",
         f"{hits[0]} of {runs} on the left, {hits[1]} of {runs} on the right",
         sample.pair,
-        (str(left.symbols[0]), str(right.symbols[0])),
+        (_shown(left), _shown(right)),
         f"1 - {math.exp(-wealth.peak):.1g} (betting)",
         {
             "clopper_pearson_agrees": bool(excess > bet.delta),
@@ -246,6 +246,11 @@ def _evidence(race: _Race, wealth: Wealth, sample: Sample, bet: Bet) -> Evidence
             "rounds": wealth.rounds,
         },
     )
+
+
+def _shown(outputs: Encoded) -> str:
+    symbol = outputs.symbols[0]
+    return str(outputs.cells[0].tolist()) if isinstance(symbol, bytes) else str(symbol)
 
 
 def _quiet(race: _Race, wealth: Wealth, sample: Sample, seconds: float) -> LayerResult:

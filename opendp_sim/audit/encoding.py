@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ __all__ = ["Encoded", "Raised", "encode", "structure"]
 
 _WIDEST = 400
 _LONGEST_SYMBOL = 400
+_BLOCK = 16
 
 
 @dataclass(frozen=True)
@@ -72,14 +74,17 @@ def structure(value: Any) -> str:
 
 def encode(outputs: Sequence[Any]) -> Encoded:
     """Encode outputs of one side."""
+    if all(isinstance(v, np.ndarray) for v in outputs) and len({v.shape for v in outputs}) == 1:
+        cells = np.stack(outputs).astype(float).reshape(len(outputs), -1)
+        symbols = np.array([row.tobytes() for row in cells], dtype=object)
+        return Encoded(symbols, cells[:, :_WIDEST], _summary(cells))
     rows = [_numbers(v) for v in outputs]
-    width = min(max((len(r) for r in rows), default=0), _WIDEST)
+    width = max((len(r) for r in rows), default=0)
     cells = np.full((len(rows), width), np.nan)
     for i, row in enumerate(rows):
-        cells[i, : min(len(row), width)] = row[:width]
+        cells[i, : len(row)] = row
     symbols = np.array([_symbol(v) for v in outputs], dtype=object)
-    summary = np.array([_summary(r) for r in rows]).reshape(len(rows), -1)
-    return Encoded(symbols, cells, summary)
+    return Encoded(symbols, cells[:, :_WIDEST], _summary(cells))
 
 
 def _symbol(value: Any) -> str:
@@ -109,20 +114,33 @@ def _numbers(value: Any) -> list[float]:
     if isinstance(value, (set, frozenset)):
         value = sorted(value, key=repr)
     if isinstance(value, (list, tuple)):
-        return [number for part in value for number in _numbers(part)]
+        parts = [_numbers(part) for part in value]
+        if any(isinstance(part, (list, tuple, np.ndarray)) for part in value):
+            # parts keep their place whatever their lengths are
+            return [n for part in parts for n in _padded(part)]
+        return [number for part in parts for number in part]
     return []
 
 
-def _summary(row: list[float]) -> list[float]:
-    """Length, sum, extremes, zeros, repeats, order: what a careless release tends to leak."""
-    if not row:
-        return [0.0] * 9
-    v = np.nan_to_num(np.array(row), posinf=1e300, neginf=-1e300)
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = float(np.nan_to_num(v.sum()))
-        whole = float(np.mean(v == np.rint(v)))
-    return [
-        float(len(v)), total, float(v.min()), float(v.max()), float((v == 0).sum()),
-        float(len(np.unique(v))), float((np.diff(v) >= 0).mean()) if len(v) > 1 else 0.0,
-        float(v.argmax()), whole,
-    ]  # fmt: skip
+def _padded(part: list[float]) -> list[float]:
+    short = _BLOCK - len(part)
+    return part + [math.nan] * short if short > 0 else part
+
+
+def _summary(cells: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Length, sum, extremes, zeros, distinct values, order, peak: what a careless release leaks."""
+    rows, width = cells.shape
+    if width == 0:
+        return np.zeros((rows, 8))
+    there = ~np.isnan(cells)
+    clean = np.clip(np.where(there, cells, 0.0), -1e300, 1e300)
+    low, high = np.where(there, clean, np.inf), np.where(there, clean, -np.inf)
+    ordered = np.sort(np.where(there, clean, np.inf), axis=1)
+    with np.errstate(invalid="ignore"):
+        steps = np.diff(clean, axis=1) >= 0 if width > 1 else np.zeros((rows, 1), bool)
+        fresh = (np.diff(ordered, axis=1) > 0).sum(axis=1) if width > 1 else np.zeros(rows)
+    return np.column_stack([
+        there.sum(axis=1), clean.sum(axis=1), np.maximum(low.min(axis=1), -1e300),
+        np.minimum(high.max(axis=1), 1e300), ((clean == 0) & there).sum(axis=1), fresh,
+        steps.mean(axis=1), high.argmax(axis=1),
+    ]).astype(float)  # fmt: skip

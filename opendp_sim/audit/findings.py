@@ -34,12 +34,12 @@ class Budget:
         if name == "deep":
             return cls(
                 name, stability_seconds=15, stability_trials=100_000, structure_pairs=60,
-                noise_runs=2000, search_pairs=96, search_runs=400, bet_pairs=1_000_000, seconds=100,
+                noise_runs=2000, search_pairs=128, search_runs=4000, bet_pairs=4_000_000, seconds=100,
                 forks=True,
             )  # fmt: skip
         return cls(
             "quick", stability_seconds=2.0, stability_trials=6000, structure_pairs=24,
-            noise_runs=400, search_pairs=48, search_runs=100, bet_pairs=60_000, seconds=5.5,
+            noise_runs=400, search_pairs=64, search_runs=1000, bet_pairs=250_000, seconds=5.5,
         )  # fmt: skip
 
 

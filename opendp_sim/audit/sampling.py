@@ -38,7 +38,7 @@ class Sample:
 
     def extend(self, subject: Subject, count: int) -> tuple[Encoded, Encoded]:
         """Draw ``count`` more from each side and return them."""
-        begin = time.perf_counter()
+        begin = time.process_time()
         fresh = (
             encode(draw(subject, self.pair.left, count)),
             encode(draw(subject, self.pair.right, count)),
@@ -46,7 +46,7 @@ class Sample:
         self.left.append(fresh[0])
         self.right.append(fresh[1])
         self.runs += count
-        self.seconds += time.perf_counter() - begin
+        self.seconds += time.process_time() - begin
         return fresh
 
     def all(self) -> tuple[Encoded, Encoded]:

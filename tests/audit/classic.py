@@ -33,7 +33,7 @@ def sparse_vector(
         answers = np.asarray(x, dtype=float)
         n = len(answers)
         bar = 1 + laplace((count, 1), threshold_scale, FINE)
-        noisy = answers + (laplace((count, n), query_scale, FINE) if query_scale else 0.0)
+        noisy = answers + (laplace((count, n), query_scale, FINE) if query_scale else np.zeros((count, n)))
         again = 1 + laplace((count, n), threshold_scale, FINE) if redraw else None
         values = answers + laplace((count, n), value_scale, FINE) if value_scale else noisy
         out = []

@@ -157,7 +157,7 @@ TWINS = [
     _twin("knn/purse_refilled", "the budget is reset after each answer", s.knn(refill=True), composed=True),
     _twin("knn/tells_active_count", "the number of active records is released", s.knn(tell_active=True), composed=True),
     _twin("knn/silent_when_empty", "without neighbours it answers 0 without noise", s.knn(silent_when_empty=True), composed=True),
-    _twin("knn/black_box_no_filter", "nobody drops out, seen from the outside only", s.knn(spend=False, sigma=0.7)),
+    _twin("knn/black_box_no_filter", "nobody drops out, seen from the outside only", s.knn_without_filter(0.45)),
     # stable top-one
     _twin("top/gap_released", "the gap comes with the leader", _without(s.top_one(tell="gap"))),
     _twin("top/order_released", "the whole order comes with the leader", _without(s.top_one(tell="order"))),
