@@ -71,7 +71,7 @@ def resolve(stages: Sequence[Stage], blocks: Blocks) -> Callable[[Any], Any]:
         if not isinstance(claim, Stable) or claim.faces is not None:
             break
         if claim.survey is not None:
-            seen = tuple(functions)
+            seen = tuple(getattr(f, "fresh", lambda f=f: f)() for f in functions)
             functions.append(claim.survey(_mapped(blocks, seen)))
         elif claim.function is not None:
             functions.append(claim.function)

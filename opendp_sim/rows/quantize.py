@@ -78,7 +78,7 @@ class Quantize(Mechanism):
 
     def bind(self, domain: Domain, metric: Metric) -> Stable:
         """State Lemma 1 of ``quantize.md``."""
-        rows = real_rows(self.key, domain, metric)
+        rows = real_rows(self.key, domain, metric, by_person=True)
         lower, upper = self._bounds(rows)
         unit = (max(upper) - min(lower)) / 2.0**self.bits
         low = tuple(math.floor(v / unit + 0.5) for v in lower)
@@ -92,6 +92,7 @@ class Quantize(Mechanism):
             given = as_rows(data)
             values = np.rint(np.asarray(given.values, dtype=np.float64) / unit)
             np.clip(values, low, high, out=values)
+            values += 0.0  # one zero: which one `clip` returns depends on the shape
             return Rows(values, given.labels, given.ids)
 
         least, most = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)

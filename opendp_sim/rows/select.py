@@ -52,11 +52,12 @@ class Select(Mechanism):
         [own] Lemma 1 in ``select.md``.
 
     Example
-        >>> import numpy as np
+        >>> import numpy as np, opendp.prelude as dp
         >>> from opendp_sim.spaces.metrics import Symmetric
         >>> from opendp_sim.spaces.records import Column, Records
         >>> records = Records((Column("x", "array[f64, 2]", bounds=(0.0, 1.0)),
         ...                    Column("kind", "category", keys=("a", "b"))))
+        >>> dp.enable_features("contrib")
         >>> rows = make_select(records, Symmetric(), features="x", label="kind")
         >>> data = {"x": np.array([[0.5, 1.0]]), "kind": np.array([1])}
         >>> rows(data).values, rows(data).labels, rows.map(3)
@@ -109,6 +110,7 @@ class Select(Mechanism):
             values = _beside(data, features)
             if output.lower:
                 np.clip(values, low, high, out=values)
+            values += 0.0  # one zero: which one `clip` returns depends on the shape
             labels = None if label is None else np.asarray(data[label.name], dtype=np.int64)
             return Rows(values, labels, None if person is None else data[person])
 

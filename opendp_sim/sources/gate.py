@@ -135,7 +135,7 @@ def _any(cells: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def _clamped(values: NDArray[Any], column: Column) -> NDArray[Any]:
     low, high = column.bounds or (-math.inf, math.inf)
     if values.dtype.kind == "f":
-        return np.asarray(np.clip(values, low, high))
+        return np.asarray(np.clip(values, low, high) + 0.0)  # one zero, whatever the shape
     limits = [np.iinfo(kind) for kind in (values.dtype, column.numpy_dtype)]
     least, most = max(int(kind.min) for kind in limits), min(int(kind.max) for kind in limits)
     if column.bounds:

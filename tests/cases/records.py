@@ -1,4 +1,4 @@
-"""Rows of the table for the maps that begin at records."""
+"""Rows of the table for the maps of records and rows, before any sketch."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from opendp_sim.core.mechanism import lookup
-from opendp_sim.spaces.metrics import Symmetric
+from opendp_sim.spaces.metrics import IdDistance, Symmetric
 from opendp_sim.spaces.records import Column, Records
+from opendp_sim.spaces.rows import GridRows, RealRows, Rows
 from opendp_sim.testing import Case
+from opendp_sim.testing.strategies import grid_pairs, real_pairs
 
 RECORDS = Records(
     (
@@ -47,11 +49,48 @@ def record_pairs(draw: st.DrawFn) -> Any:
     return join(shared, left), join(right, shared), d_in
 
 
+@st.composite
+def person_pairs(draw: st.DrawFn) -> Any:
+    """Some persons are in both, in another order; each of the others is in one of the two."""
+    shared, left, right = (some(draw(st.integers(0, most)), draw) for most in (8, 5, 5))
+    left["user"] = np.array([f"left {v}" for v in left["user"]], dtype=object)
+    right["user"] = np.array([f"right {v}" for v in right["user"]], dtype=object)
+    order = np.array(draw(st.permutations(range(len(shared["age"])))), dtype=np.int64)
+    mixed = {name: column[order] for name, column in shared.items()}
+    d_in = len(set(left["user"])) + len(set(right["user"]))
+    return join(shared, left), join(right, mixed), d_in
+
+
+REAL = RealRows(width=3, labels=("a", "b"), lower=(-1.0, 0.0, -2.0), upper=(1.0, 3.0, 0.0))
+GRID = GridRows(width=5, unit=0.25, lower=(-7, 0, -1, -9, 2), upper=(7, 8, 0, 9, 3), l2=13)
+ONE_REAL = Rows(np.array([[0.9, 0.3, -1.0]]), np.zeros(1, np.int64))
+NO_REAL = Rows(np.zeros((0, 3)), np.zeros(0, np.int64))
+
 CASES = {
     "select": Case(
         mechanism=lookup("select")(features=["x", "age"], label="kind", person="user"),
         domain=RECORDS,
         metric=Symmetric(),
         pairs=record_pairs(),
+    ),
+    "bound_contributions": Case(
+        mechanism=lookup("bound_contributions")(max_rows=2, seed=5),
+        domain=RECORDS,
+        metric=IdDistance("user"),
+        pairs=person_pairs(),
+    ),
+    "clip_rows": Case(
+        mechanism=lookup("clip_rows")(norm="l2", bound=0.75),
+        domain=REAL,
+        metric=Symmetric(),
+        pairs=real_pairs(REAL),
+        attains=(NO_REAL, ONE_REAL, 1),
+    ),
+    "jl_projection": Case(
+        mechanism=lookup("jl_projection")(dimension=3, seed=5),
+        domain=GRID,
+        metric=Symmetric(),
+        pairs=grid_pairs(GRID),
+        attains=(Rows(np.zeros((0, 5))), Rows(np.array([[7.0, 1.0, -1.0, 2.0, 3.0]])), 1),
     ),
 }

@@ -1,0 +1,236 @@
+"""JL projection: grid rows to fewer columns, distances kept on average, integers kept exact.
+
+Proof of the stability map: ``jl_projection.md``, beside this file.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import polygamma, psi
+
+from opendp_sim.core.claims import Stable
+from opendp_sim.core.constructors import constructors
+from opendp_sim.core.errors import ParameterError, SpaceError
+from opendp_sim.core.hadamard import signed_hadamard
+from opendp_sim.core.linear import integer_gram
+from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.randomness import public_generator
+from opendp_sim.core.row_products import exact_dtype, exact_products
+from opendp_sim.core.space import Domain, Metric
+from opendp_sim.spaces.checks import grid_rows
+from opendp_sim.spaces.rows import GridRows, Rows, as_rows
+
+__all__ = ["JlProjection", "make_jl_projection", "then_jl_projection"]
+
+_SLOPES = {
+    "gaussian": 2 / math.e,
+    "exponential": 1 / math.e,
+    "cauchy": 1 / 2,
+    "rational": 1 / 4,
+    "p_stable_l2": 0.3600503822,
+}
+"""Largest ``|r k'(r)|`` of exp(-r^2), exp(-r), 1 / (1 + r^2), 1 / (1 + r) and RACE's L2 kernel."""
+_GRAM = 1024
+"""Up to this many columns the norm of the matrix is bounded from its Gram matrix."""
+
+
+@register
+class JlProjection(Mechanism):
+    r"""Project rows on few random directions, in integers: ``x`` becomes ``x S`` with S of signs.
+
+    Space
+        Input: rows of d integers under symmetric distance, in steps of ``unit``.
+        Output: rows of ``dimension`` integers in steps of ``unit / sqrt(dimension)``, so that
+        distances are kept on average; the bounds (and an L2 bound) of what S can produce.
+
+    Stability
+        .. math:: d_{out} = d_{in}
+
+        Row by row, by exact integer arithmetic, so added and removed rows are all that differs.
+        Exact. Tight.
+
+    Privacy
+        None on its own.
+
+    Raises
+        ParameterError (OS101): a parameter is outside its range. (OS102): more columns than the
+        Hadamard form has. SpaceError (OS201, OS202): not grid rows, another metric. (OS203): sums
+        of a row's entries could reach 2**51.
+
+    Source
+        [own] Lemma 1 in ``jl_projection.md``.
+
+    Example
+        >>> import opendp.prelude as dp, numpy as np
+        >>> from opendp.extras.numpy import array2_domain
+        >>> import opendp_sim.prelude as sim
+        >>> dp.enable_features("contrib")
+        >>> space = array2_domain(num_columns=3, nan=False, T=float), dp.symmetric_distance()
+        >>> small = (space >> sim.then_quantize(bits=4, bounds=(-1.0, 1.0))
+        ...     >> sim.then_jl_projection(dimension=2, seed=3))
+        >>> small(np.array([[1.0, 0.0, 0.0]])).values ** 2, small.map(2)
+        (array([[64., 64.]]), 2)
+    """
+
+    key: ClassVar[str] = "jl_projection"
+    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    room = "rows"
+
+    dimension: Annotated[
+        int,
+        param(
+            "Number of columns after the projection.", symbol="k", unit="columns", ge=1, le=65536,
+            hint="the error of a kernel falls as 1 / sqrt(k): 16 to 64 is usual.",
+        ),
+    ]  # fmt: skip
+    seed: Annotated[
+        int,
+        param(
+            "Seed of the public directions; it travels with the release.", symbol="s", unit="-",
+            ge=0, le=2**63 - 1, hint="any number; another seed draws other directions.",
+        ),
+    ]  # fmt: skip
+    form: Annotated[
+        Literal["dense", "hadamard"],
+        param(
+            "Independent signs, or sampled rows of a randomly signed Hadamard matrix.",
+            symbol="F", unit="form", default="dense",
+            hint="hadamard is faster from about 1,000 columns to about 100.",
+        ),
+    ] = "dense"  # fmt: skip
+
+    def bind(self, domain: Domain, metric: Metric) -> Stable:
+        """State Lemmas 1 and 2 of ``jl_projection.md``."""
+        rows = grid_rows(self.key, domain, metric, by_person=True)
+        if rows.width * rows.magnitude >= 2**51:
+            raise SpaceError(
+                "OS203", f"{self.key}.input_domain", expected="sums of a row's entries below 2**51",
+                got=f"a bound of 2**{math.log2(rows.width * rows.magnitude):.1f}",
+                hint="quantize to fewer bits.",
+            )  # fmt: skip
+        drawn = _Dense.draw(self, rows) if self.form == "dense" else _Hadamard.draw(self, rows)
+
+        def project(values: NDArray[np.float64]) -> NDArray[np.float64]:
+            return drawn.project(np.asarray(values, dtype=np.float64))
+
+        def projected(data: Any) -> Rows:
+            given = as_rows(data)
+            return Rows(project(given.values), given.labels, given.ids)
+
+        return Stable(
+            output=_image(rows, self.dimension, drawn),
+            function=projected,
+            on_queries=lambda data: Rows(drawn.far(as_rows(data).values)),
+            matrices=drawn.matrices,
+            expected=_errors(self.dimension),
+        )
+
+
+@dataclass(frozen=True)
+class _Dense:
+    """Independent signs, shape (k, d), in the narrowest float in which products are exact."""
+
+    signs: NDArray[Any]
+
+    @classmethod
+    def draw(cls, mechanism: JlProjection, rows: GridRows) -> _Dense:
+        generator = public_generator(mechanism.seed, mechanism.key, "signs")
+        bits = generator.integers(0, 2, size=(mechanism.dimension, rows.width), dtype=np.int8)
+        longest = math.sqrt(rows.width) * rows.magnitude
+        dtype = exact_dtype(longest, math.sqrt(rows.width), f"{mechanism.key}.input_domain")
+        return cls((2 * bits - 1).astype(dtype))
+
+    @property
+    def matrices(self) -> tuple[NDArray[np.generic], ...]:
+        return (self.signs.astype(np.int8),)
+
+    def project(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        product = exact_products(values.astype(self.signs.dtype, copy=False), self.signs)
+        # Adding zero leaves one zero: its sign would depend on the order of additions.
+        out: NDArray[np.float64] = product.astype(np.float64) + 0.0
+        return out
+
+    def far(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Project public queries, which may lie outside the bounds."""
+        return exact_products(values, self.signs.astype(np.float64)) + 0.0
+
+    def norm_squared(self) -> int:
+        """Bound the square of the largest factor by which the matrix lengthens a row."""
+        few = min(self.signs.shape)
+        plain = math.prod(self.signs.shape)
+        if few > _GRAM:
+            return plain
+        short = self.signs if few == len(self.signs) else self.signs.T
+        gram = integer_gram(short.T.astype(np.float64), 1)
+        # Eigenvalues of a symmetric matrix are at most its largest absolute row sum.
+        return min(plain, int(np.abs(gram).sum(axis=1).max()))
+
+
+@dataclass(frozen=True)
+class _Hadamard:
+    """Random signs (d,), and which k coordinates of the transform are kept."""
+
+    signs: NDArray[np.int8]
+    places: NDArray[np.int64]
+
+    @classmethod
+    def draw(cls, mechanism: JlProjection, rows: GridRows) -> _Hadamard:
+        full = 1 << (rows.width - 1).bit_length()
+        if mechanism.dimension > full:
+            raise ParameterError(
+                "OS102", f"{mechanism.key}.dimension", expected=f"at most {full} columns",
+                got=mechanism.dimension, hint="use form: dense, or project to fewer columns.",
+            )  # fmt: skip
+        generator = public_generator(mechanism.seed, mechanism.key, "hadamard")
+        signs = 2 * generator.integers(0, 2, size=rows.width, dtype=np.int8) - 1
+        return cls(signs, generator.permutation(full)[: mechanism.dimension])
+
+    @property
+    def matrices(self) -> tuple[NDArray[np.generic], ...]:
+        return self.signs, self.places
+
+    def project(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return signed_hadamard(values, self.signs, self.places)
+
+    def far(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Project public queries, which may lie outside the bounds."""
+        return signed_hadamard(values, self.signs, self.places)
+
+    def norm_squared(self) -> int:
+        """Bound the square of the largest factor: all of H lengthens by exactly sqrt(D)."""
+        full = 1 << (len(self.signs) - 1).bit_length()
+        return min(full, len(self.signs) * len(self.places))
+
+
+def _image(rows: GridRows, dimension: int, drawn: _Dense | _Hadamard) -> GridRows:
+    """Return the output's type (Lemma 2): the least and greatest sums, and the longest row."""
+    lower = np.broadcast_to(np.array(rows.lower, dtype=np.int64), rows.width)
+    upper = np.broadcast_to(np.array(rows.upper, dtype=np.int64), rows.width)
+    middle = drawn.far((lower + upper).astype(np.float64)[None, :])[0].astype(np.int64)
+    spread = int((upper - lower).sum())
+    least, most = (int(middle.min()) - spread) // 2, (int(middle.max()) + spread) // 2
+    l2 = None
+    if rows.l2 is not None:
+        reach = math.isqrt(rows.width * rows.l2**2)
+        least, most = max(least, -reach), min(most, reach)
+        l2 = math.isqrt(drawn.norm_squared() * rows.l2**2) + 1
+    return GridRows(
+        width=dimension, labels=rows.labels, ids=rows.ids, unit=rows.unit / math.sqrt(dimension),
+        lower=(least,), upper=(most,), l2=l2,
+    )  # fmt: skip
+
+
+def _errors(dimension: int) -> dict[str, float]:
+    """Return bounds on the expected absolute error of a kernel value (Lemma 3), by kernel."""
+    half = dimension / 2
+    drift = (psi(half) - math.log(half)) / 2
+    spread = math.sqrt(float(polygamma(1, half)) / 4 + drift**2)
+    return {f"jl_error_{name}": slope * spread for name, slope in _SLOPES.items()}
+
+
+make_jl_projection, then_jl_projection = constructors(JlProjection)
