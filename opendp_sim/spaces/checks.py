@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.spaces.metrics import Symmetric
+from opendp_sim.spaces.metrics import IdDistance, Symmetric
 from opendp_sim.spaces.rows import GridRows, RealRows
 
 __all__ = ["grid_rows", "real_rows", "symmetric"]
@@ -20,25 +20,41 @@ def symmetric(key: str, metric: Metric) -> None:
         )  # fmt: skip
 
 
-def real_rows(key: str, domain: Domain, metric: Metric) -> RealRows:
-    """Return ``domain`` if it is real rows under symmetric distance, else refuse."""
+def real_rows(key: str, domain: Domain, metric: Metric, *, by_person: bool = False) -> RealRows:
+    """Return ``domain`` if it is real rows under symmetric distance, else refuse.
+
+    With ``by_person``, distance by person does as well, if rows carry ids: for row maps, which keep
+    each row's id, so that changed persons stay the only ones whose rows change.
+    """
     if not isinstance(domain, RealRows):
         raise SpaceError(
             "OS201", f"{key}.input_domain", expected="rows of finite floats",
             got=type(domain).__name__, hint="put `select` or an array2_domain before this step.",
         )  # fmt: skip
-    symmetric(key, metric)
+    if not (by_person and domain.ids and isinstance(metric, IdDistance)):
+        symmetric(key, metric)
     return domain
 
 
-def grid_rows(key: str, domain: Domain, metric: Metric, *, needs_labels: bool = False) -> GridRows:
-    """Return ``domain`` if it is grid rows under symmetric distance (with labels), else refuse."""
+def grid_rows(
+    key: str,
+    domain: Domain,
+    metric: Metric,
+    *,
+    needs_labels: bool = False,
+    by_person: bool = False,
+) -> GridRows:
+    """Return ``domain`` if it is grid rows under symmetric distance (with labels), else refuse.
+
+    ``by_person`` as for ``real_rows``.
+    """
     if not isinstance(domain, GridRows):
         raise SpaceError(
             "OS201", f"{key}.input_domain", expected="rows on an integer grid",
             got=type(domain).__name__, hint="put `quantize` before this step.",
         )  # fmt: skip
-    symmetric(key, metric)
+    if not (by_person and domain.ids and isinstance(metric, IdDistance)):
+        symmetric(key, metric)
     if needs_labels and domain.labels is None:
         raise SpaceError(
             "OS204", f"{key}.input_domain", expected="rows with public labels", got="no labels",

@@ -1,0 +1,124 @@
+"""A session: an interactive release whose purses and transcript outlive the process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from opendp_sim.accounting.session_store import SessionStore
+from opendp_sim.core.claims import Interactive, Stage
+from opendp_sim.core.errors import SpaceError
+from opendp_sim.core.pipeline import on_queries, resolve
+from opendp_sim.core.randomness import fingerprint
+from opendp_sim.sources.fold import collect_rows
+from opendp_sim.spaces.rows import Rows
+
+__all__ = ["Session"]
+
+
+class Session:
+    """Questions to a private dataset, with answers that are charged before they leave.
+
+    A context manager. ``ask``, ``refer`` are for analysts; ``insert``, ``relabel`` and ``delete`` are
+    for whoever keeps the data. Records and queries are given as the source has them: they go
+    through the same row maps.
+
+    Args:
+        stages: row maps and, last, an interactive mechanism (``core.pipeline.bind_steps``).
+        blocks: opens the dataset afresh.
+        path: the store; made if it does not exist.
+
+    Raises:
+        SpaceError (OS201): the last stage cannot be resumed. BudgetError (OS407): the store is open
+            elsewhere, damaged, or was started with something else.
+    """
+
+    def __init__(
+        self, stages: Sequence[Stage], blocks: Callable[[], Iterable[Any]], path: str | Path
+    ) -> None:
+        claim = stages[-1].claim if stages else None
+        if not isinstance(claim, Interactive) or claim.resume is None:
+            raise SpaceError(
+                "OS201", "session", expected="a mechanism that can be resumed, such as ind_knn",
+                got="another one", hint="see `opendp-sim explain ind_knn`.",
+            )  # fmt: skip
+        self._maps = tuple(stages[:-1])
+        self._through = resolve(self._maps, blocks)
+        rows = collect_rows(self._maps, blocks)
+        self._store = SessionStore(path, _identity(stages, rows))
+        try:
+            self._service = claim.resume(rows, self._store)
+        except BaseException:
+            self._store.close()
+            raise
+
+    def __repr__(self) -> str:
+        """The place of the store, and nothing that is inside."""
+        return f"Session({self._store!r})"
+
+    def __enter__(self) -> Self:
+        """Return the open session."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        """Close the store; it can be opened again."""
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._store.close()
+
+    @property
+    def answered(self) -> int:
+        """How many queries this store has answered: public."""
+        return sum(
+            len(payload["labels"])
+            for kind, payload in self._store.transcript()
+            if kind == "answers"
+        )
+
+    def ask(self, queries: Any) -> Any:
+        """Answer public queries, in order; all of them are charged before the first one leaves."""
+        return self._service.predict(on_queries(self._maps, queries))
+
+    def refer(self, queries: Any) -> bool:
+        """Say what public queries look like, before the first question."""
+        return bool(self._service.refer(on_queries(self._maps, queries)))
+
+    def insert(self, records: Any) -> None:
+        """Add records; a person who was here before keeps their purse."""
+        self._service.insert(self._rows(records))
+
+    def relabel(self, records: Any) -> None:
+        """Replace all records of the persons in ``records`` by these."""
+        self._service.relabel(self._rows(records))
+
+    def delete(self, ids: Any) -> None:
+        """Remove all records of some persons, free and at once."""
+        self._service.delete(ids)
+
+    def _rows(self, records: Any) -> Any:
+        if self._maps:
+            self._maps[0].domain.check(records)
+        return self._through(records)
+
+
+def _identity(stages: Sequence[Stage], rows: Rows) -> str:
+    """Return everything that purses belong to: steps, space, and a fingerprint of the data."""
+    parts = [rows.values, rows.labels, None if rows.ids is None else rows.ids.astype(str)]
+    steps = [{stage.mechanism.key: stage.mechanism.spec()} for stage in stages]
+    about = {
+        "steps": steps,
+        "domain": stages[0].domain.identifier,
+        "metric": stages[0].metric.identifier,
+        "data": fingerprint([part for part in parts if part is not None]),
+    }
+    return json.dumps(about, sort_keys=True)

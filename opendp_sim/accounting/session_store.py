@@ -1,0 +1,205 @@
+"""The embedded store of a session: charges that are durable before an answer leaves.
+
+One SQLite file in write-ahead mode, locked by the process that has it open. Each commit holds an
+entry (a public answer, or an update by the curator) together with the charges that paid for it,
+both or neither. The file is as secret as the data: it holds what every person has left.
+Proof: ``session_store.md``, beside this file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.errors import BudgetError
+
+__all__ = ["SessionStore"]
+
+Payload = Mapping[str, NDArray[Any]]
+Charge = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+_FORMAT = "opendp_sim/session/1"
+_DENSE = 64
+"""Commits between two full copies of the purses."""
+_PUBLIC = ("reference", "answers")
+_TABLES = """
+CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE entry (
+  place INTEGER PRIMARY KEY, kind TEXT NOT NULL, payload BLOB NOT NULL, who BLOB, units BLOB
+);
+CREATE TABLE purses (place INTEGER PRIMARY KEY, units BLOB NOT NULL);
+"""
+
+
+class SessionStore:
+    """What a session remembers across processes. A context manager; nobody else can open it.
+
+    Args:
+        path: the file; made readable by its owner only when it does not exist.
+        identity: what the session was started with (mechanism, space, fingerprint of the data); a
+            store never serves another one.
+
+    Raises:
+        BudgetError (OS407): open elsewhere, damaged, or started with something else.
+    """
+
+    def __init__(self, path: str | Path, identity: str) -> None:
+        self._path = Path(path)
+        self._owner = os.getpid()
+        _made(self._path)
+        self._db = sqlite3.connect(self._path, isolation_level=None, timeout=0.2)
+        try:
+            self._prepare(hashlib.sha256(identity.encode()).hexdigest())
+        except sqlite3.Error:
+            self._db.close()
+            raise self._refuse(
+                "a store that this process can lock", "a locked or foreign file"
+            ) from None
+        except BaseException:
+            self._db.close()
+            raise
+
+    def __repr__(self) -> str:
+        """The place, and nothing that is inside."""
+        return f"SessionStore({str(self._path)!r})"
+
+    def __enter__(self) -> Self:
+        """Return the open store."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        """Close the store; what was committed stays."""
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the lock."""
+        self._db.close()
+
+    def commit(
+        self,
+        kind: str,
+        payload: Payload,
+        charges: Sequence[Charge],
+        snapshot: Callable[[], NDArray[np.int64]],
+    ) -> None:
+        """Make an entry and its charges durable, both or neither.
+
+        Args:
+            kind: ``answers`` or ``reference`` (public), or an update or failure (secret).
+            payload: plain arrays.
+            charges: who paid how many units; a person may occur in several.
+            snapshot: returns all purses as they are after the charges.
+        """
+        if os.getpid() != self._owner:
+            raise self._refuse("the process that opened the session", "a fork of it")
+        place = self._next
+        dense = kind != "answers" or self._since >= _DENSE
+        who, units = (None, None) if dense else _packed(charges)
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            row = (place, kind, _packed_arrays(payload), who, units)
+            self._db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?)", row)
+            if dense:
+                self._db.execute("DELETE FROM purses")
+                row = (place, snapshot().astype("<i8").tobytes())
+                self._db.execute("INSERT INTO purses VALUES (?, ?)", row)
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+        self._next, self._since = place + 1, 0 if dense else self._since + 1
+
+    def entries(self) -> list[tuple[str, Payload]]:
+        """Return everything that was committed, in order. Secret: it holds the curator's updates."""
+        rows = self._db.execute("SELECT kind, payload FROM entry ORDER BY place")
+        return [(kind, _unpacked_arrays(blob)) for kind, blob in rows]
+
+    def transcript(self) -> list[tuple[str, Payload]]:
+        """Return the public part: reference queries, and queries with their answers."""
+        return [(kind, payload) for kind, payload in self.entries() if kind in _PUBLIC]
+
+    def purses(self) -> NDArray[np.int64] | None:
+        """Return what every purse holds after the last commit; None for a new store. Secret."""
+        row = self._db.execute("SELECT place, units FROM purses").fetchone()
+        if row is None:
+            return None
+        place, blob = row
+        units = np.frombuffer(blob, dtype="<i8").astype(np.int64)
+        later = self._db.execute("SELECT who, units FROM entry WHERE place > ?", (place,))
+        for who, paid in later:
+            np.subtract.at(units, np.frombuffer(who, dtype="<i8"), np.frombuffer(paid, dtype="<i8"))
+        return units
+
+    def _prepare(self, identity: str) -> None:
+        for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL"):
+            self._db.execute(f"PRAGMA {pragma}")
+        self._db.execute("BEGIN EXCLUSIVE")
+        if not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            for statement in _TABLES.split(";"):
+                self._db.execute(statement)
+            about = [("format", _FORMAT), ("identity", identity)]
+            self._db.executemany("INSERT INTO about VALUES (?, ?)", about)
+        self._db.execute("COMMIT")
+        if dict(self._db.execute("SELECT name, value FROM about")) != {
+            "format": _FORMAT, "identity": identity,
+        }:  # fmt: skip
+            raise self._refuse(
+                "the mechanism, the space and the data that the session was started with",
+                "something else",
+            )
+        self._next = self._db.execute("SELECT coalesce(max(place), 0) FROM entry").fetchone()[0] + 1
+        # The first commit of a process writes all purses, so that charges never need an older base.
+        self._since = _DENSE
+
+    def _refuse(self, expected: str, got: str) -> BudgetError:
+        return BudgetError(
+            "OS407", "session.store", expected=expected, got=got,
+            hint="close the other process, or open it with the spec and data it was started with.",
+        )  # fmt: skip
+
+
+def _made(path: Path) -> None:
+    """Make the file, readable by its owner only, unless it is there.
+
+    A file that is there must not be opened and closed: closing drops the POSIX locks that a
+    connection of this process may hold on it.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def _packed(charges: Sequence[Charge]) -> tuple[bytes, bytes]:
+    """Add up the charges of each person."""
+    if not charges:
+        return b"", b""
+    who, place = np.unique(np.concatenate([c[0] for c in charges]), return_inverse=True)
+    units = np.zeros(len(who), dtype=np.int64)
+    np.add.at(units, place, np.concatenate([c[1] for c in charges]))
+    return who.astype("<i8").tobytes(), units.astype("<i8").tobytes()
+
+
+def _packed_arrays(payload: Payload) -> bytes:
+    with io.BytesIO() as out:
+        np.savez(out, allow_pickle=False, **payload)
+        return out.getvalue()
+
+
+def _unpacked_arrays(blob: bytes) -> Payload:
+    with np.load(io.BytesIO(blob), allow_pickle=False) as arrays:
+        return dict(arrays)

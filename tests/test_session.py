@@ -1,0 +1,171 @@
+"""Sessions: durable charges, one owner, the same answers after reopening."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+from opendp_sim.accounting.session import Session
+from opendp_sim.accounting.session_store import SessionStore
+from opendp_sim.core.errors import BudgetError, InternalError, SpaceError
+from opendp_sim.core.pipeline import bind_steps
+from opendp_sim.measurements import _knn_predictor
+from opendp_sim.measurements.ind_knn import IndKnn
+from opendp_sim.rows.quantize import Quantize
+from opendp_sim.spaces.metrics import IdDistance, Symmetric
+from opendp_sim.spaces.rows import RealRows, Rows
+from tests import _kill_session as kill
+
+dp.enable_features("contrib")
+QUERIES = np.rint(np.random.default_rng(2).normal(0, 40, (150, 4)))
+
+
+def test_what_was_spent_stays_spent(tmp_path):
+    path = tmp_path / "s.sqlite"
+    with kill.opened(path) as session:
+        session.ask(QUERIES[:3])
+        for query in QUERIES[3:]:
+            session.ask(query[None])
+        left = session._service._purses.snapshot()
+    assert left.min() < left.max()
+    with kill.opened(path) as session:
+        assert np.array_equal(session._service._purses.snapshot(), left)
+        assert session.answered == 150
+        session.ask(QUERIES[:1])
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_kills_never_find_an_answer_without_its_charge(tmp_path):
+    said, charged = kill.kills(tmp_path / "s.sqlite", 8, seed=1)
+    assert 0 < said <= charged
+
+
+def test_the_kill_test_can_fail(tmp_path, monkeypatch):
+    """A store that forgets every other commit is caught."""
+    real = SessionStore.commit
+
+    def forgetful(self, kind, payload, charges, snapshot):
+        if self._next % 2 or kind != "answers":
+            real(self, kind, payload, charges, snapshot)
+        else:
+            self._next += 1
+
+    monkeypatch.setattr(SessionStore, "commit", forgetful)
+    with pytest.raises(AssertionError, match="without its charge"):
+        kill.kills(tmp_path / "s.sqlite", 8, seed=1)
+
+
+def test_nobody_else_can_open_it(tmp_path):
+    path = tmp_path / "s.sqlite"
+    with kill.opened(path):
+        with pytest.raises(BudgetError, match="OS407"):
+            kill.opened(path)
+        other = (
+            "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], timeout=0.1)\n"
+            "try: c.execute('select * from purses').fetchall(); print('open')\n"
+            "except sqlite3.OperationalError: print('locked')"
+        )
+        seen = subprocess.run(
+            [sys.executable, "-c", other, str(path)], capture_output=True, text=True, check=True
+        )
+        assert seen.stdout.strip() == "locked"
+    kill.opened(path).close()
+
+
+def test_a_fork_cannot_answer(tmp_path):
+    with kill.opened(tmp_path / "s.sqlite") as session:
+        session._store._owner += 1
+        with pytest.raises(InternalError, match="OS902"):
+            session.ask(QUERIES[:1])
+
+
+def test_another_setting_other_data_or_a_damaged_file_are_refused(tmp_path):
+    path = tmp_path / "s.sqlite"
+    kill.opened(path).close()
+    stages = bind_steps(kill.GRID, Symmetric(), [IndKnn(rho=9.0, queries=4, size=300)])
+    with pytest.raises(BudgetError, match="OS407"):
+        Session(stages, lambda: [kill.data()], path)
+    half = Rows(kill.data().values[:9], kill.data().labels[:9])
+    with pytest.raises(BudgetError, match="OS407"):
+        Session(kill.stages(), lambda: [half], path)
+    path.write_bytes(b"not a database, but long enough to be looked at" * 40)
+    with pytest.raises(BudgetError, match="OS407"):
+        kill.opened(path)
+
+
+def test_a_mechanism_that_cannot_be_resumed_is_refused(tmp_path):
+    with pytest.raises(SpaceError, match="OS201"):
+        Session((), lambda: [kill.data()], tmp_path / "s.sqlite")
+
+
+def test_a_failed_commit_withholds_the_answer(tmp_path, monkeypatch):
+    path = tmp_path / "s.sqlite"
+    with kill.opened(path) as session:
+        session.ask(QUERIES[:2])
+
+        def full(*_):
+            raise sqlite3.OperationalError("database or disk is full")
+
+        monkeypatch.setattr(session._store, "commit", full)
+        with pytest.raises(InternalError, match="OS902"):
+            session.ask(QUERIES[:1])
+        with pytest.raises(BudgetError, match="OS406"):
+            session.ask(QUERIES[:1])
+    with kill.opened(path) as session:
+        assert session.answered == 2
+
+
+def test_a_failure_inside_is_durable(tmp_path, monkeypatch):
+    path = tmp_path / "s.sqlite"
+    with kill.opened(path) as session:
+        session.ask(QUERIES[:2])
+        with monkeypatch.context() as patched:
+            patched.setattr(_knn_predictor, "noisy", lambda *_: 1 / 0)
+            with pytest.raises(InternalError, match="OS902"):
+                session.ask(QUERIES[:1])
+    with kill.opened(path) as session:
+        assert not session._service._purses.snapshot().any()
+        with pytest.raises(BudgetError, match="OS406"):
+            session.ask(QUERIES[:1])
+
+
+def test_updates_reference_and_reuse_survive(tmp_path, monkeypatch):
+    monkeypatch.setattr(_knn_predictor, "noisy", lambda cells, scale: cells)
+    domain = RealRows(width=2, labels=(0, 1), ids=True)
+    steps = [
+        Quantize(bits=8, bounds=(-1.0, 1.0)),
+        IndKnn(rho=0.5, queries=50, size=100, reuse=True, search={"sign_hashes": {"bits": 2, "tables": 9}}),
+    ]  # fmt: skip
+    stages = bind_steps(domain, IdDistance("who"), steps)
+    rng = np.random.default_rng(4)
+    rows = Rows(rng.uniform(-1, 1, (60, 2)), rng.integers(0, 2, 60), np.arange(60) // 2)
+    public, asked = rng.uniform(-1, 1, (80, 2)), rng.uniform(-1, 1, (20, 2))
+
+    def told(session, first):
+        if first:
+            session.insert(Rows(np.array([[0.5, 0.5]]), np.array([1]), np.array([99])))
+            session.refer(public)
+        one = session.ask(asked[:10])
+        session.delete([3, 4])
+        session.relabel(Rows(np.array([[-0.5, 0.5]]), np.array([1]), np.array([7])))
+        two = session.ask(asked[10:])
+        return np.concatenate([one.votes, two.votes])
+
+    with Session(stages, lambda: [rows], tmp_path / "a.sqlite") as session:
+        once = told(session, first=True)
+        again = told(session, first=False)
+    with Session(stages, lambda: [rows], tmp_path / "b.sqlite") as session:
+        assert np.array_equal(once, told(session, first=True))
+    with Session(stages, lambda: [rows], tmp_path / "b.sqlite") as session:
+        assert np.array_equal(again, told(session, first=False))
+        kinds = [kind for kind, _ in session._store.transcript()]
+        assert set(kinds) == {"reference", "answers"}
+        assert "secret" not in repr(session) or "sqlite" in repr(session)
