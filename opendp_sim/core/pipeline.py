@@ -57,7 +57,8 @@ def resolve(stages: Sequence[Stage], blocks: Blocks) -> Callable[[Any], Any]:
     """Return the block-wise function of the row maps, surveying the data where a map needs it.
 
     A map with ``survey`` (contribution bounding) reads all blocks once, through the maps before it,
-    and is block-wise from then on. Memory: one block, and what the survey keeps.
+    and is block-wise from then on. Memory: one block, and what the survey keeps. The result is good
+    for one pass over the data, its blocks in any order; resolve again for another.
     """
     functions: list[Callable[[Any], Any]] = []
 
