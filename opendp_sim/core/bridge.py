@@ -159,9 +159,16 @@ def build(claim: Claim, key: str, domain: Domain, metric: Metric, norm: Norm | N
             return _with_parts(claim.native, claim)
         measure = measure_to_dp(claim.measure)
         run = guarded(claim.function, key)
-        made = _make_measurement(*space, measure, run, guarded(claim.privacy_map, key))
+        made = _make_measurement(*space, measure, run, guarded(_loss(claim), key))
         return _with_parts(made, claim)
     return _interactive(claim, key, space)
+
+
+def _loss(claim: Private) -> Callable[[Any], Any]:
+    """Return the map as OpenDP wants it: a curve ``delta(epsilon)`` becomes its privacy profile."""
+    if claim.measure != "smoothed_max_divergence":
+        return claim.privacy_map
+    return lambda d_in: dp.new_privacy_profile(claim.privacy_map(d_in)).curve
 
 
 def _with_parts(measurement: dp.Measurement, claim: Private) -> dp.Measurement:

@@ -157,7 +157,11 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Private:
-    """A measurement. Either ``native`` (an OpenDP measurement), or a function and its privacy map."""
+    """A measurement. Either ``native`` (an OpenDP measurement), or a function and its privacy map.
+
+    The map's value is a number; (rho or epsilon, delta) for an approximate measure; a function
+    ``epsilon(alpha)`` for Rényi divergence; a function ``delta(epsilon)`` for smoothed max divergence.
+    """
 
     measure: Measure
     privacy_map: Callable[[Any], Any]

@@ -73,7 +73,7 @@ class OpenCounts(Domain):
         if items.size > 1 and not bool((items[1:] > items[:-1]).all()):
             raise _bad("OS605", "distinct items in their public order", "another order")
         if self.universe is not None and items.size:
-            inside = 0 <= int(items[0]) and int(items[-1]) < self.universe
+            inside = int(items[0]) >= 0 and int(items[-1]) < self.universe
             if not inside:
                 raise _bad("OS605", "items inside the public universe", "an item outside")
 
@@ -156,6 +156,7 @@ class Votes:
 def votes_space(key: str, domain: Domain, metric: Metric) -> Votes:
     """Return the view of a space of counts, or refuse it on behalf of the mechanism ``key``."""
     per_user: int | None = None
+    candidates: int | None
     if isinstance(domain, KnownCounts):
         candidates, listed, per_user = domain.size, True, domain.blocks[0].l1
     elif isinstance(domain, IntVector) and domain.cells is not None:
@@ -201,4 +202,3 @@ def _bad(code: str, expected: str, got: str) -> DataError:
 
 def _plain(item: Any) -> str | int:
     return item if isinstance(item, str) else int(item)
-

@@ -1,0 +1,161 @@
+"""Test, then peel: one cheap stability test of the top-k set, and peeling only if it fails.
+
+Proof of the privacy map: ``test_peel.md``, beside this file.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar
+
+from scipy.special import ndtri
+
+from opendp_sim.accounting.peeling_profile import peeling_profile
+from opendp_sim.accounting.stability_profile import gated_delta
+from opendp_sim.core.claims import Private
+from opendp_sim.core.constructors import constructors
+from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.space import Domain, Metric
+from opendp_sim.measurements._gap_utility import check_k
+from opendp_sim.measurements._peeling import NEEDS_CATALOGUE, peeled, range_of, rounds_for
+from opendp_sim.measurements._selection import (
+    ACCOUNTING,
+    DELTA,
+    DISTANCE,
+    OPENDP,
+    SCALE,
+    Accounting,
+    Coins,
+    gaussian_rho,
+    passes_beyond,
+    peel_rho,
+    threshold_of,
+    up,
+)
+from opendp_sim.measurements._stability_test import set_at, stable_places
+from opendp_sim.spaces.counts import Votes, need_candidates, votes_space
+
+__all__ = ["TestPeel", "draw_tested", "make_test_peel", "then_test_peel"]
+
+
+@register
+class TestPeel(Mechanism):
+    r"""Release the top-k set if its gap passes one noisy test; otherwise peel k candidates.
+
+    Space
+        Input: vote counts over a public catalogue or universe, under L∞ distance (monotone: the
+        distance is a number of users). Output: a list of k items in the public order; which of the
+        two ways it came is not told.
+
+    Stability
+        Not a transformation.
+
+    Privacy
+        .. math:: \rho(d_{in}) = d_{in}^2 / (2 t^2) + r (d_{in} / s)^2 / 8, \quad
+                  \delta(d_{in}) = \Pr[N_t \ge T - d_{in}]
+
+        approximate zero-concentrated, d_in users; s is the scale of peeling in r draws,
+        :math:`t = 2 s \sqrt{(1 - w) / (w r)}` that of the test, which so costs the share w of rho; T
+        as in ``stable_set``. With ``accounting: curve`` the larger of the two cases (same set,
+        different sets) as one (epsilon, delta) curve. Refused where d_in reaches T. Exact draws,
+        rounds outward.
+
+    Raises
+        ParameterError (OS101): a parameter is outside its range. (OS102): k is not below the number
+        of candidates. SpaceError (OS201, OS202): not vote counts. (OS204): an unknown catalogue.
+        BudgetError (OS404): the map at a distance that the threshold does not cover.
+
+    Source
+        [own] Lemma 1 in ``test_peel.md``.
+
+    Example
+        >>> import opendp.prelude as dp
+        >>> dp.enable_features("contrib")
+        >>> space = (dp.vector_domain(dp.atom_domain(T="i64"), 5),
+        ...          dp.linf_distance(T="i64", monotonic=True))
+        >>> top = space >> then_test_peel(k=2, scale=5.0, delta=1e-6)
+        >>> top([900, 3, 800, 2, 1]), top.map(1)[0]
+        ([0, 2], 0.0111111)
+    """
+
+    key: ClassVar[str] = "test_peel"
+    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    room = "measurements"
+    __test__ = False  # pytest: not a test class
+
+    k: Annotated[
+        int,
+        param(
+            "Size of the set.", symbol="k", unit="items", ge=1, le=10**6,
+            hint="the noise for one budget grows as the square root of k unless there is a gap.",
+        ),
+    ]  # fmt: skip
+    scale: Annotated[float, param("Scale s of the Gumbel noise of peeling.", symbol="s", **SCALE)]
+    delta: Annotated[
+        float,
+        param("Chance that an unstable set gets out, at the calibrated distance.", symbol="δ", **DELTA),
+    ]  # fmt: skip
+    share: Annotated[
+        float,
+        param(
+            "Share of rho that the test costs.", symbol="w", unit="none", default=0.1, gt=0, lt=1,
+            hint="0.1; 0.2 when you expect a clear drop after rank k.",
+        ),
+    ] = 0.1  # fmt: skip
+    distance: Annotated[
+        int, param("Number of users for whom the threshold is calibrated.", **DISTANCE)
+    ] = 1  # fmt: skip
+    accounting: Annotated[Accounting, param("How the loss is stated.", **ACCOUNTING)] = "zcdp"
+
+    def bind(self, domain: Domain, metric: Metric) -> Private:
+        """State Lemma 1 of ``test_peel.md``."""
+        votes = votes_space(self.key, domain, metric)
+        candidates = need_candidates(self.key, votes, NEEDS_CATALOGUE)
+        check_k(self.key, self.k, candidates)
+        rounds = rounds_for(votes, self.k)
+        noise = 2 * self.scale * math.sqrt((1 - self.share) / (self.share * rounds))
+        threshold = threshold_of(self.key, noise, self.delta, self.distance)
+
+        def approximate(d_in: Any) -> tuple[float, float]:
+            users = votes.users(d_in)
+            rho = up(gaussian_rho(noise, users), peel_rho(rounds, self.scale, users))
+            return rho, passes_beyond(self.key, noise, threshold, users)
+
+        def curve(d_in: Any) -> Any:
+            users = votes.users(d_in)
+            passes_beyond(self.key, noise, threshold, users)
+            rest = peeling_profile(rounds, range_of(self.scale, users))
+
+            @lru_cache(maxsize=4096)
+            def delta(epsilon: float) -> float:
+                return gated_delta(max(epsilon, 0.0), noise, threshold, users, rest)
+
+            return delta
+
+        single = self.accounting == "curve"
+        return Private(
+            measure="smoothed_max_divergence" if single else "approx_zero_concentrated_divergence",
+            privacy_map=curve if single else approximate,
+            function=lambda data: draw_tested(
+                OPENDP, votes, data, self.k, self.scale, noise, threshold
+            ),
+            expected={
+                "threshold": float(threshold),
+                "gap_for_95_percent": threshold + float(ndtri(0.95)) * noise,
+                "rounds": float(rounds),
+                "deviation_if_peeled": self.scale * math.pi / math.sqrt(6),
+            },
+        )
+
+
+def draw_tested(
+    coins: Coins, votes: Votes, data: Any, k: int, scale: float, noise: float, threshold: int
+) -> list[str | int]:
+    """Return k items in the public order."""
+    places = stable_places(coins, votes.rank(data, k + 1), k, noise, threshold)
+    found = set_at(lambda at: votes.names(data, at), places)
+    return peeled(coins, votes, data, k, scale) if found is None else found
+
+
+make_test_peel, then_test_peel = constructors(TestPeel)
