@@ -149,8 +149,8 @@ class PairedReader:
         Lemma 2: ``sum_x ((1 - a/pi)^p + (a/pi)^p) / 2`` for the angle a between record and
         direction; both signs of the direction are read from the one set of counts.
         """
-        longest = np.abs(directions).max(axis=1, keepdims=True)
-        either = np.concatenate([directions, -directions]) * (LEVELS / longest)
+        scaled = directions * (LEVELS / np.abs(directions).max(axis=1, keepdims=True))
+        either = np.concatenate([scaled, -scaled])
         found = self._sums.estimate(released, either).groups[0, 0]
         both: NDArray[np.float64] = (found[: len(directions)] + found[len(directions) :]) / 2.0
         return both
