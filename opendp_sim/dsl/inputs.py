@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as File
 from typing import Any
 
 import numpy as np
 
+from opendp_sim.core.claims import Stage
 from opendp_sim.core.errors import DataError
-from opendp_sim.dsl.ir import DataEntry, SourceRef
+from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.sources.blocks import Block
@@ -19,7 +20,7 @@ from opendp_sim.sources.opening import open_source
 from opendp_sim.sources.source import Source, from_arrays
 from opendp_sim.spaces.records import Column, Records
 
-__all__ = ["Inputs", "open_inputs", "open_queries", "query_records", "source_of"]
+__all__ = ["Inputs", "open_inputs", "open_queries", "query_records", "read_queries", "source_of"]
 
 Memory = Mapping[str, Any]
 """Arrays handed over in Python: name to a dict of columns, or to a source."""
@@ -67,34 +68,41 @@ def open_inputs(plan: Plan, memory: Memory, told: Told) -> Inputs:
 
 def open_queries(ref: SourceRef, output: OutputType, folder: str, memory: Memory) -> Block:
     """Read public queries into memory, checked; values may lie outside the data's bounds."""
-    features = query_records(output.stage.entry, output)
+    features = query_records(output.stage.entry.records, output.stage.stages)
     source = source_of(ref, features, folder, memory)
-    parts = list(source.blocks())
-    if not parts:
-        raise DataError(
-            "OS607", f"outputs.{output.decl.name}.query", expected="at least one query", got="none",
-            hint="put one row a query into the file.",
-        )  # fmt: skip
-    block = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return read_queries(source, f"outputs.{output.decl.name}.query")
+
+
+def read_queries(source: Source, where: str) -> Block:
+    """Read all queries of a source; refuse none, and any that is no possible record (OS607)."""
     try:
-        features.check(block)
+        parts = list(source.blocks())
+        if not parts:
+            raise DataError(
+                "OS607", where, expected="at least one query", got="none",
+                hint="put one row a query into the file.",
+            )  # fmt: skip
+        block = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        source.records.check(block)
     except DataError as error:
+        if error.code in ("OS601", "OS606", "OS607"):
+            raise
         raise DataError(
-            "OS607", f"outputs.{output.decl.name}.query", expected=error.expected, got=str(error.got),
+            "OS607", where, expected=f"{error.expected} ({error.where})", got=str(error.got),
             hint="a query has the features of a record: the same columns, widths and dtypes.",
         ) from None  # fmt: skip
     return block
 
 
-def query_records(entry: DataEntry, output: OutputType) -> Records:
+def query_records(records: Records, stages: Sequence[Stage]) -> Records:
     """Return the columns of a query: the features, without bounds, labels or persons."""
     chosen: set[str] = set()
-    for stage in output.stage.stages:
+    for stage in stages:
         features = getattr(stage.mechanism, "features", None)
         if features is not None:
             chosen = {features} if isinstance(features, str) else set(features)
             break
-    columns = [c for c in entry.records.columns if (c.name in chosen if chosen else _feature(c))]
+    columns = [c for c in records.columns if (c.name in chosen if chosen else _feature(c))]
     return Records(tuple(replace(column, bounds=()) for column in columns))
 
 

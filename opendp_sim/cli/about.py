@@ -1,0 +1,84 @@
+"""Commands about the language itself: ``explain``, ``ops``, ``schema``, ``init``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path as File
+from typing import Annotated
+
+import typer
+
+from opendp_sim.cli._run import AsJson, Params, console, handled, parameters, refuse_usage, say, say_json
+from opendp_sim.cli.show_plan import _table
+from opendp_sim.dsl.explain import catalogue, explain, explain_stage
+from opendp_sim.dsl.plan import plan_file
+from opendp_sim.dsl.schema import json_schema
+from opendp_sim.dsl.template import TEMPLATE
+
+__all__ = ["explain_command", "init_command", "ops_command", "schema_command", "schema_text"]
+
+
+def explain_command(
+    word: Annotated[str, typer.Argument(help="A mechanism, an error code, or a stage of --spec.")],
+    spec: Annotated[str | None, typer.Option(help="A spec whose stage is meant.")] = None,
+    param: Params = None,
+) -> None:
+    """Print the page of a mechanism, a stage or an error code."""
+    with handled():
+        if spec is None:
+            say(explain(word))
+        else:
+            say(explain_stage(plan_file(spec, parameters(param)), word))
+
+
+def ops_command(json_: AsJson = False) -> None:
+    """List every mechanism that a spec can name."""
+    with handled(as_json_text=json_):
+        found = catalogue()
+        if json_:
+            say_json(found)
+            return
+        table = _table("step", "room", "what it does", "evidence")
+        for entry in found:
+            table.add_row(entry["key"], entry["room"], entry["what"], entry["evidence"])
+        console().print(table)
+
+
+def schema_text() -> str:
+    """Return the JSON Schema as it is written to a file."""
+    return json.dumps(json_schema(), indent=1, sort_keys=True) + "\n"
+
+
+def schema_command(
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="Write it to this file.")
+    ] = None,
+    check: Annotated[
+        str | None, typer.Option(help="Compare with this file and fail when it differs.")
+    ] = None,
+) -> None:
+    """Print the JSON Schema of specs, for editors."""
+    with handled():
+        text = schema_text()
+        if check is not None:
+            have = File(check)
+            if not have.exists() or have.read_text(encoding="utf-8") != text:
+                raise refuse_usage("the schema of this version", check,
+                                   f"run `opendp-sim schema -o {check}`.")  # fmt: skip
+            say(f"{check}: up to date")
+        elif output is not None:
+            File(output).write_text(text, encoding="utf-8")
+        else:
+            say(text.rstrip())
+
+
+def init_command(
+    file: Annotated[str, typer.Argument(help="Where to write the template.")],
+) -> None:
+    """Write a commented template; its holes (???) fail `check` until they are filled in."""
+    with handled():
+        path = File(file)
+        if path.exists():
+            raise refuse_usage("a new file", file, "choose another name, or remove the file.")
+        path.write_text(TEMPLATE, encoding="utf-8")
+        say(f"wrote {file}; fill in the ??? and run `opendp-sim check {file}`")

@@ -1,0 +1,114 @@
+"""Commands after a release: ``answer``, ``verify``, and ``ledger show`` and ``verify``."""
+
+from __future__ import annotations
+
+from pathlib import Path as File
+from typing import Annotated, Any
+
+import typer
+
+from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.release import Release
+from opendp_sim.cli._run import AsJson, console, handled, refuse_usage, say, say_json
+from opendp_sim.dsl.ask import ask, reference
+from opendp_sim.dsl.certify import verify
+from opendp_sim.dsl.write import table_of, write_output
+
+__all__ = ["answer_command", "ledger_app", "verify_command"]
+
+_SHOWN = 10
+
+
+def answer_command(
+    release: Annotated[str, typer.Argument(help="A release that `apply` saved (.npz).")],
+    query: Annotated[str, typer.Option(help="Public queries: a file, or a built-in dataset.")],
+    post: Annotated[
+        list[str], typer.Option(help="A query mechanism, as in a spec; may be repeated in order.")
+    ],
+    save: Annotated[str | None, typer.Option(help="Write .csv, .json or .npz.")] = None,
+    json_: AsJson = False,
+) -> None:
+    """Answer public queries from a saved release: no data, no further loss."""
+    with handled(as_json_text=json_):
+        if save is not None and not save.endswith((".csv", ".json", ".npz")):
+            raise refuse_usage("--save ending in .csv, .json or .npz", save, "choose one of them.")
+        answers, domain = ask(Release.load(release), reference(query), post)
+        if save is not None:
+            write_output(File(save), answers, domain)
+            say(f"wrote     {save}")
+            return
+        names, rows = table_of(answers, getattr(domain, "labels", None))
+        if json_:
+            say_json({"columns": names, "rows": rows})
+            return
+        say("\t".join(names))
+        for row in rows[:_SHOWN]:
+            say("\t".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in row))
+        if len(rows) > _SHOWN:
+            say(f"... {len(rows) - _SHOWN} more; --save FILE writes them all")
+
+
+def verify_command(
+    certificate: Annotated[str, typer.Argument(help="A file that ends in .certificate.json.")],
+    spec: Annotated[str | None, typer.Option(help="The spec that it should be about.")] = None,
+    json_: AsJson = False,
+) -> None:
+    """Derive every number of a certificate again, and say what cannot be checked."""
+    with handled(as_json_text=json_):
+        checked, left = verify(certificate, spec)
+        if json_:
+            say_json({"checked": checked, "not_checked": left})
+            return
+        for text in checked:
+            say(f"checked      {text}")
+        for text in left:
+            say(f"not checked  {text}")
+
+
+ledger_app = typer.Typer(no_args_is_help=True, help="Read a ledger.")
+
+
+@ledger_app.command("show")
+def ledger_show(
+    file: Annotated[str, typer.Argument(help="A ledger file.")], json_: AsJson = False
+) -> None:
+    """Print every charge, what was spent and what is left."""
+    with handled(as_json_text=json_), Ledger.open(file) as ledger:
+        total, finished = ledger.total(), {e.body["of"] for e in ledger.entries if e.kind == "outcome"}
+        if json_:
+            say_json({
+                "terms": ledger.terms.plain(), "head": ledger.head,
+                "entries": [{"seq": e.seq, "hash": e.hash, **e.body} for e in ledger.entries],
+                "spent": list(total.loss), "epsilon": total.epsilon, "left": total.left,
+            })  # fmt: skip
+            return
+        say(f"limit     {total.limit_text}, {ledger.terms.measure}, {ledger.terms.unit}")
+        charges = iter(ledger.charges)
+        for entry in ledger.entries:
+            if entry.kind == "charge":
+                state = "" if entry.seq in finished else "  (no outcome: it counts all the same)"
+                about: dict[str, Any] = entry.body
+                say(f"  {entry.seq:>4}  {about['time']}  {next(charges).text}  "
+                    f"{about.get('name', '')}  {str(about.get('program', ''))[:16]}{state}")  # fmt: skip
+        say(f"spent     {total.text}")
+        say(f"left      {total.left_text}")
+
+
+@ledger_app.command("verify")
+def ledger_verify(
+    file: Annotated[str, typer.Argument(help="A ledger file.")],
+    head: Annotated[
+        str | None, typer.Option(help="A head that a certificate recorded; it must be in the chain.")
+    ] = None,
+    json_: AsJson = False,
+) -> None:
+    """Check the hash chain from the first entry to the head."""
+    with handled(as_json_text=json_), Ledger.open(file) as ledger:
+        count = ledger.verify(head)
+        if json_:
+            say_json({"entries": count, "head": ledger.head})
+        else:
+            console().print(f"{file}: {count} entries, unbroken; head {ledger.head}", soft_wrap=True)
+            if head is None:
+                say("an older copy of the whole file cannot be told from it: give --head HASH from a "
+                    "certificate")  # fmt: skip

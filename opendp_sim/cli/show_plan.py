@@ -1,0 +1,122 @@
+"""A plan as text: what is released, what it costs, what to expect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from opendp_sim.accounting.totals import loss_text
+from opendp_sim.dsl.plan import Plan
+
+__all__ = ["show_plan", "show_types"]
+
+
+def show_types(plan: Plan, out: Console) -> None:
+    """Print the type of every stage, step by step."""
+    for name, stage in plan.plain()["stages"].items():
+        out.print(Text(f"stage {name}", style="bold"), Text(f" from {stage['from']}"), sep="")
+        table = _table("step", "type after it", "facts")
+        for step in stage["steps"]:
+            table.add_row(step["step"], step["type"], _facts(step["expected"]))
+        out.print(Padding(Group(table, Text(_judgement(stage))), (0, 0, 1, 2)))
+
+
+def _judgement(stage: dict[str, Any]) -> str:
+    faces = ""
+    if stage["faces"]:
+        face = stage["faces"]
+        faces = f"; faces l1 {face['l1']:.6g}, l2 {face['l2']:.6g}, linf {face['linf']:.6g}"
+        faces += ", monotone" if face["monotone"] else ""
+    return (
+        f"stability {stage['stability']} under {stage['metric']}{faces}; numerics "
+        f"{stage['numerics']}; evidence: {stage['evidence']}"
+    )
+
+
+def show_plan(plan: Plan, out: Console) -> None:
+    """Print the whole plan."""
+    body = plan.plain()
+    out.print(Text(f"plan of {body['name']}", style="bold"), f"  program {body['program'][:16]}")
+    _privacy(body, out)
+    out.print()
+    show_types(plan, out)
+    _releases(plan, body, out)
+    _outputs(body, out)
+    out.print(f"peak memory about {body['memory_bytes'] / 2**20:,.0f} MiB; no data was opened")
+
+
+def _privacy(body: dict[str, Any], out: Console) -> None:
+    privacy = body["privacy"]
+    if privacy is None:
+        out.print("privacy   none: all data is public")
+        return
+    unit = dict(privacy["unit"])
+    of = unit.pop("of")
+    ((kind, count),) = unit.items()
+    budget = ", ".join(f"{k} {v}" for k, v in privacy["budget"].items())
+    out.print(f"privacy   {kind} {count} of {of} (d_in = {privacy['d_in']}), {privacy['measure']}, "
+              f"budget {budget}")  # fmt: skip
+
+
+def _releases(plan: Plan, body: dict[str, Any], out: Console) -> None:
+    table = _table("release", "mechanism", "sampler", "loss", "share", "cell deviation")
+    for name, release in body["releases"].items():
+        if release["mechanism"] == "none":
+            table.add_row(name, "none (public data)", "", "0", "", "0")
+            continue
+        ((key, params),) = release["mechanism"].items()
+        inside = ", ".join(
+            f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}"
+            for k, v in params.items() if k != "sampler"
+        )  # fmt: skip
+        own = ", ".join(f"{v:.6g}" for v in release["own"]["loss"])
+        loss = loss_text(plan.privacy.measure, tuple(release["loss"])) if plan.privacy else ""
+        if plan.privacy and release["own"]["loss"] != release["loss"]:
+            loss += f"  (from {release['own']['measure'].replace('_', ' ')} {own})"
+        deviation = "" if release["deviation"] is None else f"{release['deviation']:.6g}"
+        table.add_row(name, f"{key} {inside}", release["sampler"] or "", loss,
+                      release["spend"] or "given", deviation)  # fmt: skip
+    out.print(table)
+    _total(plan, body, out)
+    for name, release in body["releases"].items():
+        for path in release.get("maps", []):
+            out.print(f"  {name}: {path}", style="dim")
+    out.print()
+
+
+def _total(plan: Plan, body: dict[str, Any], out: Console) -> None:
+    if plan.privacy is None or plan.target is None:
+        return
+    measure = plan.privacy.measure
+    out.print(f"total     {loss_text(measure, plan.total)}, by OpenDP's composition; the types agree")
+    if body["claim"] is not None:
+        epsilon, delta = body["claim"]
+        out.print(
+            f"claim     ({epsilon:.6g}, {delta:.3g})-DP: {loss_text(measure, plan.total)} converted at "
+            f"delta {body['conversion_delta']:.3g} by OpenDP"
+        )
+    else:
+        out.print(f"claim     {loss_text(measure, plan.total)} under {measure}")
+
+
+def _outputs(body: dict[str, Any], out: Console) -> None:
+    table = _table("output", "from", "expected error", "goes to")
+    for name, output in body["outputs"].items():
+        goes = output["save"] or f"serve: {output['serve']}"
+        table.add_row(name, output["from"], _facts(output["expected"]), goes)
+    out.print(table)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _facts(facts: dict[str, float]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in facts.items())

@@ -1,0 +1,108 @@
+"""Commands about a spec: ``check``, ``types``, ``plan``, ``apply``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from opendp_sim.cli._run import (
+    AsJson,
+    Params,
+    SpecPath,
+    console,
+    handled,
+    parameters,
+    progress,
+    say,
+    say_json,
+)
+from opendp_sim.cli.show_plan import show_plan, show_types
+from opendp_sim.dsl.execute import Applied, apply
+from opendp_sim.dsl.plan import plan_file
+from opendp_sim.dsl.plan_document import is_plan, load_plan, save_plan
+
+__all__ = ["apply_command", "check_command", "plan_command", "types_command"]
+
+
+def check_command(spec: SpecPath, param: Params = None, json_: AsJson = False) -> None:
+    """Parse, type and account a spec; no data is opened."""
+    with handled(as_json_text=json_):
+        plan = plan_file(spec, parameters(param))
+        if json_:
+            say_json({"errors": [], "program": plan.program.hash})
+        else:
+            say(f"{spec}: fine; {len(plan.types)} stages, {len(plan.outputs)} outputs, "
+                f"program {plan.program.hash[:16]}")  # fmt: skip
+
+
+def types_command(spec: SpecPath, param: Params = None, json_: AsJson = False) -> None:
+    """Print the type of every stage."""
+    with handled(as_json_text=json_):
+        plan = plan_file(spec, parameters(param))
+        if json_:
+            say_json(plan.plain()["stages"])
+        else:
+            show_types(plan, console())
+
+
+def plan_command(
+    spec: SpecPath,
+    param: Params = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="Write the plan as a document for `apply`.")
+    ] = None,
+    json_: AsJson = False,
+) -> None:
+    """Print every type, loss, scale, conversion and expected error; no data is opened."""
+    with handled(as_json_text=json_):
+        plan = plan_file(spec, parameters(param))
+        if json_:
+            say_json(plan.plain())
+        else:
+            show_plan(plan, console())
+        if output is not None:
+            save_plan(plan, output)
+
+
+def apply_command(
+    spec: Annotated[str, typer.Argument(help="A spec, or a plan written by `plan -o`.")],
+    param: Params = None,
+    into: Annotated[
+        str | None, typer.Option(help="Folder that outputs are saved under; default the spec's.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, max=256, help="Threads that build sketches.")] = 1,
+    json_: AsJson = False,
+) -> None:
+    """Run a spec, or exactly the plan in a plan document, and write outputs and certificates."""
+    with handled(as_json_text=json_):
+        if is_plan(spec):
+            if param:
+                raise typer.BadParameter("a plan document has its parameters already")
+            plan = load_plan(spec)
+        else:
+            plan = plan_file(spec, parameters(param))
+        if not json_:
+            show_plan(plan, console())
+        with progress() as told:
+            done = apply(plan, into=into, workers=workers, told=told)
+        if json_:
+            say_json(_plain(done))
+            return
+        say("")
+        for name, path in done.files.items():
+            say(f"wrote     {path} ({name}), certificate {done.certificates[name].name}")
+        if done.spent is not None:
+            say(f"ledger    spent {done.spent}; left {done.left}")
+
+
+def _plain(done: Applied) -> dict[str, object]:
+    return {
+        "plan": done.plan.plain(),
+        "files": {name: str(path) for name, path in done.files.items()},
+        "certificates": {name: str(path) for name, path in done.certificates.items()},
+        "ledger": None if done.charge is None else {
+            "entry": done.charge.seq, "head": done.charge.hash, "spent": done.spent,
+            "left": done.left,
+        },
+    }  # fmt: skip

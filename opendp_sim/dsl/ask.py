@@ -1,0 +1,93 @@
+"""Questions to a saved release: no spec, no data, no further loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path as File
+from typing import Any
+
+import opendp.prelude as dp
+
+import opendp_sim.prelude  # noqa: F401 - fills the catalogue
+from opendp_sim.accounting.release import Release
+from opendp_sim.core.claims import Post
+from opendp_sim.core.errors import DataError, SpecError
+from opendp_sim.core.space import Domain
+from opendp_sim.dsl import document as yaml
+from opendp_sim.dsl.diagnostic import Notes
+from opendp_sim.dsl.execute import answer
+from opendp_sim.dsl.inputs import query_records, read_queries, source_of
+from opendp_sim.dsl.ir import SourceRef
+from opendp_sim.dsl.read_steps import read_steps
+from opendp_sim.sources.builtin import BUILTINS
+from opendp_sim.spaces.records import Column, Records
+from opendp_sim.spaces.rows import GridRows, RealRows
+
+__all__ = ["ask", "reference"]
+
+
+def ask(release: Release, queries: SourceRef, posts: Sequence[str]) -> tuple[Any, Domain | None]:
+    """Answer public queries.
+
+    Args:
+        release: a loaded release.
+        queries: where the queries are; paths start from the current folder.
+        posts: query mechanisms in order, as a spec writes them: ``density`` or
+            ``"density: {confidence: 0.9}"``.
+
+    Returns:
+        (the answers, their domain).
+
+    Raises:
+        Refused: an unknown mechanism or parameter. ReleaseError (OS702, OS703): the release cannot
+            answer this. DataError (OS607): queries of another width or dtype.
+    """
+    dp.enable_features("contrib")
+    claims, domain = _bind(release, posts)
+    source = source_of(queries, _features(release), ".", {})
+    return answer(release, claims, read_queries(source, "query")), domain
+
+
+def _bind(release: Release, posts: Sequence[str]) -> tuple[list[Post], Domain | None]:
+    notes = Notes()
+    steps = [yaml.parse(text, "--post", notes).data for text in posts]
+    mechanisms = read_steps(steps, ("post",), notes, ("queries",))
+    notes.raise_if_any()
+    claims: list[Post] = []
+    domain: Domain | None = release.released
+    for mechanism in mechanisms or ():
+        if domain is None:
+            raise SpecError(
+                "OS306", mechanism.key, expected="a step after one that has answers",
+                got="a step after the last", hint="leave it out.",
+            )  # fmt: skip
+        claim: Any = mechanism.bind(domain, release.stages[0].metric)
+        claims.append(claim)
+        domain = claim.output
+    if not claims:
+        raise SpecError(
+            "OS305", "post", expected="a query mechanism", got="none",
+            hint="write for example --post density; `opendp-sim ops` lists them.",
+        )  # fmt: skip
+    return claims, domain
+
+
+def _features(release: Release) -> Records:
+    domain = release.stages[0].domain
+    if isinstance(domain, Records):
+        return query_records(domain, release.stages)
+    width = domain.width if isinstance(domain, RealRows | GridRows) else 1
+    return Records((Column("x", f"array[f64, {width}]"),))
+
+
+def reference(text: str) -> SourceRef:
+    """Return the source that a command line names: a file by its ending, or a built-in dataset."""
+    ending = File(text).suffix.removeprefix(".")
+    if ending in ("npz", "npy", "csv", "parquet"):
+        return SourceRef(ending, str(File(text).resolve()))
+    if text in BUILTINS:
+        return SourceRef("builtin", text)
+    raise DataError(
+        "OS601", "query", expected="a .npz, .npy, .csv or .parquet file, or a built-in dataset",
+        got=text, hint=f"built in: {', '.join(BUILTINS)}.",
+    )  # fmt: skip

@@ -1,0 +1,115 @@
+"""Pages about a mechanism, an error code or a stage, as plain text made from the declarations."""
+
+from __future__ import annotations
+
+import inspect
+from importlib.resources import files
+from typing import Any
+
+import opendp_sim.prelude  # noqa: F401 - fills the catalogue
+from opendp_sim.accounting.evidence import record, tier
+from opendp_sim.core.errors import CATALOGUE, SpecError
+from opendp_sim.core.mechanism import REGISTRY, Mechanism, describe
+from opendp_sim.dsl.describe import stage_plain
+from opendp_sim.dsl.diagnostic import nearest
+from opendp_sim.dsl.plan import Plan
+
+__all__ = ["catalogue", "explain", "explain_stage", "first_sentence"]
+
+
+def first_sentence(cls: type[Any]) -> str:
+    """Return the first sentence of a class's docstring."""
+    paragraph = (inspect.getdoc(cls) or "").split("\n\n")[0]
+    return " ".join(paragraph.split())
+
+
+def catalogue() -> list[dict[str, str]]:
+    """Return every mechanism: key, room, what it does, evidence."""
+    order = ("rows", "sketches", "measurements", "queries")
+    return [
+        {"key": key, "room": cls.room, "what": first_sentence(cls), "evidence": tier(key)}
+        for key, cls in sorted(REGISTRY.items(), key=lambda kv: (order.index(kv[1].room), kv[0]))
+    ]
+
+
+def explain(word: str) -> str:
+    """Return the page of a mechanism or of an error code."""
+    if word in CATALOGUE:
+        return _error(word)
+    if word in REGISTRY:
+        return _mechanism(REGISTRY[word])
+    known = [*REGISTRY, *CATALOGUE]
+    raise SpecError(
+        "OS303", "explain", expected="a mechanism or an error code", got=word,
+        hint=nearest(word, known) or "`opendp-sim ops` lists the mechanisms.",
+    )
+
+
+_FAMILIES = {
+    "1": "a parameter of a mechanism", "2": "a space a mechanism was bound to",
+    "3": "a spec, or a plan made from one", "4": "a budget or a ledger", "5": "an audit",
+    "6": "data, a file or a query", "7": "a release or a certificate", "9": "a bug here",
+}  # fmt: skip
+_EXITS = {"1": 1, "2": 1, "3": 1, "4": 3, "5": 1, "6": 4, "7": 5, "9": 70}
+
+
+def _error(code: str) -> str:
+    family = code[2]
+    return (
+        f"{code}: {CATALOGUE[code]}\n\nAbout {_FAMILIES[family]}. Exit code {_EXITS[family]}"
+        " (1 whenever it is found while a spec is checked).\n"
+        "The message says the place, what was expected, what came, and what to do."
+    )
+
+
+def _mechanism(cls: type[Mechanism]) -> str:
+    lines = [f"{cls.key} ({cls.room})", "", inspect.getdoc(cls) or "", "", "Parameters"]
+    for name, about in describe(cls).items():
+        symbol = f" ({about.symbol})" if about.symbol not in ("-", "") else ""
+        default = "required" if about.default == "required" else f"default {about.default}"
+        lines += [
+            f"    {name}{symbol}: {about.range}; {default}; in {about.unit}",
+            f"        {about.text} {about.hint}".rstrip(),
+        ]
+    package = cls.__module__.rpartition(".")[0]
+    proof = files(package).joinpath(f"{cls.key}.md")
+    lines += ["", f"Proof     {proof if proof.is_file() else 'none beside the code'}"]
+    lines += [f"Source    {cls.source.key}, {cls.source.where}", f"Evidence  {tier(cls.key)}"]
+    found = record(cls.key)
+    if found:
+        lines += [f"          {name}: {value}" for name, value in sorted(found.items())]
+    return "\n".join(lines)
+
+
+def explain_stage(plan: Plan, name: str) -> str:
+    """Return the page of one stage of a program: its type, step by step, and its loss."""
+    if name not in plan.types:
+        raise SpecError(
+            "OS303", "explain", expected=f"a stage: {', '.join(plan.types)}", got=name,
+            hint=nearest(name, plan.types) or "name a stage of the flow.",
+        )
+    about = stage_plain(plan.types[name])
+    lines = [f"stage {name}", f"    from      {about['from']} (source {about['source']})"]
+    for step in about["steps"]:
+        facts = ", ".join(f"{k} {v:.6g}" for k, v in step["expected"].items())
+        lines.append(f"    {step['step']:<18} -> {step['type']}" + (f"  [{facts}]" if facts else ""))
+    lines.append(f"    stability {about['stability']} under {about['metric']}")
+    if about["faces"]:
+        face = about["faces"]
+        lines.append(
+            f"    faces     l1 {face['l1']:.6g}, l2 {face['l2']:.6g}, linf {face['linf']:.6g}"
+            + (", monotone" if face["monotone"] else "")
+        )
+    lines.append(f"    numerics  {about['numerics']}; evidence {about['evidence']}")
+    if name in plan.releases:
+        lines += ["    release   " + _release_line(plan, name)]
+    return "\n".join(lines)
+
+
+def _release_line(plan: Plan, name: str) -> str:
+    release = plan.releases[name].plain()
+    if release["mechanism"] == "none":
+        return "none: the data is public"
+    ((key, params),) = release["mechanism"].items()
+    inside = ", ".join(f"{k}={v}" for k, v in params.items())
+    return f"{key}({inside}), loss {', '.join(f'{v:.6g}' for v in release['loss'])}"

@@ -1,0 +1,76 @@
+"""A plan as a document: reviewed by one person, run by another, and refused once anything moved."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path as File
+from typing import Any
+
+from opendp_sim.accounting.certificate import write_json
+from opendp_sim.accounting.ledger import head_of
+from opendp_sim.accounting.release import versions
+from opendp_sim.core.errors import SpecError
+from opendp_sim.dsl.execute import ledger_path
+from opendp_sim.dsl.plan import Plan, plan_file
+
+__all__ = ["FORMAT", "is_plan", "load_plan", "save_plan"]
+
+FORMAT = "opendp_sim/plan/1"
+
+
+def save_plan(plan: Plan, path: str | File) -> None:
+    """Write the plan of a spec file: the spec's path and parameters, versions, ledger, all numbers."""
+    if plan.path is None:
+        raise SpecError(
+            "OS309", str(path), expected="a plan that was made from a spec file",
+            got="a program written in Python", hint="save its `plain()` as a spec first.",
+        )  # fmt: skip
+    target = File(path)
+    spec = os.path.relpath(File(plan.path).resolve(), target.resolve().parent)
+    write_json(target, {
+        "format": FORMAT, "spec": spec, "values": dict(plan.program.values),
+        "versions": versions(), "ledger": _head(plan), "plan": plan.plain(),
+    })  # fmt: skip
+
+
+def is_plan(path: str | File) -> bool:
+    """Say whether a file is a plan document (JSON) and not a spec (YAML)."""
+    return _read(path) is not None
+
+
+def _read(path: str | File) -> dict[str, Any] | None:
+    try:
+        found = json.loads(File(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and found.get("format") == FORMAT else None
+
+
+def load_plan(path: str | File) -> Plan:
+    """Plan again what the document planned, and refuse if anything differs (OS309)."""
+    found = _read(path)
+    if found is None:
+        raise _moved(path, "a plan document", "another file")
+    plan = plan_file(File(path).parent / found["spec"], found["values"])
+    if plan.program.hash != found["plan"]["program"]:
+        raise _moved(path, "the spec that was planned", "a spec that was edited since")
+    if versions() != found["versions"]:
+        raise _moved(path, "the versions that were planned with", "other versions")
+    if _head(plan) != found["ledger"]:
+        raise _moved(path, "the ledger as it was", "a ledger with other entries")
+    if json.loads(plan.canonical) != found["plan"]:
+        raise _moved(path, "the numbers that were planned", "other numbers")
+    return plan
+
+
+def _head(plan: Plan) -> str | None:
+    path = ledger_path(plan)
+    return None if path is None else head_of(path)
+
+
+def _moved(path: str | File, expected: str, got: str) -> SpecError:
+    return SpecError(
+        "OS309", str(path), expected=expected, got=got,
+        hint="look at `opendp-sim plan SPEC` again, and save it with -o.",
+    )  # fmt: skip

@@ -1,0 +1,157 @@
+"""Serving a session: from a plan with ``serve: session`` to an open, durable session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path as File
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from opendp_sim.accounting.session import Session
+from opendp_sim.core.claims import Stage
+from opendp_sim.core.errors import DataError, SpecError
+from opendp_sim.dsl.execute import Applied, charge_to_ledger
+from opendp_sim.dsl.inputs import Memory, open_inputs, open_queries, query_records
+from opendp_sim.dsl.ir import SourceRef
+from opendp_sim.dsl.output_types import OutputType
+from opendp_sim.dsl.plan import Plan
+from opendp_sim.sources.source import from_arrays
+from opendp_sim.spaces.records import Records
+
+__all__ = ["Served", "serve"]
+
+
+@dataclass(frozen=True)
+class Served:
+    """An open session of a spec: a context manager that takes queries and records as plain values."""
+
+    session: Session
+    records: Records
+    """The type of a record, for the curator's updates."""
+    features: Records
+    """The type of a query."""
+
+    def __enter__(self) -> Self:
+        """Return the open session."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        """Close the store; the session can be opened again."""
+        self.session.close()
+
+    def ask(self, queries: Sequence[Any]) -> Any:
+        """Answer queries, each a list of numbers or a mapping of columns to values."""
+        return self.session.ask(self.queries(queries))
+
+    def queries(self, queries: Sequence[Any]) -> dict[str, Any]:
+        """Return queries as columns, or refuse them."""
+        if not all(isinstance(query, Mapping) for query in queries):
+            queries = [self._named(query) for query in queries]
+        return _columns(self.features, queries)
+
+    def update(self, what: str, records: Any) -> None:
+        """Insert or relabel records (mappings of columns to values), or delete person ids."""
+        if what == "delete":
+            self.session.delete(np.asarray(records))
+        else:
+            getattr(self.session, what)(_columns(self.records, records))
+
+    def _named(self, query: Any) -> dict[str, Any]:
+        """Cut one list of numbers into the feature columns, in their order."""
+        numbers = np.asarray(query)
+        if numbers.ndim != 1 or len(numbers) != sum(c.width for c in self.features.columns):
+            raise _unfit()
+        out, start = {}, 0
+        for column in self.features.columns:
+            part = numbers[start : start + column.width]
+            out[column.name] = part if column.is_vector else part[0]
+            start += column.width
+        return out
+
+
+def serve(
+    plan: Plan, name: str | None = None, *, memory: Memory | None = None, store: File | None = None
+) -> Served:
+    """Open the session that an output with ``serve: session`` names; charge the ledger if it is new.
+
+    Args:
+        plan: what ``plan_of`` made.
+        name: the output; needed when several are sessions.
+        memory: arrays for sources of kind ``memory``.
+        store: the store's file; default the output's ``store``, else its name with ``.session``,
+            beside the spec.
+
+    Raises:
+        SpecError (OS305): no such output. DataError (OS6xx): data or public queries are refused.
+            BudgetError (OS402, OS403): the ledger refuses. (OS407): the store refuses.
+    """
+    output = _chosen(plan, name)
+    typed, bound = output.stage, plan.releases[output.stage.name].bound
+    if bound is None:
+        raise _no_session(plan)
+    folder, decl = File(plan.program.folder), output.decl
+    path = store or folder / (decl.store or f"{decl.name}.session")
+    inputs = open_inputs(plan, memory or {}, lambda _phase, _rows: None)
+    public = None
+    if decl.public_queries is not None:
+        public = open_queries(decl.public_queries, output, plan.program.folder, memory or {})
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            charge_to_ledger(plan, stack, Applied(plan))
+    last = Stage(bound.record, bound.domain, bound.metric, bound.claim)
+    session = Session((*typed.stages, last), inputs.blocks[typed.entry.name], path)
+    if public is not None:
+        session.refer(public)
+    return Served(session, typed.entry.records, query_records(typed.entry, output))
+
+
+def read_batch(plan: Plan, name: str | None, ref: SourceRef, memory: Memory | None = None) -> Any:
+    """Return the queries of a file as columns."""
+    return open_queries(ref, _chosen(plan, name), ".", memory or {})
+
+
+def _chosen(plan: Plan, name: str | None) -> OutputType:
+    sessions = {n: o for n, o in plan.outputs.items() if o.decl.serve == "session"}
+    if name is None and len(sessions) == 1:
+        return next(iter(sessions.values()))
+    if name not in sessions:
+        raise _no_session(plan)
+    return sessions[name]
+
+
+def _columns(records: Records, rows: Any) -> dict[str, Any]:
+    """Turn rows of plain values into checked columns; text of values never leaves here."""
+    try:
+        raw = {c.name: np.asarray([row[c.name] for row in rows]) for c in records.columns}
+        blocks = list(from_arrays(records, raw).blocks())
+        block = {n: np.concatenate([b[n] for b in blocks]) for n in blocks[0]}
+        records.check(block)
+    except (DataError, ValueError, TypeError, KeyError, IndexError):
+        raise _unfit() from None
+    return block
+
+
+def _unfit() -> DataError:
+    return DataError(
+        "OS607", "session", expected="the declared columns, widths and dtypes", got="something else",
+        hint="a query has the features of a record; an update has every column.",
+    )  # fmt: skip
+
+
+def _no_session(plan: Plan) -> SpecError:
+    names = [n for n, o in plan.outputs.items() if o.decl.serve == "session"]
+    return SpecError(
+        "OS305", "outputs", expected="one output with `serve: session`, or its name",
+        got=", ".join(names) or "none",
+        hint="write `outputs: {name: {from: stage, serve: session}}`, and name it if there are several.",
+    )  # fmt: skip
