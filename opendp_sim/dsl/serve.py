@@ -112,7 +112,7 @@ def serve(
     session = Session((*typed.stages, last), inputs.blocks[typed.entry.name], path)
     if public is not None:
         session.refer(public)
-    return Served(session, typed.entry.records, query_records(typed.entry, output))
+    return Served(session, typed.entry.records, query_records(typed.entry.records, typed.stages))
 
 
 def read_batch(plan: Plan, name: str | None, ref: SourceRef, memory: Memory | None = None) -> Any:

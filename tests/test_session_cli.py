@@ -1,0 +1,122 @@
+"""``opendp-sim session``: lines in, answers out, errors as coded JSON."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from opendp_sim.cli.session import session_command
+from opendp_sim.core.errors import SpecError
+from opendp_sim.dsl.plan import plan_file
+from opendp_sim.dsl.serve import serve
+from opendp_sim.sources.builtin import builtin_source
+
+SPECS = Path(__file__).parents[1] / "specs"
+PEOPLE = """
+spec: opendp_sim/1
+name: people
+data:
+  people:
+    source: {npz: people.npz}
+    ledger: {file: ledger.jsonl, limit: {rho: 1.0}}
+    columns:
+      x: {dtype: "array[f64, 2]", bounds: [-1, 1]}
+      kind: {dtype: category, keys: [a, b]}
+      who: {dtype: str, role: privacy_id}
+privacy:
+  unit: {add_remove: 1, of: who}
+  measure: zcdp
+  budget: {rho: 0.4}
+flow:
+  rows:
+    from: people
+    steps:
+      - select: {features: x, label: kind}
+      - quantize: {bits: 8}
+  near:
+    from: rows
+    release: {mechanism: {ind_knn: {queries: 50, size: 60, threshold: 0.5, centre: false}}, spend: 100%}
+outputs:
+  answers: {from: near, serve: session, store: people.session}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    shutil.copy(SPECS / "digits-session.yaml", tmp_path)
+    rng = np.random.default_rng(1)
+    np.savez(
+        tmp_path / "people.npz", x=rng.uniform(-1, 1, (60, 2)),
+        kind=np.array(["a", "b"])[rng.integers(0, 2, 60)], who=np.array([f"p{i // 2}" for i in range(60)]),
+    )  # fmt: skip
+    (tmp_path / "people.yaml").write_text(PEOPLE)
+    return tmp_path
+
+
+def run(*arguments, lines=()):
+    app = typer.Typer()
+    app.command()(session_command)
+    text = "".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
+    result = CliRunner().invoke(app, [str(a) for a in arguments], input=text)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+
+
+def test_lines_are_answered_and_faults_are_coded(folder):
+    digits = next(iter(builtin_source("digits_test").blocks(4)))["pixels"].tolist()
+    lines = [
+        {"query": digits[0], "id": 7}, {"query": {"pixels": digits[1]}}, {"queries": digits},
+        {"query": [1, 2]}, "nonsense\n", "\n", {"delete": ["x"]}, {"query": None}, {},
+        {"reference": digits}, {"query": [float("nan")] * 64},
+    ]  # fmt: skip
+    out = run(folder / "digits-session.yaml", lines=lines)
+    assert out[0]["id"] == 7
+    assert {"label", "count", "votes", "deviation"} <= set(out[0])
+    assert len(out[1]["votes"]) == 10
+    assert len(out[2]["answers"]) == 4
+    codes = [answer["error"]["code"] if "error" in answer else None for answer in out[3:]]
+    assert codes == ["OS607", "OS304", "OS304", "OS607", "OS304", None, "OS607"]
+    assert out[8] == {"ok": False}
+
+
+def test_a_file_is_answered_in_order_and_the_store_remembers(folder):
+    spec = folder / "digits-session.yaml"
+    queries = next(iter(builtin_source("digits_test").blocks(300)))
+    np.savez(folder / "queries.npz", pixels=queries["pixels"])
+    out = run(spec, "--batch", folder / "queries.npz")
+    assert len(out) == 300
+    right = np.mean(
+        [answer["label"] == label for answer, label in zip(out, queries["label"], strict=True)]
+    )
+    assert right > 0.5  # about 0.85 with a deviation of 0.02
+    with serve(plan_file(spec)) as served:
+        assert served.session.answered == 300
+    with pytest.raises(SpecError, match="OS304"):
+        run(spec, "--batch", folder / "queries.txt")
+    with pytest.raises(SpecError, match="OS305"):
+        run(spec, "--output", "other")
+
+
+def test_the_curator_updates_by_person_and_the_ledger_is_charged_once(folder):
+    spec = folder / "people.yaml"
+    new = {"x": [0.5, 0.5], "kind": "b", "who": "new"}
+    lines = [
+        {"query": [0.5, 0.5]}, {"insert": [new]}, {"relabel": [new | {"kind": "a"}]},
+        {"delete": ["new", "nobody"]}, {"insert": [{"x": [9, 9], "kind": "a", "who": "q"}]},
+        {"query": [0.1, 0.5]},
+    ]  # fmt: skip
+    out = run(spec, "--updates", lines=lines)
+    assert [set(answer) for answer in out[1:4]] == [{"ok"}] * 3
+    assert out[4]["error"]["code"] == "OS607"
+    assert "label" in out[5]
+    ledger = (folder / "ledger.jsonl").read_bytes()
+    assert len(run(spec, lines=[{"query": [0.5, 0.5]}])) == 1
+    assert (folder / "ledger.jsonl").read_bytes() == ledger
+    assert run(spec, lines=[{"insert": [new]}])[0]["error"]["code"] == "OS304"
