@@ -16,6 +16,7 @@ import numpy as np
 from opendp_sim.audit.betting import Bet, Wealth, best_bet, settle
 from opendp_sim.audit.binomial import certified_delta, certified_epsilon
 from opendp_sim.audit.curves import Curve
+from opendp_sim.audit import encoding
 from opendp_sim.audit.encoding import Encoded
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
 from opendp_sim.audit.neighbours import Pair
@@ -170,13 +171,12 @@ def _white_box(subject: Subject, pair: Pair) -> dict[str, Score]:
     except Exception:  # noqa: BLE001 - the structure layer reports failures
         return {}
     law = subject.law(first.size)
-    if law is None or first.size != second.size or not (law.scales(first.size) > 0).all():
+    if law is None or not 0 < first.size == second.size <= encoding.WIDEST or not (law.scales(first.size) > 0).all():
         return {}
 
     def score(encoded: Encoded) -> Any:
-        cells = encoded.cells[:, : first.size]
-        if cells.shape[1] != first.size:
-            return np.zeros(len(encoded))
+        short = max(0, first.size - encoded.cells.shape[1])
+        cells = np.pad(encoded.cells[:, : first.size], ((0, 0), (0, short)))
         return np.nan_to_num(law.llr(np.nan_to_num(cells) - first, second - first))
 
     return {"declared likelihood ratio": score}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 __all__ = ["Encoded", "Raised", "encode", "structure"]
 
-_WIDEST = 400
+WIDEST = 400
 _LONGEST_SYMBOL = 400
 _BLOCK = 16
 
@@ -76,20 +76,24 @@ def encode(outputs: Sequence[Any]) -> Encoded:
     """Encode outputs of one side."""
     if all(isinstance(v, np.ndarray) for v in outputs) and len({v.shape for v in outputs}) == 1:
         cells = np.stack(outputs).astype(float).reshape(len(outputs), -1)
-        symbols = np.array([row.tobytes() for row in cells], dtype=object)
-        return Encoded(symbols, cells[:, :_WIDEST], _summary(cells))
+        symbols = np.array([_bytes(row) for row in cells], dtype=object)
+        return Encoded(symbols, cells[:, :WIDEST], _summary(cells))
     rows = [_numbers(v) for v in outputs]
     width = max((len(r) for r in rows), default=0)
     cells = np.full((len(rows), width), np.nan)
     for i, row in enumerate(rows):
         cells[i, : len(row)] = row
     symbols = np.array([_symbol(v) for v in outputs], dtype=object)
-    return Encoded(symbols, cells[:, :_WIDEST], _summary(cells))
+    return Encoded(symbols, cells[:, :WIDEST], _summary(cells))
 
 
-def _symbol(value: Any) -> str:
+def _bytes(row: NDArray[np.float64]) -> bytes:
+    return row.tobytes()
+
+
+def _symbol(value: Any) -> str | bytes:
     if isinstance(value, np.ndarray):
-        value = value.tolist()
+        return _bytes(value.astype(float).ravel())
     if isinstance(value, Mapping):
         value = sorted(value.items(), key=repr)
     if isinstance(value, (set, frozenset)):
@@ -128,19 +132,26 @@ def _padded(part: list[float]) -> list[float]:
 
 
 def _summary(cells: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Length, sum, extremes, zeros, distinct values, order, peak: what a careless release leaks."""
+    """Length, sum, extremes, zeros, distinct values, order, peak: what a careless release leaks.
+
+    A function of each row alone: how wide the others are must not matter, or the event would not be
+    one of the output.
+    """
     rows, width = cells.shape
-    if width == 0:
-        return np.zeros((rows, 8))
     there = ~np.isnan(cells)
+    size = there.sum(axis=1)
+    if width == 0 or not size.any():
+        return np.zeros((rows, 8))
     clean = np.clip(np.where(there, cells, 0.0), -1e300, 1e300)
     low, high = np.where(there, clean, np.inf), np.where(there, clean, -np.inf)
-    ordered = np.sort(np.where(there, clean, np.inf), axis=1)
+    ordered = np.sort(low, axis=1)
+    rising = ((np.diff(clean, axis=1) >= 0) & there[:, 1:] & there[:, :-1]).sum(axis=1)
     with np.errstate(invalid="ignore"):
-        steps = np.diff(clean, axis=1) >= 0 if width > 1 else np.zeros((rows, 1), bool)
-        fresh = (np.diff(ordered, axis=1) > 0).sum(axis=1) if width > 1 else np.zeros(rows)
-    return np.column_stack([
-        there.sum(axis=1), clean.sum(axis=1), np.maximum(low.min(axis=1), -1e300),
-        np.minimum(high.max(axis=1), 1e300), ((clean == 0) & there).sum(axis=1), fresh,
-        steps.mean(axis=1), high.argmax(axis=1),
-    ]).astype(float)  # fmt: skip
+        fresh = ((np.diff(ordered, axis=1) > 0) & np.isfinite(ordered[:, 1:])).sum(axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = np.nan_to_num(clean.sum(axis=1))
+    columns = [
+        size, total, low.min(axis=1), high.max(axis=1), ((clean == 0) & there).sum(axis=1),
+        fresh, rising, high.argmax(axis=1),
+    ]  # fmt: skip
+    return np.where(size[:, None] > 0, np.column_stack(columns), 0.0)

@@ -26,6 +26,9 @@ from opendp_sim.audit.subject import Subject
 
 __all__ = ["Measured", "stability_layer"]
 
+_LAYER = "L1 stability"
+_COUPLINGS = 5
+_PATIENCE = 1500
 _TOLERANCE = 1e-9
 """Relative; only where the loss itself is computed in floats."""
 
@@ -55,37 +58,74 @@ def stability_layer(
     begin = time.process_time()
     look = _observer(subject, output_distance)
     if look is None:
-        return LayerResult("L1 stability", "skipped", "no noiseless part declared (core=, noise=)")
-    member = quiet_member(subject.input_domain)
-    couplings = 0
-    runs, best, best_pair = 0, -1.0, None
-    for pair in _walk(space, d_in, budget, rng, lambda: best_pair):
-        measured = look(pair)
-        runs += 1
-        if measured.broken and member(pair.left) and member(pair.right):
-            changes = _random_output(subject, pair) if not subject.private else False
-            if not changes:
-                small = _shrink(look, space, pair, member)
-                evidence = _evidence(small, look(small))
-                return LayerResult(
-                    "L1 stability", "refuted", "", runs, time.process_time() - begin, evidence
-                )
-            couplings += 1
-            if couplings <= 5:
-                found = couple(subject.run, pair, _distance_of(subject, output_distance),
-                               float(measured.claimed), beta / 5)  # fmt: skip
-                runs += found.runs
-                if found.evidence is not None:
-                    spent = time.process_time() - begin
-                    return LayerResult("L1 stability", "refuted", "", runs, spent, found.evidence)
-        elif measured.ratio > best and math.isfinite(measured.ratio):
-            best, best_pair = measured.ratio, pair
+        return LayerResult(_LAYER, "skipped", "no noiseless part declared (core=, noise=)")
+    hunt = _Hunt(subject, space, look, _distance_of(subject, output_distance), beta)
+    for pair in _walk(space, d_in, budget, rng, lambda: hunt.best_pair):
+        if hunt.visit(pair):
+            break
+    spent = time.process_time() - begin
+    if hunt.evidence is not None:
+        return LayerResult(_LAYER, "refuted", "", hunt.runs, spent, hunt.evidence)
     return LayerResult(
-        "L1 stability", "not refuted", "", runs, time.process_time() - begin,
-        power=f"{runs} pairs tried; the closest attains {max(best, 0):.3g} of the claim; "
+        _LAYER, "not refuted", "", hunt.runs, spent,
+        power=f"{hunt.runs} pairs tried; the closest attains {max(hunt.best, 0):.3g} of the claim; "
         "any pair tried above the claim would have shown, exactly",
-        facts={"largest_ratio": max(best, 0.0), "pair": best_pair},
+        facts={"largest_ratio": max(hunt.best, 0.0), "pair": hunt.best_pair},
     )  # fmt: skip
+
+
+@dataclass
+class _Hunt:
+    """The state of one search: the best pair so far, and the evidence once there is some."""
+
+    subject: Subject
+    space: PairSpace
+    look: Callable[[Pair], Measured]
+    distance: Callable[[Any, Any], Any]
+    beta: float
+    runs: int = 0
+    best: float = -1.0
+    best_pair: Pair | None = None
+    evidence: Evidence | None = None
+    couplings: int = 0
+    since: int = 0
+
+    def visit(self, pair: Pair) -> bool:
+        """Look at a pair; say whether the search is over.
+
+        A permutation that breaks the claim at distance zero is kept, and the search goes on for a
+        while: a pair at the distance that was asked about is the better counterexample.
+        """
+        measured = self.look(pair)
+        self.runs += 1
+        self.since += self.evidence is not None
+        if self.since > _PATIENCE:
+            return True
+        if not measured.broken:
+            if measured.ratio > self.best and math.isfinite(measured.ratio):
+                self.best, self.best_pair = measured.ratio, pair
+            return False
+        if self.evidence is not None and pair.distance == 0:
+            return False
+        member = quiet_member(self.subject.input_domain)
+        if not (member(pair.left) and member(pair.right)):
+            return False
+        if not self.subject.private and _random_output(self.subject, pair):
+            return self._coupled(pair, measured)
+        small = _shrink(self.look, self.space, pair, member)
+        self.evidence = _evidence(small, self.look(small))
+        return bool(pair.distance != 0)
+
+    def _coupled(self, pair: Pair, measured: Measured) -> bool:
+        """Two random outputs may differ: only a certified failure of every coupling counts."""
+        if self.couplings == _COUPLINGS:
+            return False
+        self.couplings += 1
+        risk = self.beta / _COUPLINGS
+        found = couple(self.subject.run, pair, self.distance, float(measured.claimed), risk)
+        self.runs += found.runs
+        self.evidence = self.evidence or found.evidence
+        return found.evidence is not None
 
 
 # --- the walk -------------------------------------------------------------------------
