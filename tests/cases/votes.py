@@ -1,0 +1,40 @@
+"""Counting votes: records of rows, by row and by user."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from opendp_sim.sketches.vote_counts import VoteCounts
+from opendp_sim.spaces.metrics import Symmetric
+from opendp_sim.spaces.records import Column, Records
+from opendp_sim.testing import Case
+
+RECORDS = Records((Column("who", "int64", role="privacy_id"), Column("word", "str")))
+WORDS = ("a", "b", "c", "d")
+
+
+def votes(rows):
+    return {
+        "who": np.array([who for who, _ in rows], dtype=np.int64),
+        "word": np.array([word for _, word in rows], dtype=object),
+    }
+
+
+@st.composite
+def row_pairs(draw: st.DrawFn):
+    """Tables that share some rows."""
+    row = st.tuples(st.integers(0, 3), st.sampled_from((*WORDS, "z")))
+    shared, left, right = (draw(st.lists(row, max_size=n)) for n in (10, 3, 3))
+    return votes(shared + left), votes(right + shared), len(left) + len(right)
+
+
+CASES = {
+    "vote_counts": Case(
+        VoteCounts(item="word", items=WORDS),
+        RECORDS,
+        Symmetric(),
+        row_pairs(),
+        attains=(votes([(0, "a")]), votes([]), 1),
+    )
+}
