@@ -50,8 +50,8 @@ class BulkGaussian(Mechanism):
         DataError (OS602): the data is not a flat int64 vector of the declared size.
 
     Source
-        [own] Lemmas G1 to G5 in ``bulk_gaussian.md``; the map is Theorem 4 of Canonne, Kamath and
-        Steinke, as evaluated by OpenDP.
+        [own] Lemmas G1 to G5 in ``bulk_gaussian.md``; the bound is that of Canonne, Kamath and
+        Steinke (2020), as evaluated by OpenDP.
 
     Example
         >>> import opendp.prelude as dp
