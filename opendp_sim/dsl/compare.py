@@ -1,0 +1,166 @@
+"""How close a run came: private kernel answers beside exact ones, for data that is public anyway.
+
+Exact answers are not private, so this refuses any dataset that is neither built in nor declared
+``public: true``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from opendp_sim.core.errors import DataError, SpecError
+from opendp_sim.core.pipeline import on_queries
+from opendp_sim.dsl.execute import Applied
+from opendp_sim.dsl.inputs import query_records, source_of
+from opendp_sim.dsl.output_types import OutputType
+from opendp_sim.sources.fold import collect_rows
+from opendp_sim.spaces.released import Released
+from opendp_sim.spaces.rows import RealRows, Rows, as_rows
+
+__all__ = ["Comparison", "compare"]
+
+_METRICS = {"l1": "cityblock", "l2": "euclidean"}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One output against the exact answers to the same queries; errors are mean absolute values.
+
+    Attributes:
+        exact: mean exact kernel sum, on the data as it is.
+        error: of the answers against those.
+        mapped: of the answers against the exact kernel sums of the data as the sketch sees it, behind
+            clamping, grid and projection.
+        predicted: what the answers themselves report for ``mapped`` (noise and sketch).
+        noise: the part of ``predicted`` that privacy costs.
+        maps: of the row maps alone: exact sums behind them against exact sums before them.
+        accuracy: share of right labels, private and with exact kernel sums; None without labels.
+    """
+
+    output: str
+    queries: int
+    exact: float
+    error: float | None = None
+    mapped: float | None = None
+    predicted: float | None = None
+    noise: float | None = None
+    maps: float | None = None
+    accuracy: tuple[float, float] | None = None
+
+
+def compare(done: Applied) -> list[Comparison]:
+    """Compare every answered output of a run that asks for kernel sums.
+
+    Raises:
+        SpecError (OS306): the data is not public. DataError (OS607): there is nothing to compare.
+    """
+    found = [
+        _one(name, output, done)
+        for name, output in done.plan.outputs.items()
+        if output.decl.query is not None and output.posts
+    ]
+    if not found:
+        raise DataError(
+            "OS607", "compare", expected="an output with `post:` and `query:`", got="none",
+            hint="add a `query:` with held-out records to an output.",
+        )  # fmt: skip
+    return found
+
+
+def _one(name: str, output: OutputType, done: Applied) -> Comparison:
+    entry = output.stage.entry
+    if entry.source.kind != "builtin" and not entry.public:
+        raise SpecError(
+            "OS306", f"data.{entry.name}", expected="public data: exact answers are not private",
+            got="data that is not declared public",
+            hint="compare on a built-in data set, or declare `public: true` if it is.",
+        )  # fmt: skip
+    sketch = output.stage.sketch
+    sums = Released(sketch.output, sketch.capabilities, None).capability("kernel_sums", "compare")
+    before, queries, labels = _rows(output, done, mapped=False)
+    behind, seen, _ = _rows(output, done, mapped=True)
+    exact = _sums(sums, before, queries)
+    answer = done.results[name]
+    if "label" in answer:
+        return _labels(output, answer, exact, before, labels)
+    again = _sums(sums, behind, seen)
+    half = math.sqrt(2 / math.pi)  # mean absolute value of a normal error, per deviation
+    reported = np.hypot(answer["noise_error"], answer["sketch_error"])
+    return Comparison(
+        name, len(queries), float(exact.mean()),
+        error=_mean(answer["density"] - exact), mapped=_mean(answer["density"] - again),
+        predicted=half * _mean(reported), noise=half * _mean(answer["noise_error"]),
+        maps=_mean(again - exact),
+    )  # fmt: skip
+
+
+def _mean(errors: NDArray[np.float64]) -> float:
+    return float(np.abs(errors).mean())
+
+
+def _sums(sums: Any, rows: Rows, queries: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return exact kernel sums by class, shape (q, L)."""
+    weights = sums.kernel(_distances(rows.values, queries, sums.distance))
+    if sums.labels is None:
+        return np.asarray(weights.sum(axis=0)[:, None])
+    each = [weights[rows.labels == label].sum(axis=0) for label in range(len(sums.labels))]
+    return np.stack(each, axis=1)
+
+
+def _labels(
+    output: OutputType, answer: Any, each: NDArray[np.float64], rows: Any, labels: Any
+) -> Comparison:
+    rule = getattr(output.decl.post[-1], "rule", "map")
+    sizes = np.bincount(rows.labels, minlength=each.shape[1])
+    scores = each / np.maximum(sizes, 1) if rule == "max_likelihood" else each
+    right = None
+    if labels is not None:
+        pair = (answer["label"] == labels).mean(), (scores.argmax(axis=1) == labels).mean()
+        right = float(pair[0]), float(pair[1])
+    return Comparison(output.decl.name, len(each), float(each.mean()), accuracy=right)
+
+
+def _rows(
+    output: OutputType, done: Applied, *, mapped: bool
+) -> tuple[Rows, NDArray[np.float64], Any]:
+    """Return private rows and queries in real units, before or behind the row maps; and labels."""
+    stages = output.stage.stages
+    real = [i for i, stage in enumerate(stages) if isinstance(stage.domain, RealRows)]
+    used = stages[:-1] if mapped or not real else stages[: real[0]]
+    entry, folder = output.stage.entry, done.plan.program.folder
+    rows = collect_rows(used, source_of(entry.source, entry.records, folder, {}).blocks)
+    asked = output.decl.query
+    assert asked is not None  # noqa: S101 - `compare` picks outputs with queries
+    features = query_records(entry.records, stages)
+    blocks = list(source_of(asked, features, folder, {}).blocks())
+    block = {key: np.concatenate([b[key] for b in blocks]) for key in blocks[0]}
+    label = getattr(stages[0].mechanism, "label", None)
+    try:
+        every = list(source_of(asked, entry.records, folder, {}).blocks())
+        labels = None if label is None else np.concatenate([b[label] for b in every])
+    except DataError:
+        labels = None
+    queries = as_rows(on_queries(used, block)).values
+    unit = getattr(stages[-1].domain, "unit", 1.0) if mapped else 1.0
+    return replace(rows, values=rows.values * unit), queries * unit, labels
+
+
+def _distances(
+    left: NDArray[np.float64], right: NDArray[np.float64], distance: str
+) -> NDArray[np.float64]:
+    if distance == "angle":
+        cosine: NDArray[np.float64] = 1.0 - cdist(left, right, "cosine")
+        return np.arccos(np.clip(cosine, -1.0, 1.0))
+    if distance not in _METRICS:
+        raise DataError(
+            "OS607", "compare", expected="a kernel of l1, l2 or angle", got=distance,
+            hint="compare by hand on public data.",
+        )  # fmt: skip
+    found: NDArray[np.float64] = cdist(left, right, _METRICS[distance])
+    return found
