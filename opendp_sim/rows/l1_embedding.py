@@ -102,7 +102,7 @@ class L1Embedding(Mechanism):
 
     def bind(self, domain: Domain, metric: Metric) -> Stable:
         """State Lemma 1 of ``l1_embedding.md`` for this grid, or refuse it."""
-        rows = grid_rows(self.key, domain, metric)
+        rows = grid_rows(self.key, domain, metric, by_person=True)
         clip = self._clip(rows)
         half = 2 ** (self.bits - 1)
         step = clip / half

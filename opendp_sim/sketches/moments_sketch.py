@@ -30,6 +30,8 @@ from opendp_sim.spaces.sketch import Sketch
 __all__ = ["MomentsSketch", "make_moments_sketch", "then_moments_sketch"]
 
 _COUNT_SHARE = 1 / 20
+_CELLS = 2**19
+"""Cells of a chunk: they stay in the cache between the norm and the sum."""
 
 
 @register
@@ -37,8 +39,8 @@ class MomentsSketch(Mechanism):
     r"""Add up the rows, their number and their squared norms.
 
     Space
-        Input: rows on an integer grid with an integer L2 norm bound B, with or without labels, under
-        symmetric distance.
+        Input: rows on an integer grid, with or without labels, under symmetric distance. Their L2
+        norms are at most B steps: by their type, or because ``radius`` shortens them.
         Output: a flat int64 vector of the blocks ``sums`` of shape (L, d), :math:`u_1 \sum x`;
         ``total`` of shape (L,), :math:`u_0 n`; and, with ``squares``, ``squares`` of shape (L,),
         :math:`u_2 \sum \lfloor \|x\|^2 / 2^t \rfloor`. The public integers u realise the split of
@@ -57,8 +59,8 @@ class MomentsSketch(Mechanism):
 
     Raises
         ParameterError (OS101): a parameter is outside its range. SpaceError (OS201, OS202): not grid
-        rows, another metric. (OS203): the grid is too fine. (OS204): no L2 norm bound in the type,
-        or `per_label` without labels.
+        rows, another metric. (OS203): the grid is too fine. (OS204): no L2 norm bound in the type
+        and no radius, or `per_label` without labels.
 
     Source
         [own] Lemma 1 in ``moments_sketch.md``; class means as in Section 11 of Backurs et al.
@@ -87,6 +89,14 @@ class MomentsSketch(Mechanism):
             hint="false for classification by nearest mean: a smaller share goes to the counts.",
         ),
     ] = True  # fmt: skip
+    radius: Annotated[
+        float | None,
+        param(
+            "Shorten rows to this L2 norm before they are added.", symbol="r", unit="data units",
+            default=None, gt=0, hint="after jl_projection, whose type allows far longer rows than occur; "
+            "nothing when the type's own bound is tight.",
+        ),
+    ] = None  # fmt: skip
     per_label: Annotated[
         bool,
         param(
@@ -153,12 +163,26 @@ class MomentsReader:
     @cached_property
     def bound_squared(self) -> int:
         """The least squared L2 bound that the type carries, in steps."""
-        if self.rows.l2 is None:
+        own = [] if self.rows.l2 is None else [self.rows.l2**2]
+        longest = min([sum(v * v for v in self._corner), *own])
+        if longest >= 2**53:
+            raise SpaceError(
+                "OS203", f"{self.mechanism.key}.input_domain", expected="squared norms below 2**53",
+                got=f"a bound of 2**{math.log2(longest):.1f}", hint="quantize to fewer bits.",
+            )  # fmt: skip
+        if self.radius is None and not own:
             raise SpaceError(
                 "OS204", f"{self.mechanism.key}.input_domain", expected="rows with an L2 norm bound",
-                got="none", hint="put `clip_rows: {norm: l2, bound: ...}` before `quantize`.",
+                got="none", hint="put `clip_rows: {norm: l2, bound: ...}` before `quantize`, or give "
+                "`radius`.",
             )  # fmt: skip
-        return min(self.rows.l2**2, sum(v * v for v in self._corner))
+        return longest if self.radius is None else min(longest, self.radius**2)
+
+    @property
+    def radius(self) -> int | None:
+        """The radius in whole steps, at least one."""
+        asked = self.mechanism.radius
+        return None if asked is None else max(1, int(min(asked / self.rows.unit, 2.0**40)))
 
     @cached_property
     def shift(self) -> int:
@@ -185,20 +209,34 @@ class MomentsReader:
 
     def accumulate(self, data: Any, out: NDArray[np.int64]) -> None:
         """Add the features of ``data`` to the flat vector ``out``."""
-        rows = as_rows(data)
-        classes, width = self.classes, self.rows.width
+        rows, classes = as_rows(data), self.classes
         labels = rows.labels if self.mechanism.per_label else None
-        sizes = [len(rows)] if labels is None else np.bincount(labels, minlength=classes)
+        sums = np.zeros((classes, self.rows.width), dtype=np.int64)
+        squares, sizes = np.zeros((2, classes), dtype=np.int64)
+        step = max(1, _CELLS // self.rows.width)
+        for start in range(0, len(rows), step):
+            part = slice(start, start + step)
+            own = None if labels is None else labels[part]
+            values, norms = self._within(rows.values[part])
+            sums += label_sums(values, own, classes)
+            where = np.zeros(len(values), dtype=np.int64) if own is None else own
+            sizes += np.bincount(where, minlength=classes)
+            if norms is not None:
+                np.add.at(squares, where, norms >> self.shift)
         u0, u1, u2 = self.multipliers
-        cells = classes * width
-        out[:cells] += u1 * label_sums(rows.values, labels, classes).ravel()
-        out[cells : cells + classes] += u0 * np.asarray(sizes, dtype=np.int64)
+        parts = [u1 * sums.ravel(), u0 * sizes, u2 * squares][: 3 if self.mechanism.squares else 2]
+        out += np.concatenate(parts)
+
+    def _within(
+        self, values: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
+        """Return the rows, shortened if asked, and their squared norms if these are needed."""
+        norms = None
+        if self.radius is not None:
+            values = shortened(values, self.radius)
         if self.mechanism.squares:
-            norms = squared_norms(rows.values).astype(np.int64) >> self.shift
-            where = np.zeros(len(norms), dtype=np.int64) if labels is None else labels
-            squares = np.zeros(classes, dtype=np.int64)
-            np.add.at(squares, where, norms)
-            out[cells + classes :] += u2 * squares
+            norms = squared_norms(values).astype(np.int64)
+        return values, norms
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -256,6 +294,22 @@ class MomentsReader:
             "distance deviation per cell deviation, at the norm bound": area * math.sqrt(worst),
             "distance bias per record, at most": area * self.bias_steps,
         }
+
+
+def shortened(values: NDArray[np.float64], radius: int) -> NDArray[np.float64]:
+    """Return the rows with those longer than ``radius`` steps shortened, in whole steps (Lemma 1).
+
+    The squared norm is an exact integer; the factor is taken a little too small and the products are
+    rounded toward zero, so no rounding can leave a row too long. Elementwise: row-local bit for bit.
+    """
+    norms = squared_norms(values)
+    long = norms > float(radius) ** 2
+    if not long.any():
+        return values
+    out = values.copy()
+    factor = radius * (1.0 - 2.0**-40) / np.sqrt(norms[long])
+    out[long] = np.trunc(values[long] * factor[:, None]) + 0.0
+    return out
 
 
 make_moments_sketch, then_moments_sketch = constructors(MomentsSketch)
