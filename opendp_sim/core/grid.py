@@ -2,7 +2,7 @@
 
 A float matrix product is not row-local: BLAS blocks by shape, so dropping a row changes the last
 bits of others. Here both operands are integers times a power of two and the type bounds their
-products below 2**52 steps, so every partial sum is exact, in any order, with or without fused
+sums below 2**53 half steps, so every partial sum is exact, in any order, with or without fused
 multiply-add, on any number of threads. ``grid.md`` beside this file has the lemmas.
 """
 
@@ -76,15 +76,18 @@ class PhaseProjection:
             )  # fmt: skip
         step = np.exp2(-bits.astype(np.float64))
         whole, shift = np.rint(matrix / step), np.rint(offset / step)
-        # Sums of integers below 2**53 are exact in float64, so this comparison is one of integers.
+        # Sums of integers below 2**53 are exact in float64, so this compares integers; with it no
+        # partial sum in `ids`, offsets included, reaches 2**53 half steps (Lemma 1).
         total = np.abs(whole).sum(axis=0) * float(magnitude) + np.abs(shift)
-        if not (total < 2.0**51).all():
+        if not (total < 1.5 * 2.0**50).all():
             raise SpaceError(
-                "OS203", where, expected="products below 2**51 steps", got="a larger bound",
+                "OS203", where, expected="phases below 1.5 * 2**50 steps", got="a larger bound",
                 hint="quantize to fewer bits.",
             )  # fmt: skip
         folded = np.concatenate([whole * step, (shift * step)[None, :]])
-        return cls(np.ascontiguousarray(folded.T), bits, np.ceil(reach).astype(np.int64), magnitude)
+        # The rounded matrix can reach a little farther than the one asked for.
+        base = np.maximum(np.ceil(reach), np.floor(total * step) + 1.0).astype(np.int64)
+        return cls(np.ascontiguousarray(folded.T), bits, base, magnitude)
 
     @property
     def columns(self) -> int:
@@ -144,8 +147,8 @@ class UniversalHash:
     """Strongly universal hashing of m-tuples of ids to ``buckets``, one function a repetition.
 
     ``((sum_j a_j h_j + b) mod 2**64) >> 32`` is pairwise independent for 32-bit ``h_j``; scaling the
-    32 bits down to ``buckets`` makes two different tuples meet with probability at most
-    ``1/buckets + 2**-32`` (Lemma 3 of ``grid.md``).
+    32 bits down to ``buckets`` makes two tuples that differ modulo ``2**32`` meet with probability at
+    most ``1/buckets + 2**-32`` (Lemma 3 of ``grid.md``).
 
     Attributes:
         multipliers: shape (R, m) uint64. addends: shape (R,) uint64.
