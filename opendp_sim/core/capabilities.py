@@ -122,11 +122,16 @@ class DistanceSums(Protocol):
     exponents: str
     """Which exponents p it answers, in words."""
 
-    def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading | None:
-        """Prepare sums of ``|x - y|^p`` (None: the sketch's own distance), or None if it cannot.
+    def spread(self, p: float | None, alpha: float) -> float | None:
+        """Return the largest deviation of a sum inside the box per unit of cell deviation.
 
+        None if the sketch cannot answer sums of ``|x - y|^p`` (p None: the sketch's own distance).
         ``alpha`` is the width of the far-end intervals of structures that need one.
         """
+        ...
+
+    def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading:
+        """Prepare the sums for an exponent that ``spread`` does not refuse."""
         ...
 
     def counted(self, released: Arrays) -> Counted:

@@ -94,16 +94,22 @@ class Distance(Mechanism):
         """Bind to a release that offers sums of distances."""
         del metric
         sums, release = offered(self.key, domain, "distance_sums")
+        spread = sums.spread(self.p, self.alpha)
+        if spread is None:
+            raise refused(self.key, sums, self.p)
         prepared: list[tuple[Arrays, DistanceReading]] = []
 
         def answer(released: Arrays, queries: Any) -> dict[str, NDArray[np.float64]]:
             if not prepared or prepared[0][0] is not released:
-                prepared[:] = [(released, prepare(self.key, sums, released, self.p, self.alpha))]
+                prepared[:] = [(released, sums.reading(released, self.p, self.alpha))]
             reading = prepared[0][1]
             found = reading.at(check_queries(release, queries))
             return self._columns(sums, reading, found, released, release)
 
-        return Post(answer, takes="release", output=Answers(COLUMNS, sums.labels, self.mean))
+        return Post(
+            answer, takes="release", output=Answers(COLUMNS, sums.labels, self.mean),
+            expected={} if self.mean else {"noise_error": release.deviation * spread},
+        )  # fmt: skip
 
     def _columns(
         self, sums: DistanceSums, reading: DistanceReading, found: Linear, released: Arrays,
@@ -147,17 +153,12 @@ def offered(key: str, domain: Domain, capability: str) -> tuple[Any, Released]:
     return domain.capability(capability, key), domain
 
 
-def prepare(
-    key: str, sums: DistanceSums, released: Arrays, p: float | None, alpha: float
-) -> DistanceReading:
-    """Return the release's reading for exponent ``p``, or refuse."""
-    reading = sums.reading(released, p, alpha)
-    if reading is None:
-        raise ReleaseError(
-            "OS702", f"{key}.p", expected=f"an exponent this release answers: {sums.exponents}",
-            got=p, hint="leave p out for the sketch's own distance, or use distance_tree.",
-        )  # fmt: skip
-    return reading
+def refused(key: str, sums: DistanceSums, p: float | None) -> ReleaseError:
+    """Return the refusal of an exponent that a release cannot answer."""
+    return ReleaseError(
+        "OS702", f"{key}.p", expected=f"an exponent this release answers: {sums.exponents}",
+        got=p, hint="leave p out for the sketch's own distance, or use distance_tree.",
+    )  # fmt: skip
 
 
 def check_queries(release: Released, queries: Any) -> Any:

@@ -11,13 +11,13 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.capabilities import Arrays, ClassMeans, DistanceReading, DistanceSums
+from opendp_sim.core.capabilities import Arrays, ClassMeans, DistanceSums
 from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.core.linear import public_product
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.queries.distance import check_queries, offered, prepare
+from opendp_sim.queries.distance import check_queries, offered
 from opendp_sim.spaces.released import Answers, Released
 
 __all__ = ["NearestClass"]
@@ -88,11 +88,12 @@ class NearestClass(Mechanism):
 
         return Post(classify, takes="release", output=Answers(COLUMNS, offer.labels))
 
+    @staticmethod
     def _distance_rule(
-        self, offer: DistanceSums, release: Released, released: Arrays
+        offer: DistanceSums, release: Released, released: Arrays
     ) -> Callable[[Any], NDArray[np.float64]]:
         del release
-        reading: DistanceReading = prepare(self.key, offer, released, None, 0.1)
+        reading = offer.reading(released, None, 0.1)
         sizes = np.maximum(offer.counted(released).sizes, 1.0)
         return lambda queries: -reading.at(queries).values.T / sizes
 

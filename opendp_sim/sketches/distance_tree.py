@@ -6,14 +6,12 @@ Proof of the stability map and of the estimator: ``distance_tree.md``, beside th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linear
 from opendp_sim.core.claims import Block, Stable
@@ -22,7 +20,8 @@ from opendp_sim.core.grid import chunks, count_ids
 from opendp_sim.core.linear import public_product
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.sketches._axes import Dyadic, columns_of, dyadic_pieces, interval_sums
+from opendp_sim.sketches._axes import Dyadic, columns_of, interval_sums
+from opendp_sim.sketches._far_ends import consistent, consistent_variance, far_ends, node_weights
 from opendp_sim.spaces.checks import grid_rows
 from opendp_sim.spaces.rows import GridRows, as_rows
 from opendp_sim.spaces.sketch import Sketch
@@ -32,6 +31,8 @@ __all__ = ["DistanceTree", "make_distance_tree", "then_distance_tree"]
 _FINENESS = 16
 _CELLS = 2**22
 """Weights on leaves that are held at once: 32 MiB."""
+_SAMPLED = 17
+"""Positions at which the plan's noise is computed: powers of two and between."""
 
 
 @register
@@ -201,7 +202,15 @@ class TreeReader:
         sizes = (nodes[:, :, 0] * squares).sum(axis=1) / squares.sum()
         return Counted(sizes, math.sqrt(gain / squares.sum()))
 
-    def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading | None:
+    def spread(self, p: float | None, alpha: float) -> float | None:
+        """Return the largest deviation of a sum over evenly spaced positions, per cell deviation."""
+        power, height = 1.0 if p is None else p, self.mechanism.levels
+        asked = np.unique(np.linspace(0, 2**height - 1, _SAMPLED).astype(np.int64))
+        worst = float(self._squares(asked, power, alpha).max())
+        steps = (self.spans * (self.rows.unit / 2**height)) ** power
+        return math.sqrt(worst * float(np.square(steps / self.multipliers).sum()))
+
+    def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading:
         """Return the far-end estimator (Lemma 2): between the truth and ``1 + alpha`` times it."""
         power = 1.0 if p is None else p
         nodes = self.nodes(released)
@@ -234,6 +243,14 @@ class TreeReader:
             sums += step * table[:, column, where[column]]
             variance += (step / self.multipliers[column]) ** 2 * squares[where[column]]
         return Linear(sums, variance, with_count)
+
+    def _squares(self, asked: NDArray[np.int64], power: float, alpha: float) -> NDArray[np.float64]:
+        """Return the variance of the sums at leaf positions, in leaf widths, per cell variance."""
+        height = self.mechanism.levels
+        if self.mechanism.consistent:
+            return consistent_variance(far_ends(asked, height, power, alpha))
+        squares = node_weights(asked, height, power, alpha).power(2).sum(axis=1)
+        return np.asarray(squares, dtype=np.float64)
 
     def _tables(
         self, nodes: NDArray[np.float64], asked: NDArray[np.int64], power: float, alpha: float
@@ -280,103 +297,6 @@ class TreeReader:
             )[0]
         variance = spread / float(self.multipliers[column]) ** 2
         return Linear(sums, variance, np.zeros(len(variance)))
-
-
-def _fars(
-    reach: float, leaves: int, power: float, alpha: float
-) -> Iterator[tuple[int, int, float]]:
-    """Yield ``(nearest, farthest, far end)`` of each interval of distances, in leaf widths.
-
-    The far ends are ``(2**H - 1) (1 + alpha)**(-j/p)`` for integers j (negative for queries outside),
-    so they do not depend on which queries are asked together.
-    """
-    ratio = (1.0 + alpha) ** (-1.0 / power)
-    far = leaves - 1.0
-    while far < reach:
-        far /= ratio
-    while far >= 1.0:
-        nearest, farthest = math.floor(far * ratio) + 1, math.floor(far)
-        if nearest <= farthest:
-            yield nearest, farthest, far
-        far *= ratio
-
-
-def far_ends(
-    positions: NDArray[np.int64], height: int, power: float, alpha: float
-) -> NDArray[np.float64]:
-    """Return each leaf's weight in the far-end sum at leaf positions: shape (positions, 2**H).
-
-    A leaf at distance in ``(far_j (1 + alpha)**(-1/p), far_j]`` weighs ``far_j**p``.
-    """
-    leaves = 2**height
-    gap = np.abs(np.arange(leaves) - positions[:, None])
-    found = list(_fars(float(gap.max(initial=0)), leaves, power, alpha))[::-1]
-    farthest = np.array([0] + [interval[1] for interval in found])
-    weight = np.array([0.0] + [interval[2] ** power for interval in found])
-    return weight[np.searchsorted(farthest, gap)]
-
-
-def node_weights(
-    positions: NDArray[np.int64], height: int, power: float, alpha: float
-) -> csr_array:
-    """Return each node's weight in the far-end sum when intervals are cut into maximal nodes."""
-    leaves = 2**height
-    reach = float(np.maximum(np.abs(positions), np.abs(leaves - 1 - positions)).max(initial=0))
-    rows, columns, data = [], [], []
-    for nearest, farthest, far in _fars(reach, leaves, power, alpha):
-        for first, last in (
-            (positions + nearest, positions + farthest + 1),
-            (positions - farthest, positions - nearest + 1),
-        ):
-            span = np.clip(first, 0, leaves), np.clip(last, 0, leaves)
-            for which, level, node in dyadic_pieces(*span, height):
-                rows.append(which)
-                columns.append(2**level - 1 + node)
-                data.append(np.full(len(which), far**power))
-    shape = len(positions), 2 * leaves - 1
-    if not rows:
-        return csr_array(shape)
-    joined = np.concatenate(data), (np.concatenate(rows), np.concatenate(columns))
-    return csr_array(joined, shape=shape)
-
-
-def consistent_variance(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the variance of linear functions of the least-squares leaves, per cell variance.
-
-    Haar functions diagonalise the tree (Lemma 3): one that splits a node of h leaves has eigenvalue
-    ``h - 1``, the constant ``2 M - 1`` for M leaves. ``weights`` has shape (q, M).
-    """
-    leaves, blocks = weights.shape[1], weights
-    variance, half = np.zeros(len(weights)), 1
-    while half < leaves:
-        pairs = blocks.reshape(len(weights), -1, 2)
-        gap = pairs[:, :, 0] - pairs[:, :, 1]
-        variance += np.square(gap).sum(axis=1) / (2 * half * (2 * half - 1))
-        blocks, half = pairs.sum(axis=2), 2 * half
-    return variance + np.square(blocks[:, 0]) / (leaves * (2 * leaves - 1))  # type: ignore[no-any-return]
-
-
-def consistent(counts: NDArray[np.float64], height: int) -> NDArray[np.float64]:
-    """Return the least-squares counts in which every node is the sum of its children (Lemma 3).
-
-    Args:
-        counts: shape (..., nodes), equal variances.
-        height: of the tree.
-    """
-    out = counts.copy()
-
-    def level(depth: int) -> NDArray[np.float64]:
-        return out[..., 2**depth - 1 : 2 ** (depth + 1) - 1]
-
-    for depth in range(height - 1, -1, -1):  # upwards: combine a node with its children
-        below = 2.0 ** (height - depth)
-        children = level(depth + 1).reshape(*out.shape[:-1], -1, 2).sum(axis=-1)
-        level(depth)[...] = (below * level(depth) + (below - 1) * children) / (2 * below - 1)
-    for depth in range(1, height + 1):  # downwards: share out what is left
-        pairs = level(depth).reshape(*out.shape[:-1], -1, 2)
-        left = level(depth - 1) - pairs.sum(axis=-1)
-        level(depth)[...] += np.repeat(left, 2, axis=-1) / 2
-    return out
 
 
 make_distance_tree, then_distance_tree = constructors(DistanceTree)

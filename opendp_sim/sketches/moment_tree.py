@@ -131,7 +131,7 @@ class MomentTree(Mechanism):
             faces=output.faces,
             capabilities={"distance_sums": reader, "interval_counts": reader},
             expected={
-                "distance deviation per cell deviation, at most": reader.spread(),
+                "distance deviation per cell deviation, at most": reader.spread(None, 0.0) or 0.0,
                 "distance bias per record, at most": reader.bias(),
             },
         )
@@ -291,11 +291,9 @@ class MomentReader:
         sizes = (halves * times).sum(axis=1) / np.square(times).sum()
         return Counted(sizes, math.sqrt(2.0 / np.square(times).sum()))
 
-    def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading | None:
-        """Return the walk along the path of a query, or None unless ``p`` is the tree's own."""
-        del alpha  # exact: no far ends
-        if p not in (None, float(self.mechanism.p)):
-            return None
+    def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading:
+        """Return the walk along the path of a query."""
+        del p, alpha  # only the tree's own exponent, and exact: no far ends
         cells = np.asarray(released["moments"]) * self._node_scale()
 
         def at(queries: Any) -> Linear:
@@ -366,8 +364,11 @@ class MomentReader:
         """Deviation of the released number of records per unit of cell deviation."""
         return math.sqrt(2.0 / np.square(self.multipliers[:, 0, 0].astype(np.float64)).sum())
 
-    def spread(self) -> float:
+    def spread(self, p: float | None, alpha: float) -> float | None:
         """Bound the deviation of a sum inside the box per unit of cell deviation (Lemma 3)."""
+        del alpha
+        if p not in (None, float(self.mechanism.p)):
+            return None
         worst = np.square(self.steepest * self._level_scale).sum()
         return float(self.rows.unit**self.mechanism.p * math.sqrt(worst))
 

@@ -138,7 +138,7 @@ class MomentsReader:
     mechanism: MomentsSketch
     rows: GridRows
 
-    exponents = "none: squared l2 is its own distance (p = 2 says the same)"
+    exponents = "p = 2, squared l2"
 
     @property
     def labels(self) -> tuple[str | int, ...] | None:
@@ -251,11 +251,19 @@ class MomentsReader:
         u1 = self.multipliers[1]
         return np.asarray(released["sums"]) / (u1 * sizes[:, None]), 1.0 / (u1 * sizes)
 
-    def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading | None:
-        """Return the expanded square, or None for any other exponent than 2."""
-        del alpha  # exact: no far ends
+    def spread(self, p: float | None, alpha: float) -> float | None:
+        """Return the deviation at ``|y| = B`` per unit of cell deviation (Lemma 3)."""
+        del alpha
         if p not in (None, 2.0):
             return None
+        u0, u1, u2 = self.multipliers
+        square = float(self.bound_squared)
+        worst = 4.0**self.shift / u2**2 + 4 * square / u1**2 + square**2 / u0**2
+        return self.rows.unit**2 * math.sqrt(worst)
+
+    def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading:
+        """Return the expanded square."""
+        del p, alpha  # only squared l2, and exact: no far ends
         u0, u1, u2 = self.multipliers
         first = np.asarray(released["sums"], dtype=np.float64) / u1
         sizes = self.counted(released).sizes
@@ -286,13 +294,10 @@ class MomentsReader:
         """Facts for the plan: the deviation at ``|y| = B`` per cell deviation (Lemma 3)."""
         if not self.mechanism.squares:
             return {}
-        u0, u1, u2 = self.multipliers
-        square = float(self.bound_squared)
-        worst = 4.0**self.shift / u2**2 + 4 * square / u1**2 + square**2 / u0**2
-        area = self.rows.unit**2
         return {
-            "distance deviation per cell deviation, at the norm bound": area * math.sqrt(worst),
-            "distance bias per record, at most": area * self.bias_steps,
+            "distance deviation per cell deviation, at the norm bound": self.spread(None, 0.0)
+            or 0.0,
+            "distance bias per record, at most": self.rows.unit**2 * self.bias_steps,
         }
 
 

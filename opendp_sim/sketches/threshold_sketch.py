@@ -110,7 +110,7 @@ class ThresholdSketch(Mechanism):
             faces=output.faces,
             capabilities={"distance_sums": reader, "interval_counts": reader},
             expected={
-                "distance deviation per cell deviation": reader.spread(),
+                "distance deviation per cell deviation": reader.spread(None, 0.0) or 0.0,
                 "distance bias per record, at most": reader.bias(),
             },
         )
@@ -191,11 +191,9 @@ class ThresholdReader:
         sizes = np.asarray(released["total"], dtype=np.float64) / self.weight
         return Counted(sizes, 1.0 / self.weight)
 
-    def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading | None:
-        """Return the running integrals as a function of queries, or None unless ``p`` is 1."""
-        del alpha  # exact: no far ends
-        if p not in (None, 1.0):
-            return None
+    def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading:
+        """Return the running integrals as a function of queries."""
+        del p, alpha  # only p = 1, and exact: no far ends
         sizes = self.counted(released).sizes
         table = _running_integrals(
             np.asarray(released["signs"]), sizes, self.span, self.counts, self.offsets
@@ -247,8 +245,11 @@ class ThresholdReader:
     def _sign_variance(self) -> float:
         return float((self.span**2 / self.counts).sum()) / 4
 
-    def spread(self) -> float:
+    def spread(self, p: float | None, alpha: float) -> float | None:
         """Return the deviation of a sum inside the box per unit of cell deviation (Lemma 3)."""
+        del alpha
+        if p not in (None, 1.0):
+            return None
         count = float(self.span.sum()) / (2 * self.weight)
         return self.rows.unit * math.sqrt(count**2 + self._sign_variance)
 
