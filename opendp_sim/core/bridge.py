@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import opendp.prelude as dp
+from opendp._convert import c_to_py, py_to_c
 from opendp._data import fill_bytes
 from opendp._internal import (
     _extrinsic_distance,
@@ -20,6 +21,7 @@ from opendp._internal import (
     _make_transformation,
     _new_pure_function,
 )
+from opendp._lib import AnyObjectPtr, CallbackFnPtr, FfiResult, lib, unwrap
 from opendp.core import new_queryable
 from opendp.mod import _PartialConstructor, assert_features
 
@@ -165,10 +167,25 @@ def build(claim: Claim, key: str, domain: Domain, metric: Metric, norm: Norm | N
 
 
 def _loss(claim: Private) -> Callable[[Any], Any]:
-    """Return the map as OpenDP wants it: a curve ``delta(epsilon)`` becomes its privacy profile."""
-    if claim.measure != "smoothed_max_divergence":
-        return claim.privacy_map
-    return lambda d_in: dp.new_privacy_profile(claim.privacy_map(d_in)).curve
+    """Return the map as OpenDP wants it: a curve becomes its function or privacy profile.
+
+    OpenDP's public constructors of the two are for users' own curves and so ask for
+    ``honest-but-curious``; a claim's curve has a proof beside it, and a plugin switches on no flag.
+    """
+    if claim.measure == "renyi_divergence":
+        return lambda d_in: _new_pure_function(claim.privacy_map(d_in), TO=float)
+    if claim.measure == "smoothed_max_divergence":
+        return lambda d_in: _privacy_profile(claim.privacy_map(d_in)).curve
+    return claim.privacy_map
+
+
+def _privacy_profile(curve: Callable[[float], float]) -> Any:
+    make = lib.opendp_measures__new_privacy_profile
+    make.argtypes, make.restype = [CallbackFnPtr], FfiResult
+    kept = py_to_c(curve, c_type=CallbackFnPtr, type_name="f64")
+    profile = c_to_py(unwrap(make(kept), AnyObjectPtr))
+    profile.sim_curve = kept  # the callback must live as long as the profile
+    return profile
 
 
 def _with_parts(measurement: dp.Measurement, claim: Private) -> dp.Measurement:
