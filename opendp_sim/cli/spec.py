@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -17,7 +18,9 @@ from opendp_sim.cli._run import (
     say,
     say_json,
 )
+from opendp_sim.cli.show_comparison import show_comparison
 from opendp_sim.cli.show_plan import show_plan, show_types
+from opendp_sim.dsl.compare import compare, refuse_private
 from opendp_sim.dsl.execute import Applied, apply
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.plan_document import is_plan, load_plan, save_plan
@@ -72,6 +75,9 @@ def apply_command(
         str | None, typer.Option(help="Folder that outputs are saved under; default the spec's.")
     ] = None,
     workers: Annotated[int, typer.Option(min=1, max=256, help="Threads that build sketches.")] = 1,
+    compared: Annotated[
+        bool, typer.Option("--compare", help="Also compare with exact answers; public data only.")
+    ] = False,
     json_: AsJson = False,
 ) -> None:
     """Run a spec, or exactly the plan in a plan document, and write outputs and certificates."""
@@ -82,18 +88,23 @@ def apply_command(
             plan = load_plan(spec)
         else:
             plan = plan_file(spec, parameters(param))
+        if compared:
+            refuse_private(plan)
         if not json_:
             show_plan(plan, console())
         with progress() as told:
             done = apply(plan, into=into, workers=workers, told=told)
+        found = compare(done) if compared else []
         if json_:
-            say_json(_plain(done))
+            say_json(_plain(done) | {"comparison": [asdict(one) for one in found]})
             return
         say("")
         for name, path in done.files.items():
             say(f"wrote     {path} ({name}), certificate {done.certificates[name].name}")
         if done.spent is not None:
             say(f"ledger    spent {done.spent}; left {done.left}")
+        for one in found:
+            show_comparison(one)
 
 
 def _plain(done: Applied) -> dict[str, object]:

@@ -19,11 +19,12 @@ from opendp_sim.core.pipeline import on_queries
 from opendp_sim.dsl.execute import Applied
 from opendp_sim.dsl.inputs import query_records, source_of
 from opendp_sim.dsl.output_types import OutputType
+from opendp_sim.dsl.plan import Plan
 from opendp_sim.sources.fold import collect_rows
 from opendp_sim.spaces.released import Released
 from opendp_sim.spaces.rows import RealRows, Rows, as_rows
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "compare", "refuse_private"]
 
 _METRICS = {"l1": "cityblock", "l2": "euclidean"}
 
@@ -54,12 +55,29 @@ class Comparison:
     accuracy: tuple[float, float] | None = None
 
 
+def refuse_private(plan: Plan) -> None:
+    """Refuse a plan whose exact answers nobody may see; call it before anything runs.
+
+    Raises:
+        SpecError (OS306): a dataset is neither built in nor declared public.
+    """
+    for name, typed in plan.types.items():
+        if typed.entry.source.kind != "builtin" and not typed.entry.public:
+            raise SpecError(
+                "OS306", f"data.{typed.entry.name}",
+                expected="public data to compare with: exact answers are not private",
+                got=f"stage `{name}` on data that is not declared public",
+                hint="leave --compare out, or try it on a built-in data set.",
+            )  # fmt: skip
+
+
 def compare(done: Applied) -> list[Comparison]:
     """Compare every answered output of a run that asks for kernel sums.
 
     Raises:
         SpecError (OS306): the data is not public. DataError (OS607): there is nothing to compare.
     """
+    refuse_private(done.plan)
     found = [
         _one(name, output, done)
         for name, output in done.plan.outputs.items()
@@ -74,13 +92,6 @@ def compare(done: Applied) -> list[Comparison]:
 
 
 def _one(name: str, output: OutputType, done: Applied) -> Comparison:
-    entry = output.stage.entry
-    if entry.source.kind != "builtin" and not entry.public:
-        raise SpecError(
-            "OS306", f"data.{entry.name}", expected="public data: exact answers are not private",
-            got="data that is not declared public",
-            hint="compare on a built-in data set, or declare `public: true` if it is.",
-        )  # fmt: skip
     sketch = output.stage.sketch
     sums = Released(sketch.output, sketch.capabilities, None).capability("kernel_sums", "compare")
     before, queries, labels = _rows(output, done, mapped=False)
