@@ -11,8 +11,11 @@ from scipy import stats
 
 from opendp_sim.core.errors import AuditError
 
-__all__ = ["FAMILIES", "NoiseLaw", "read_law"]
+__all__ = ["FAMILIES", "NoiseLaw", "difference", "flat", "read_law"]
 
+_FINE = 2.0**15
+"""From this many steps a scale on, a discrete law blurred by one step is the continuous one to 1e-10,
+and its atoms are too many to list."""
 FAMILIES = ("laplace", "gaussian", "discrete_laplace", "discrete_gaussian")
 
 
@@ -82,7 +85,7 @@ class NoiseLaw:
 
     def spread(self, scale: float) -> tuple[float, float]:
         """Return mean and variance of the cell's loss statistic: |z|/b (Laplace), z^2/s^2 (Gaussian)."""
-        if not self.discrete:
+        if not self.discrete or scale / self.grid > _FINE:
             return (1.0, 2.0) if self.gaussian else (1.0, 1.0)
         z, p = self.support(scale)
         t = self.statistic(z, scale)
@@ -100,11 +103,32 @@ class NoiseLaw:
         if not self.discrete:
             law = stats.norm if self.gaussian else stats.laplace
             return np.asarray(law.cdf(residual, scale=scale))
+        if scale / self.grid > _FINE:
+            blurred = residual + self.grid * (rng.random(residual.shape) - 0.5)
+            law = stats.norm if self.gaussian else stats.laplace
+            return np.asarray(law.cdf(blurred, scale=scale))
         z, p = self.support(scale)
         upper = np.cumsum(p)
         spot = np.clip(np.rint(residual / self.grid).astype(np.int64) + len(z) // 2, 0, len(z) - 1)
         below = upper[spot] - p[spot]
         return np.asarray(below + p[spot] * rng.random(residual.shape))
+
+
+def flat(value: Any) -> NDArray[Any]:
+    """Return numbers as a flat array in their own dtype (plain lists of integers as int64)."""
+    array = np.asarray(value)
+    return np.atleast_1d(array if array.dtype.kind in "iufO" else array.astype(float)).ravel()
+
+
+def difference(minuend: NDArray[Any], subtrahend: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the difference; of integers exactly, then rounded once."""
+    if minuend.dtype.kind in "iuO" and subtrahend.dtype.kind in "iuO":
+        small = all(a.size == 0 or (abs(int(a.max())) < 2**62 and abs(int(a.min())) < 2**62)
+                    for a in (minuend, subtrahend))  # fmt: skip
+        if not small:
+            minuend, subtrahend = minuend.astype(object), subtrahend.astype(object)
+        return np.asarray(minuend - subtrahend).astype(float)
+    return np.asarray(minuend, dtype=float) - np.asarray(subtrahend, dtype=float)
 
 
 def read_law(noise: Any, cells: int) -> NoiseLaw:
