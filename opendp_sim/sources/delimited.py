@@ -24,7 +24,7 @@ from opendp_sim.spaces.records import Column, Records
 
 __all__ = ["csv_source"]
 
-_CELLS = 2**18
+_CELLS = 2**17
 """Cells of text held at a time; a Python string costs ten times what its number does."""
 
 
