@@ -21,7 +21,7 @@ class Tree:
         self.script, self.at, self.weight, self.open = script, 0, 1.0, []
 
     def _choose(self, options):
-        options = [(value, p) for value, p in options if p > 0]
+        options = options if len(options) > 64 else [(v, p) for v, p in options if p > 0]
         if self.at == len(self.script):
             self.open += [(*self.script, i) for i in range(1, len(options))]
             self.script = (*self.script, 0)
@@ -40,11 +40,7 @@ class Tree:
         return self._choose([(True, p), (False, 1.0 - p)])
 
     def laplace(self, scale):
-        q = np.exp(-1.0 / scale)
-        reach = int(np.ceil(36 * scale))  # the rest weighs less than 1e-15
-        return self._choose(
-            [(n, (1 - q) / (1 + q) * q ** abs(n)) for n in range(-reach, reach + 1)]
-        )
+        return self._choose(laplace_law(scale))
 
     def best(self, scores, scale):
         return self._choose(list(enumerate(softmax(scores, scale))))
@@ -52,6 +48,16 @@ class Tree:
     def top(self, scores, rounds, scale, *, lowest=False):
         scores = -np.asarray(scores) if lowest else np.asarray(scores)
         return self._choose(sets(range(len(scores)), scores, rounds, scale))
+
+    def in_order(self, scores, rounds, scale):
+        weights, out = softmax(scores, scale), []
+        for order in itertools.permutations(range(len(scores)), rounds):
+            p, left = 1.0, 1.0
+            for i in order:
+                p *= weights[i] / left
+                left -= weights[i]
+            out.append((list(order), p))
+        return self._choose(out)
 
     def top_open(self, votes, universe, rounds, scale):
         names = [(True, i) for i in range(len(votes))]
@@ -76,16 +82,23 @@ class Tree:
         return self._choose(out)
 
     def noisy(self, scores, scale):
-        reach = int(np.ceil(6 * scale)) + 1
-        law = gaussian_mass(scale, reach)
-        n = range(-reach, reach + 1)
-        cells = itertools.product(range(2 * reach + 1), repeat=len(scores))
-        return self._choose(
-            [
-                (np.asarray(scores) + np.array([n[i] for i in c]), float(np.prod(law[list(c)])))
-                for c in cells
-            ]
-        )
+        noise = self._choose(gaussian_law(len(scores), scale))
+        return np.asarray(scores) + noise
+
+
+@lru_cache(maxsize=16)
+def laplace_law(scale):
+    q = np.exp(-1.0 / scale)
+    reach = int(np.ceil(36 * scale))  # the rest weighs less than 1e-15
+    return [(n, (1 - q) / (1 + q) * q ** abs(n)) for n in range(-reach, reach + 1)]
+
+
+@lru_cache(maxsize=16)
+def gaussian_law(cells, scale):
+    reach = int(np.ceil(6 * scale)) + 1
+    law = gaussian_mass(scale, reach)
+    places = itertools.product(range(2 * reach + 1), repeat=cells)
+    return [(np.array(c) - reach, float(np.prod(law[list(c)]))) for c in places]
 
 
 def gaussian_mass(scale, reach):

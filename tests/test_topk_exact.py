@@ -9,10 +9,14 @@ import pytest
 from opendp_sim.measurements._gap_utility import GapUtility
 from opendp_sim.measurements._peeling import peeled
 from opendp_sim.measurements.choose_k import ChooseK, draw_k
+from opendp_sim.measurements.gaussian_top_k import GaussianTopK, draw_noisy_top
+from opendp_sim.measurements.limited_domain import LimitedDomain, draw_limited
+from opendp_sim.measurements.noisy_max_gaussian import NoisyMaxGaussian, draw_noisy_rank
 from opendp_sim.measurements.peel import Peel
 from opendp_sim.measurements.stable_set import StableSet, draw_set
 from opendp_sim.measurements.stable_top_k import StableTopK, draw_stable
 from opendp_sim.measurements.test_peel import TestPeel as TestThenPeel, draw_tested
+from opendp_sim.measurements.top_stable import TopStable, draw_top_stable
 from opendp_sim.spaces.counts import USERS, OpenCounts, votes_space
 from opendp_sim.spaces.sketch import IntVector
 from tests._enumeration import (
@@ -30,6 +34,7 @@ ITEMS, MOST = 4, 4
 ALPHAS = (1.01, 1.5, 2.0, 4.0, 16.0, 64.0)
 EPSILONS = np.linspace(0.0, 4.0, 17)
 TABLE = histograms(ITEMS, MOST)
+SMALL = histograms(ITEMS, 2)
 PAIRS = {users: neighbours(TABLE, users) for users in (1, 2)}
 
 
@@ -152,3 +157,127 @@ def test_stable_top_k(options, known):
             assert fits_curve(found, claim.privacy_map, users)
         else:
             assert fits_approximate(found, claim.privacy_map(users), users)
+
+
+@pytest.mark.parametrize("accounting", ["zcdp", "curve"])
+@pytest.mark.parametrize("known", [True, False])
+def test_limited_domain(accounting, known):
+    mechanism = LimitedDomain(k=2, k_max=3, scale=1.0, delta=0.1, accounting=accounting)
+    domain, votes = (IntVector(ITEMS), dense(mechanism)[0]) if known else sparse()
+    claim = mechanism.bind(domain, USERS)
+    height = int(claim.expected["height"])
+    found = matrix(
+        lambda coins, h: draw_limited(coins, votes, h if known else stored(h), 2, 3, 1.0, height),
+        TABLE,
+    )
+    for users in (1, 2):
+        if accounting == "curve":
+            assert fits_curve(found, claim.privacy_map, users)
+        else:
+            assert fits_approximate(found, claim.privacy_map(users), users)
+
+
+def test_noisy_max_gaussian():
+    mechanism = NoisyMaxGaussian(k_max=3, scale=1.5)
+    votes, claim = dense(mechanism)
+    utility = GapUtility(3, None, None, 1.0)
+    found = matrix(lambda coins, h: draw_noisy_rank(coins, votes, h, utility, 1.5), SMALL)
+    pairs = {users: neighbours(SMALL, users) for users in (1, 2)}
+    for users in (1, 2):
+        curve = claim.privacy_map(users)
+        assert all(renyi(found, pairs[users], a) <= curve(a) * (1 + 1e-9) for a in ALPHAS)
+
+
+def test_gaussian_top_k():
+    table = histograms(2, 3)
+    mechanism = GaussianTopK(k=1, scale=1.3)
+    votes = votes_space("test", IntVector(2), USERS)
+    claim = mechanism.bind(IntVector(2), USERS)
+    found = matrix(lambda coins, h: draw_noisy_top(coins, votes, h, 1, 1.3), table)
+    for users in (1, 2):
+        rho = claim.privacy_map(users)
+        pairs = neighbours(table, users)
+        assert all(renyi(found, pairs, a) <= rho * a * (1 + 1e-6) for a in ALPHAS)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_top_stable(known):
+    mechanism = TopStable(k=1, k_max=2, epsilon=1.5, delta=0.1)
+    items = 3
+    domain = IntVector(items) if known else OpenCounts(text=False)
+    votes, claim = votes_space("test", domain, USERS), mechanism.bind(domain, USERS)
+    table = histograms(items, 3)
+    found = matrix(
+        lambda coins, h: draw_top_stable(
+            coins, votes, h if known else stored(h), 1, 2, mechanism.scales, mechanism.threshold()
+        ),
+        table,
+    )
+    for users in (1, 2):
+        epsilon, delta = claim.privacy_map(users)
+        pairs = neighbours(table, users)
+        assert hockey_stick(found, pairs, epsilon) <= delta * (1 + 1e-9)
+
+
+# --- the same checks refute what was published or is easily got wrong ---------------------------------
+
+
+def test_the_published_threshold_is_refuted_for_two_users():
+    """Threshold ``1 + s sqrt(2 ln(1/delta))`` claimed for replacing a user (two users differ)."""
+    scale, delta = 0.8, 0.1
+    votes, _ = dense(StableSet(k=2, scale=scale, delta=delta))
+    threshold = int(np.ceil(1 + scale * np.sqrt(2 * np.log(1 / delta))))
+    found = matrix(lambda coins, h: draw_set(coins, votes, h, 2, scale, threshold), TABLE)
+    assert fits_approximate(found, (1 / (2 * scale**2), delta), 1)
+    assert not fits_approximate(found, (4 / (2 * scale**2), delta), 2)
+    fixed = StableSet(k=2, scale=scale, delta=delta, distance=2)
+    mended = int(dense(fixed)[1].expected["threshold"])
+    found = matrix(lambda coins, h: draw_set(coins, votes, h, 2, scale, mended), TABLE)
+    assert fits_approximate(found, (4 / (2 * scale**2), delta), 2)
+
+
+def test_an_off_by_one_gap_is_refuted():
+    """The gap below rank k + 1 is tested, and the top k released."""
+    votes, claim = dense(StableSet(k=2, scale=0.8, delta=0.05))
+    threshold = int(claim.expected["threshold"])
+
+    def wrong(coins, h):
+        ranking = votes.rank(h, 4)
+        later = int(ranking.counts[2] - ranking.counts[3])
+        return sorted(ranking.places[:2]) if coins.reaches(0.8, threshold - later) else None
+
+    found = matrix(wrong, TABLE)
+    assert not fits_approximate(found, claim.privacy_map(1), 1)
+
+
+def test_peeling_among_items_that_occur_is_refuted():
+    claim = dense(Peel(k=1, scale=2.0))[1]
+
+    def wrong(coins, h):
+        items = np.flatnonzero(h)
+        return [int(items[i]) for i in coins.top(h[items], 1, 2.0)] if len(items) else None
+
+    assert not fits_zcdp(matrix(wrong, TABLE), claim.privacy_map(1), 1)
+
+
+def test_naming_only_voted_items_of_a_universe_is_refuted():
+    domain, _ = sparse(ITEMS)
+    claim = Peel(k=1, scale=2.0).bind(domain, USERS)
+
+    def wrong(coins, h):
+        drawn = coins.top_open(h[h > 0], ITEMS, 1, 2.0)
+        return [int(np.flatnonzero(h)[place]) if seen else -1 for seen, place in drawn]
+
+    assert not fits_zcdp(matrix(wrong, TABLE), claim.privacy_map(1), 1)
+
+
+def test_the_curves_are_not_wasteful():
+    """At the scale that a curve asks for, two thirds of the noise break it."""
+    for mechanism, draw in (
+        (Peel(k=2, scale=1.2, accounting="curve"),
+         lambda votes: lambda coins, h: peeled(coins, votes, h, 2, 0.8)),
+        (StableSet(k=2, scale=1.5, delta=0.05, accounting="curve"),
+         lambda votes: lambda coins, h: draw_set(coins, votes, h, 2, 1.0, 4)),
+    ):  # fmt: skip
+        votes, claim = dense(mechanism)
+        assert not fits_curve(matrix(draw(votes), TABLE), claim.privacy_map, 1)

@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from opendp_sim.accounting.gaussian_tail import tail_of, threshold_for
 from opendp_sim.core.errors import BudgetError, ParameterError
 from opendp_sim.core.rounding import float_up
+from opendp_sim.measurements._bulk import AUTO_CELLS
 from opendp_sim.measurements._open_draw import draw_listed, draw_open
+from opendp_sim.measurements._sampling_noise import add_gaussian
 
 __all__ = [
     "ACCOUNTING",
@@ -82,6 +84,10 @@ class Coins(Protocol):
         """Draw ``rounds`` indices, each like ``best`` among those left; from the bottom if asked."""
         ...
 
+    def in_order(self, scores: NDArray[np.int64], rounds: int, scale: float) -> list[int]:
+        """Draw like ``top``, and tell the order in which they were drawn."""
+        ...
+
     def top_open(
         self, votes: NDArray[np.int64], universe: int, rounds: int, scale: float
     ) -> Sequence[tuple[bool, int]]:
@@ -126,6 +132,9 @@ class _OpenDP:
             return draw_listed(scores, rounds, scale, lowest=lowest)
         return list(_noisy_top(rounds, scale, lowest)(scores))
 
+    def in_order(self, scores: NDArray[np.int64], rounds: int, scale: float) -> list[int]:
+        return list(_noisy_top(rounds, scale, lowest=False)(scores))
+
     def top_open(
         self, votes: NDArray[np.int64], universe: int, rounds: int, scale: float
     ) -> Sequence[tuple[bool, int]]:
@@ -135,6 +144,8 @@ class _OpenDP:
         return int(np.argmax(self.noisy(scores, scale)))
 
     def noisy(self, scores: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
+        if len(scores) >= AUTO_CELLS:
+            return add_gaussian(scores, ((len(scores), Fraction(scale)),))
         return np.asarray(_vector_gaussian(scale)(scores), dtype=np.int64)
 
     def laplace(self, scale: float) -> int:
