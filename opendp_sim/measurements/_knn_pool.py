@@ -94,6 +94,10 @@ class Pool:
         keep = self.alive[near]
         return near[keep], score[keep]
 
+    def closeness(self, products: NDArray[Any], which: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Return a score of some records that falls with distance from the query."""
+        return 2 * products[which].astype(np.int64) - self._norms[which]
+
     def nearby_hashed(
         self,
         query: NDArray[Any],

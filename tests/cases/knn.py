@@ -15,4 +15,10 @@ CASES = {
         metric=Symmetric(),
         pairs=grid_pairs(GRID),
     ),
+    "private_knn": Case(
+        mechanism=lookup("private_knn")(epsilon=1.0, delta=1e-6, queries=20, centre=False),
+        domain=GRID,
+        metric=Symmetric(),
+        pairs=grid_pairs(GRID),
+    ),
 }

@@ -1,0 +1,145 @@
+"""The baseline: exact coins, a total order, the accountant, a promise that is kept."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from opendp_sim.accounting.session import Session
+from opendp_sim.accounting.subsampled_votes import RATE_STEPS, dyadic_rate, epsilon_of, scale_for
+from opendp_sim.core.errors import AuditError, BudgetError
+from opendp_sim.core.pipeline import bind_steps
+from opendp_sim.measurements import _knn_sampler
+from opendp_sim.measurements._knn_sampler import Sampler, coins, nearest
+from opendp_sim.measurements.private_knn import PrivateKnn
+from opendp_sim.spaces.metrics import Symmetric
+from opendp_sim.spaces.rows import GridRows, Rows
+
+dp.enable_features("contrib")
+accounting = pytest.importorskip("dp_accounting")
+GRID = GridRows(width=2, labels=("left", "up"), unit=0.01, lower=(-100,), upper=(100,))
+LEFT, UP = [-100.0, 0.0], [0.0, 100.0]
+DATA = Rows(np.repeat([LEFT, UP], 500, axis=0), np.repeat([0, 1], 500))
+PLAIN = {"epsilon": 1.0, "delta": 1e-6, "queries": 40, "centre": False}
+
+
+def gaussian_epsilon(scale, rate, queries, delta):
+    from dp_accounting.pld import PLDAccountant
+
+    accountant = PLDAccountant(accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
+    event = accounting.PoissonSampledDpEvent(rate, accounting.GaussianDpEvent(scale / math.sqrt(2)))
+    return accountant.compose(event, queries).get_epsilon(delta)
+
+
+@pytest.mark.parametrize(("scale", "rate", "queries"), [(20.0, 0.2, 100), (3.0, 0.05, 60)])
+def test_the_loss_is_that_of_the_subsampled_gaussian(scale, rate, queries):
+    """At scales of a few units the discrete law's loss is the continuous one's, up to rounding."""
+    ours = epsilon_of(scale, rate, queries, 1e-5)
+    theirs = gaussian_epsilon(scale, rate, queries, 1e-5)
+    assert theirs * 0.999 < ours < theirs + 0.015
+
+
+def test_one_query_without_sampling_against_the_exact_sum():
+    """At rate 1, delta(epsilon) is a sum over the difference of two cells, done here by brute force."""
+    scale, epsilon = 1.5, 1.2
+    cells = np.arange(-25, 26)
+    law = np.exp(-(cells**2) / (2 * scale**2))
+    law /= law.sum()
+    p = law[:, None] * law[None, :]
+    q = np.exp(-((cells - 1) ** 2) / (2 * scale**2))[:, None] * np.exp(
+        -((cells + 1) ** 2) / (2 * scale**2)
+    )
+    q /= q.sum()
+    delta = np.maximum(q - np.exp(epsilon) * p, 0).sum()
+    assert epsilon_of(scale, 1.0, 1, float(delta)) == pytest.approx(epsilon, abs=0.001)
+
+
+def test_a_solved_scale_fits_and_is_near_the_least():
+    scale = scale_for(1.0, 1e-5, 50, 0.1)
+    assert epsilon_of(scale, 0.1, 50, 1e-5) <= 1.0
+    assert epsilon_of(scale * 0.98, 0.1, 50, 1e-5) > 1.0
+    with pytest.raises(BudgetError, match="OS401"):
+        scale_for(1e-6, 1e-9, 10, 1.0)
+
+
+def test_without_the_accountant_a_coded_refusal(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dp_accounting.pld", None)
+    with pytest.raises(AuditError, match="OS503"):
+        epsilon_of(7.5, 0.25, 3, 1e-4)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    scores=st.lists(st.integers(0, 3), min_size=0, max_size=12),
+    count=st.integers(1, 6),
+    place=st.integers(0, 12),
+    score=st.integers(0, 3),
+)
+def test_one_more_record_displaces_at_most_one(scores, count, place, score):
+    place = min(place, len(scores))
+    more = [*scores[:place], score, *scores[place:]]
+    before = set(nearest(np.array(scores, dtype=np.int64), count).tolist())
+    after = nearest(np.array(more, dtype=np.int64), count)
+    same = {int(i) - (i > place) for i in after if i != place}
+    assert len(after) == min(count, len(more))
+    assert same <= before
+    assert len(before - same) <= 1
+    worst = min((more[i] for i in after), default=0)
+    assert all(more[i] <= worst for i in set(range(len(more))) - set(after.tolist()))
+
+
+def test_coins_are_exact():
+    """400,000 coins: 5 deviations of a binomial share, below 1e-6."""
+    assert dyadic_rate(0.2) == math.ceil(0.2 * RATE_STEPS)
+    assert not coins(1000, 0).any()
+    assert coins(1000, RATE_STEPS).all()
+    share = coins(400_000, dyadic_rate(0.2)).mean()
+    assert abs(share - 0.2) < 5 * math.sqrt(0.2 * 0.8 / 400_000)
+
+
+def test_no_more_queries_than_were_promised(tmp_path):
+    service = Sampler(PrivateKnn(**PLAIN), GRID, DATA, 5.0)
+    assert service.predict(np.array([LEFT, UP])).labels == ("left", "up")
+    with pytest.raises(BudgetError, match="OS406"):
+        service.predict(np.array([LEFT] * 39))
+    service.predict(np.array([LEFT] * 38))
+    with pytest.raises(BudgetError, match="OS406"):
+        service.predict(np.array([LEFT]))
+    stages = bind_steps(GRID, Symmetric(), [PrivateKnn(**PLAIN)])
+    for _ in range(2):
+        with Session(stages, lambda: [DATA], tmp_path / "s.sqlite") as session:
+            session.ask(np.array([LEFT] * 20))
+    with Session(stages, lambda: [DATA], tmp_path / "s.sqlite") as session:
+        assert session.answered == 40
+        with pytest.raises(BudgetError, match="OS406"):
+            session.ask(np.array([LEFT]))
+
+
+def test_a_failure_uses_everything_up(monkeypatch):
+    service = Sampler(PrivateKnn(**PLAIN), GRID, DATA, 5.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(_knn_sampler, "noisy", lambda *_: 1 / 0)
+        with pytest.raises(Exception, match="OS902"):
+            service.predict(np.array([LEFT]))
+    with pytest.raises(BudgetError, match="OS406"):
+        service.predict(np.array([LEFT]))
+
+
+def test_group_privacy_is_stated():
+    claim = PrivateKnn(**PLAIN).bind(GRID, Symmetric())
+    assert claim.privacy_map(1) == (1.0, 1e-6)
+    epsilon, delta = claim.privacy_map(2)
+    assert (epsilon, delta) == pytest.approx((2.0, 1e-6 * (1 + math.e)))
+    assert claim.privacy_map(1000)[1] == 1.0
+    assert claim.expected["vote_noise"] == PrivateKnn(**PLAIN).scale
+
+
+def test_noise_is_added_when_nobody_is_there():
+    empty = Rows(np.empty((0, 2)), np.empty(0, dtype=int))
+    answers = Sampler(PrivateKnn(**PLAIN), GRID, empty, 5.0).predict(np.array([LEFT] * 40))
+    assert set(answers.labels) == {"left", "up"}  # all equal: 2**-39
