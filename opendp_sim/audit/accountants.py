@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from opendp_sim.audit.curves import gaussian_delta
 from opendp_sim.audit.findings import Evidence, LayerResult
 from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.noise import NoiseLaw
+from opendp_sim.audit.noise import NoiseLaw, difference
 from opendp_sim.audit.subject import Subject
 from opendp_sim.core.errors import AuditError
 
@@ -36,7 +36,7 @@ def accounting_layer(subject: Subject, pair: Pair | None) -> LayerResult:
         return LayerResult(_LAYER, "skipped", "no declared noise to account for (core=, noise=)")
     if pair is None:
         return LayerResult(_LAYER, "skipped", "no pair with a distance was found")
-    shift = subject.noiseless(pair.right) - subject.noiseless(pair.left)
+    shift = difference(subject.noiseless(pair.right), subject.noiseless(pair.left))
     law = subject.law(shift.size)
     if law is None or not shift.any():
         return LayerResult(_LAYER, "skipped", "the noise is another measurement, or nothing moved")

@@ -10,18 +10,20 @@ for the number of events tried.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.audit.curves import Curve
 from opendp_sim.audit.encoding import Encoded
-from opendp_sim.audit.scores import Score
+from opendp_sim.audit.scores import LEARNED, Score
 
 __all__ = ["Bet", "Wealth", "best_bet", "settle"]
 
 _FRACTIONS = np.concatenate([np.geomspace(1e-4, 0.2, 24), np.linspace(0.25, 0.98, 20)])
+_LUCK = 2.2
+"""Strength that the best of many events has by luck."""
 _CUTS = np.concatenate([np.geomspace(0.002, 0.1, 8), np.linspace(0.15, 0.85, 15), 1 - np.geomspace(0.1, 0.002, 8)])
 
 
@@ -39,6 +41,8 @@ class Bet:
     """Estimated excess in standard errors: how the search ranks pairs."""
     hits: tuple[float, float]
     """Estimated probability of the event on either side."""
+    seen: tuple[int, int]
+    """Number of outputs behind the estimates."""
 
     def holds(self, outputs: Encoded) -> NDArray[np.bool_]:
         """Say for each output whether it is in the event."""
@@ -53,11 +57,15 @@ class Wealth:
     peak: float = 0.0
     rounds: int = 0
 
-    def add(self, change: float, rounds: int) -> None:
-        """Multiply in the outcome of a batch."""
-        self.log += change
-        self.rounds += rounds
+    def add(self, changes: NDArray[np.float64], goal: float) -> bool:
+        """Multiply in the rounds of a batch, one by one; stop where the goal is reached."""
+        path = self.log + np.cumsum(changes)
+        reached = np.flatnonzero(path >= goal)
+        stop = int(reached[0]) + 1 if reached.size else len(path)
+        self.rounds += stop
+        self.log = float(path[stop - 1]) if stop else self.log
         self.peak = max(self.peak, self.log)
+        return bool(reached.size)
 
     def rejects(self, beta: float) -> bool:
         """Say whether the claim is refuted at this risk."""
@@ -65,15 +73,16 @@ class Wealth:
 
 
 def best_bet(
-    scores: dict[str, Score], left: Encoded, right: Encoded, curve: Curve
+    scores: dict[str, Score], left: Encoded, right: Encoded, curve: Curve, hold_out: slice
 ) -> Bet | None:
-    """Choose event, eps and stake on a sample that the scores were not learned from.
+    """Choose event, eps and stake on outputs that the score was not learned from.
 
     Args:
         scores: candidate scores.
         left: outputs of the side whose probability is claimed not to be large.
         right: outputs of the other side.
         curve: the claim.
+        hold_out: the outputs that learned scores have not seen; raw ones may use all.
     """
     found: Bet | None = None
     epsilons = curve.grid
@@ -81,7 +90,8 @@ def best_bet(
     with np.errstate(over="ignore"):
         factors = np.exp(epsilons)
     for name, score in scores.items():
-        a, b = score(left), score(right)
+        seen = hold_out if name in LEARNED else slice(None)
+        a, b = score(left.part(seen)), score(right.part(seen))
         cuts = np.unique(np.quantile(np.concatenate([a, b]), _CUTS))
         cuts = np.unique(np.concatenate([cuts, np.nextafter(cuts, np.inf)]))
         p = (a[None, :] >= cuts[:, None]).mean(axis=1)
@@ -93,11 +103,9 @@ def best_bet(
             cut, e = int(spot[0]), int(spot[1])
             found = Bet(
                 name, score, float(cuts[cut]), float(epsilons[e]), float(deltas[e]), 0.0, value,
-                (float(p[cut]), float(q[cut])),
+                (float(p[cut]), float(q[cut])), (len(a), len(b)),
             )  # fmt: skip
-    if found is None:
-        return None
-    return _with_stake(found, len(left), len(right))
+    return None if found is None else _with_stake(found)
 
 
 def _strength(
@@ -115,17 +123,16 @@ def _strength(
     return np.asarray(excess / np.sqrt(variance))
 
 
-def _with_stake(bet: Bet, first: int, second: int) -> Bet:
-    """Kelly's stake at rates pulled towards the claim, so that luck on the past is not overbet."""
-    p = max(bet.hits[0] - 0.5 * math.sqrt(bet.hits[0] * (1 - bet.hits[0]) / first), 0.0)
-    q = (bet.hits[1] * second + 0.5) / (second + 1)
-    growth = _growth(p, q, bet.epsilon, bet.delta, _FRACTIONS)
+def _with_stake(bet: Bet) -> Bet:
+    """Kelly's stake at an excess shrunk for having been the largest of many: luck is not overbet."""
+    if bet.strength <= _LUCK:
+        return bet
+    q = (bet.hits[1] * bet.seen[1] + 0.5) / (bet.seen[1] + 1)
+    allowed = math.exp(min(bet.epsilon, 60.0)) * q + bet.delta
+    p = allowed + (1 - (_LUCK / bet.strength) ** 2) * max(bet.hits[0] - allowed, 0.0)
+    growth = _growth(min(p, 1.0), q, bet.epsilon, bet.delta, _FRACTIONS)
     spot = int(np.argmax(growth))
-    stake = float(_FRACTIONS[spot]) if growth[spot] > 0 else 0.0
-    if stake == 0 and bet.strength > 0:
-        growth = _growth(bet.hits[0], q, bet.epsilon, bet.delta, _FRACTIONS)
-        stake = float(_FRACTIONS[int(np.argmax(growth))]) / 2 if growth.max() > 0 else 0.0
-    return Bet(bet.name, bet.score, bet.cut, bet.epsilon, bet.delta, stake, bet.strength, bet.hits)
+    return replace(bet, stake=float(_FRACTIONS[spot]) if growth[spot] > 0 else 0.0)
 
 
 def _growth(
@@ -141,13 +148,13 @@ def _growth(
     )
 
 
-def settle(bet: Bet, left: Encoded, right: Encoded) -> float:
-    """Return the log of what a batch of fresh outputs multiplies the wealth by."""
+def settle(bet: Bet, left: Encoded, right: Encoded) -> NDArray[np.float64]:
+    """Return the logs of what the rounds of a batch of fresh outputs multiply the wealth by."""
     if bet.stake == 0:
-        return 0.0
+        return np.zeros(min(len(left), len(right)))
     factor = math.exp(min(bet.epsilon, 60.0))
     lam = bet.stake / (factor + bet.delta)
     a, b = bet.holds(left), bet.holds(right)
     rounds = min(len(a), len(b))
     x = a[:rounds].astype(float) - factor * b[:rounds].astype(float) - bet.delta
-    return float(np.log1p(lam * x).sum())
+    return np.asarray(np.log1p(lam * x))

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from opendp_sim.audit import encoding
 from opendp_sim.audit.betting import Bet, Wealth, best_bet, settle
 from opendp_sim.audit.binomial import certified_delta, certified_epsilon
 from opendp_sim.audit.curves import Curve
-from opendp_sim.audit import encoding
 from opendp_sim.audit.encoding import Encoded
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
 from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.noise import difference
 from opendp_sim.audit.power import smallest_excess
 from opendp_sim.audit.sampling import Sample
 from opendp_sim.audit.scores import Score, learn
@@ -109,9 +110,12 @@ def _differ(pair: Pair) -> bool:
 
 def _search(race: _Race, hints: tuple[Pair, ...]) -> list[Sample]:
     """Return the three most promising pairs, strongest first."""
-    probe = Sample(_candidates(race, hints, 1)[0])
-    race.extend(probe, 10)
-    cost = max(probe.seconds / 20, 2e-6)
+    first = _candidates(race, hints, 4)
+    probe = Sample(first[0])
+    race.extend(probe, 20)
+    if len({(repr(p.left), repr(p.right)) for p in first}) == 1:
+        return [probe]
+    cost = max(probe.seconds / 40, 2e-6)
     # the race may use two fifths of the time: three rounds of equal cost
     affordable = int(0.13 * race.budget.seconds / (2 * cost))
     count = max(4, min(race.budget.search_pairs, affordable // 40))
@@ -156,7 +160,7 @@ def _choose(race: _Race, sample: Sample) -> tuple[Bet | None, bool]:
             first = second = slice(None)
         signed = {name: (lambda e, s=s, k=-1.0 if swap else 1.0: k * s(e)) for name, s in extra.items()}
         scores = learn(a.part(first), b.part(first), signed)
-        bet = best_bet(scores, a.part(second), b.part(second), curve)
+        bet = best_bet(scores, a, b, curve, second)
         if bet is not None and (best is None or bet.strength > best.strength):
             best, swapped = bet, swap
     return best, swapped
@@ -174,10 +178,12 @@ def _white_box(subject: Subject, pair: Pair) -> dict[str, Score]:
     if law is None or not 0 < first.size == second.size <= encoding.WIDEST or not (law.scales(first.size) > 0).all():
         return {}
 
+    shift, base = difference(second, first), first.astype(float)
+
     def score(encoded: Encoded) -> Any:
         short = max(0, first.size - encoded.cells.shape[1])
         cells = np.pad(encoded.cells[:, : first.size], ((0, 0), (0, short)))
-        return np.nan_to_num(law.llr(np.nan_to_num(cells) - first, second - first))
+        return np.nan_to_num(law.llr(np.nan_to_num(cells) - base, shift))
 
     return {"declared likelihood ratio": score}
 
@@ -201,8 +207,7 @@ def _bet(race: _Race, samples: list[Sample]) -> tuple[Wealth, Sample, Bet | None
         left, right = _timed(race, top, size)
         if chosen is not None:
             a, b = (right, left) if swap else (left, right)
-            wealth.add(settle(chosen, a, b), len(a))
-            if wealth.log >= -math.log(race.beta):
+            if wealth.add(settle(chosen, a, b), -math.log(race.beta)):
                 oriented = Sample(top.pair.flipped() if swap else top.pair)
                 return wealth, oriented, chosen
             bet = chosen

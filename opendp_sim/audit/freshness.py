@@ -21,7 +21,7 @@ __all__ = ["fresh_tests"]
 _RUNS = 24
 
 
-def fresh_tests(subject: Subject, data: Any, law: NoiseLaw, *, forks: bool) -> list[Any]:
+def fresh_tests(subject: Subject, data: Any, *, forks: bool) -> list[Any]:
     """Return one test per way of running side by side."""
     from opendp_sim.audit.noise_law import NoiseTest  # noqa: PLC0415 - a cycle otherwise
 
@@ -32,6 +32,9 @@ def fresh_tests(subject: Subject, data: Any, law: NoiseLaw, *, forks: bool) -> l
     for name, way in ways:
         first, second = way(subject, data)
         if first is None or second is None or first.shape != second.shape or not first.size:
+            continue
+        law = subject.law(first.shape[1])
+        if law is None:
             continue
         same = bool(np.array_equal(first, second))
         chance = _collision(law, first.shape)

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from opendp_sim.audit.encoding import Encoded
 
-__all__ = ["Score", "learn"]
+__all__ = ["LEARNED", "Score", "learn"]
 
 Score = Callable[[Encoded], NDArray[np.float64]]
+LEARNED = ("symbols", "cells", "linear")
+"""Scores fitted to outputs; they are judged on others. The raw ones may be judged on all."""
 _BINS = 12
 _BEST_CELLS = 12
 
@@ -28,6 +30,9 @@ def learn(left: Encoded, right: Encoded, extra: dict[str, Score] | None = None) 
         scores["symbols"] = _table(left, right)
     both = [_cells(left), _cells(right)]
     width = max(b.shape[1] for b in both)
+    if left.cells.shape[1] and right.cells.shape[1]:
+        for sign, name in ((1.0, "first cell"), (-1.0, "minus first cell")):
+            scores[name] = lambda e, k=sign: k * np.nan_to_num(_pad(e.cells, 1)[:, 0], nan=-1e300 * k)
     if width and len(left) >= 20:
         bayes = _bayes(*(_pad(b, width) for b in both))
         if bayes is not None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import opendp.prelude as dp
 
+from opendp_sim.audit import own_domains as own_domains  # teaches the project's own domains
 from opendp_sim.audit.atoms import Source
 from opendp_sim.audit.datasets import Records, atom_of, records_of
 from opendp_sim.audit.neighbours import RECORD_METRICS, Pair, RecordSpace
@@ -128,7 +129,15 @@ def _vectors(domain: dp.Domain, metric: dp.Metric, name: str, d_in: Any) -> Vect
     carrier = str((domain if scalar else domain.element_domain).carrier_type)
     monotone = "monotonic" in str(metric)
     integral = not carrier.startswith("f") and carrier != "bool"
-    return VectorSpace(source, name, d_in, size, scalar, quiet_member(domain), integral, monotone)
+    weights: tuple[int, ...] = ()
+    if name == "VectorNorm":
+        norm = metric.descriptor  # type: ignore[attr-defined]
+        name = {"l1": "L1Distance", "l2": "L2Distance", "linf": "LInfDistance"}[norm.norm]
+        weights = tuple(weight for count, weight in norm.weights for _ in range(count))
+        monotone = norm.monotone
+    return VectorSpace(
+        source, name, d_in, size, scalar, quiet_member(domain), integral, monotone, weights
+    )
 
 
 def _generated(domain: dp.Domain, generator: Callable[[np.random.Generator], Any]) -> Records:

@@ -15,14 +15,17 @@ from typing import Any
 import numpy as np
 import opendp.prelude as dp
 
+from opendp_sim.audit.datasets import records_of
 from opendp_sim.audit.distances import exceeds, measure_distance, ratio, to_float
 from opendp_sim.audit.encoding import Raised
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
 from opendp_sim.audit.losses import claim_ratio
-from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.neighbours import RECORD_METRICS, Pair
+from opendp_sim.audit.noise import difference, flat
 from opendp_sim.audit.spaces import PairSpace, metric_name, quiet_member
 from opendp_sim.audit.strassen import couple
 from opendp_sim.audit.subject import Subject
+from opendp_sim.core.errors import AuditError
 
 __all__ = ["Measured", "stability_layer"]
 
@@ -191,7 +194,19 @@ def _distance_of(
     descriptor = getattr(subject.output_metric, "descriptor", None)
     if name == "VectorNorm" and descriptor is not None:
         return _weighted(descriptor)
-    return lambda left, right: measure_distance(name, left, right)
+    name = "SymmetricDistance" if name == "Symmetric" else name
+    split = _splitter(subject, name)
+    return lambda left, right: measure_distance(name, split(left), split(right))
+
+
+def _splitter(subject: Subject, name: str) -> Callable[[Any], Any]:
+    """Take outputs apart into records where the output domain knows how."""
+    if name in RECORD_METRICS and subject.output_domain is not None:
+        try:
+            return records_of(subject.output_domain).split
+        except AuditError:
+            pass
+    return lambda value: value
 
 
 def _weighted(norm: Any) -> Callable[[Any, Any], Any]:
@@ -239,6 +254,7 @@ def _transformation(
     descriptor = getattr(subject.output_metric, "descriptor", None)
     if name == "VectorNorm":
         name = {"l1": "L1Distance", "l2": "L2Distance", "linf": "LInfDistance"}[descriptor.norm]  # type: ignore[union-attr]
+    name = "SymmetricDistance" if name == "Symmetric" else name
     claims: dict[Any, Any] = {}
 
     def look(pair: Pair) -> Measured:
@@ -292,13 +308,12 @@ def _release(subject: Subject) -> Callable[[Pair], Measured]:
             return Measured(0.0, False, (left, right), claimed, 0.0, "loss")
         if inner is not None:
             return _through(inner, left, right, claimed)
-        first = np.atleast_1d(np.asarray(left, dtype=float)).ravel()
-        second = np.atleast_1d(np.asarray(right, dtype=float)).ravel()
+        first, second = flat(left), flat(right)
         if first.size != second.size:
             return Measured(math.inf, True, (left, right), first.shape, second.shape, "shape")
         law = subject.law(first.size)
         assert law is not None and subject.measure is not None
-        size = claim_ratio(law, second - first, subject.measure, claimed)
+        size = claim_ratio(law, difference(second, first), subject.measure, claimed)
         attained = f"{size:.6g} of the claim"
         return Measured(size, size > 1 + _TOLERANCE, (left, right), claimed, attained, "loss")
 

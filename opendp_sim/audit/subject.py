@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from opendp_sim.audit.curves import Curve, claimed_curve
-from opendp_sim.audit.noise import NoiseLaw, read_law
+from opendp_sim.audit.noise import NoiseLaw, flat, read_law
 from opendp_sim.core.errors import AuditError
 
 __all__ = ["Subject", "read_subject"]
@@ -29,6 +28,8 @@ class Subject:
     input_metric: dp.Metric | None = None
     stability_map: Callable[[Any], Any] | None = None
     output_metric: dp.Metric | None = None
+    output_domain: dp.Domain | None = None
+    """Of a transformation, when it says how to take its outputs apart into records."""
     privacy_map: Callable[[Any], Any] | None = None
     measure: dp.Measure | None = None
     core: Callable[[Any], Any] | None = None
@@ -63,14 +64,14 @@ class Subject:
             return list(self.sample(data, count))
         return [self.run(data) for _ in range(count)]
 
-    def noiseless(self, data: Any) -> NDArray[np.float64]:
-        """Return the noiseless part as a flat array of floats."""
+    def noiseless(self, data: Any) -> NDArray[Any]:
+        """Return the noiseless part, flat, in its own dtype: integers beyond 2**53 stay exact."""
         if self.core is None:
             raise AuditError(
                 "OS501", "audit.subject.core", expected="a declared noiseless part", got="none",
                 hint="pass core= and noise=.",
             )  # fmt: skip
-        return np.atleast_1d(np.asarray(self.core(data), dtype=float)).ravel()
+        return flat(self.core(data))
 
     def law(self, cells: int) -> NoiseLaw | None:
         """Return the declared law for that many cells; ``None`` when it is another measurement."""
@@ -98,7 +99,8 @@ def read_subject(
     if isinstance(obj, dp.Transformation):
         return Subject(
             run=obj, input_domain=obj.input_domain, input_metric=obj.input_metric,
-            stability_map=obj.map, output_metric=obj.output_metric, name="transformation",
+            stability_map=obj.map, output_metric=obj.output_metric, output_domain=obj.output_domain,
+            name="transformation",
         )  # fmt: skip
     if isinstance(obj, dp.Measurement):
         parts = getattr(obj, "sim_parts", None)

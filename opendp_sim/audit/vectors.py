@@ -30,6 +30,8 @@ class VectorSpace:
     """Says whether a value is in the domain."""
     integral: bool
     monotone: bool = False
+    weights: tuple[int, ...] = ()
+    """The distance is that of cells over their weights."""
 
     def draw(self, rng: np.random.Generator, distance: Any = None) -> Pair:
         """Return a random base and a shift that spends the whole distance in one of a few shapes."""
@@ -93,6 +95,8 @@ class VectorSpace:
         else:
             out = np.zeros(size)
             out[rng.integers(size)] = float(distance) * sign[0]
+        if self.weights:
+            out = out * np.resize(np.array(self.weights, dtype=float), size)
         return [int(v) for v in out] if self.integral else [float(v) for v in out]
 
     def _pair(self, base: list[Any], shift: list[Any], distance: Any) -> Pair:

@@ -1,0 +1,54 @@
+"""The evidence tier of a mechanism: read from recorded audits and the proof beside the code.
+
+The record is written by the scoreboard (``tests/bench/audit_scoreboard.py --write``) and shipped as
+data; nothing here is kept by hand. ``accounting`` reads the same file for certificates.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opendp_sim.accounting.evidence import record, tier
+
+__all__ = ["RECORD", "Standing", "scoreboard", "standing", "tier"]
+
+RECORD = Path(__file__).with_name("evidence.json")
+"""Where the scoreboard writes and the evidence tier reads."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What stands behind one mechanism."""
+
+    key: str
+    tier: str
+    verdict: str
+    layers: tuple[str, ...]
+    audits: int
+    twins_caught: int
+    twins: int
+    date: str
+
+    def __str__(self) -> str:
+        audits = f"{self.audits} audits ({', '.join(self.layers)}), {self.date}" if self.audits else "no audit"
+        twins = f"; {self.twins_caught} of {self.twins} broken twins caught" if self.twins else ""
+        return f"{self.key}: {self.tier}; {audits}{twins}"
+
+
+def scoreboard() -> dict[str, Any]:
+    """Return the whole record; empty when none was ever written."""
+    return json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {}
+
+
+def standing(key: str) -> Standing:
+    """Return what stands behind a mechanism, from the record."""
+    entry = record(key) or {}
+    twins = [r for name, r in scoreboard().get("twins", {}).items() if name.split("/", 1)[0] == key]
+    return Standing(
+        key, tier(key), entry.get("verdict", "not audited"), tuple(entry.get("layers", ())),
+        entry.get("audits", 0), sum(r["caught"] == r["seeds"] for r in twins), len(twins),
+        entry.get("date", ""),
+    )  # fmt: skip

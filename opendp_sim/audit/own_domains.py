@@ -1,0 +1,95 @@
+"""Datasets of the project's own row domains, taught to the generator by their descriptors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.audit.atoms import Source
+from opendp_sim.audit.datasets import Records, teach
+from opendp_sim.spaces.rows import GridRows, RealRows, Rows
+
+__all__: list[str] = []
+
+Record = tuple[tuple[float, ...], int, int]
+"""Values, index of the label (0 without labels), person (0 without ids)."""
+
+
+@teach(GridRows)
+def _grid(descriptor: Any) -> Records:
+    low, high = _bounds(descriptor, 8)
+
+    def inside(row: NDArray[np.float64]) -> NDArray[np.float64]:
+        row = np.clip(np.trunc(row), low, high)
+        if descriptor.l2 is not None:
+            length = float(np.linalg.norm(row))
+            row = np.trunc(row * (descriptor.l2 / length)) if length > descriptor.l2 else row
+        return row
+
+    return _rows(descriptor, low, high, inside)
+
+
+@teach(RealRows)
+def _real(descriptor: Any) -> Records:
+    low, high = _bounds(descriptor, 8.0)
+
+    def inside(row: NDArray[np.float64]) -> NDArray[np.float64]:
+        row = np.clip(row, low, high)
+        if descriptor.norm is not None:
+            order = {"l1": 1, "l2": 2, "linf": np.inf}[descriptor.norm[0]]
+            length = float(np.linalg.norm(row, ord=order))
+            row = row * (descriptor.norm[1] / length) if length > descriptor.norm[1] else row
+        return row
+
+    return _rows(descriptor, low, high, inside)
+
+
+def _bounds(descriptor: Any, reach: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    low = np.array(descriptor.lower or (-reach,), dtype=float)
+    high = np.array(descriptor.upper or (reach,), dtype=float)
+    width = descriptor.width
+    return np.broadcast_to(low, (width,)).copy(), np.broadcast_to(high, (width,)).copy()
+
+
+def _rows(
+    descriptor: Any, low: NDArray[np.float64], high: NDArray[np.float64], inside: Any
+) -> Records:
+    """Rows with labels and person ids where the domain has them."""
+    width, labels = descriptor.width, len(descriptor.labels or (0,))
+
+    def record(values: NDArray[np.float64], label: int, person: int) -> Record:
+        return tuple(float(v) for v in inside(np.asarray(values, dtype=float))), label, person
+
+    def draw(rng: np.random.Generator) -> Record:
+        kind = rng.integers(4)
+        if kind == 0:
+            values = rng.uniform(low, high)
+        elif kind == 1:
+            values = np.where(rng.random(width) < 0.5, low, high)
+        elif kind == 2:
+            values = np.zeros(width)
+            spot = int(rng.integers(width))
+            values[spot] = (low, high)[int(rng.integers(2))][spot]
+        else:
+            values = (low + high) / 2 + rng.integers(-2, 3, size=width)
+        return record(values, int(rng.integers(labels)), int(rng.integers(3)))
+
+    corners = [record(v, label, 0) for v in (np.zeros(width), low, high) for label in {0, labels - 1}]
+
+    def build(records: Sequence[Record]) -> Rows:
+        values = np.array([r[0] for r in records], dtype=np.float64).reshape(len(records), width)
+        tags = np.array([r[1] for r in records], dtype=np.int64) if descriptor.labels else None
+        ids = np.array([r[2] for r in records], dtype=np.int64) if descriptor.ids else None
+        return Rows(values, tags, ids)
+
+    def split(rows: Rows) -> list[Record]:
+        tags = rows.labels if rows.labels is not None else np.zeros(len(rows), np.int64)
+        ids = rows.ids if rows.ids is not None else np.zeros(len(rows), np.int64)
+        return [
+            (tuple(map(float, v)), int(t), int(p)) for v, t, p in zip(rows.values, tags, ids, strict=True)
+        ]
+
+    return Records(Source(tuple(corners), draw, corners[0]), build, split)

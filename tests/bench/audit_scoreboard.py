@@ -1,0 +1,239 @@
+"""The auditor's scoreboard: twins caught, false alarms, power, time. One JSON, one table.
+
+    python tests/bench/audit_scoreboard.py --seeds 20 --control-audits 1000 --write
+
+``--write`` replaces the record that ships with the package (what the evidence tier reads) and this
+script's section of RESULTS.md. Parts can be run alone: ``--only twins,controls,power,defects,mechanisms``;
+the others keep what the record already says.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter, defaultdict
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+import numpy as np  # noqa: E402
+import opendp.prelude as dp  # noqa: E402
+
+from opendp_sim.audit import NoiseLaw, Subject, audit, collect  # noqa: E402
+from opendp_sim.audit.distribution import distribution_layer  # noqa: E402
+from opendp_sim.audit.evidence import RECORD  # noqa: E402
+from opendp_sim.audit.findings import Budget  # noqa: E402
+from opendp_sim.audit.neighbours import Pair  # noqa: E402
+from opendp_sim.audit.noise_law import residual_tests  # noqa: E402
+from opendp_sim.audit.runner import SHARES  # noqa: E402
+from opendp_sim.audit.spaces import GivenPairs  # noqa: E402
+from opendp_sim.audit.sweep import audit_constructor  # noqa: E402
+from tests.audit.stand_ins import LINE, PURE, SYMMETRIC, laplace  # noqa: E402
+from tests.bench._results import parser, table, write_section  # noqa: E402
+
+BETA = 1e-3
+SHORT = replace(Budget.of("quick"), name="quick, 2 s of betting", seconds=2.0)
+"""For the count of false alarms: shorter, so that a thousand audits end; the bound is the same."""
+
+
+def twins(seeds: int, budget: Any) -> dict[str, Any]:
+    """Every broken twin, over the seeds."""
+    found, _ = collect(ROOT / "tests" / "audit")
+    rows = {}
+    for twin in found:
+        layers: Counter[str] = Counter()
+        seconds = []
+        for seed in range(seeds):
+            begin = time.process_time()
+            report = audit(twin.make(), twin.d_in, budget, seed=seed, beta=BETA, **twin.options)
+            seconds.append(time.process_time() - begin)
+            layers[report.layer or "missed"] += 1
+        caught = seeds - layers["missed"]
+        rows[twin.name] = {
+            "caught": caught, "seeds": seeds, "layers": dict(layers), "seconds_median": round(median(seconds), 3),
+            "why": twin.why,
+        }  # fmt: skip
+        print(f"{twin.name:45} {caught:3}/{seeds} {dict(layers)} {median(seconds):.2f} s", flush=True)
+    return rows
+
+
+def controls(audits: int) -> dict[str, Any]:
+    """Sound mechanisms, round and round, until so many audits have run."""
+    _, found = collect(ROOT / "tests" / "audit")
+    rows: dict[str, Any] = defaultdict(lambda: {"audits": 0, "alarms": 0, "seconds": 0.0})
+    done = 0
+    for seed in range(10_000):
+        for control in found:
+            if done == audits:
+                return dict(rows)
+            begin = time.process_time()
+            report = audit(control.make(), control.d_in, SHORT, seed=seed, beta=BETA, **control.options)
+            row = rows[control.name]
+            row["audits"] += 1
+            row["seconds"] += time.process_time() - begin
+            done += 1
+            if report.evidence is not None:
+                row["alarms"] += 1
+                print(report, flush=True)
+        print(f"{done} audits, {sum(r['alarms'] for r in rows.values())} alarms", flush=True)
+    return dict(rows)
+
+
+def power(seeds: int) -> dict[str, Any]:
+    """Draws until a count with too little noise is refuted; a thousand cells two percent low."""
+    rows = {}
+    wide = replace(Budget.of("quick"), seconds=60, bet_pairs=200_000)
+    for excess, limit in ((1.10, 30_000), (1.05, 110_000)):
+        draws = []
+        for seed in range(seeds):
+
+            def many(x: Any, count: int, b: float = 1 / excess) -> Any:
+                return list(len(x) + laplace((count,), b))
+
+            subject = Subject(
+                run=lambda x: many(x, 1)[0], sample=many, input_domain=LINE, input_metric=SYMMETRIC,
+                privacy_map=lambda d: 1.0 * d, measure=PURE,
+            )  # fmt: skip
+            pairs = GivenPairs((Pair([], [1], 1),))
+            result = distribution_layer(subject, pairs, 1, wide, np.random.default_rng(seed), BETA)
+            draws.append(2 * result.facts["rounds"] if result.status == "refuted" else np.inf)
+        within = sum(d <= limit for d in draws)
+        rows[f"{100 * excess - 100:.0f} % at epsilon 1"] = {
+            "limit": limit, "within_limit": within, "seeds": seeds, "median_draws": float(median(draws)),
+            "largest_draws": float(max(draws)),
+        }  # fmt: skip
+    seen = 0
+    for seed in range(seeds):
+        law = NoiseLaw("discrete_laplace", 50.0)
+        residual = laplace((400, 1000), 49.0)
+        tests = list(residual_tests(law, residual, np.random.default_rng(seed)))
+        seen += min(t.p for t in tests) * len(tests) <= BETA * SHARES["noise"]
+    rows["scale 2 % low, 1000 cells, 400 runs"] = {"caught": seen, "seeds": seeds}
+    print(json.dumps(rows, indent=2), flush=True)
+    return rows
+
+
+def defects() -> dict[str, Any]:
+    """OpenDP's public defects, blind: nothing is given but the constructor."""
+    makers = {
+        "make_metric_bounded": dp.t.make_metric_bounded,
+        "make_sum_of_squared_deviations": dp.t.make_sum_of_squared_deviations,
+        "make_variance": dp.t.make_variance,
+    }
+    rows = {}
+    for name, make in makers.items():
+        begin, cpu = time.perf_counter(), time.process_time()
+        last = audit_constructor(make)[-1]
+        evidence = last.evidence
+        rows[name] = {
+            "verdict": last.verdict, "space": last.origin, "seconds": round(time.perf_counter() - begin, 2),
+            "cpu_seconds": round(time.process_time() - cpu, 2),
+            "claimed": repr(evidence.claimed) if evidence else "", "measured": repr(evidence.measured) if evidence else "",
+        }  # fmt: skip
+        print(name, rows[name], flush=True)
+    return rows
+
+
+def mechanisms(seeds: int) -> dict[str, Any]:
+    """Every registered mechanism with a case, on the space of its case."""
+    from tests.audit.mechanisms import audited  # noqa: PLC0415
+
+    rows: dict[str, Any] = {}
+    for key, subjects in audited().items():
+        verdicts, layers = [], set()
+        seconds = 0.0
+        for name, make, options in subjects:
+            for seed in range(seeds):
+                report = audit(make(), 1, "quick", seed=seed, beta=BETA, **options)
+                verdicts.append(report.verdict)
+                layers |= {layer.layer for layer in report.layers if layer.status != "skipped"}
+                seconds = max(seconds, report.seconds)
+                if report.evidence is not None:
+                    print(key, name, report, flush=True)
+        rows[key] = {
+            "verdict": "refuted" if "refuted" in verdicts else "not refuted", "audits": len(verdicts),
+            "seeds": list(range(seeds)), "layers": sorted(layers), "faces": [name for name, _, _ in subjects],
+            "budget": "quick", "beta": BETA, "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+            "longest_seconds": round(seconds, 1),
+        }  # fmt: skip
+        print(key, rows[key]["verdict"], rows[key]["layers"], f"{seconds:.1f} s", flush=True)
+    return rows
+
+
+def summary(record: dict[str, Any]) -> list[list[object]]:
+    """The table: figure, target, measured."""
+    rows: list[list[object]] = []
+    if found := record.get("twins"):
+        pairs = sum(r["seeds"] for r in found.values())
+        caught = sum(r["caught"] for r in found.values())
+        always = sum(r["caught"] == r["seeds"] for r in found.values())
+        ever = sum(r["caught"] > 0 for r in found.values())
+        rows.append(["broken twins caught", "all", f"{ever} of {len(found)}"])
+        rows.append(["pairs of twin and seed caught, quick", "95 %", f"{100 * caught / pairs:.1f} % of {pairs}"])
+        rows.append(["twins caught at every seed", "-", f"{always} of {len(found)}"])
+        by = Counter(layer for r in found.values() for layer in r["layers"] for _ in range(r["layers"][layer]))
+        rows.append(["caught by", "-", ", ".join(f"{k}: {v}" for k, v in sorted(by.items()))])
+        rows.append(["median CPU seconds to catch a twin", "-", median(r["seconds_median"] for r in found.values())])
+    if found := record.get("controls"):
+        audits, alarms = (sum(r[k] for r in found.values()) for k in ("audits", "alarms"))
+        rows.append(["false alarms at beta 1e-3", "0 in 1,000", f"{alarms} in {audits} ({len(found)} sound mechanisms)"])
+        sound = sum(name.startswith("opendp/") for name in found)
+        rows.append(["sound OpenDP constructors among them", "24", sound])
+    for name, r in record.get("power", {}).items():
+        if "limit" in r:
+            rows.append([f"true excess {name}", f"within {r['limit']:,} draws",
+                         f"{r['within_limit']} of {r['seeds']}; median {r['median_draws']:,.0f}, largest {r['largest_draws']:,.0f}"])  # fmt: skip
+        else:
+            rows.append([name, "caught", f"{r['caught']} of {r['seeds']}"])
+    for name, r in record.get("defects", {}).items():
+        rows.append([f"blind: {name}", "< 5 s", f"{r['verdict']}, {r['seconds']} s"])
+    if found := record.get("mechanisms"):
+        refuted = [k for k, r in found.items() if r["verdict"] == "refuted"]
+        rows.append(["mechanisms of this package", "none refuted", f"{len(found)} audited, {len(refuted)} refuted {refuted or ''}"])
+        rows.append(["longest quick audit of one of them", "10 s", max(r["longest_seconds"] for r in found.values())])
+    return rows
+
+
+def main() -> None:
+    options = parser(__doc__ or "")
+    options.add_argument("--seeds", type=int, default=20)
+    options.add_argument("--control-audits", type=int, default=1000)
+    options.add_argument("--mechanism-seeds", type=int, default=3)
+    options.add_argument("--only", default="defects,power,mechanisms,twins,controls")
+    options.add_argument("--budget", default="quick", choices=("quick", "deep"))
+    args = options.parse_args()
+    dp.enable_features("contrib", "honest-but-curious", "idealized-numerics")
+    record = json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {}
+    record |= {"opendp": version("opendp"), "numpy": np.__version__, "beta": BETA}
+    parts: dict[str, Any] = {
+        "defects": defects,
+        "power": lambda: power(args.seeds),
+        "mechanisms": lambda: mechanisms(args.mechanism_seeds),
+        "twins": lambda: twins(args.seeds, args.budget),
+        "controls": lambda: controls(args.control_audits),
+    }
+    for name in args.only.split(","):
+        record[name] = parts[name]()
+        record.setdefault("dates", {})[name] = datetime.now(UTC).strftime("%Y-%m-%d")
+        if args.write:
+            kept = json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {}
+            kept |= {k: record[k] for k in (name, "opendp", "numpy", "beta")}
+            kept.setdefault("dates", {})[name] = record["dates"][name]
+            RECORD.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", "utf-8")
+            record = kept
+    text = table(["figure", "target", "measured"], summary(record))
+    print(text)
+    if args.write:
+        command = "python tests/bench/audit_scoreboard.py --seeds 20 --control-audits 1000 --write"
+        write_section("audit_scoreboard", text, command)
+
+
+if __name__ == "__main__":
+    main()
