@@ -15,6 +15,7 @@ import opendp_sim.queries
 import opendp_sim.rows
 import opendp_sim.sketches
 from opendp_sim.core.constructors import constructors
+from opendp_sim.core.context import register
 from opendp_sim.core.mechanism import REGISTRY, load_plugins
 
 _ROOMS = (opendp_sim.rows, opendp_sim.sketches, opendp_sim.measurements, opendp_sim.queries)
@@ -29,7 +30,9 @@ for _key, _cls in REGISTRY.items():
     if _cls.room != "queries":
         globals()[f"make_{_key}"], globals()[f"then_{_key}"] = constructors(_cls)
 
-__all__ = sorted(name for name in globals() if name.startswith(("make_", "then_")))  # noqa: PLE0605
+__all__ = sorted(  # noqa: PLE0605
+    name for name in globals() if name.startswith(("make_", "then_")) or name == register.__name__
+)
 
 
 def __getattr__(name: str) -> Any:

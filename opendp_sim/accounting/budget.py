@@ -47,25 +47,25 @@ class Budget:
             raise self._refuse(where, "delta < 1", f"delta {self.delta:g}")
         if self.epsilon is None and self.rho is None:
             raise self._refuse(where, "epsilon, epsilon and delta, or rho", "none of them")
-        if measure is None:
-            return
-        if measure == "pure" and (self.rho is not None or self.delta is not None):
-            raise self._refuse(where, "epsilon alone under `pure`", "rho or delta")
-        if measure == "approx" and (self.rho is not None or self.epsilon is None):
-            raise self._refuse(where, "epsilon and delta under `approx`", "another budget")
-        if measure != "pure" and self.epsilon is not None and self.delta is None:
-            raise self._refuse(where, f"a delta beside epsilon under `{measure}`", "no delta")
-        if measure == "approx_zcdp" and self.delta is None:
-            raise self._refuse(where, "a delta under `approx_zcdp`", "no delta")
-        if self.epsilon is None and self.delta is not None and measure == "zcdp":
-            raise self._refuse(where, "an epsilon beside delta", "delta alone")
-        if self.reserve_mechanisms is not None and not (
-            measure == "approx_zcdp" and self.reserve_mechanisms < (self.delta or 0.0)
-        ):
-            raise self._refuse(
-                where, "reserve.mechanisms < delta, under `approx_zcdp`",
-                f"{self.reserve_mechanisms:g}",
-            )  # fmt: skip
+        for wrong, expected, got in self._against(measure) if measure is not None else ():
+            if wrong:
+                raise self._refuse(where, expected, got)
+
+    def _against(self, measure: MeasureName) -> tuple[tuple[bool, str, str], ...]:
+        """Return (does not hold, expected, got) for every rule of ``measure``."""
+        epsilon, delta, rho = (v is not None for v in (self.epsilon, self.delta, self.rho))
+        reserve = self.reserve_mechanisms
+        fits = reserve is None or (measure == "approx_zcdp" and reserve < (self.delta or 0.0))
+        return (
+            (measure == "pure" and (rho or delta), "epsilon alone under `pure`", "rho or delta"),
+            (measure == "approx" and (rho or not epsilon), "epsilon and delta under `approx`",
+             "another budget"),
+            (measure != "pure" and epsilon and not delta, f"a delta beside epsilon under `{measure}`",
+             "no delta"),
+            (measure == "approx_zcdp" and not delta, "a delta under `approx_zcdp`", "no delta"),
+            (measure == "zcdp" and delta and not epsilon, "an epsilon beside delta", "delta alone"),
+            (not fits, "reserve.mechanisms < delta, under `approx_zcdp`", f"{reserve}"),
+        )  # fmt: skip
 
     def stated(self) -> dict[str, float]:
         """The bounds that are given, by name."""

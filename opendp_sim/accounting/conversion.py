@@ -45,9 +45,7 @@ def zcdp_to_epsilon(rho: float, delta: float) -> float:
         excess = math.exp(t)
         order = 1.0 + excess
         return (
-            order * rho
-            + math.log(excess / order)
-            - (math.log(delta) + math.log1p(excess)) / excess
+            order * rho + math.log(excess / order) - (math.log(delta) + math.log1p(excess)) / excess
         )
 
     best = _golden(objective, -25.0, 60.0)
@@ -60,7 +58,7 @@ def _golden(objective: object, low: float, high: float) -> float:
     ratio = (math.sqrt(5.0) - 1.0) / 2.0
     a, b = high - ratio * (high - low), low + ratio * (high - low)
     fa, fb = f(a), f(b)
-    while high - low > 1e-10:  # noqa: PLR2004 - the objective is flat to 1e-20 there
+    while high - low > 1e-10:
         if fa <= fb:
             high, b, fb = b, a, fa
             a = high - ratio * (high - low)

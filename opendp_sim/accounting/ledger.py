@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from opendp_sim.accounting.budget import Budget, MeasureName
 from opendp_sim.accounting.totals import Charge, Total, total_of
@@ -134,7 +134,7 @@ class Ledger:
         """Close and unlock."""
         self._connection.close()
 
-    def __enter__(self) -> Ledger:
+    def __enter__(self) -> Self:
         """Enter."""
         return self
 
@@ -210,7 +210,9 @@ class Ledger:
                     )
             stated = self._meta("head")
         if stated != {"count": count, "hash": last}:
-            raise _refuse(self.path, "the head that was recorded", "a cut or changed tail", _RESTORE)
+            raise _refuse(
+                self.path, "the head that was recorded", "a cut or changed tail", _RESTORE
+            )
         if head is not None and head not in seen:
             raise _refuse(
                 self.path, "a history that holds the given head", "another history",

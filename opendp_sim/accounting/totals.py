@@ -144,7 +144,7 @@ def _delta_limit(measure: MeasureName, limit: Budget) -> float:
 def _stand_in(charge: Charge, measure: MeasureName) -> dp.Measurement:
     loss: Any = charge.loss if len(charge.loss) > 1 else charge.loss[0]
     claim = Private(MEASURES[charge.measure], lambda _d_in: loss, lambda _data: 0)
-    made = build(claim, "ledger", IntVector(1), VectorNorm("l1"))
+    made: dp.Measurement = build(claim, "ledger", IntVector(1), VectorNorm("l1"))
     if charge.measure == measure:
         return made
     if charge.measure == "pure" and measure in ("zcdp", "approx_zcdp"):

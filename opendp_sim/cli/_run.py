@@ -26,7 +26,8 @@ internal. Whatever is found while a spec is checked is 1; wrong usage of a comma
 
 SpecPath = Annotated[str, typer.Argument(help="A spec file.", metavar="SPEC")]
 Params = Annotated[
-    list[str] | None, typer.Option("--param", help="A public parameter, name=value; may be repeated.")
+    list[str] | None,
+    typer.Option("--param", help="A public parameter, name=value; may be repeated."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 

@@ -8,7 +8,16 @@ from typing import Annotated
 
 import typer
 
-from opendp_sim.cli._run import AsJson, Params, console, handled, parameters, refuse_usage, say, say_json
+from opendp_sim.cli._run import (
+    AsJson,
+    Params,
+    console,
+    handled,
+    parameters,
+    refuse_usage,
+    say,
+    say_json,
+)
 from opendp_sim.cli.show_plan import _table
 from opendp_sim.dsl.explain import catalogue, explain, explain_stage
 from opendp_sim.dsl.plan import plan_file

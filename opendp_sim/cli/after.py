@@ -74,7 +74,10 @@ def ledger_show(
 ) -> None:
     """Print every charge, what was spent and what is left."""
     with handled(as_json_text=json_), Ledger.open(file) as ledger:
-        total, finished = ledger.total(), {e.body["of"] for e in ledger.entries if e.kind == "outcome"}
+        total, finished = (
+            ledger.total(),
+            {e.body["of"] for e in ledger.entries if e.kind == "outcome"},
+        )
         if json_:
             say_json({
                 "terms": ledger.terms.plain(), "head": ledger.head,
@@ -98,7 +101,8 @@ def ledger_show(
 def ledger_verify(
     file: Annotated[str, typer.Argument(help="A ledger file.")],
     head: Annotated[
-        str | None, typer.Option(help="A head that a certificate recorded; it must be in the chain.")
+        str | None,
+        typer.Option(help="A head that a certificate recorded; it must be in the chain."),
     ] = None,
     json_: AsJson = False,
 ) -> None:
@@ -108,7 +112,9 @@ def ledger_verify(
         if json_:
             say_json({"entries": count, "head": ledger.head})
         else:
-            console().print(f"{file}: {count} entries, unbroken; head {ledger.head}", soft_wrap=True)
+            console().print(
+                f"{file}: {count} entries, unbroken; head {ledger.head}", soft_wrap=True
+            )
             if head is None:
                 say("an older copy of the whole file cannot be told from it: give --head HASH from a "
                     "certificate")  # fmt: skip

@@ -20,9 +20,11 @@ def show_types(plan: Plan, out: Console) -> None:
     for name, stage in plan.plain()["stages"].items():
         out.print(Text(f"stage {name}", style="bold"), Text(f" from {stage['from']}"), sep="")
         table = _table("step", "type after it", "facts")
-        for step in stage["steps"]:
+        own = stage["own_steps"]
+        for step in stage["steps"][-own:] if own else []:
             table.add_row(step["step"], step["type"], _facts(step["expected"]))
-        out.print(Padding(Group(table, Text(_judgement(stage))), (0, 0, 1, 2)))
+        parts = [table, Text(_judgement(stage))] if own else [Text(_judgement(stage))]
+        out.print(Padding(Group(*parts), (0, 0, 1, 2)))
 
 
 def _judgement(stage: dict[str, Any]) -> str:
@@ -83,8 +85,11 @@ def _releases(plan: Plan, body: dict[str, Any], out: Console) -> None:
     out.print(table)
     _total(plan, body, out)
     for name, release in body["releases"].items():
-        for path in release.get("maps", []):
-            out.print(f"  {name}: {path}", style="dim")
+        if release.get("maps") and body["privacy"] is not None:
+            steps = "".join(f" -> {step} {value:.6g}" for step, value in release["maps"])
+            loss = ", ".join(f"{value:.6g}" for value in release["own"]["loss"])
+            out.print(f"maps      {name}: d_in {body['privacy']['d_in']}{steps} -> {loss} "
+                      f"({release['own']['measure'].replace('_', ' ')})")  # fmt: skip
     out.print()
 
 
@@ -92,7 +97,9 @@ def _total(plan: Plan, body: dict[str, Any], out: Console) -> None:
     if plan.privacy is None or plan.target is None:
         return
     measure = plan.privacy.measure
-    out.print(f"total     {loss_text(measure, plan.total)}, by OpenDP's composition; the types agree")
+    out.print(
+        f"total     {loss_text(measure, plan.total)}, by OpenDP's composition; the types agree"
+    )
     if body["claim"] is not None:
         epsilon, delta = body["claim"]
         out.print(

@@ -9,18 +9,31 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import opendp.prelude as dp
 
 from opendp_sim.accounting.budget import MEASURES, Budget, MeasureName
 from opendp_sim.core.bridge import build
-from opendp_sim.core.claims import Interactive, Private
+from opendp_sim.core.claims import Norm
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.core.rounding import float_down
 from opendp_sim.dsl.types import Bound, Typed
 
-__all__ = ["Loss", "Target", "cast", "chain", "claim_of", "compose", "loss_of", "solve", "target_of"]
+__all__ = [
+    "Loss",
+    "Target",
+    "cast",
+    "chain",
+    "claim_of",
+    "compose",
+    "loss_of",
+    "maps_of",
+    "prefix",
+    "solve",
+    "target_of",
+]
 
 Loss = tuple[float, ...]
 """(epsilon,), (rho,), (epsilon, delta) or (rho, delta): what the measure's map returns."""
@@ -28,15 +41,30 @@ _ROOM = Fraction(2**40 - 1, 2**40)
 """Shares are solved a trillionth below themselves, so that their rounded sum fits the whole."""
 
 
-def chain(typed: Typed, bound: Bound) -> dp.Measurement:
-    """Return one OpenDP measurement: every row map, the sketch and the release, chained by ``>>``."""
-    claim = bound.claim
-    release = build(claim, bound.record.key, bound.domain, bound.metric)
+def prefix(typed: Typed, norm: Norm | None) -> dp.Transformation | None:
+    """Return the row maps and the sketch, chained by ``>>``; None for a release of bare records."""
     transformation = None
     for stage in typed.stages:
-        made = build(stage.claim, stage.mechanism.key, stage.domain, stage.metric, bound.norm)
+        made = build(stage.claim, stage.mechanism.key, stage.domain, stage.metric, norm)
         transformation = made if transformation is None else transformation >> made
-    return release if transformation is None else transformation >> release
+    return transformation
+
+
+def chain(before: dp.Transformation | None, bound: Bound) -> dp.Measurement:
+    """Return one OpenDP measurement: everything before the release, and the release."""
+    release: dp.Measurement = build(bound.claim, bound.record.key, bound.domain, bound.metric)
+    return release if before is None else before >> release
+
+
+def maps_of(typed: Typed, bound: Bound, d_in: int) -> list[tuple[str, float]]:
+    """Evaluate every OpenDP map of the chain at ``d_in``: (step, distance after it)."""
+    out: list[tuple[str, float]] = []
+    distance: Any = d_in
+    for stage in typed.stages:
+        key = stage.mechanism.key
+        distance = build(stage.claim, key, stage.domain, stage.metric, bound.norm).map(distance)
+        out.append((key, distance))
+    return out
 
 
 def cast(measurement: dp.Measurement, have: str, want: MeasureName, delta: float) -> dp.Measurement:
@@ -115,6 +143,7 @@ def target_of(budget: Budget, measure: MeasureName, *, with_delta: bool) -> Targ
     return Target(measure, whole, conversion)
 
 
+@cache
 def _rho_for(epsilon: float, delta: float) -> float:
     """Return the greatest rho that OpenDP converts to at most ``epsilon`` at ``delta``.
 
@@ -174,8 +203,3 @@ def claim_of(total: dp.Measurement, target: Target, d_in: int) -> Loss | None:
         profile, own = curve
         return float(profile.epsilon(target.conversion_delta)), own + target.conversion_delta
     return float(curve.epsilon(target.conversion_delta)), target.conversion_delta
-
-
-def measure_of_claim(claim: Private | Interactive) -> str:
-    """Return the measure that a release's own claim is stated in."""
-    return str(claim.measure)

@@ -25,6 +25,7 @@ def stage_plain(typed: Typed) -> dict[str, Any]:
         "from": typed.decl.source,
         "source": typed.entry.name,
         "public": typed.entry.public,
+        "own_steps": len(typed.decl.steps),
         "steps": [
             {
                 "step": stage.mechanism.key,
@@ -95,8 +96,7 @@ def memory_of(types: Iterable[Typed]) -> int:
     """
     cells, matrices, block = 0, 0, 0
     for typed in types:
-        widths = [typed.entry.records] if isinstance(typed.entry.records, Records) else []
-        rows = block_rows(widths[0]) if widths else 0
+        rows = block_rows(typed.entry.records)
         for stage in typed.stages:
             claim = stage.claim
             if isinstance(claim, Stable):

@@ -56,7 +56,7 @@ class Document:
         """Return the place of ``path``, or of its nearest ancestor that has one."""
         while True:
             for wanted in (part, "value", "key"):
-                if span := self.spans.get((path, wanted)):  # type: ignore[arg-type]
+                if span := self.spans.get((path, wanted)):
                     return span
             if not path:
                 return Span(1, 1, 1)
@@ -181,7 +181,8 @@ class _Builder:
             self._mark(event, inside, "key")
             self._no_magic(event, inside)
             value = self._value(next(self.events), inside, depth + 1)
-            out.setdefault(key, value)
+            if key != "<<":
+                out.setdefault(key, value)
         self._close(path, event)
         return out
 
@@ -202,7 +203,7 @@ class _Builder:
         if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
             self._refuse(event, path, "an anchor or alias",
                          "write the value twice, or declare it under `params:`.")  # fmt: skip
-        if getattr(event, "tag", None) is not None and str(event.tag) not in ("None", "!"):
+        if str(getattr(event, "tag", None)) not in ("None", "!"):
             self._refuse(event, path, "a tag", "leave `!tag` out; types come from the schema.")
 
     def _refuse(self, event: Event, path: Path, what: str, advice: str) -> None:

@@ -197,7 +197,9 @@ def _answer(plan: Plan, released: dict[str, Any], inputs: Inputs, done: Applied)
                 done.results[name] = value
             continue
         for post in output.posts:
-            value = post.function(value) if post.takes == "answer" else post.function(value, queries)
+            value = (
+                post.function(value) if post.takes == "answer" else post.function(value, queries)
+            )
         done.results[name] = value
 
 

@@ -42,7 +42,8 @@ def check_expect(typed: Typed, expect: Expect, notes: Notes) -> None:
             shown = rounded_up(derived)
             _too_small(typed, notes, (*path, "faces", norm), f"{claimed:g}", shown,
                        f"write `{norm}: {shown}`",
-                       f"this makes the {_NORMS[norm]} distance {shown}", len(typed.places) - 1)  # fmt: skip
+                       f"this makes the {_NORMS[norm]} distance {shown}",
+                       len(typed.places) - 1)  # fmt: skip
 
 
 def _too_small(

@@ -40,7 +40,10 @@ def explain(word: str) -> str:
         return _mechanism(REGISTRY[word])
     known = [*REGISTRY, *CATALOGUE]
     raise SpecError(
-        "OS303", "explain", expected="a mechanism or an error code", got=word,
+        "OS303",
+        "explain",
+        expected="a mechanism or an error code",
+        got=word,
         hint=nearest(word, known) or "`opendp-sim ops` lists the mechanisms.",
     )
 
@@ -85,14 +88,19 @@ def explain_stage(plan: Plan, name: str) -> str:
     """Return the page of one stage of a program: its type, step by step, and its loss."""
     if name not in plan.types:
         raise SpecError(
-            "OS303", "explain", expected=f"a stage: {', '.join(plan.types)}", got=name,
+            "OS303",
+            "explain",
+            expected=f"a stage: {', '.join(plan.types)}",
+            got=name,
             hint=nearest(name, plan.types) or "name a stage of the flow.",
         )
     about = stage_plain(plan.types[name])
     lines = [f"stage {name}", f"    from      {about['from']} (source {about['source']})"]
     for step in about["steps"]:
         facts = ", ".join(f"{k} {v:.6g}" for k, v in step["expected"].items())
-        lines.append(f"    {step['step']:<18} -> {step['type']}" + (f"  [{facts}]" if facts else ""))
+        lines.append(
+            f"    {step['step']:<18} -> {step['type']}" + (f"  [{facts}]" if facts else "")
+        )
     lines.append(f"    stability {about['stability']} under {about['metric']}")
     if about["faces"]:
         face = about["faces"]

@@ -56,7 +56,7 @@ def shown(value: Any) -> str:
         return "a list"
     if value is None:
         return "nothing"
-    return repr(value) if len(repr(value)) < 60 else type(value).__name__  # noqa: PLR2004 - one line
+    return repr(value) if len(repr(value)) < 60 else type(value).__name__
 
 
 class Fields:
@@ -100,7 +100,10 @@ class Fields:
         return HOLE
 
     def missing(self, name: str, expected: str) -> None:
-        """Report that ``name`` is not there."""
+        """Report that ``name`` is not there, unless it is there misspelt (reported as unknown)."""
+        strange = [word for word in self.value if word not in self.known]
+        if any(nearest(str(word), [name]) for word in strange):
+            return
         self.notes.error(
             "OS305", f"`{name}` is missing", (*self.path, f"?{name}"),
             label=f"no `{name}` here", part="key", help=f"add `{name}:` ({expected}).",

@@ -84,8 +84,9 @@ def agree(what: str, opendp: Loss, ours: Sequence[Fraction | float]) -> None:
     """Stop with OS901 unless the two computations of one bound agree up to rounding."""
     for theirs, own in zip(opendp, ours, strict=True):
         near = abs(Fraction(theirs) - Fraction(own)) <= Fraction(TOLERANCE) * abs(Fraction(own))
-        if not (near or abs(theirs - float(own)) < 1e-300):  # noqa: PLR2004 - both are zero
+        if not (near or abs(theirs - float(own)) < 1e-300):
             raise InternalError(
-                "OS901", what, expected=f"{float(own)!r}, as the types say", got=f"{theirs!r} from OpenDP",
+                "OS901", what, expected=f"{float(own)!r}, as the types say",
+                got=f"{theirs!r} from OpenDP",
                 hint="nothing ran; report the spec as a bug.",
             )  # fmt: skip

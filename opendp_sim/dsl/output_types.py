@@ -56,7 +56,7 @@ def type_outputs(
     bounds: Mapping[str, Bound] | None = None,
 ) -> dict[str, OutputType | None]:  # fmt: skip
     """Type every output that can be typed; ``bounds`` holds the releases once they are solved."""
-    found: dict[str, OutputType | None] = {name: None for name in broken}
+    found: dict[str, OutputType | None] = dict.fromkeys(broken)
     declared = {output.name: output for output in program.outputs}
     for output in program.outputs:
         _visit(output, program, declared, types, found, bounds or {}, notes, ())
@@ -73,7 +73,7 @@ def unreleased(program: Program, types: Mapping[str, Typed | None], notes: Notes
             last = typed.stages[-1].mechanism.key if typed.stages else typed.entry.name
             notes.error("OS307", f"stage `{name}` ends without a release", ("flow", name), part="key",
                         label=f"ends in `{last}`, and nothing uses it",
-                        help="add `release: {noise: gaussian, scale: solve, spend: 100%}`, or drop it.")  # fmt: skip
+                        help="add `release: {noise: gaussian, spend: 100%}`, or drop it.")  # fmt: skip
 
 
 def _visit(
@@ -125,7 +125,7 @@ def _from_stage(
         notes.error(code, f"stage `{decl.source}` is not released", path,
                     label="its chain ends without noise" if typed.is_sketch else "still private",
                     help=f"name `{released[0]}`, which is released." if released
-                    else f"add a stage from `{decl.source}` with `release:`.")  # fmt: skip
+                    else f"add `release: {{noise: gaussian, ...}}` to `{decl.source}`.")  # fmt: skip
         return None
     bound = bounds.get(typed.name)
     if bound is None and typed.release.kind != "none":

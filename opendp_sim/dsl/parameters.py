@@ -34,7 +34,8 @@ def resolve_parameters(
     values = _values(data.get("params") or {}, given, notes)
     if isinstance(data.get("params"), dict) is False and data.get("params") is not None:
         notes.error("OS304", "`params` must be a mapping", ("params",),
-                    label=f"got {shown(data['params'])}", help="write `name: {type: float, default: 1.0}`")  # fmt: skip
+                    label=f"got {shown(data['params'])}",
+                    help="write `name: {type: float, default: 1.0}`")  # fmt: skip
     body = {
         key: _replace(value, (key,), values, notes)
         for key, value in data.items()
@@ -74,9 +75,10 @@ def _limits(limits: Any, path: Path, notes: Notes) -> tuple[float, float] | None
     if limits is None:
         return None
     numbers = [v for v in limits if isinstance(v, int | float) and not isinstance(v, bool)]
-    if len(numbers) != 2 or len(limits) != 2 or not numbers[0] <= numbers[1]:  # noqa: PLR2004 - a pair
+    if len(numbers) != 2 or len(limits) != 2 or not numbers[0] <= numbers[1]:
         notes.error("OS304", "`range` must be [lowest, highest]", (*path, "range"),
-                    label=f"got {shown(limits)}", help="write for example range: [0.5, 50.0]")  # fmt: skip
+                    label=f"got {shown(limits)}",
+                    help="write for example range: [0.5, 50.0]")  # fmt: skip
         return None
     return numbers[0], numbers[1]
 
@@ -96,7 +98,8 @@ def _typed(value: Any, name: str, declared: _Parameter, path: Path, notes: Notes
         value = float(value)
     if type(value).__name__ != declared.type:
         notes.error("OS308", f"parameter `{name}` must be {declared.type}", path,
-                    label=f"got {shown(value)}", help=f"give a value of type {declared.type}.")  # fmt: skip
+                    label=f"got {shown(value)}",
+                    help=f"give a value of type {declared.type}.")  # fmt: skip
         return HOLE
     low_high = declared.range
     if low_high is not None and not (low_high[0] <= value <= low_high[1]):

@@ -23,6 +23,8 @@ from opendp_sim.dsl.accountant import (
     claim_of,
     compose,
     loss_of,
+    maps_of,
+    prefix,
     solve,
     target_of,
 )
@@ -47,6 +49,8 @@ class ReleasePlan:
     own_loss: Loss = ()
     loss: Loss = ()
     """In the program's measure."""
+    maps: tuple[tuple[str, float], ...] = ()
+    """Every map of the chain at the unit's distance: (step, distance after it)."""
     again: losses.Exact = ()
     """The same from the types, in exact numbers."""
 
@@ -70,6 +74,7 @@ class ReleasePlan:
         return {
             "mechanism": {record.key: record.spec()},
             "norm": self.bound.norm,
+            "maps": [list(found) for found in self.maps],
             "spend": None if self.spend is None else str(self.spend),
             "own": {"measure": self.own_measure, "loss": list(self.own_loss)},
             "loss": list(self.loss),
@@ -215,7 +220,8 @@ def _shares(private: Mapping[str, Typed], notes: Notes) -> None:
         last = list(shares)[-1]
         notes.error("OS401", "the releases spend more than the budget",
                     ("flow", last, "release", "spend"),
-                    label=f"{float(whole) * 100:g} % in all", help="let the shares add up to 100 %.")  # fmt: skip
+                    label=f"{float(whole) * 100:g} % in all",
+                    help="let the shares add up to 100 %.")  # fmt: skip
 
 
 def _spend(release: ReleaseDecl) -> Fraction:
@@ -227,7 +233,7 @@ def _numerics(private: Mapping[str, Typed], privacy: Privacy, notes: Notes) -> N
         if privacy.numerics == "exact" and typed.numerics == "idealized":
             notes.error("OS306", f"stage `{name}` is idealized, not exact", ("flow", name), part="key",
                         label="a proof over real numbers, run on floats",
-                        help="write `numerics: idealized` under `privacy`, or use another step.")  # fmt: skip
+                        help="write `numerics: idealized`, or use another step.")  # fmt: skip
 
 
 def _has_delta(typed: Typed) -> bool:
@@ -237,17 +243,18 @@ def _has_delta(typed: Typed) -> bool:
     return bound.claim.measure.startswith(("approx", "smoothed"))
 
 
-def _release(
-    typed: Typed, privacy: Privacy, target: Target
-) -> tuple[ReleasePlan, dp.Measurement]:
+def _release(typed: Typed, privacy: Privacy, target: Target) -> tuple[ReleasePlan, dp.Measurement]:
     release, d_in = typed.release, privacy.unit.d_in
     assert release is not None  # noqa: S101 - the caller asked
     share = target.share(_spend(release))
     delta = share[1] if len(share) > 1 else (privacy.budget.delta or 0.0)
 
+    probe = bind_release(typed, release_record(release, probe=True))
+    before = prefix(typed, probe.norm)
+
     def at(value: float | None) -> tuple[Bound, dp.Measurement, dp.Measurement]:
         bound = bind_release(typed, release_record(release, value, delta))
-        own = chain(typed, bound)
+        own = chain(before, bound)
         return bound, own, cast(own, bound.claim.measure, privacy.measure, delta)
 
     value = None
@@ -263,7 +270,10 @@ def _release(
     again = losses.cast_exactly(have, exact, privacy.measure, delta)
     losses.agree(f"flow.{typed.name}", loss, again)
     spend = _spend(release) if release.solve else None
-    return ReleasePlan(typed, bound, spend, bound.claim.measure, own_loss, loss, again), joined
+    maps = tuple(maps_of(typed, bound, d_in))
+    return ReleasePlan(
+        typed, bound, spend, bound.claim.measure, own_loss, loss, maps, again
+    ), joined
 
 
 def _total(
@@ -282,7 +292,8 @@ def _total(
     over = over or (claim is not None and budget.epsilon is not None and claim[0] > budget.epsilon)
     if over:
         error = BudgetError(
-            "OS401", "privacy.budget", expected=f"a total within {loss_text(privacy.measure, target.whole)}",
+            "OS401", "privacy.budget",
+            expected=f"a total within {loss_text(privacy.measure, target.whole)}",
             got=loss_text(privacy.measure, total),
             hint="raise the given scales, write `scale: solve`, or raise the budget.",
         )  # fmt: skip

@@ -148,7 +148,13 @@ def _column(name: str, entry: Any, path: Path, notes: Notes) -> Column | None:
     try:
         return Column(name, dtype, bounds, tuple(keys), role)
     except SimError as error:
-        part = "bounds" if "bounds" in error.expected else "keys" if "key" in error.expected else "dtype"
+        part = (
+            "bounds"
+            if "bounds" in error.expected
+            else "keys"
+            if "key" in error.expected
+            else "dtype"
+        )
         notes.from_error(error, (*path, part) if part in entry else path)
         return None
 
@@ -157,7 +163,7 @@ def _bounds(bounds: Any, path: Path, notes: Notes) -> tuple[float, float] | tupl
     if not bounds:
         return ()
     numbers = [float(v) for v in bounds if isinstance(v, int | float) and not isinstance(v, bool)]
-    if len(numbers) != 2 or len(bounds) != 2:  # noqa: PLR2004 - a pair
+    if len(numbers) != 2 or len(bounds) != 2:
         notes.error("OS304", "`bounds` is [lower, upper]", path, label="another list",
                     help="write for example bounds: [0.0, 16.0]")  # fmt: skip
         return ()
@@ -171,9 +177,7 @@ def _ledger(value: Any, path: Path, notes: Notes) -> LedgerRef | None:
     return None if file is HOLE or limit is None else LedgerRef(file, limit)
 
 
-def read_budget(
-    value: Any, path: Path, notes: Notes, measure: MeasureName | None
-) -> Budget | None:
+def read_budget(value: Any, path: Path, notes: Notes, measure: MeasureName | None) -> Budget | None:
     """Return a budget; checked against ``measure`` when that is known."""
     if value is HOLE or not isinstance(value, dict):
         return None
@@ -192,7 +196,9 @@ def read_budget(
     if len(notes.findings) > before or HOLE in (*given.values(), reserve, mechanisms):
         return None
     as_float = {name: None if v is None else float(v) for name, v in given.items()}
-    budget = Budget(**as_float, reserve_mechanisms=None if mechanisms is None else float(mechanisms))
+    budget = Budget(
+        **as_float, reserve_mechanisms=None if mechanisms is None else float(mechanisms)
+    )
     try:
         budget.check(measure)
     except SimError as error:

@@ -95,7 +95,8 @@ def _noise(value: dict[str, Any], path: Path, notes: Notes) -> ReleaseDecl | Non
     spend = _spend(value, path, notes)
     if scale != "solve" and "spend" in value:
         notes.error("OS102", "a release states its scale or its share, not both", (*path, "spend"),
-                    label="`scale` is given", part="key", help="write `scale: solve`, or leave `spend` out.")  # fmt: skip
+                    label="`scale` is given", part="key",
+                    help="write `scale: solve`, or leave `spend` out.")  # fmt: skip
     given = rest | {"scale": 1.0 if scale == "solve" else scale}
     before = len(notes.findings)
     record = read_record(REGISTRY[key], given, path, notes)
@@ -126,14 +127,20 @@ def _mechanism(value: dict[str, Any], path: Path, notes: Notes) -> ReleaseDecl |
     if named is None:
         return None
     key, params = named
-    where = (*path, "mechanism", key) if isinstance(value["mechanism"], dict) else (*path, "mechanism")
+    where = (
+        (*path, "mechanism", key) if isinstance(value["mechanism"], dict) else (*path, "mechanism")
+    )
     if not known_key(key, where, notes, ("measurements",)):
         return None
     cls = REGISTRY[key]
     solve = _solved(cls, params)
     given = {name: v for name, v in params.items() if name != solve}
     solved = [] if solve is None else [solve]
-    if "delta" in cls.model_fields and cls.model_fields["delta"].is_required() and "delta" not in params:
+    if (
+        "delta" in cls.model_fields
+        and cls.model_fields["delta"].is_required()
+        and "delta" not in params
+    ):
         solved.append("delta")
     before = len(notes.findings)
     read_record(cls, given, where, notes, solved=solved)

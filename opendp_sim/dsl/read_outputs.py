@@ -56,7 +56,7 @@ def _output(name: str, value: Any, path: Path, notes: Notes) -> OutputDecl | Non
     return OutputDecl(name, source, post, query, save, serve, store, public)
 
 
-def _queries(fields: Fields, name: str, path: Path, notes: Notes) -> SourceRef | None | Any:
+def _queries(fields: Fields, name: str, path: Path, notes: Notes) -> SourceRef | Any | None:
     if name not in fields.value:
         return None
     found = read_source(fields.take(name, mapping), (*path, name), notes)

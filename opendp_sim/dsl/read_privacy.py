@@ -13,9 +13,7 @@ from opendp_sim.dsl.read_data import read_budget
 __all__ = ["read_privacy"]
 
 
-def read_privacy(
-    section: Any, data: dict[str, DataEntry | None], notes: Notes
-) -> Privacy | None:
+def read_privacy(section: Any, data: dict[str, DataEntry | None], notes: Notes) -> Privacy | None:
     """Return the privacy claim, or None when it is wrong (reported)."""
     path: Path = ("privacy",)
     fields = Fields(section, path, notes, ("unit", "measure", "budget", "numerics"))
@@ -29,9 +27,7 @@ def read_privacy(
     return Privacy(unit, measure, budget, numerics)
 
 
-def _unit(
-    value: Any, path: Path, data: dict[str, DataEntry | None], notes: Notes
-) -> Unit | None:
+def _unit(value: Any, path: Path, data: dict[str, DataEntry | None], notes: Notes) -> Unit | None:
     if value is HOLE:
         return None
     fields = Fields(value, path, notes, ("add_remove", "replace", "of"))
@@ -44,7 +40,7 @@ def _unit(
     count = fields.take(given[0], integer)
     if HOLE in (count, of):
         return None
-    if not 1 <= count <= 10**6:  # noqa: PLR2004 - nobody hides more records than this
+    if not 1 <= count <= 10**6:
         notes.error("OS401", "a unit hides at least one record", (*path, given[0]),
                     label=f"got {count}", help="1 is usual; at most 1,000,000.")  # fmt: skip
         return None
@@ -52,7 +48,7 @@ def _unit(
         identifiers = {
             e.records.privacy_id.name for e in data.values() if e and e.records.privacy_id
         }
-        advice = f"write `of: {sorted(identifiers)[0]}`" if identifiers else "write `of: row`"
+        advice = f"write `of: {min(identifiers)}`" if identifiers else "write `of: row`"
         notes.error("OS303", "the unit names no column with `role: privacy_id`", (*path, "of"),
                     label=f"`{of}`", help=f"{advice}, or give that column the role.")  # fmt: skip
         return None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from opendp_sim.core.errors import ParameterError
-from opendp_sim.core.mechanism import REGISTRY, Mechanism
+from opendp_sim.core.mechanism import REGISTRY, Mechanism, Option, one_of
 from opendp_sim.dsl.diagnostic import Notes, Path, nearest
 from opendp_sim.dsl.fields import HOLE, shown
 
@@ -20,7 +20,8 @@ def read_steps(
     if not isinstance(value, list):
         if value is not HOLE:
             notes.error("OS304", f"`{path[-1]}` must be a list of steps", path,
-                        label=f"got {shown(value)}", help="write one `- step: {...}` a line.")  # fmt: skip
+                        label=f"got {shown(value)}",
+                        help="write one `- step: {...}` a line.")  # fmt: skip
         return None
     steps = [_step(item, (*path, place), notes, rooms) for place, item in enumerate(value)]
     found = tuple(step for step in steps if step is not None)
@@ -51,7 +52,8 @@ def split_step(item: Any, path: Path, notes: Notes) -> tuple[str, dict[str, Any]
             return str(key), params
         if params is not HOLE:
             notes.error("OS304", f"`{key}` takes a mapping of parameters", (*path, key),
-                        label=f"got {shown(params)}", help=f"write `{key}: {{name: value}}`.")  # fmt: skip
+                        label=f"got {shown(params)}",
+                        help=f"write `{key}: {{name: value}}`.")  # fmt: skip
         return None
     notes.error("OS304", "a step is a name, or a name with its parameters", path,
                 label=f"got {shown(item)}", help="write `- quantize: {bits: 12}`.")  # fmt: skip
@@ -90,16 +92,18 @@ def read_record(
     result is None as well.
     """
     before = len(notes.findings)
-    known = {}
+    known: dict[str, Any] = {}
     hole = False
+    misspelt = set()
     for name, value in params.items():
         if name not in cls.model_fields:
             notes.unknown(name, cls.model_fields, (*path, name), f"argument of `{cls.key}`")
+            misspelt |= {field for field in cls.model_fields if nearest(name, [field])}
         elif hole_in(value):
             hole = True
         else:
             known[name] = value
-    skipped = {name for name in params if hole_in(params[name])} | set(solved)
+    skipped = {name for name in params if hole_in(params[name])} | set(solved) | misspelt
     for error in cls.problems(known):
         _report(error, cls, known, path, notes, skipped)
     if hole or len(notes.findings) > before or set(solved) - set(known):
@@ -126,12 +130,45 @@ def _report(
                     label=f"no `{name}`: expected {error.expected}", help=error.hint)  # fmt: skip
         return
     where = locate(error, cls.key, params, path)
+    if (
+        owner != cls.key
+        and error.got == "nothing"
+        and _option_words(cls, owner, where, params, path, notes)
+    ):
+        return
     if error.expected.startswith("one of ") and isinstance(error.got, str):
         advice = nearest(error.got, [w.strip(" '") for w in error.expected[7:].split(",")])
+    elif error.expected.startswith("bool"):
+        advice = "write true or false: in YAML 1.2 yes, no, on and off are plain words"
     else:
         advice = ""
     notes.error(error.code, f"`{error.where}` must be {error.expected}", where,
                 label=f"got {shown(error.got)}", help=advice or error.hint)  # fmt: skip
+
+
+def _option_words(
+    cls: type[Mechanism], option: str, where: Path, params: dict[str, Any], path: Path,
+    notes: Notes,
+) -> bool:  # fmt: skip
+    """Report unknown words inside ``{option: {...}}``; say whether there were any."""
+    inside: Any = params
+    for part in where[len(path) :]:
+        inside = inside[part]
+    known = next((o.model_fields for o in _options(cls) if o.key == option), None)
+    if known is None or not isinstance(inside, dict):
+        return False
+    strange = [word for word in inside if word not in known]
+    for word in strange:
+        notes.unknown(word, known, (*where, word), f"argument of `{option}`")
+    return bool(strange)
+
+
+def _options(cls: type[Mechanism]) -> Iterator[type[Option]]:
+    """Yield every alternative of every parameter that is a choice between records."""
+    for info in cls.model_fields.values():
+        for metadata in info.metadata:
+            if isinstance(metadata, one_of):
+                yield from metadata.known.values()
 
 
 def locate(error: Any, key: str, params: dict[str, Any], path: Path) -> Path:

@@ -21,7 +21,7 @@ from opendp_sim.dsl.read_flow import read_flow
 from opendp_sim.dsl.read_outputs import read_outputs
 from opendp_sim.dsl.read_privacy import read_privacy
 
-__all__ = ["Draft", "SECTIONS", "draft_of", "draft_of_file"]
+__all__ = ["SECTIONS", "Draft", "draft_of", "draft_of_file"]
 
 SECTIONS = ("spec", "name", "params", "data", "privacy", "flow", "outputs", "tests")
 
@@ -102,7 +102,7 @@ def _one_name_each(
     data: Mapping[str, DataEntry | None], stages: Mapping[str, StageDecl | None],
     outputs: Mapping[str, OutputDecl | None], notes: Notes,
 ) -> None:  # fmt: skip
-    taken = {name: "data" for name in data}
+    taken = dict.fromkeys(data, "data")
     for section, names in (("flow", stages), ("outputs", outputs)):
         for name in names:
             if name in taken:

@@ -39,9 +39,9 @@ def _number(text: str) -> int | float | None:
     if _INT.fullmatch(text):
         return int(text)
     if _OCTAL.fullmatch(text):
-        return int(text[2:], 8)
+        return int(text, 0)
     if _HEX.fullmatch(text):
-        return int(text[2:], 16)
+        return int(text, 0)
     if _FLOAT.fullmatch(text):
         return float(text)
     if found := _INFINITE.fullmatch(text):

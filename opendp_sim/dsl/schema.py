@@ -68,7 +68,7 @@ def _params() -> Schema:
 
 def _source() -> Schema:
     file = {"anyOf": [{"type": "string"}, {"type": "object"}]}
-    kinds: Schema = {kind: file for kind in SOURCE_KINDS}
+    kinds: Schema = dict.fromkeys(SOURCE_KINDS, file)
     kinds["builtin"] = _or_parameter({"enum": sorted(BUILTINS)})
     kinds["memory"] = {"type": "string"}
     return {"type": "object", "properties": kinds, "additionalProperties": False,
@@ -179,7 +179,8 @@ def _inline(schema: Schema) -> Schema:
                 name = value["$ref"].rsplit("/", 1)[-1]
                 return walk(definitions.get(name, {}))
             # Titles repeat the keys, and what is no schema word confuses strict editors.
-            hidden = ("title", "symbol", "unit", "hint") if "type" in value or "anyOf" in value else ("title",)
+            typed = "type" in value or "anyOf" in value
+            hidden = ("title", "symbol", "unit", "hint") if typed else ("title",)
             return {k: walk(v) for k, v in value.items() if k not in hidden or isinstance(v, dict)}
         return [walk(v) for v in value] if isinstance(value, list | tuple) else value
 

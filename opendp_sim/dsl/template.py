@@ -29,7 +29,11 @@ flow:
     steps:
       - select: {features: x}
       - quantize: {bits: 12}
-      - race_sketch: {repetitions: 400, buckets: 256, family: {p_stable_l2: {width: "${width}"}}, seed: ???}
+      - race_sketch:
+          repetitions: 400
+          buckets: 256
+          family: {p_stable_l2: {width: "${width}"}}
+          seed: ???
   noisy:
     from: sketch
     release: {noise: gaussian, scale: solve, spend: 100%}

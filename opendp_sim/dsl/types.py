@@ -107,7 +107,7 @@ def source_metric(program: Program) -> Metric:
 
 def type_stages(program: Program, broken: frozenset[str], notes: Notes) -> dict[str, Typed | None]:
     """Type every stage that can be typed; a stage on a broken one is left out silently."""
-    types: dict[str, Typed | None] = {name: None for name in broken}
+    types: dict[str, Typed | None] = dict.fromkeys(broken)
     declared = {stage.name: stage for stage in program.flow}
     for stage in program.flow:
         _visit(stage, program, declared, types, notes, ())
@@ -198,11 +198,13 @@ def _check_release(typed: Typed, notes: Notes) -> Typed | None:
     try:
         bind_release(typed, release_record(release, probe=True))
     except SimError as error:
-        part = (*path, "noise") if release.kind == "noise" else (*path, "mechanism", release.key or "")
+        part = (
+            (*path, "noise") if release.kind == "noise" else (*path, "mechanism", release.key or "")
+        )
         given = dict(release.params)
         where = locate(error, release.key or "", given, part)
         if release.kind == "noise" and len(where) > len(part):
-            where = (*path, *where[len(part):])
+            where = (*path, *where[len(part) :])
         notes.from_error(error, where)
         return None
     return typed

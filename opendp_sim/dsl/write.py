@@ -72,7 +72,7 @@ def table_of(value: Any, labels: tuple[Any, ...] | None) -> tuple[list[str], lis
     columns: dict[str, Any] = {}
     for name, given in (value if isinstance(value, Mapping) else {"answer": value}).items():
         array = np.asarray(given)
-        if array.ndim == 2:  # noqa: PLR2004 - a row a query, a column a label
+        if array.ndim == 2:
             wide = array.shape[1]
             tags = labels if labels is not None and len(labels) == wide else range(wide)
             for place, tag in enumerate(tags):
