@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from opendp_sim.core.errors import SpaceError
-from opendp_sim.core.grid import PhaseProjection, UniversalHash, chunks, count_ids
+from opendp_sim.core.grid import PhaseProjection, UniversalHash, chunks, count_ids, group_starts
 from opendp_sim.core.hadamard import signed_hadamard
 
 
@@ -149,6 +149,25 @@ def test_count_ids_counts() -> None:
         for label in range(2):
             expected = np.bincount(ids[column][labels == label], minlength=6)
             assert np.array_equal(out[column, label], expected)
+
+
+@pytest.mark.parametrize(("columns", "classes"), [(1, 1), (7, 2), (300, 3)])
+def test_grouped_counts_are_the_plain_ones(columns: int, classes: int) -> None:
+    generator = np.random.default_rng(columns)
+    projection = PhaseProjection.fit(
+        generator.normal(size=(3, columns)) * 0.05, generator.random(columns), 100, "test"
+    )
+    values = generator.integers(-100, 101, size=(50, 3)).astype(float)
+    labels = generator.integers(0, classes, size=50)
+    width = int(2 * projection.base.max())
+    plain, grouped = (np.zeros((columns, classes, width), dtype=np.int64) for _ in range(2))
+    count_ids(projection.ids(values), labels, plain)
+    group, starts = group_starts(columns, classes * width)
+    assert group * classes * width <= 2**11 or group == 1
+    count_ids(projection.ids(values, starts=starts), labels, grouped, group)
+    assert np.array_equal(grouped, plain)
+    far = np.full(columns, 2**49)
+    assert np.array_equal(projection.ids(values, starts=far) - 2**49, projection.ids(values))
 
 
 def test_chunks_cover_all_rows_once() -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.capabilities import Arrays, KernelEstimates
 from opendp_sim.core.claims import Block, Stable
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.grid import PhaseProjection, UniversalHash, chunks, count_ids
+from opendp_sim.core.grid import PhaseProjection, UniversalHash, chunks, count_ids, group_starts
 from opendp_sim.core.mechanism import Mechanism, Source, one_of, param, register
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.space import Domain, Metric
@@ -231,10 +231,13 @@ class RaceReader:
         width = self._table or self.mechanism.buckets
         raw = np.zeros((self.mechanism.repetitions, self.classes, width), dtype=np.int64)
         matrix = self.projection.workspace()
+        group, starts = 1, None
+        if self._table:
+            group, starts = group_starts(self.mechanism.repetitions, self.classes * width)
         for part in chunks(len(rows), self.projection.columns):
-            ids = self.projection.ids(rows.values[part], matrix)
+            ids = self.projection.ids(rows.values[part], matrix, starts=starts)
             cells = ids if self._table else self._buckets(ids)
-            count_ids(cells, None if labels is None else labels[part], raw)
+            count_ids(cells, None if labels is None else labels[part], raw, group)
         if not self._table:
             counts += raw.transpose(1, 0, 2)
             return
