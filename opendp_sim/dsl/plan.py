@@ -82,7 +82,7 @@ class ReleasePlan:
             "deviation": None if noise is None else noise.deviation,
             "cells": self.typed.sketch.output.size if self.typed.is_sketch else None,  # type: ignore[attr-defined]
             "expected": {k: float(v) for k, v in self.bound.claim.expected.items()},
-        }
+        } | ({"reason": reason} if (reason := getattr(self.bound.claim, "reason", "")) else {})
 
 
 @dataclass(frozen=True)
