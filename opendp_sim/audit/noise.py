@@ -70,18 +70,23 @@ class NoiseLaw:
         """
         scale = self.scales(shift.size)
         if self.gaussian:
-            return np.asarray((((residual - shift) ** 2 - residual**2) / (2 * scale**2)).sum(axis=1))
+            return np.asarray(
+                (((residual - shift) ** 2 - residual**2) / (2 * scale**2)).sum(axis=1)
+            )
         return np.asarray(((np.abs(residual - shift) - np.abs(residual)) / scale).sum(axis=1))
 
     # --- moments and distribution, in units of the scale -----------------------------------
 
     def support(self, scale: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the atoms of one cell of a discrete family and their probabilities."""
-        step = scale / self.grid
+        """Return the atoms of one cell of a discrete family and their probabilities.
+
+        Very large scales are listed on a coarser grid, ``_FINE`` steps to the scale.
+        """
+        step = min(scale / self.grid, _FINE)
         reach = int(np.ceil(step * (40 if not self.gaussian else 12))) + 2
         z = np.arange(-reach, reach + 1, dtype=float)
         weight = np.exp(-(z**2) / (2 * step**2)) if self.gaussian else np.exp(-np.abs(z) / step)
-        return z * self.grid, weight / weight.sum()
+        return z * (scale / step), weight / weight.sum()
 
     def spread(self, scale: float) -> tuple[float, float]:
         """Return mean and variance of the cell's loss statistic: |z|/b (Laplace), z^2/s^2 (Gaussian)."""
