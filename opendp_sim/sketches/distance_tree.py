@@ -234,15 +234,17 @@ class TreeReader:
         places = np.floor((near - lower) * (2**self.mechanism.levels / self.spans)).T
         asked, where = np.unique(places.astype(np.int64), return_inverse=True)
         where = where.reshape(places.shape)
-        table, squares = self._tables(nodes, asked, power, alpha)
+        table, squares, totals = self._tables(nodes, asked, power, alpha)
         steps = (self.spans * (self.rows.unit / 2**self.mechanism.levels)) ** power
         sums = beyond * counted.sizes[:, None]
-        with_count = beyond * counted.factor**2
-        variance = beyond * with_count
+        shared = np.zeros(len(values))
+        variance = np.zeros(len(values))
         for column, step in enumerate(steps):
             sums += step * table[:, column, where[column]]
             variance += (step / self.multipliers[column]) ** 2 * squares[where[column]]
-        return Linear(sums, variance, with_count)
+            shared += step * totals[where[column]] / float(np.square(self.multipliers).sum())
+        variance += 2 * beyond * shared + (beyond * counted.factor) ** 2
+        return Linear(sums, variance, shared + beyond * counted.factor**2)
 
     def _squares(self, asked: NDArray[np.int64], power: float, alpha: float) -> NDArray[np.float64]:
         """Return the variance of the sums at leaf positions, in leaf widths, per cell variance."""
@@ -254,12 +256,15 @@ class TreeReader:
 
     def _tables(
         self, nodes: NDArray[np.float64], asked: NDArray[np.int64], power: float, alpha: float
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the sums in leaf widths at leaf positions (L, d, len(asked)), and their variance."""
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the sums in leaf widths at leaf positions (L, d, len(asked)), and their noise.
+
+        The noise is the variance, and the covariance with the column's own root (Lemma 3).
+        """
         height = self.mechanism.levels
         flat = nodes.reshape(-1, nodes.shape[2]).T
         table = np.empty((flat.shape[1], len(asked)))
-        squares = np.empty(len(asked))
+        squares, totals = np.zeros((2, len(asked)))
         step = max(1, _CELLS >> height)
         for start in range(0, len(asked), step):
             part = slice(start, start + step)
@@ -267,11 +272,12 @@ class TreeReader:
                 dense = far_ends(asked[part], height, power, alpha)
                 table[:, part] = public_product(dense, flat[-(2**height) :]).T
                 squares[part] = consistent_variance(dense)
+                totals[part] = dense.sum(axis=1) / (2.0 ** (height + 1) - 1)
             else:
                 weights = node_weights(asked[part], height, power, alpha)
                 table[:, part] = weights.dot(flat).T
                 squares[part] = weights.power(2).sum(axis=1)
-        return table.reshape(*nodes.shape[:2], -1), squares
+        return table.reshape(*nodes.shape[:2], -1), squares, totals
 
     def bias(self, power: float) -> float:
         """Bound the rounding to leaves, per record, for p = 1: one leaf a column."""
