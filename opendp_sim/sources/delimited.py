@@ -43,18 +43,27 @@ def csv_source(place: Place, records: Records) -> Table:
             header = next(lines, [])
             places = {c.name: _places(c, place, header) for c in records.columns}
             count = max(1, min(rows, _CELLS // max(len(header), 1)))
-            while cells := list(islice(lines, count)):
-                full = [row for row in cells if row]  # the csv module gives [] for an empty line
-                yield {
-                    column.name: _column(column, full, places[column.name], len(header))
-                    for column in records.columns
-                }
+            while piece := _piece(lines, count, records, places, len(header)):
+                yield piece
 
     with reading(place.file, "readable .csv"), _lines(place) as lines:
         header = next(lines, [])
         for column in records.columns:
             _places(column, place, header)
     return Table(records, pieces)
+
+
+def _piece(
+    lines: Iterator[list[str]],
+    count: int,
+    records: Records,
+    places: dict[str, list[int]],
+    cells: int,
+) -> Raw:
+    """Read ``count`` lines; nothing at the end. The text is gone when this returns."""
+    read = list(islice(lines, count))
+    rows = [row for row in read if row]  # the csv module gives [] for an empty line
+    return {c.name: _column(c, rows, places[c.name], cells) for c in records.columns if read}
 
 
 @contextmanager
