@@ -101,9 +101,11 @@ _BETTER = {
 }
 
 
-def loss_of(measurement: dp.Measurement, d_in: int) -> Loss:
-    """Return the map's value at ``d_in`` as a tuple of floats."""
+def loss_of(measurement: dp.Measurement, d_in: int, delta: float = 0.0) -> Loss:
+    """Return the map's value at ``d_in`` as a tuple of floats; a curve is read at ``delta``."""
     value = measurement.map(d_in)
+    if isinstance(value, dp.PrivacyProfile):
+        return float(value.epsilon(delta)), delta
     return tuple(map(float, value)) if isinstance(value, tuple) else (float(value),)
 
 

@@ -5,7 +5,7 @@ A disagreement with OpenDP beyond rounding is OS901 and nothing runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from opendp_sim.accounting.budget import MEASURES, MeasureName
@@ -27,8 +27,11 @@ TOLERANCE = 1e-9
 """Relative: OpenDP rounds every step outward, by an ulp or two each."""
 
 
-def derived(typed: Typed, bound: Bound, d_in: int) -> tuple[str, Exact]:
-    """Return (measure, loss) of one release, from the faces or from the mechanism's own map."""
+def derived(typed: Typed, bound: Bound, d_in: int, delta: float = 0.0) -> tuple[str, Exact]:
+    """Return (measure, loss) of one release, from the faces or from the mechanism's own map.
+
+    A curve is read at ``delta``.
+    """
     claim, faces = bound.claim, typed.faces
     noise = getattr(claim, "noise", None)
     if faces is not None and noise is not None:
@@ -41,8 +44,22 @@ def derived(typed: Typed, bound: Bound, d_in: int) -> tuple[str, Exact]:
         value = claim.privacy_map(faces.bound(bound.norm, d_in))
     else:
         value = claim.privacy_map(d_in * typed.stability)
+    if claim.measure == "smoothed_max_divergence":
+        return MEASURES["approx"], (Fraction(_epsilon_at(value, delta)), Fraction(delta))
     parts = value if isinstance(value, tuple) else (value,)
     return claim.measure, tuple(Fraction(part) for part in parts)
+
+
+def _epsilon_at(curve: Callable[[float], float], delta: float) -> float:
+    """Return the least epsilon at which the curve is at most ``delta``."""
+    low, high = 0.0, 1.0
+    while curve(high) > delta and high < 2.0**10:
+        high *= 2
+    if curve(0.0) <= delta:
+        return 0.0
+    while (middle := (low + high) / 2) not in (low, high):
+        low, high = (middle, high) if curve(middle) > delta else (low, middle)
+    return high
 
 
 def cast_exactly(have: str, loss: Exact, want: MeasureName, delta: float) -> Exact:

@@ -264,8 +264,8 @@ def _release(typed: Typed, privacy: Privacy, target: Target) -> tuple[ReleasePla
             rising=release.solve != "scale",
         )  # fmt: skip
     bound, own, joined = at(value)
-    own_loss, loss = loss_of(own, d_in), loss_of(joined, d_in)
-    have, exact = losses.derived(typed, bound, d_in)
+    own_loss, loss = loss_of(own, d_in, delta), loss_of(joined, d_in)
+    have, exact = losses.derived(typed, bound, d_in, delta)
     losses.agree(f"flow.{typed.name}", own_loss, exact)
     again = losses.cast_exactly(have, exact, privacy.measure, delta)
     losses.agree(f"flow.{typed.name}", loss, again)

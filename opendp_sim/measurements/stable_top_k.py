@@ -69,7 +69,7 @@ class StableTopK(Mechanism):
         1, and 2 with ``fill: peel``, which spends as much again on peeling. N is the discrete
         Gaussian of parameter s, T as in ``stable_set``; one test, whatever k_max. With
         ``accounting: curve`` (not with ``fill: peel``) one (epsilon, delta) curve: one draw of bounded
-        range, then the larger of the test's two cases. Refused where d_in reaches T. Exact draws,
+        range, then the larger of the test's two cases, T calibrated at half of ``delta``. Refused where d_in reaches T. Exact draws,
         rounds outward.
 
     Raises
@@ -148,7 +148,8 @@ class StableTopK(Mechanism):
 
     def plan(self) -> Plan:
         """Return the public numbers of the two stages."""
-        threshold = threshold_of(self.key, self.scale, self.delta, self.distance)
+        delta = self.delta / 2 if self.accounting == "curve" else self.delta
+        threshold = threshold_of(self.key, self.scale, delta, self.distance)
         if self.utility == "clipped" and self.k is not None:
             utility = clipped(self.k_max, self.k, self.slope, threshold, self.scale)
         else:

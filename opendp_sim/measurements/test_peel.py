@@ -58,7 +58,7 @@ class TestPeel(Mechanism):
         approximate zero-concentrated, d_in users; s is the scale of peeling in r draws,
         :math:`t = 2 s \sqrt{(1 - w) / (w r)}` that of the test, which so costs the share w of rho; T
         as in ``stable_set``. With ``accounting: curve`` the larger of the two cases (same set,
-        different sets) as one (epsilon, delta) curve. Refused where d_in reaches T. Exact draws,
+        different sets) as one (epsilon, delta) curve, T calibrated at half of ``delta``. Refused where d_in reaches T. Exact draws,
         rounds outward.
 
     Raises
@@ -115,7 +115,9 @@ class TestPeel(Mechanism):
         check_k(self.key, self.k, candidates)
         rounds = rounds_for(votes, self.k)
         noise = 2 * self.scale * math.sqrt((1 - self.share) / (self.share * rounds))
-        threshold = threshold_of(self.key, noise, self.delta, self.distance)
+        single = self.accounting == "curve"
+        delta = self.delta / 2 if single else self.delta
+        threshold = threshold_of(self.key, noise, delta, self.distance)
 
         def approximate(d_in: Any) -> tuple[float, float]:
             users = votes.users(d_in)
@@ -133,7 +135,6 @@ class TestPeel(Mechanism):
 
             return delta
 
-        single = self.accounting == "curve"
         return Private(
             measure="smoothed_max_divergence" if single else "approx_zero_concentrated_divergence",
             privacy_map=curve if single else approximate,
