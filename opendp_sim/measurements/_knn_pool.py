@@ -74,6 +74,11 @@ class Pool:
         codes[:, : self.size] = self._codes[:, : self.size]
         self._codes = codes
 
+    @property
+    def seen_rows(self) -> NDArray[Any]:
+        """The seen rows, shape (n, d). Secret."""
+        return self._rows[: self.size]
+
     # --- scores: exact integers -----------------------------------------------------------------
 
     def all_products(self, queries: NDArray[Any]) -> NDArray[Any]:

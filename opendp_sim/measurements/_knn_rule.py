@@ -20,15 +20,19 @@ class Rule:
         rho: the budget of a person.
         queries: T, how many queries are planned.
         size: n, a public guess of the number of records.
+        wanted: the neighbours that a query should find, where someone knows better.
     """
 
     rho: float
     queries: int
     size: int
+    wanted: int | None = None
 
     @property
     def neighbours(self) -> float:
         """K*: neighbours a query should find; few on large sets, where each is better."""
+        if self.wanted is not None:
+            return float(self.wanted)
         factor = min(4.0, 4.0 * _SMALL / self.size)
         return self.share_of(factor * math.sqrt(self.queries / self.rho)) * self.size
 
@@ -39,7 +43,7 @@ class Rule:
     @property
     def share(self) -> float:
         """p: the share of the records that a query selects."""
-        return self.neighbours / self.size
+        return min(1.0, self.neighbours / self.size)
 
     @property
     def count_scale(self) -> float:

@@ -118,6 +118,13 @@ class IndKnn(Mechanism):
             hint="leave it out: each query gets the quantile of its similarity to public queries.",
         ),
     ] = None  # fmt: skip
+    neighbours: Annotated[
+        int | None,
+        param(
+            "How many records a query should find: sets its threshold and the noise.",
+            symbol="K", unit="records", default=None, ge=1, le=10**9, hint=_OWN,
+        ),
+    ] = None  # fmt: skip
     count_scale: Annotated[
         float | None,
         param(
@@ -197,7 +204,7 @@ class IndKnn(Mechanism):
     @property
     def rule(self) -> Rule:
         """What sets every scale that was left out."""
-        return Rule(self.rho, self.queries, self.size)
+        return Rule(self.rho, self.queries, self.size, self.neighbours)
 
     @property
     def needs_reference(self) -> bool:

@@ -15,6 +15,12 @@ CASES = {
         metric=Symmetric(),
         pairs=grid_pairs(GRID),
     ),
+    "hybrid_knn": Case(
+        mechanism=lookup("hybrid_knn")(rho=0.5, queries=20, size=1000),
+        domain=GRID,
+        metric=Symmetric(),
+        pairs=grid_pairs(GRID),
+    ),
     "private_knn": Case(
         mechanism=lookup("private_knn")(epsilon=1.0, delta=1e-6, queries=20, centre=False),
         domain=GRID,
