@@ -6,8 +6,8 @@ or certificate; 70 internal error.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib import import_module
-from importlib.util import find_spec
 
 import typer
 
@@ -33,7 +33,7 @@ app.command("ops")(ops_command)
 app.command("schema")(schema_command)
 app.command("init")(init_command)
 for _name in ("audit", "session"):
-    if find_spec(f"opendp_sim.cli.{_name}") is not None:
+    with suppress(ImportError):  # an extra that it needs may be missing
         app.command(_name)(getattr(import_module(f"opendp_sim.cli.{_name}"), f"{_name}_command"))
 
 

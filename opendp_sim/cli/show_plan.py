@@ -59,7 +59,9 @@ def _privacy(body: dict[str, Any], out: Console) -> None:
     unit = dict(privacy["unit"])
     of = unit.pop("of")
     ((kind, count),) = unit.items()
-    budget = ", ".join(f"{k} {v}" for k, v in privacy["budget"].items())
+    budget = ", ".join(f"{k} {v}" for k, v in privacy["budget"].items() if k != "reserve")
+    if "reserve" in privacy["budget"]:
+        budget += f" ({privacy['budget']['reserve']['mechanisms']} of it for mechanisms)"
     out.print(f"privacy   {kind} {count} of {of} (d_in = {privacy['d_in']}), {privacy['measure']}, "
               f"budget {budget}")  # fmt: skip
 

@@ -11,6 +11,7 @@ from opendp_sim.core.rounding import float_up, sqrt_up
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.dsl.types import Typed
 from opendp_sim.sources.blocks import block_rows
+from opendp_sim.spaces.metrics import VectorNorm
 from opendp_sim.spaces.records import Records
 from opendp_sim.spaces.rows import GridRows, RealRows
 from opendp_sim.spaces.sketch import Sketch
@@ -85,6 +86,8 @@ def metric_text(metric: Metric) -> str:
     by = getattr(metric, "identifier_column", None)
     if by is not None:
         return f"distance by {by}"
+    if isinstance(metric, VectorNorm):
+        return f"{metric.norm} distance" + (", monotone" if metric.monotone else "")
     return {"Symmetric": "symmetric distance"}.get(type(metric).__name__, type(metric).__name__)
 
 

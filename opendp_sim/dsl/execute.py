@@ -151,9 +151,9 @@ def _release(
             typed.stages, blocks, workers=workers, on_block=lambda rows: told("building", rows)
         )
     elif isinstance(last, Stable) and last.fold is not None:
-        through, fold = resolve(typed.stages[:-1], blocks), last.fold
+        maps, fold = typed.stages[:-1], last.fold
         key = typed.stages[-1].mechanism.key
-        data = guarded(lambda _: fold(lambda: map(through, blocks())), key)(None)
+        data = guarded(lambda _: fold(lambda: map(resolve(maps, blocks), blocks())), key)(None)
     elif isinstance(typed.domain, Records):
         raise InternalError(
             "OS903", typed.name, expected="a stage that ends in rows or a sketch", got="records",

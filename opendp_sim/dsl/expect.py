@@ -9,6 +9,7 @@ from opendp_sim.core.claims import Stable
 from opendp_sim.core.rounding import float_up, sqrt_up
 from opendp_sim.dsl.diagnostic import Cause, Notes, Path
 from opendp_sim.dsl.ir import Expect
+from opendp_sim.spaces.metrics import VectorNorm
 
 if TYPE_CHECKING:
     from opendp_sim.dsl.types import Typed
@@ -28,6 +29,9 @@ def check_expect(typed: Typed, expect: Expect, notes: Notes) -> None:
     if not expect.faces:
         return
     if typed.faces is None:
+        if isinstance(typed.metric, VectorNorm):
+            _counts(typed, expect, notes, path, typed.metric.norm)
+            return
         notes.error("OS306", f"stage `{typed.name}` has no faces", (*path, "faces"), part="key",
                     label="it does not end in a sketch", help="expect `stability` instead.")  # fmt: skip
         return
@@ -43,6 +47,19 @@ def check_expect(typed: Typed, expect: Expect, notes: Notes) -> None:
             _too_small(typed, notes, (*path, "faces", norm), f"{claimed:g}", shown,
                        f"write `{norm}: {shown}`",
                        f"this makes the {_NORMS[norm]} distance {shown}",
+                       len(typed.places) - 1)  # fmt: skip
+
+
+def _counts(typed: Typed, expect: Expect, notes: Notes, path: Path, norm: str) -> None:
+    """A stage whose own metric is a norm (vote counts) has the face of that norm only."""
+    for name, claimed in expect.faces:
+        if name != norm:
+            notes.error("OS306", f"stage `{typed.name}` has no {name} face", (*path, "faces", name),
+                        label=f"its metric is {norm}", help=f"expect `{norm}` instead.")  # fmt: skip
+        elif claimed < typed.stability:
+            _too_small(typed, notes, (*path, "faces", name), f"{claimed:g}", str(typed.stability),
+                       f"write `{norm}: {typed.stability}`",
+                       f"this makes the {_NORMS[norm]} distance {typed.stability}",
                        len(typed.places) - 1)  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import opendp.prelude as dp
 
 from opendp_sim.accounting.totals import Charge, loss_text
-from opendp_sim.core.errors import BudgetError, SimError
+from opendp_sim.core.errors import BudgetError, InternalError, SimError
 from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.dsl import losses
 from opendp_sim.dsl.accountant import (
@@ -195,6 +195,8 @@ def _account(
     for name, typed in private.items():
         try:
             plan, measurement = _release(typed, privacy, target)
+        except InternalError:
+            raise  # a contradiction in the house is nobody's mistake in the spec
         except SimError as error:
             where = ("privacy", "measure") if error.code == "OS405" else ("flow", name, "release")
             notes.from_error(error, where)

@@ -16,6 +16,7 @@ from opendp_sim.sources.builtin import BUILTINS
 __all__ = ["json_schema"]
 
 Schema = dict[str, Any]
+_SCALARS = ("number", "integer", "boolean")
 _PARAMETER = {"type": "string", "pattern": r"^(\$\{[^}]+\}|\?\?\?)$"}
 """Wherever a value may stand, a ``${parameter}`` or a hole may."""
 
@@ -56,6 +57,11 @@ def _named(inner: Schema) -> Schema:
 
 def _or_parameter(inner: Schema) -> Schema:
     return {"anyOf": [inner, _PARAMETER]}
+
+
+def _open(inner: Schema) -> Schema:
+    """Let a parameter stand for a whole argument, where the walk has not done so."""
+    return inner if _PARAMETER in inner.get("anyOf", []) else _or_parameter(inner)
 
 
 def _params() -> Schema:
@@ -157,7 +163,7 @@ def _steps(*rooms: str) -> Schema:
 def _keyed(key: str, cls: type[Mechanism], *, solvable: bool = False) -> Schema:
     own = _inline(cls.model_json_schema())
     required = list(own.get("required", []))
-    properties = {name: _or_parameter(inner) for name, inner in own.get("properties", {}).items()}
+    properties = {name: _open(inner) for name, inner in own.get("properties", {}).items()}
     if solvable:
         for name in SOLVABLE:
             if name in properties:
@@ -179,9 +185,10 @@ def _inline(schema: Schema) -> Schema:
                 name = value["$ref"].rsplit("/", 1)[-1]
                 return walk(definitions.get(name, {}))
             # Titles repeat the keys, and what is no schema word confuses strict editors.
-            typed = "type" in value or "anyOf" in value
+            typed = bool({"type", "anyOf", "oneOf"} & set(value))
             hidden = ("title", "symbol", "unit", "hint") if typed else ("title",)
-            return {k: walk(v) for k, v in value.items() if k not in hidden or isinstance(v, dict)}
+            kept = {k: walk(v) for k, v in value.items() if k not in hidden or isinstance(v, dict)}
+            return _or_parameter(kept) if value.get("type") in _SCALARS else kept
         return [walk(v) for v in value] if isinstance(value, list | tuple) else value
 
     found: Schema = walk(schema)

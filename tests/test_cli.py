@@ -1,0 +1,204 @@
+"""The command line: what each command prints, its exit code, and that it matches the library."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from opendp_sim.cli import app
+from opendp_sim.cli.about import schema_text
+from opendp_sim.core.errors import CATALOGUE
+from opendp_sim.core.mechanism import REGISTRY, describe
+from opendp_sim.dsl import plan_file
+from opendp_sim.dsl.diagnostic import Notes
+from opendp_sim.dsl.document import parse
+from tests._golden import FOLDER, compare
+from tests._json_schema import valid
+from tests._small import write_small
+
+SPECS = Path(__file__).parent.parent / "specs"
+ALL_SPECS = sorted(SPECS.glob("*.yaml"))
+
+
+def _run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+# --- specs ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", ALL_SPECS, ids=lambda path: path.stem)
+def test_every_spec_of_the_package_checks(spec):
+    result = _run("check", spec)
+    assert result.exit_code == 0, result.stderr
+
+
+def test_the_plan_is_the_golden_one(monkeypatch):
+    monkeypatch.chdir(FOLDER)
+    result = _run("plan", "small.yaml")
+    assert result.exit_code == 0, result.stderr
+    compare("small.plan.txt", result.stdout)
+
+
+def test_the_plan_as_json_is_the_librarys():
+    found = json.loads(_run("plan", FOLDER / "small.yaml", "--json").stdout)
+    assert found == json.loads(plan_file(FOLDER / "small.yaml").canonical)
+
+
+def test_planning_opens_no_data(tmp_path):
+    spec = write_small(tmp_path)
+    for name in ("points.npz", "queries.npz"):
+        (tmp_path / name).unlink()
+    for command in ("check", "types", "plan"):
+        assert _run(command, spec).exit_code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["small.yaml"]
+
+
+def test_apply_prints_plan_files_and_ledger(tmp_path):
+    spec = write_small(tmp_path)
+    result = _run("apply", spec, "--param", "width=0.8", "--into", tmp_path / "elsewhere")
+    assert result.exit_code == 0, result.stderr
+    assert "claim     (1, 1e-06)-DP" in result.stdout
+    assert "ledger    spent rho" in result.stdout
+    assert (tmp_path / "elsewhere" / "out" / "release.npz").exists()
+    # Silent on standard error where that is no terminal.
+    assert result.stderr == ""
+
+
+def test_apply_as_json(tmp_path):
+    found = json.loads(_run("apply", write_small(tmp_path), "--json").stdout)
+    assert set(found) >= {"plan", "files", "certificates", "ledger"}
+    assert found["ledger"]["entry"] == 1
+
+
+# --- exit codes -----------------------------------------------------------------------------------
+
+
+def test_exit_codes(tmp_path):
+    spec = write_small(tmp_path)
+    assert _run("check", spec).exit_code == 0
+    assert _run("check", FOLDER / "bad" / "unknown_step.yaml").exit_code == 1
+    assert _run("check").exit_code == 2
+    assert _run("check", spec, "--no-such-option").exit_code == 2
+    assert _run("plan", spec, "--param", "width").exit_code == 2
+    assert _run("ledger", "show", tmp_path / "none.ledger").exit_code == 3
+    (tmp_path / "points.npz").write_bytes(b"no archive")
+    assert _run("apply", spec).exit_code == 4
+    assert _run("verify", spec).exit_code == 5
+    assert _run("answer", spec, "--query", "digits_test", "--post", "density").exit_code == 5
+
+
+def test_a_failure_of_the_house_shows_no_text(monkeypatch):
+    def broken(*_):
+        raise RuntimeError("a record: 0.123456789")
+
+    monkeypatch.setattr("opendp_sim.cli.spec.plan_file", broken)
+    result = _run("check", FOLDER / "small.yaml")
+    assert result.exit_code == 70
+    assert "0.1234" not in result.stderr
+    assert "RuntimeError" in result.stderr
+
+
+def test_errors_as_json_have_one_shape(tmp_path):
+    spec = write_small(tmp_path)
+    (tmp_path / "points.npz").unlink()
+    for words in (("apply", spec, "--json"), ("verify", spec, "--json"),
+                  ("check", FOLDER / "bad" / "hole.yaml", "--json")):  # fmt: skip
+        errors = json.loads(_run(*words).stdout)["errors"]
+        assert errors
+        for error in errors:
+            assert error["code"] in CATALOGUE
+            assert error["help"]
+
+
+# --- about the language ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", sorted(REGISTRY))
+def test_explain_has_a_page_for_every_mechanism(key):
+    text = _run("explain", key).stdout
+    for name in describe(REGISTRY[key]):
+        assert f"    {name}" in text
+    assert "Evidence" in text
+
+
+@pytest.mark.parametrize("code", sorted(CATALOGUE))
+def test_explain_has_a_page_for_every_error(code):
+    assert CATALOGUE[code] in _run("explain", code).stdout
+
+
+def test_explain_a_stage_and_an_unknown_word():
+    text = _run("explain", "sketch", "--spec", FOLDER / "small.yaml").stdout
+    assert "faces     l1 100, l2 10, linf 1, monotone" in text
+    result = _run("explain", "race_scketch")
+    assert result.exit_code == 1
+    assert "did you mean `race_sketch`?" in result.stderr
+
+
+def test_ops_lists_every_mechanism():
+    found = json.loads(_run("ops", "--json").stdout)
+    assert {entry["key"] for entry in found} == set(REGISTRY)
+    assert all(entry["what"] and entry["evidence"] for entry in found)
+    assert "race_sketch" in _run("ops").stdout
+
+
+def test_the_template_fails_check_until_its_holes_are_filled(tmp_path):
+    path = tmp_path / "new.yaml"
+    assert _run("init", path).exit_code == 0
+    result = _run("check", path, "--json")
+    assert result.exit_code == 1
+    findings = json.loads(result.stdout)["errors"]
+    assert {finding["code"] for finding in findings} == {"OS310"}
+    assert len(findings) == 4
+    assert _run("init", path).exit_code == 1
+    text = path.read_text().replace("name: ???", "name: mine").replace("npz: ???", "npz: a.npz")
+    path.write_text(text.replace("epsilon: ???", "epsilon: 1.0").replace("seed: ???", "seed: 1"))
+    assert _run("check", path).exit_code == 0
+
+
+# --- the schema -----------------------------------------------------------------------------------
+
+
+def test_the_schema_has_not_drifted():
+    assert (SPECS / "schema.json").read_text() == schema_text(), (
+        "run: opendp-sim schema -o specs/schema.json"
+    )
+    assert _run("schema", "--check", SPECS / "schema.json").exit_code == 0
+
+
+@pytest.fixture(scope="module")
+def schema():
+    return json.loads(schema_text())
+
+
+def _data(text):
+    return parse(text, "x", Notes()).data
+
+
+@pytest.mark.parametrize("spec", [*ALL_SPECS, FOLDER / "small.yaml"], ids=lambda path: path.stem)
+def test_the_schema_accepts_every_good_spec(spec, schema):
+    assert valid(_data(spec.read_text()), schema, schema)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["unknown_step", "unknown_argument", "unknown_word", "wrong_type", "yaml_1_1_boolean",
+     "nested_parameter", "negative_budget", "query_under_steps"],
+)  # fmt: skip
+def test_the_schema_refuses_what_it_can_see(name, schema):
+    text = (FOLDER / "bad" / f"{name}.yaml").read_text()
+    assert not valid(_data(text), schema, schema)
+
+
+def test_the_installed_entry_point_runs():
+    code = "from opendp_sim.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "ops"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert "quantize" in done.stdout
