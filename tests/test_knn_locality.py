@@ -12,7 +12,7 @@ from opendp_sim.accounting.individual_filter import IndividualFilter
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.measurements import _knn_predictor
 from opendp_sim.measurements._knn_features import Lens
-from opendp_sim.measurements._knn_hash import SignHashes, Tables, chosen
+from opendp_sim.measurements._knn_hash import Codes, SignCodes, SignHashes, Tables, chosen
 from opendp_sim.measurements._knn_kernels import Cosine, Rbf, Student
 from opendp_sim.measurements._knn_pool import Pool
 from opendp_sim.measurements._knn_predictor import Predictor
@@ -30,12 +30,11 @@ ROWS[8] = 512
 QUERIES = np.clip(np.rint(ROWS[:40] + RNG.normal(0, 80, (40, 67))), -512, 512)
 
 
-def contributions(values, kernel, normalise, centre, queries=QUERIES):
+def contributions(values, kernel, normalise, centre, queries=QUERIES, coder=None):
     lens = Lens.plain(WIDE, normalise=normalise)
     lens = lens.centred_on(QUERIES) if centre else lens
     dtype = lens.dtype("test")
-    tables = Tables.draw(3, 5, 6, 67)
-    pool = Pool(lens, dtype, tables)
+    pool = Pool(lens, dtype, coder or Tables.draw(3, 5, 6, 67))
     pool.add(values, np.zeros(len(values), dtype=int), np.arange(len(values)))
     seen = Seen.of(lens.see_queries(queries, dtype))
     ladder = kernel.ladder(255, lens.unit)
@@ -68,6 +67,11 @@ def test_deleting_moving_blocking_and_layout_change_no_bit(kernel, normalise, ce
         assert np.array_equal(rows[which], other[0])
         assert np.array_equal(codes[:, which], other[1])
         assert np.array_equal(out[:, :, which], other[2])
+        codes_of = Codes.draw(SignCodes(words=2), 67)
+        wide = contributions(ROWS, kernel, normalise, centre, coder=codes_of)[1]
+        assert np.array_equal(
+            wide[:, which], contributions(values, kernel, normalise, centre, coder=codes_of)[1]
+        )
     alone = contributions(ROWS, kernel, normalise, centre, queries=QUERIES[5:6])
     assert np.array_equal(out[5], alone[2][0])
 
@@ -117,16 +121,22 @@ def test_hash_tables_find_records_as_often_as_stated(cosine):
     size = chosen(search, cosine, 512)
     assert size is not None
     tables = Tables.draw(1, *size, 512)
-    stated = tables.recall(cosine)
-    assert 0.9 <= stated < 1.0
     base = RNG.normal(size=(900, 512))
     base /= np.linalg.norm(base, axis=1, keepdims=True)
     side = RNG.normal(size=(900, 512))
     side -= (side * base).sum(axis=1, keepdims=True) * base
     side /= np.linalg.norm(side, axis=1, keepdims=True)
     other = cosine * base + np.sqrt(1 - cosine**2) * side
-    codes = [tables.codes(np.rint(2048 * rows).astype(np.float32)) for rows in (base, other)]
-    found = (codes[0] == codes[1]).any(axis=0).mean()
+    seen = [np.rint(2048 * rows).astype(np.float32) for rows in (base, other)]
+    for coder in (tables, Codes.draw(SignCodes(recall=0.9), 512)):
+        stated = coder.recall(cosine)
+        assert 0.9 <= stated < 1.0
+        codes = [coder.codes(rows) for rows in seen]
+        alike = [coder.alike(codes[0][:, [i]], codes[1][:, i], cosine)[0] for i in range(900)]
+        _close(np.mean(alike), stated)
+
+
+def _close(found, stated):
     assert abs(found - stated) < 5 * np.sqrt(stated * (1 - stated) / 900)
 
 

@@ -7,17 +7,30 @@ not depend on other records. Codes are compared column by column; there is no in
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from opendp_sim.core.mechanism import Option, param
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.row_products import exact_products
 
-__all__ = ["SEARCHES", "Exact", "Search", "SignHashes", "Tables", "chosen"]
+__all__ = [
+    "SEARCHES",
+    "Coder",
+    "Codes",
+    "Exact",
+    "Search",
+    "SignCodes",
+    "SignHashes",
+    "Tables",
+    "chosen",
+    "longest_plane",
+]
 
 _ENTRY = 32.0
 """Deviation of a hyperplane's integer entries; directions are within 1 % of Gaussian ones."""
@@ -70,45 +83,149 @@ class SignHashes(Search):
     ] = 0  # fmt: skip
 
 
-SEARCHES = (Exact, SignHashes)
+class SignCodes(Search):
+    """Only records whose code of sign bits differs from the query's in few enough places."""
+
+    key: ClassVar[str] = "sign_codes"
+    recall: Annotated[
+        float,
+        param(
+            "Probability that a record exactly at the threshold is found (nearer ones: higher).",
+            symbol="r", unit="probability", default=0.9, gt=0.0, lt=1.0,
+            hint="0.9 is usual; how many bits may differ follows, query by query.",
+        ),
+    ] = 0.9  # fmt: skip
+    words: Annotated[
+        int,
+        param(
+            "Words of 64 sign bits in a code.", symbol="w", unit="words", default=4, ge=1, le=64,
+            hint="4 is usual; more where thresholds are at cosines below 0.3.",
+        ),
+    ] = 4  # fmt: skip
+    seed: Annotated[
+        int,
+        param(
+            "Seed of the public hyperplanes.", symbol="s", unit="none", default=0, ge=0, lt=2**63,
+            hint="any integer in [0, 2**63).",
+        ),
+    ] = 0  # fmt: skip
+
+
+SEARCHES = (Exact, SignHashes, SignCodes)
+
+
+class Coder(Protocol):
+    """Codes of rows, and which codes are like a query's: functions of one row and public things."""
+
+    dtype: type[np.unsignedinteger[Any]]
+    rows: int
+    """Entries of a code."""
+
+    def codes(self, seen: NDArray[Any]) -> NDArray[Any]:
+        """Return the codes of seen rows, shape (rows, n)."""
+        ...
+
+    def alike(self, codes: NDArray[Any], query: NDArray[Any], cosine: float) -> NDArray[np.bool_]:
+        """Return which codes (rows, n) are like the query's (rows,) for a threshold's cosine."""
+        ...
+
+    def recall(self, cosine: float) -> float:
+        """Return the probability that a row at this cosine, and threshold, is found."""
+        ...
+
+
+def _planes(seed: int, count: int, width: int) -> NDArray[np.float32]:
+    """Draw integer hyperplanes whose products with normalised rows are exact in float32."""
+    generator = public_generator(seed, "ind_knn", "planes")
+    planes = np.rint(_ENTRY * generator.standard_normal((count, width)).clip(-8, 8))
+    return planes.astype(np.float32)
+
+
+def longest_plane(width: int) -> float:
+    """Bound the L2 norm of a hyperplane: entries are cut at 8 deviations."""
+    return 8 * _ENTRY * math.sqrt(width)
+
+
+def _signs(planes: NDArray[np.float32], seen: NDArray[Any]) -> Iterator[tuple[slice, Any]]:
+    """Yield parts of the rows and on which side of each plane they lie, shape (planes, part)."""
+    step = max(1, 2**22 // len(planes))
+    for start in range(0, len(seen), step):
+        part = slice(start, min(start + step, len(seen)))
+        yield part, exact_products(planes, seen[part]) >= 0.0
+
+
+@dataclass(frozen=True)
+class Codes:
+    """One code a row, ``rows`` words of 64 sign bits, compared by the number that differ."""
+
+    rows: int
+    wanted: float
+    planes: NDArray[np.float32]
+    dtype: ClassVar[type[np.unsignedinteger[Any]]] = np.uint64
+
+    @classmethod
+    def draw(cls, search: SignCodes, width: int) -> Codes:
+        """Draw the hyperplanes of ``search.seed``."""
+        return cls(search.words, search.recall, _planes(search.seed, 64 * search.words, width))
+
+    def codes(self, seen: NDArray[Any]) -> NDArray[np.uint64]:
+        """Return the codes of seen rows, shape (rows, n)."""
+        out = np.zeros((self.rows, len(seen)), dtype=np.uint64)
+        for part, signs in _signs(self.planes, seen):
+            bits = signs.reshape(self.rows, 64, -1)
+            for place in range(64):
+                out[:, part] |= bits[:, place].astype(np.uint64) << np.uint64(place)
+        return out
+
+    def radius(self, cosine: float) -> int:
+        """Return how many bits may differ so that a row at this cosine is found often enough."""
+        return int(binom.ppf(self.wanted, 64 * self.rows, 1.0 - _agree(cosine)))
+
+    def alike(self, codes: NDArray[Any], query: NDArray[Any], cosine: float) -> NDArray[np.bool_]:
+        """Return which codes differ from the query's in at most ``radius`` bits."""
+        apart = np.bitwise_count(codes[0] ^ query[0]).astype(np.uint16)
+        for word in range(1, self.rows):
+            apart += np.bitwise_count(codes[word] ^ query[word])
+        return apart <= self.radius(cosine)
+
+    def recall(self, cosine: float) -> float:
+        """Return the probability that a row at this cosine is found."""
+        return float(binom.cdf(self.radius(cosine), 64 * self.rows, 1.0 - _agree(cosine)))
 
 
 @dataclass(frozen=True)
 class Tables:
-    """Drawn hyperplanes: ``tables`` x ``bits`` of them, shape (tables * bits, d)."""
+    """Drawn hyperplanes: ``rows`` tables x ``bits`` of them; a row is found if a table agrees."""
 
-    tables: int
+    rows: int
     bits: int
     planes: NDArray[np.float32]
+    dtype: ClassVar[type[np.unsignedinteger[Any]]] = np.uint16
 
     @classmethod
     def draw(cls, seed: int, tables: int, bits: int, width: int) -> Tables:
-        """Draw integer hyperplanes whose products with normalised rows are exact in float32."""
-        generator = public_generator(seed, "ind_knn", "planes")
-        planes = np.rint(_ENTRY * generator.standard_normal((tables * bits, width)).clip(-8, 8))
-        return cls(tables, bits, planes.astype(np.float32))
-
-    @staticmethod
-    def longest(width: int) -> float:
-        """Bound the L2 norm of a hyperplane: entries are cut at 8 deviations."""
-        return 8 * _ENTRY * math.sqrt(width)
+        """Draw the hyperplanes of a seed."""
+        return cls(tables, bits, _planes(seed, tables * bits, width))
 
     def codes(self, seen: NDArray[Any]) -> NDArray[np.uint16]:
-        """Return the codes of seen rows, shape (tables, n)."""
-        out = np.empty((self.tables, len(seen)), dtype=np.uint16)
-        step = max(1, 2**22 // len(self.planes))
-        for start in range(0, len(seen), step):
-            part = slice(start, min(start + step, len(seen)))
-            signs = exact_products(self.planes, seen[part]) >= 0.0
-            bits = signs.reshape(self.tables, self.bits, -1).astype(np.uint16)
+        """Return the codes of seen rows, shape (rows, n)."""
+        out = np.empty((self.rows, len(seen)), dtype=np.uint16)
+        for part, signs in _signs(self.planes, seen):
+            bits = signs.reshape(self.rows, self.bits, -1).astype(np.uint16)
             for place in range(1, self.bits):
                 bits[:, 0] |= bits[:, place] << place
             out[:, part] = bits[:, 0]
         return out
 
+    def alike(self, codes: NDArray[Any], query: NDArray[Any], cosine: float) -> NDArray[np.bool_]:
+        """Return which codes share a table's whole value with the query's."""
+        del cosine
+        shared: NDArray[np.bool_] = (codes == query[:, None]).any(axis=0)
+        return shared
+
     def recall(self, cosine: float) -> float:
         """Return the probability that a row at this cosine is found."""
-        return _found(_agree(cosine), self.tables, self.bits)
+        return _found(_agree(cosine), self.rows, self.bits)
 
 
 def _agree(cosine: float) -> float:
@@ -123,13 +240,13 @@ def _found(agree: float, tables: int, bits: int) -> float:
 def chosen(search: SignHashes, cosine: float, width: int) -> tuple[int, int] | None:
     """Return the cheapest (tables, bits) that keep ``recall`` at ``cosine``; None if exact is cheaper.
 
-    Costs for a lone query, measured, in time per record: 20 units a column to stream all rows from
-    memory, 3 a table to compare codes, 40 a column for each row gathered that collides by chance.
+    Costs for a lone query, measured, in time per record: 1 unit a column to stream all rows from
+    memory, 0.4 a table to compare codes, 3 a column for each row gathered that collides by chance.
     """
     if search.tables is not None and search.bits is not None:
         return search.tables, search.bits
     agree = _agree(cosine)
-    best, cost = None, 20.0 * width
+    best, cost = None, 1.0 * width
     for bits in _BITS if search.bits is None else (search.bits,):
         tables = search.tables or math.ceil(
             math.log1p(-search.recall) / math.log1p(-min(agree**bits, 1 - 1e-12))
@@ -137,7 +254,7 @@ def chosen(search: SignHashes, cosine: float, width: int) -> tuple[int, int] | N
         if tables > _TABLES:
             continue
         chance = _found(0.5, tables, bits)
-        here = 3.0 * tables + 40.0 * width * chance
+        here = 0.4 * tables + 3.0 * width * chance
         if here < cost or search.bits is not None or search.tables is not None:
             best, cost = (tables, bits), here
     return best

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.row_products import exact_products, squared_norms
 from opendp_sim.measurements._knn_features import Lens
-from opendp_sim.measurements._knn_hash import Tables
+from opendp_sim.measurements._knn_hash import Coder
 
 __all__ = ["Pool"]
 
@@ -20,15 +20,19 @@ class Pool:
     Args:
         lens: how rows are seen.
         dtype: the float in which their products are exact.
-        tables: sign hashes, or None.
+        coder: sign hashes, or None.
     """
 
-    def __init__(self, lens: Lens, dtype: type[np.floating[Any]], tables: Tables | None) -> None:
-        self.lens, self.dtype, self.tables = lens, dtype, tables
+    def __init__(self, lens: Lens, dtype: type[np.floating[Any]], coder: Coder | None) -> None:
+        self.lens, self.dtype, self.coder = lens, dtype, coder
         width = lens.domain.width
         self._rows = np.empty((0, width), dtype=dtype)
         self._norms = np.empty(0, dtype=np.int64)
-        self._codes = np.empty((0 if tables is None else tables.tables, 0), dtype=np.uint16)
+        self._codes = (
+            np.empty((0, 0), dtype=np.uint16)
+            if coder is None
+            else np.empty((coder.rows, 0), dtype=coder.dtype)
+        )
         self.labels = np.empty(0, dtype=np.int64)
         self.owners = np.empty(0, dtype=np.int64)
         self.alive = np.empty(0, dtype=np.bool_)
@@ -47,8 +51,8 @@ class Pool:
         rows = self._rows[start:stop]
         rows[:] = self.lens.see(values, self.dtype)
         self._norms[start:stop] = squared_norms(rows).astype(np.int64)
-        if self.tables is not None:
-            self._codes[:, start:stop] = self.tables.codes(rows)
+        if self.coder is not None:
+            self._codes[:, start:stop] = self.coder.codes(rows)
         self.labels[start:stop], self.owners[start:stop] = labels, owners
         self.alive[start:stop] = True
         self.size = stop
@@ -70,7 +74,7 @@ class Pool:
             new = np.zeros((room, *old.shape[1:]), dtype=old.dtype)
             new[: self.size] = old[: self.size]
             setattr(self, name, new)
-        codes = np.zeros((len(self._codes), room), dtype=np.uint16)
+        codes = np.zeros((len(self._codes), room), dtype=self._codes.dtype)
         codes[:, : self.size] = self._codes[:, : self.size]
         self._codes = codes
 
@@ -103,18 +107,23 @@ class Pool:
         """Return a score of some records that falls with distance from the query."""
         return 2 * products[which].astype(np.int64) - self._norms[which]
 
+    def alike(self, codes: NDArray[Any], cosine: float) -> NDArray[np.bool_]:
+        """Return which records' codes are like a query's, for a threshold's cosine."""
+        if self.coder is None:
+            return self.alive[: self.size]
+        return self.coder.alike(self._codes[:, : self.size], codes, cosine)
+
     def nearby_hashed(
         self,
         query: NDArray[Any],
-        codes: NDArray[np.uint16],
+        alike: NDArray[np.bool_],
         query_norm: int,
         threshold: int,
         *,
         angular: bool,
     ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """Return the same among the records that share a code, shape (tables,), with the query."""
-        seen = (self._codes[:, : self.size] == codes[:, None]).any(axis=0)
-        found = np.flatnonzero(seen & self.alive[: self.size])
+        """Return the same among the records whose codes are alike, shape (n,)."""
+        found = np.flatnonzero(alike & self.alive[: self.size])
         product = exact_products(query[None], self._rows[found])[0].astype(np.int64)
         score = product if angular else 2 * product - self._norms[found] - query_norm
         keep = score >= threshold

@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 from opendp_sim.accounting.individual_filter import IndividualFilter
 from opendp_sim.core.errors import DataError
 from opendp_sim.measurements._knn_features import Lens
-from opendp_sim.measurements._knn_hash import SignHashes, Tables, chosen
+from opendp_sim.measurements._knn_hash import (
+    Coder,
+    Codes,
+    SignCodes,
+    SignHashes,
+    Tables,
+    chosen,
+)
 from opendp_sim.measurements._knn_noise import noisy
 from opendp_sim.measurements._knn_owners import Owners
 from opendp_sim.measurements._knn_pool import Pool
@@ -119,27 +126,27 @@ class Predictor(Service):
             weight = self._reference.mean_weight(self._ladder, angular=self._angular)
         self._scales = setting.scales(weight)
         self._answered = Answered(lens)
-        self._pool = Pool(lens, self._dtype, self._tables(lens))
+        self._pool = Pool(lens, self._dtype, self._coder(lens))
         for rows in self._waiting or ():
             self._join(rows)
         self._waiting = None
 
-    def _tables(self, lens: Lens) -> Tables | None:
-        search = self._setting.search
+    def _coder(self, lens: Lens) -> Coder | None:
+        search, width = self._setting.search, self._domain.width
+        if isinstance(search, SignCodes):
+            return Codes.draw(search, width)
         if not isinstance(search, SignHashes):
             return None
-        size = chosen(search, self._typical_cosine(lens), self._domain.width)
-        return None if size is None else Tables.draw(search.seed, *size, self._domain.width)
+        score = self._fixed or 0
+        if self._reference is not None:
+            score = int(np.median(self._limits(self._reference.seen.take(slice(0, 256)))))
+        size = chosen(search, self._cosine(score, lens), width)
+        return None if size is None else Tables.draw(search.seed, *size, width)
 
-    def _typical_cosine(self, lens: Lens) -> float:
-        """Return the cosine of a typical threshold: public."""
-        if self._reference is None:
-            score = float(self._fixed or 0)
-        else:
-            some = self._reference.seen.take(slice(0, 256))
-            score = float(np.median(self._limits(some)))
-        side = 1.0 / lens.unit
-        return score / side**2 if self._angular else 1.0 + score / (2 * side**2)
+    def _cosine(self, score: int, lens: Lens) -> float:
+        """Return the cosine of a score, for normalised rows."""
+        steps = score * lens.unit**2
+        return steps if self._angular else 1.0 + steps / 2
 
     def _limits(self, seen: Seen) -> NDArray[np.int64]:
         if self._fixed is not None or self._reference is None:
@@ -197,15 +204,17 @@ class Predictor(Service):
         self, pool: Pool, seen: Seen, limits: NDArray[np.int64]
     ) -> Callable[[int], tuple[NDArray[np.intp], NDArray[np.int64]]]:
         """Return the function from a query's number to the records near it and their scores."""
-        if pool.tables is None:
+        if pool.coder is None:
             products = pool.all_products(seen.rows)
             return lambda i: pool.nearby(
                 products[i], int(seen.norms[i]), int(limits[i]), angular=self._angular
             )
-        codes = pool.tables.codes(seen.rows)
+        codes = pool.coder.codes(seen.rows)
+        cosines = [self._cosine(int(limit), pool.lens) for limit in limits]
         return lambda i: pool.nearby_hashed(
-            seen.rows[i], codes[:, i], int(seen.norms[i]), int(limits[i]), angular=self._angular
-        )
+            seen.rows[i], pool.alike(codes[:, i], cosines[i]), int(seen.norms[i]), int(limits[i]),
+            angular=self._angular,
+        )  # fmt: skip
 
     def _select(
         self, pool: Pool, found: NDArray[np.intp], scores: NDArray[np.int64], may: Any

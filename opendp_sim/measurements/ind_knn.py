@@ -16,7 +16,7 @@ from opendp_sim.core.rounding import float_up
 from opendp_sim.core.row_products import exact_dtype
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.measurements._knn_features import Lens
-from opendp_sim.measurements._knn_hash import SEARCHES, Exact, Search, SignHashes, Tables
+from opendp_sim.measurements._knn_hash import SEARCHES, Exact, Search, longest_plane
 from opendp_sim.measurements._knn_kernels import KERNELS, Cosine, Kernel
 from opendp_sim.measurements._knn_predictor import Predictor
 from opendp_sim.measurements._knn_rule import Rule
@@ -178,7 +178,8 @@ class IndKnn(Mechanism):
         Search, one_of(*SEARCHES),
         param(
             "How neighbours are found; never a cost in privacy.", symbol="h", unit="none",
-            default=Exact(), hint="exact, or {sign_hashes: {recall: 0.9}} for lone queries.",
+            default=Exact(),
+            hint="exact; for lone queries {sign_codes: {recall: 0.9}}, or {sign_hashes: {...}}.",
         ),
     ] = Exact()  # fmt: skip
 
@@ -230,7 +231,7 @@ class IndKnn(Mechanism):
                 got=type(metric).__name__,
                 hint="set the privacy unit to the person, or leave the person out of `select`.",
             )  # fmt: skip
-        hashed = isinstance(self.search, SignHashes)
+        hashed = not isinstance(self.search, Exact)
         if not self.normalise and (self.kernel.angular or hashed):
             raise ParameterError(
                 "OS102", f"{self.key}.normalise", expected="true for cosine and for sign hashes",
@@ -239,7 +240,7 @@ class IndKnn(Mechanism):
         lens = Lens.plain(rows, normalise=self.normalise)
         lens.dtype(self.key)
         if hashed:
-            exact_dtype(lens.norm, Tables.longest(rows.width), self.key)
+            exact_dtype(lens.norm, longest_plane(rows.width), self.key)
         return rows
 
 

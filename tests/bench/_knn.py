@@ -39,8 +39,10 @@ class Set:
 
 def _set(name, x, y, xt, yt, low, high, bits=12, seed=0):
     unit = (high - low) / 2**bits
+    kinds, both = np.unique(np.concatenate([y, yt]), return_inverse=True)
+    y, yt = both[: len(y)], both[len(y) :]
     grid = GridRows(
-        width=x.shape[1], labels=tuple(range(int(max(y.max(), yt.max())) + 1)), unit=unit,
+        width=x.shape[1], labels=tuple(range(len(kinds))), unit=unit,
         lower=(round(low / unit),), upper=(round(high / unit),),
     )  # fmt: skip
     pick = np.random.default_rng(seed).permutation(len(xt))[:2000]

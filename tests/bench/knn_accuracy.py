@@ -41,7 +41,7 @@ def column(data, epsilon, queries, through, *, full):
     if full:
         out["Ind-KNN, cosine, reuse"] = knn(reuse=True)
         out["Ind-KNN, rbf, reuse"] = knn(kernel="rbf", reuse=True)
-        out["Ind-KNN, cosine, hashed (recall 0.9)"] = knn(search={"sign_hashes": {"recall": 0.9}})
+        out["Ind-KNN, cosine, sign codes (recall 0.9)"] = knn(search={"sign_codes": {}})
         out["Ind-KNN, cosine, 60 tables of 8 bits"] = knn(
             search={"sign_hashes": {"tables": 60, "bits": 8}}
         )
