@@ -109,10 +109,19 @@ def _gaps(left: Any, right: Any) -> list[Any]:
     if isinstance(left, Mapping):
         keys = list(dict.fromkeys([*left, *right]))
         return [_gap(left.get(k, 0), right.get(k, 0)) for k in keys]
+    if _whole(left) and _whole(right) and np.shape(left) == np.shape(right):
+        # exact without a Fraction for every cell: only those that moved
+        moved = np.flatnonzero(np.ravel(left) != np.ravel(right))
+        pairs = zip(np.ravel(left)[moved].tolist(), np.ravel(right)[moved].tolist(), strict=True)
+        return [Fraction(abs(a - b)) for a, b in pairs]
     first, second = _flat(left), _flat(right)
     if len(first) != len(second):
         return [_INFINITE]
     return [_gap(a, b) for a, b in zip(first, second, strict=True)]
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind in "iu"
 
 
 def _gap(left: Any, right: Any) -> Any:

@@ -30,6 +30,7 @@ from opendp_sim.audit.subject import Subject
 __all__ = ["distribution_layer"]
 
 _LAYER = "L3 distribution"
+_FEWEST = 150
 
 
 @dataclass
@@ -76,6 +77,10 @@ def distribution_layer(
     race = _Race(subject, space, d_in, budget, rng, beta, events or {})
     if math.isinf(float(race.curve(Pair(None, None, d_in)).grid[0])):
         return LayerResult(_LAYER, "skipped", "the claim is infinite")
+    cost = _cost(race, hints)
+    if 2 * cost * _FEWEST > budget.seconds:
+        reason = f"a run takes {cost:.2g} s: too few to say anything; deep, or a smaller release"
+        return LayerResult(_LAYER, "skipped", reason)
     samples = _search(race, hints)
     wealth, sample, bet = _bet(race, samples)
     seconds = time.process_time() - race.begin
@@ -85,6 +90,13 @@ def distribution_layer(
         _LAYER, "refuted", "", race.runs, seconds, _evidence(race, wealth, sample, bet),
         facts={"log_wealth": wealth.peak, "rounds": wealth.rounds},
     )  # fmt: skip
+
+
+def _cost(race: _Race, hints: tuple[Pair, ...]) -> float:
+    """Return the CPU seconds of one run, from two on either side."""
+    probe = Sample((hints or (race.space.draw(race.rng),))[0])
+    race.extend(probe, 2)
+    return probe.seconds / 4
 
 
 # --- the race -------------------------------------------------------------------------

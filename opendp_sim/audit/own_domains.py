@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from opendp_sim.audit.atoms import Source
 from opendp_sim.audit.datasets import Records, teach
+from opendp_sim.spaces.records import Records as RecordTable
 from opendp_sim.spaces.rows import GridRows, RealRows, Rows
 
 __all__: list[str] = []
 
-Record = tuple[tuple[float, ...], int, int]
+Record = tuple[tuple[float, ...], int, Any]
 """Values, index of the label (0 without labels), person (0 without ids)."""
 
 
@@ -89,7 +90,69 @@ def _rows(
         tags = rows.labels if rows.labels is not None else np.zeros(len(rows), np.int64)
         ids = rows.ids if rows.ids is not None else np.zeros(len(rows), np.int64)
         return [
-            (tuple(map(float, v)), int(t), int(p)) for v, t, p in zip(rows.values, tags, ids, strict=True)
+            (tuple(map(float, v)), int(t), p) for v, t, p in zip(rows.values, tags, ids.tolist(), strict=True)
         ]
 
     return Records(Source(tuple(corners), draw, corners[0]), build, split)
+
+
+@teach(RecordTable)
+def _table(descriptor: Any) -> Records:
+    """Datasets of named columns; a record is the tuple of its cells in the order of the columns."""
+    columns = descriptor.columns
+    sources = [_column(column) for column in columns]
+
+    def draw(rng: np.random.Generator) -> tuple[Any, ...]:
+        return tuple(source.pick(rng) for source in sources)
+
+    most = max(len(source.corners) for source in sources)
+    corners = tuple(
+        tuple(source.corners[i % len(source.corners)] for source in sources) for i in range(most)
+    )
+
+    def build(records: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+        out = {}
+        for spot, column in enumerate(columns):
+            shape = (len(records), column.width) if column.is_vector else (len(records),)
+            cells = [record[spot] for record in records]
+            out[column.name] = np.array(cells, dtype=column.numpy_dtype).reshape(shape)
+        return out
+
+    def split(data: dict[str, Any]) -> list[tuple[Any, ...]]:
+        held = [data[column.name].tolist() for column in columns]
+        return [tuple(tuple(c) if isinstance(c, list) else c for c in row) for row in zip(*held, strict=True)]
+
+    return Records(Source(corners, draw, corners[0]), build, split)
+
+
+def _column(column: Any) -> Source:
+    """Values of one column: keys, words, or numbers within the declared bounds."""
+    if column.keys:
+        return _listed(range(len(column.keys)))
+    if column.dtype == "str":
+        return _listed(("u", "v", "w", "", "u2"))
+    low, high = column.bounds or (-8.0, 8.0)
+    whole = column.numpy_dtype.kind in "iu"
+    low, high = (int(np.ceil(low)), int(np.floor(high))) if whole else (low, high)
+    middle = min(max(0, low), high)
+
+    def one(value: Any) -> Any:
+        held = column.numpy_dtype.type(value)
+        inside = held if low <= held <= high else column.numpy_dtype.type(middle)
+        value = inside.item()
+        return (value,) * column.width if column.is_vector else value
+
+    def draw(rng: np.random.Generator) -> Any:
+        if not column.is_vector:
+            return one(rng.integers(low, high + 1) if whole else rng.uniform(low, high))
+        return tuple(
+            float(np.clip(column.numpy_dtype.type(v), low, high)) for v in rng.uniform(low, high, column.width)
+        )
+
+    corners = tuple(dict.fromkeys(one(v) for v in (middle, low, high)))
+    return Source(corners, draw, corners[0])
+
+
+def _listed(values: Sequence[Any]) -> Source:
+    known = tuple(values)
+    return Source(known, lambda rng: known[int(rng.integers(len(known)))], known[0])

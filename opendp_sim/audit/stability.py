@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -215,10 +216,13 @@ def _weighted(norm: Any) -> Callable[[Any, Any], Any]:
     kind = {"l1": "L1Distance", "l2": "L2Distance", "linf": "LInfDistance"}[norm.norm]
 
     def distance(left: Any, right: Any) -> Any:
-        gap = np.asarray(left, dtype=object) - np.asarray(right, dtype=object)
-        from fractions import Fraction  # noqa: PLC0415
-
-        scaled = [Fraction(int(g), int(w)) for g, w in zip(gap, np.broadcast_to(weights, gap.shape))]
+        first, second = np.ravel(left), np.ravel(right)
+        if first.shape != second.shape:
+            return math.inf
+        moved = np.flatnonzero(first != second)
+        cells = np.broadcast_to(weights, first.shape)[moved].tolist()
+        gaps = zip(first[moved].tolist(), second[moved].tolist(), cells, strict=True)
+        scaled = [Fraction(int(a) - int(b), int(w)) for a, b, w in gaps]
         return measure_distance(kind, scaled, [0] * len(scaled))
 
     return distance

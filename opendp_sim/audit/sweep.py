@@ -19,7 +19,7 @@ from opendp_sim.audit.runner import audit
 
 __all__ = ["audit_constructor", "spaces_for"]
 
-_SHORT = replace(Budget.of("quick"), name="sweep", stability_seconds=0.35, stability_trials=1200, seconds=1.0)
+_SHORT = replace(Budget.of("quick"), name="sweep", stability_seconds=0.25, stability_trials=800, seconds=1.0)
 
 
 def spaces_for() -> Iterator[tuple[dp.Domain, dp.Metric]]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from hypothesis import HealthCheck, given, settings
+
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Interactive, Post, Stable
+from opendp_sim.testing import Case
 from tests.cases import cases
 
 Subjects = list[tuple[str, Callable[[], Any], dict[str, Any]]]
@@ -20,9 +23,27 @@ def audited() -> dict[str, Subjects]:
         claim = case.claim()
         if isinstance(claim, (Post, Interactive)):
             continue
+        options = {"pairs": _pairs(case)}
         norms: tuple[Any, ...] = ("l1", "l2", "linf") if isinstance(claim, Stable) and claim.faces else (None,)
         out[key] = [
-            (norm or "itself", lambda c=case, k=key, n=norm: build(c.claim(), k, c.domain, c.metric, n), {})
+            (norm or "itself", lambda c=case, k=key, n=norm: build(c.claim(), k, c.domain, c.metric, n), options)
             for norm in norms
         ]
     return out
+
+
+def _pairs(case: Case) -> list[tuple[Any, Any]]:
+    """Some of the case's own neighbours at distance at most one, drawn once and for all."""
+    found: list[tuple[Any, Any]] = []
+    if case.pairs is None:
+        return found
+
+    @settings(max_examples=60, database=None, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(case.pairs)
+    def gather(pair: Any) -> None:
+        left, right, distance = pair
+        if distance <= 1:
+            found.append((left, right))
+
+    gather()
+    return found[:40]

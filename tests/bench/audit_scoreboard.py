@@ -39,7 +39,9 @@ from tests.audit.stand_ins import LINE, PURE, SYMMETRIC, laplace  # noqa: E402
 from tests.bench._results import parser, table, write_section  # noqa: E402
 
 BETA = 1e-3
-SHORT = replace(Budget.of("quick"), name="quick, 2 s of betting", seconds=2.0)
+SHORT = replace(
+    Budget.of("quick"), name="short", seconds=0.8, stability_seconds=0.4, stability_trials=1500, structure_pairs=12
+)
 """For the count of false alarms: shorter, so that a thousand audits end; the bound is the same."""
 
 
