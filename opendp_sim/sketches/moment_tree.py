@@ -89,7 +89,7 @@ class MomentTree(Mechanism):
         param(
             "Height of the tree: 2**levels leaves a column, a public number.", symbol="H",
             unit="levels", ge=1, le=20,
-            hint="12, or as many as the grid has bits: then nothing is lost in the leaves.",
+            hint="12, or one more than the bits of `quantize`: then nothing is lost in the leaves.",
         ),
     ]  # fmt: skip
     p: Annotated[
