@@ -201,6 +201,8 @@ class Post:
     takes: Literal["release", "answer"] = "release"
     output: Domain | None = None
     expected: Mapping[str, float] = field(default_factory=dict)
+    asks: bool = True
+    """Whether it needs queries; without, ``function(arrays, None)`` answers (modes, coefficients)."""
 
 
 Claim = Stable | Private | Interactive | Post

@@ -191,7 +191,8 @@ def _answer(plan: Plan, released: dict[str, Any], inputs: Inputs, done: Applied)
         value = released[output.stage.name]
         queries = inputs.queries.get(name)
         if isinstance(value, Release):
-            if queries is not None and output.posts:
+            silent = all(post.takes == "answer" or not post.asks for post in output.posts)
+            if output.posts and (queries is not None or silent):
                 done.results[name] = answer(value, output.posts, queries)
             else:
                 done.results[name] = value
@@ -205,7 +206,7 @@ def _answer(plan: Plan, released: dict[str, Any], inputs: Inputs, done: Applied)
 
 def answer(release: Release, posts: Any, queries: Any) -> Any:
     """Answer public queries from a release alone, through the post-processing steps in order."""
-    mapped = release.queries(queries)
+    mapped = None if queries is None else release.queries(queries)
     value: Any = None
     for place, post in enumerate(posts):
         first = place == 0 or post.takes == "release"

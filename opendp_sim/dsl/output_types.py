@@ -158,7 +158,7 @@ def _saves(output: OutputType, notes: Notes) -> bool:
     """Check that what is saved can be saved: a release as .npz, answers with queries."""
     decl, path = output.decl, ("outputs", output.decl.name)
     released = isinstance(output.domain, Released)
-    needs_queries = any(post.takes == "release" for post in output.posts)
+    needs_queries = any(post.takes == "release" and post.asks for post in output.posts)
     if decl.query is not None and not output.posts:
         notes.error("OS305", "`query` needs a `post` step that answers it", (*path, "query"),
                     part="key", label="nobody answers",

@@ -101,8 +101,8 @@ class Modes(Mechanism):
             return found | {"noise_error": np.full(len(found["height"]), noise)}
 
         return Post(
-            climb, takes="release", output=Answers(COLUMNS), expected={"noise_error": noise}
-        )
+            climb, takes="release", output=Answers(COLUMNS), expected={"noise_error": noise}, asks=False
+        )  # fmt: skip
 
     def _climb(
         self, sums: KernelSums, released: Arrays, queries: Any, box: NDArray[np.float64]

@@ -112,8 +112,9 @@ class Regress(Mechanism):
             others = np.delete(values, target, axis=1)
             return {"prediction": coefficients[0] + (others * coefficients[1:]).sum(axis=1)}
 
-        columns = ("coefficient",) if self.answer == "coefficients" else ("prediction",)
-        return Post(answer, takes="release", output=Answers(columns))
+        asks = self.answer == "prediction"
+        output = Answers(("prediction",) if asks else ("coefficient",))
+        return Post(answer, takes="release", output=output, asks=asks)
 
     def _target(self, width: int) -> int:
         target = width - 1 if self.target is None else self.target
