@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaincinv
 from scipy.stats import binom
 
 from opendp_sim.core.mechanism import Option, param
@@ -170,16 +172,22 @@ class Codes:
 
     def codes(self, seen: NDArray[Any]) -> NDArray[np.uint64]:
         """Return the codes of seen rows, shape (rows, n)."""
-        out = np.zeros((self.rows, len(seen)), dtype=np.uint64)
+        out = np.empty((self.rows, len(seen)), dtype=np.uint64)
         for part, signs in _signs(self.planes, seen):
-            bits = signs.reshape(self.rows, 64, -1)
-            for place in range(64):
-                out[:, part] |= bits[:, place].astype(np.uint64) << np.uint64(place)
+            packed = np.packbits(signs, axis=0, bitorder="little")
+            out[:, part] = np.ascontiguousarray(packed.T).view(np.uint64).T
         return out
+
+    @cached_property
+    def _reaches(self) -> NDArray[np.float64]:
+        """The largest share of differing bits for which each radius suffices, ascending."""
+        bits = 64 * self.rows
+        radius = np.arange(bits)
+        return 1.0 - betaincinv(bits - radius, radius + 1, self.wanted)
 
     def radius(self, cosine: float) -> int:
         """Return how many bits may differ so that a row at this cosine is found often enough."""
-        return int(binom.ppf(self.wanted, 64 * self.rows, 1.0 - _agree(cosine)))
+        return int(np.searchsorted(self._reaches, 1.0 - _agree(cosine)))
 
     def alike(self, codes: NDArray[Any], query: NDArray[Any], cosine: float) -> NDArray[np.bool_]:
         """Return which codes differ from the query's in at most ``radius`` bits."""

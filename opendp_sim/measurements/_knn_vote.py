@@ -27,9 +27,14 @@ class Scales:
     minimum: int
 
     def of_votes(self, count: int) -> tuple[int, float]:
-        """Return the floored count and the scale of the vote noise that goes with it."""
+        """Return the count that the vote noise is scaled to, and that scale.
+
+        At least the minimum, and rounded up by at most 1/32: noise of a scale seen before is cheap.
+        """
         floored = max(count, self.minimum)
-        return floored, self.vote * math.sqrt(floored)
+        coarse = 1 << max(0, floored.bit_length() - 6)
+        rounded = -(-floored // coarse) * coarse
+        return rounded, self.vote * math.sqrt(rounded)
 
 
 @dataclass(frozen=True)
