@@ -108,7 +108,7 @@ class Distance(Mechanism):
 
         return Post(
             answer, takes="release", output=Answers(COLUMNS, sums.labels, self.mean),
-            expected={} if self.mean else {"noise_error": release.deviation * spread},
+            expected={f"noise_error{' of the sum' if self.mean else ''}": release.deviation * spread},
         )  # fmt: skip
 
     def _columns(
