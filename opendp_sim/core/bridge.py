@@ -125,22 +125,27 @@ def _adopt(native: Any, kind: type, readers: list[Any], code: str, where: str) -
 
 
 def guarded(function: Callable[[Any], Any], where: str) -> Callable[[Any], Any]:
-    """Let no text of an exception out of a private function: it could carry a record.
+    """Let nothing of an exception out of a private function: it could carry a record.
 
-    A ``SimError`` has constant text by construction and passes; anything else becomes OS902.
+    A ``SimError`` has constant text by construction and passes, anything else becomes OS902. Neither
+    keeps a cause, a context or a traceback whose frames hold data. Arithmetic warnings are silent,
+    since whether they appear depends on the data.
     """
 
     def run(data: Any) -> Any:
-        failed = InternalError(
-            "OS902", where, expected="an answer", got="a failure inside the mechanism",
-            hint="the text is withheld; run the mechanism on public data to reproduce it.",
-        )  # fmt: skip
         try:
-            return function(data)
-        except SimError:
-            raise
+            with np.errstate(all="ignore"):
+                return function(data)
+        except SimError as error:
+            failed = error.with_traceback(None)
+            failed.__cause__ = failed.__context__ = None
         except Exception:  # noqa: BLE001 - whatever it says may be about the data
-            raise failed from None
+            failed = InternalError(
+                "OS902", where, expected="an answer", got="a failure inside the mechanism",
+                hint="the text is withheld; run the mechanism on public data to reproduce it.",
+            )  # fmt: skip
+        del data
+        raise failed
 
     return run
 

@@ -194,13 +194,13 @@ def count_ids(
 
     Args:
         ids: shape (C, n), below ``out.shape[2]``.
-        labels: shape (n,), below ``out.shape[1]``; None for one class.
+        labels: shape (n,), integers below ``out.shape[1]`` of any width; None for one class.
         out: shape (C, L, T).
         group: how many columns to count in one go; the i-th of a group has ``i * L * T`` added.
     """
     width = out.shape[1] * out.shape[2]
     if labels is not None:
-        ids += labels * out.shape[2]
+        ids += labels.astype(np.int64, copy=False) * out.shape[2]  # a narrow product would wrap
     for first in range(0, len(ids), group):
         some = ids[first : first + group]
         found = np.bincount(some.reshape(-1), minlength=len(some) * width)

@@ -8,6 +8,7 @@ are. Concrete descriptors live in ``spaces/``; this module is their common base.
 from __future__ import annotations
 
 import json
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import fields
@@ -22,13 +23,16 @@ __all__ = ["FOREIGN_DOMAINS", "FOREIGN_METRICS", "Descriptor", "Domain", "Metric
 
 
 def canonical(value: object) -> str:
-    """Render plain data so that equal text means equal data: hex floats, quoted text, typed names."""
-    if isinstance(value, bool) or value is None:
+    """Render plain data so that equal text means equal data, and equal data equal text.
+
+    Numbers are rendered by value, exactly, because Python compares them so: 1, 1.0 and True are equal.
+    """
+    if value is None:
+        return "None"
+    if isinstance(value, float) and math.isinf(value):
         return str(value)
-    if isinstance(value, float):
-        return value.hex()
-    if isinstance(value, int | Fraction):
-        return str(value)
+    if isinstance(value, int | float | Fraction):
+        return str(Fraction(value))  # refuses NaN, which is not equal to itself
     if isinstance(value, str):
         return json.dumps(value)
     if isinstance(value, tuple):

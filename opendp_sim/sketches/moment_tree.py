@@ -19,21 +19,13 @@ from opendp_sim.core.constructors import constructors
 from opendp_sim.core.grid import chunks, count_ids
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.sketches._axes import (
-    LARGEST_FEATURE,
-    Dyadic,
-    columns_of,
-    fits,
-    interval_sums,
-)  # fmt: skip
+from opendp_sim.sketches._axes import Dyadic, columns_of, interval_sums
+from opendp_sim.sketches._moment_levels import MomentLevels
 from opendp_sim.spaces.checks import grid_rows
-from opendp_sim.spaces.rows import GridRows, Rows, as_rows
+from opendp_sim.spaces.rows import Rows, as_rows
 from opendp_sim.spaces.sketch import Sketch
 
 __all__ = ["MomentTree", "make_moment_tree", "then_moment_tree"]
-
-_FINENESS = 64
-"""Least multiplier: rounding the level budgets to integers costs under one percent."""
 
 
 @register
@@ -118,7 +110,7 @@ class MomentTree(Mechanism):
     def bind(self, domain: Domain, metric: Metric) -> Stable:
         """State Lemma 1 of ``moment_tree.md`` for this grid, or refuse it."""
         rows = grid_rows(self.key, domain, metric, needs_labels=self.per_label)
-        reader = MomentReader(self, rows)
+        reader = MomentReader(rows, self.levels, self.p, self.tuned_for, self.per_label)
         features = [int(v) for v in (reader.multipliers * reader.reach).ravel()]
         block = Block(
             "moments", reader.shape, l1=sum(features), l2_squared=sum(v * v for v in features),
@@ -138,16 +130,15 @@ class MomentTree(Mechanism):
 
 
 @dataclass(frozen=True)
-class MomentReader:
+class MomentReader(MomentLevels):
     """The public tree of one bound sketch: builds it, and reads a release of it."""
 
-    mechanism: MomentTree
-    rows: GridRows
+    per_label: bool
 
     @property
     def labels(self) -> tuple[str | int, ...] | None:
         """The public labels of the classes, or None."""
-        return self.rows.labels if self.mechanism.per_label else None
+        return self.rows.labels if self.per_label else None
 
     @property
     def classes(self) -> int:
@@ -157,64 +148,20 @@ class MomentReader:
     @property
     def exponents(self) -> str:
         """The only exponent."""
-        return f"p = {self.mechanism.p}"
+        return f"p = {self.p}"
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape (L, d, p + 1, nodes); node i of level l is at ``2**l - 2 + i``."""
-        nodes = 2 ** (self.mechanism.levels + 1) - 2
-        return self.classes, self.rows.width, self.mechanism.p + 1, nodes
-
-    @cached_property
-    def axes(self) -> tuple[Dyadic, ...]:
-        """The tree of each column."""
-        lower, upper = columns_of(self.rows)
-        height, known = self.mechanism.levels, {}  # type: ignore[var-annotated]
-        for pair in zip(lower.tolist(), upper.tolist(), strict=True):
-            known.setdefault(pair, Dyadic(pair[0], pair[1] - pair[0] + 1, height))
-        return tuple(known[pair] for pair in zip(lower.tolist(), upper.tolist(), strict=True))
-
-    @cached_property
-    def widths(self) -> NDArray[np.int64]:
-        """Widest node of each column and level: shape (d, H), level 1 first."""
-        levels = range(1, self.mechanism.levels + 1)
-        found = {axis: [axis.width(level) for level in levels] for axis in set(self.axes)}
-        return np.array([found[axis] for axis in self.axes], dtype=np.int64)
-
-    @cached_property
-    def reach(self) -> NDArray[np.object_]:
-        """Largest ``|2x - 2c|**k``: shape (d, H, p + 1), exact integers."""
-        most = self.widths.astype(object) - 1
-        return np.stack([most**order for order in range(self.mechanism.p + 1)], axis=2)
-
-    @cached_property
-    def steepest(self) -> NDArray[np.float64]:
-        """Largest factor of a moment in an answer, in steps**p: shape (d, H, p + 1) (Lemma 2)."""
-        p, far = self.mechanism.p, 3.0 * self.widths
-        return np.stack([math.comb(p, k) * far ** (p - k) / 2.0**p for k in range(p + 1)], axis=2)
-
-    @cached_property
-    def multipliers(self) -> NDArray[np.object_]:
-        """The integers u_jlk that realise the budgets of Lemma 3: shape (d, H, p + 1)."""
-        reach = self.reach.astype(np.float64)
-        power = 2 / 3 if self.mechanism.tuned_for == "laplace" else 1 / 2
-        # A moment that is always zero costs nothing and is never read: leave it out of the scaling.
-        some = reach > 0
-        share = np.where(some, (self.steepest * reach) ** power, 0.0)
-        ideal = np.divide(share, reach, out=np.zeros_like(share), where=some)
-        ideal /= ideal[some].min()
-        largest = float((ideal * reach).max())
-        fits(self.mechanism.key, largest)
-        fine = min(_FINENESS, 2 ** int(math.log2(LARGEST_FEATURE / largest)))
-        whole = np.maximum(np.rint(ideal * fine), 1.0)
-        return np.frompyfunc(int, 1, 1)(whole)  # type: ignore[no-any-return]
+        nodes = 2 ** (self.height + 1) - 2
+        return self.classes, self.rows.width, self.p + 1, nodes
 
     # --- building -------------------------------------------------------------------------------
 
     def accumulate(self, data: Any, out: NDArray[np.int64]) -> None:
         """Add the features of ``data`` to the flat vector ``out``."""
         rows = as_rows(data)
-        height = self.mechanism.levels
+        height = self.height
         moments = self._leaves(rows)
         view, times = out.reshape(self.shape), self.multipliers.astype(np.int64)
         for level in range(height, 0, -1):
@@ -225,16 +172,14 @@ class MomentReader:
 
     def _leaves(self, rows: Rows) -> NDArray[np.int64]:
         """Return the leaves' own moments: shape (L, d, p + 1, 2**H)."""
-        height, p = self.mechanism.levels, self.mechanism.p
+        height, p = self.height, self.p
         out = np.zeros((p + 1, self.rows.width, self.classes, 2**height), dtype=np.int64)
         for part in chunks(len(rows), self.rows.width):
             steps = rows.values[part].T.astype(np.int64)
             leaves = np.stack(
                 [axis.leaves(column) for axis, column in zip(self.axes, steps, strict=True)]
             )
-            labels = (
-                rows.labels[part] if self.mechanism.per_label and rows.labels is not None else None
-            )
+            labels = rows.labels[part] if self.per_label and rows.labels is not None else None
             for column, axis in enumerate(self.axes):
                 if axis.width(height) > 1:
                     self._add_powers(axis, steps[column], leaves[column], labels, out[:, column])
@@ -247,17 +192,15 @@ class MomentReader:
     ) -> None:  # fmt: skip
         """Add a column's leaf moments of order 1 to p; float64 sums of these integers are exact."""
         centred = 2 * steps - axis.doubled_centre(axis.height)[leaves]
-        ids = leaves if labels is None else leaves + labels * out.shape[2]
+        ids = leaves if labels is None else leaves + labels.astype(np.int64) * out.shape[2]
         for order in range(1, len(out)):
             sums = np.bincount(ids, weights=centred**order, minlength=out[order].size)
             out[order] += sums.astype(np.int64).reshape(out[order].shape)
 
     def _merge(self, moments: NDArray[np.int64], level: int) -> NDArray[np.int64]:
         """Return the parents' moments: shift each child's to the parent's centre and add (Lemma 2)."""
-        parents = self._centres[:, 2 ** (level - 1) - 2 : 2**level - 2]
-        shift = self._centres[:, 2**level - 2 : 2 ** (level + 1) - 2] - np.repeat(
-            parents, 2, axis=1
-        )
+        parents = self.centres[:, 2 ** (level - 1) - 2 : 2**level - 2]
+        shift = self.centres[:, 2**level - 2 : 2 ** (level + 1) - 2] - np.repeat(parents, 2, axis=1)
         moved = np.zeros_like(moments)
         for order in range(moments.shape[2]):
             for lower in range(order + 1):
@@ -266,23 +209,7 @@ class MomentReader:
         merged: NDArray[np.int64] = moved.reshape(*moved.shape[:3], -1, 2).sum(axis=4)
         return merged
 
-    @cached_property
-    def _centres(self) -> NDArray[np.int64]:
-        """Twice the centre of every node: shape (d, nodes)."""
-        levels = range(1, self.mechanism.levels + 1)
-        found = {
-            axis: np.concatenate([axis.doubled_centre(level) for level in levels])
-            for axis in set(self.axes)
-        }
-        return np.stack([found[axis] for axis in self.axes])
-
     # --- reading --------------------------------------------------------------------------------
-
-    def _node_scale(self) -> NDArray[np.float64]:
-        """One over the multiplier of every node and order: shape (d, p + 1, nodes); 0 if unread."""
-        inverse = np.where(self.reach == 0, 0.0, 1.0 / self.multipliers.astype(np.float64))
-        repeats = 2 ** np.arange(1, self.mechanism.levels + 1)
-        return np.repeat(inverse.astype(np.float64), repeats, axis=1).transpose(0, 2, 1)
 
     def counted(self, released: Arrays) -> Counted:
         """Return the released number of records: both halves, the best mean over columns."""
@@ -294,7 +221,7 @@ class MomentReader:
     def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading:
         """Return the walk along the path of a query."""
         del p, alpha  # only the tree's own exponent, and exact: no far ends
-        cells = np.asarray(released["moments"]) * self._node_scale()
+        cells = np.asarray(released["moments"]) * self.node_scale()
 
         def at(queries: Any) -> Linear:
             values = np.asarray(as_rows(queries).values, dtype=np.float64)
@@ -310,7 +237,7 @@ class MomentReader:
         self, cells: NDArray[np.float64], values: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], ...]:
         """Add up the siblings of each query's path; both halves for a query outside (Lemma 2)."""
-        height, p, unit = self.mechanism.levels, self.mechanism.p, self.rows.unit
+        height, p, unit = self.height, self.p, self.rows.unit
         leaf = np.stack(
             [
                 np.clip(np.searchsorted(axis.starts, column, side="right") - 1, 0, 2**height - 1)
@@ -342,10 +269,10 @@ class MomentReader:
         totals: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
     ) -> None:
         node, sign, values = asked
-        p, (sums, variance, with_count) = self.mechanism.p, totals
+        p, (sums, variance, with_count) = self.p, totals
         column = np.arange(len(node))[:, None]
-        gap = self._centres[column, node] - 2 * values
-        scale = self._level_scale[:, level - 1]
+        gap = self.centres[column, node] - 2 * values
+        scale = self.level_scale[:, level - 1]
         for order in range(p + 1):
             factor = sign * (math.comb(p, order) / 2.0**p) * gap ** (p - order)
             for label in range(self.classes):
@@ -355,11 +282,6 @@ class MomentReader:
                 with_count += factor.sum(axis=0) * (self.counted_factor**2 / 2)
 
     @cached_property
-    def _level_scale(self) -> NDArray[np.float64]:
-        inverse = 1.0 / self.multipliers.astype(np.float64)
-        return np.where(self.reach.astype(np.float64) == 0, 0.0, inverse)
-
-    @cached_property
     def counted_factor(self) -> float:
         """Deviation of the released number of records per unit of cell deviation."""
         return math.sqrt(2.0 / np.square(self.multipliers[:, 0, 0].astype(np.float64)).sum())
@@ -367,23 +289,23 @@ class MomentReader:
     def spread(self, p: float | None, alpha: float) -> float | None:
         """Bound the deviation of a sum inside the box per unit of cell deviation (Lemma 3)."""
         del alpha
-        if p not in (None, float(self.mechanism.p)):
+        if p not in (None, float(self.p)):
             return None
-        worst = np.square(self.steepest * self._level_scale).sum()
-        return float(self.rows.unit**self.mechanism.p * math.sqrt(worst))
+        worst = np.square(self.steepest * self.level_scale).sum()
+        return float(self.rows.unit**self.p * math.sqrt(worst))
 
     def bias(self) -> float:
         """Bound what the dropped leaves hold, per record, at queries on the grid (Lemma 2)."""
         lost = (self.widths[:, -1].astype(np.float64) - 1) * self.rows.unit
-        return float((lost**self.mechanism.p).sum())
+        return float((lost**self.p).sum())
 
     def count(
         self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
     ) -> Linear:
         """Count records in intervals of one column by the counts of maximal nodes."""
         axis = self.axes[column]
-        cells = (np.asarray(released["moments"]) * self._node_scale())[:, column, 0]
-        variance = np.square(self._node_scale()[column, 0])[None, :]
+        cells = (np.asarray(released["moments"]) * self.node_scale())[:, column, 0]
+        variance = np.square(self.node_scale()[column, 0])[None, :]
         leaves = axis.covering(lower, upper)
         sums = interval_sums(cells, leaves, axis.height, root=False)
         spread = interval_sums(variance, leaves, axis.height, root=False)

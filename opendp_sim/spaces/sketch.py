@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.claims import Block, Faces, Norm, faces_of
 from opendp_sim.core.errors import DataError
-from opendp_sim.core.space import FOREIGN_DOMAINS, Domain
+from opendp_sim.core.space import FOREIGN_DOMAINS, Domain, canonical
 from opendp_sim.spaces.metrics import VectorNorm
 
 __all__ = ["IntVector", "Sketch"]
@@ -66,10 +66,8 @@ class Sketch(Domain):
     @property
     def identifier(self) -> str:
         """The canonical rendering; blocks are rendered field by field."""
-        inside = ",".join(
-            f"{b.name}:{b.shape}:{b.l1}:{b.l2_squared}:{b.linf}:{b.weight}" for b in self.blocks
-        )
-        return f"opendp_sim/1::Sketch{{{self.key},{self.monotone},{inside}}}"
+        blocks = tuple((b.name, b.shape, b.l1, b.l2_squared, b.linf, b.weight) for b in self.blocks)
+        return f"opendp_sim/1::Sketch{{{canonical((self.key, self.monotone, blocks))}}}"
 
     @property
     def size(self) -> int:

@@ -1,0 +1,186 @@
+"""What the house promises to every mechanism: identifiers, errors that carry nothing, narrow labels."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import fields, is_dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from hypothesis import given, strategies as st
+from opendp.extras.numpy import array2_domain
+
+from opendp_sim.core.bridge import adopt_domain, adopt_metric, guarded, to_dp_domain, to_dp_metric
+from opendp_sim.core.claims import Block, faces_of
+from opendp_sim.core.errors import CATALOGUE, DataError, InternalError, SimError, SpaceError
+from opendp_sim.core.grid import count_ids
+from opendp_sim.core.rounding import float_down, float_up, sqrt_up
+from opendp_sim.spaces.metrics import IdDistance, Symmetric, VectorNorm
+from opendp_sim.spaces.records import Column, Records
+from opendp_sim.spaces.rows import GridRows, RealRows, Rows
+from opendp_sim.spaces.serial import from_json, to_json
+from opendp_sim.spaces.sketch import IntVector, Sketch
+
+NUMBER = st.sampled_from([0, 0.0, -0.0, 1, 1.0, True, 0.5, Fraction(1, 2), 2, 2.5])
+DOMAINS = st.one_of(
+    st.builds(
+        RealRows,
+        width=st.integers(1, 2),
+        labels=st.sampled_from([None, ("a",), ("a", "b"), ('a","b',), (1, 2), ("1", "2")]),
+        lower=st.tuples(NUMBER),
+        upper=st.tuples(NUMBER),
+        norm=st.sampled_from([None, ("l1", 1), ("l1", 1.0), ("l2", 1.0)]),
+    ),
+    st.builds(GridRows, width=st.integers(1, 2), unit=NUMBER, l2=st.sampled_from([None, 1, 2])),
+    st.builds(
+        Sketch,
+        key=st.sampled_from(["s", "s,False", "t"]),
+        blocks=st.lists(
+            st.builds(
+                Block,
+                name=st.sampled_from(["b", 'b",(1),', "b:(1,):1:1:1:1,c", "c"]),
+                shape=st.sampled_from([(1,), (2,), (1, 2)]),
+                l1=st.integers(1, 2),
+                l2_squared=st.just(1),
+                linf=st.just(1),
+            ),
+            max_size=2,
+        ).map(tuple),
+    ),
+    st.builds(IntVector, st.sampled_from([None, 1, 2])),
+)
+METRICS = st.one_of(
+    st.just(Symmetric()),
+    st.builds(IdDistance, st.sampled_from(["a", 'a"'])),
+    st.builds(
+        VectorNorm,
+        st.sampled_from(["l1", "l2", "linf"]),
+        st.sampled_from([(), ((1, 1),), ((1, 1), (2, 1))]),
+        st.booleans(),
+    ),
+)
+
+
+@given(DOMAINS, DOMAINS)
+def test_domain_identifiers_are_equal_exactly_when_descriptors_are(one: Any, two: Any) -> None:
+    assert (one.identifier == two.identifier) == (one == two)
+
+
+@given(METRICS, METRICS)
+def test_metric_identifiers_are_equal_exactly_when_descriptors_are(one: Any, two: Any) -> None:
+    assert (one.identifier == two.identifier) == (one == two)
+
+
+@given(DOMAINS)
+def test_descriptors_survive_opendp_and_json(domain: Any) -> None:
+    if not isinstance(domain, Sketch):
+        assert adopt_domain(to_dp_domain(domain)) == domain
+    if isinstance(domain, RealRows | GridRows):
+        assert from_json(to_json(domain)) == domain
+    assert is_dataclass(domain)
+    assert fields(domain)
+
+
+def test_records_and_metrics_survive() -> None:
+    records = Records(
+        (Column("x", "array[f32, 3]", (0, 1)), Column("y", "category", keys=("a", 'b"')))
+    )
+    assert from_json(to_json(records)) == records
+    for metric in (Symmetric(), IdDistance("user"), VectorNorm("l1"), VectorNorm("l2")):
+        assert adopt_metric(to_dp_metric(metric)) == metric
+
+
+def test_opendp_s_own_spaces_are_read() -> None:
+    plain = adopt_domain(array2_domain(num_columns=3, nan=False, T=float))
+    assert (plain.width, plain.norm) == (3, None)  # type: ignore[attr-defined]
+    normed = adopt_domain(array2_domain(num_columns=3, nan=False, T=float, norm=2.0, p=2))
+    assert normed.norm == ("l2", 2.0)  # type: ignore[attr-defined]
+    for foreign in (
+        array2_domain(num_columns=3, nan=True, T=float),
+        array2_domain(num_columns=3, nan=False, T=float, size=5),
+        array2_domain(nan=False, T=float),
+        dp.atom_domain(T=float),
+    ):
+        with pytest.raises(SpaceError, match="OS201"):
+            adopt_domain(foreign)
+    with pytest.raises(SpaceError, match="OS202"):
+        adopt_metric(dp.change_one_distance())
+
+
+HIDDEN = "record 123.456"
+
+
+def _fails(kind: type[BaseException]) -> Any:
+    def private(data: Any) -> Any:
+        local = data  # a frame that holds data
+        try:
+            raise ValueError(HIDDEN)
+        except ValueError as cause:
+            if kind is DataError:
+                raise DataError("OS603", "x", expected="a", got="b", hint="c") from cause
+            raise kind(HIDDEN, local) from cause
+
+    return private
+
+
+@pytest.mark.parametrize("kind", [ValueError, DataError, KeyError])
+def test_an_exception_carries_no_data(kind: type[BaseException]) -> None:
+    with pytest.raises(SimError) as caught:
+        guarded(_fails(kind), "here")(np.full(3, 77.25))
+    error = caught.value
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    frame = error.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename.endswith("bridge.py"):
+            held = repr(frame.tb_frame.f_locals)
+            assert "77.25" not in held
+            assert HIDDEN not in held
+        frame = frame.tb_next
+    assert HIDDEN not in "".join(traceback.format_exception(error))
+
+
+def test_arithmetic_warnings_do_not_depend_on_data(recwarn: pytest.WarningsRecorder) -> None:
+    guarded(lambda x: x / 0.0, "here")(np.array([1.0, 0.0]))
+    guarded(lambda x: np.array([1e308]) * x, "here")(np.array([1e308]))
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint64, np.int64])
+def test_narrow_labels_do_not_wrap(dtype: Any) -> None:
+    out = np.zeros((1, 5, 128), dtype=np.int64)
+    count_ids(np.zeros((1, 3), dtype=np.int64), np.array([2, 2, 4], dtype=dtype), out)
+    assert out.sum(axis=(0, 2)).tolist() == [0, 0, 2, 0, 1]
+
+
+def test_rows_take_no_attribute() -> None:
+    """OpenDP hangs the input of a call on an output that takes attributes."""
+    with pytest.raises(AttributeError):
+        Rows(np.zeros((1, 1))).__opendp_dict__ = {}  # type: ignore[attr-defined]
+
+
+@given(st.fractions(min_value=0, max_value=10**30))
+def test_outward_rounding(value: Fraction) -> None:
+    assert Fraction(float_up(value)) >= value >= Fraction(float_down(value))
+    root = Fraction(sqrt_up(value))
+    assert root**2 >= value
+    assert root**2 <= value * (1 + Fraction(1, 2**50)) ** 2
+
+
+def test_overflow_fails_closed() -> None:
+    faces = faces_of([Block("a", (1,), l1=2**40, l2_squared=2**80, linf=2**40)], monotone=True)
+    assert faces.bound("l1", 2**22) == 2**62
+    with pytest.raises(SpaceError, match="OS205"):
+        faces.bound("l1", 2**23)
+    assert faces.bound("l2", 2**31) == float(2**71)
+
+
+def test_every_error_is_catalogued_and_hints() -> None:
+    with pytest.raises(RuntimeError):
+        InternalError("OS999", "x", expected="a", got="b", hint="c")
+    with pytest.raises(RuntimeError):
+        InternalError("OS901", "x", expected="a", got="b", hint="")
+    assert list(CATALOGUE) == sorted(CATALOGUE)
