@@ -50,14 +50,7 @@ class Tree:
         return self._choose(sets(range(len(scores)), scores, rounds, scale))
 
     def in_order(self, scores, rounds, scale):
-        weights, out = softmax(scores, scale), []
-        for order in itertools.permutations(range(len(scores)), rounds):
-            p, left = 1.0, 1.0
-            for i in order:
-                p *= weights[i] / left
-                left -= weights[i]
-            out.append((list(order), p))
-        return self._choose(out)
+        return self._choose(orders(scores, rounds, scale))
 
     def top_open(self, votes, universe, rounds, scale):
         names = [(True, i) for i in range(len(votes))]
@@ -115,19 +108,34 @@ def gaussian_tail(scale, least):
 
 
 def softmax(scores, scale):
-    weights = np.exp((np.asarray(scores) - np.max(scores)) / scale)
+    scores = np.asarray(scores, dtype=float)
+    weights = np.exp(np.maximum((scores - scores.max()) / scale, -700.0))
     return weights / weights.sum()
+
+
+def orders(scores, rounds, scale):
+    """All outcomes of drawing without replacement with their probabilities."""
+    scores = np.asarray(scores)
+    away = tuple((scores - scores.max()).tolist()) if len(scores) else ()
+    return [(list(order), p) for order, p in _orders(away, rounds, scale)]
+
+
+@lru_cache(maxsize=65536)
+def _orders(scores, rounds, scale):
+    found = []
+    for order in itertools.permutations(range(len(scores)), rounds):
+        p, left = 1.0, list(range(len(scores)))
+        for i in order:
+            p *= softmax([scores[j] for j in left], scale)[left.index(i)]
+            left.remove(i)
+        found.append((list(order), p))
+    return found
 
 
 def sets(names, scores, rounds, scale):
     """All outcomes of drawing without replacement, order forgotten, with their probabilities."""
     names, out = list(names), defaultdict(float)
-    weights = softmax(scores, scale)
-    for order in itertools.permutations(range(len(names)), rounds):
-        p, left = 1.0, 1.0
-        for i in order:
-            p *= weights[i] / left
-            left -= weights[i]
+    for order, p in orders(scores, rounds, scale):
         out[tuple(sorted(order))] += p
     return [([names[i] for i in order], p) for order, p in out.items()]
 

@@ -69,7 +69,8 @@ class StableTopK(Mechanism):
         1, and 2 with ``fill: peel``, which spends as much again on peeling. N is the discrete
         Gaussian of parameter s, T as in ``stable_set``; one test, whatever k_max. With
         ``accounting: curve`` (not with ``fill: peel``) one (epsilon, delta) curve: one draw of bounded
-        range, then the larger of the test's two cases, T calibrated at half of ``delta``. Refused where d_in reaches T. Exact draws,
+        range, then the larger of the test's two cases, T calibrated at half of
+        ``delta``. Refused where d_in reaches T. Exact draws,
         rounds outward.
 
     Raises

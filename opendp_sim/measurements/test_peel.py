@@ -58,7 +58,8 @@ class TestPeel(Mechanism):
         approximate zero-concentrated, d_in users; s is the scale of peeling in r draws,
         :math:`t = 2 s \sqrt{(1 - w) / (w r)}` that of the test, which so costs the share w of rho; T
         as in ``stable_set``. With ``accounting: curve`` the larger of the two cases (same set,
-        different sets) as one (epsilon, delta) curve, T calibrated at half of ``delta``. Refused where d_in reaches T. Exact draws,
+        different sets) as one (epsilon, delta) curve, T calibrated at half of
+        ``delta``. Refused where d_in reaches T. Exact draws,
         rounds outward.
 
     Raises

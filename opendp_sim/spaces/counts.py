@@ -22,6 +22,8 @@ __all__ = [
     "USERS", "KnownCounts", "OpenCounts", "Ranking", "Votes", "need_candidates", "votes_space",
 ]  # fmt: skip
 
+_FAR = 2**61
+"""Counts beyond count as this: a bare vector may hold anything, and gaps must not wrap around."""
 USERS = VectorNorm("linf", monotone=True)
 """The metric of counts: the number of users added or removed."""
 
@@ -125,7 +127,9 @@ class Votes:
         if self.listed:
             self.domain.check(data)
             array = np.asarray(data)
-            return array.astype(np.int64, casting="safe" if array.size else "unsafe", copy=False)
+            whole = array.astype(np.int64, casting="safe" if array.size else "unsafe", copy=False)
+            # Clamping moves no two counts apart and keeps differences inside int64.
+            return np.clip(whole, -_FAR, _FAR)
         return np.asarray(data["votes"], dtype=np.int64)
 
     def rank(self, data: Any, ranks: int) -> Ranking:

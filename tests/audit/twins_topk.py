@@ -38,7 +38,7 @@ def _counts(data: Any) -> Any:
     return np.asarray(data, dtype=np.int64)
 
 
-def _made(mechanism: Mechanism, draw: Draw, d_in: int = 1) -> Any:
+def _made(mechanism: Mechanism, draw: Draw) -> Any:
     """A measurement with the claim of ``mechanism`` that runs ``draw``."""
     claim = mechanism.bind(SPACE, USERS)
     assert isinstance(claim, Private)
@@ -48,14 +48,19 @@ def _made(mechanism: Mechanism, draw: Draw, d_in: int = 1) -> Any:
     return build(broken, mechanism.key, SPACE, USERS)
 
 
-def _entry(kind: Any, name: str, mechanism: Mechanism, draw: Draw, d_in: int = 1, **more: Any) -> Any:
+def _entry(
+    kind: Any, name: str, mechanism: Mechanism, draw: Draw, d_in: int = 1, pairs: Any = (), **more: Any
+) -> Any:  # fmt: skip
     def pmf(data: Any) -> dict[Any, float]:
         exact = distribution(lambda coins: draw(coins, _counts(data)))
         return {"None" if answer is None else answer: p for answer, p in exact.items()}
 
+    options = {} if kind is Control else {"pmf": pmf}
+    if pairs:
+        options["pairs"] = [tuple(list(side) for side in pair) for pair in pairs]
     return kind(
         name=f"{mechanism.key}/{name}", make=lambda: _made(mechanism, draw), d_in=d_in,
-        options={"pmf": pmf}, **more,
+        options=options, **more,
     )  # fmt: skip
 
 
@@ -121,7 +126,8 @@ TWINS = [
            why="threshold 1 + s sqrt(2 ln 1/delta), where two users may differ"),
     _entry(Twin, "off_by_one_gap", _SET, _gap_later, why="tests the gap below rank k + 1"),
     _entry(Twin, "gap_leaked", _SET, _gap_leaked, why="releases the exact gap beside the set"),
-    _entry(Twin, "ordered_list", _SET, _ordered, why="lists the set in the order of its counts"),
+    _entry(Twin, "ordered_list", _SET, _ordered,
+           pairs=[((5, 5, 0, 0), (5, 6, 0, 0))], why="lists the set in the order of its counts"),
     _entry(Twin, "ties_by_other_users", _SET, _ties_by_users,
            why="ties are broken by the parity of all votes, threshold one too low"),
     _entry(Twin, "items_that_occur", Peel(k=1, scale=2.0), _occurring,
@@ -129,7 +135,8 @@ TWINS = [
     _entry(Twin, "forgot_the_rounds", Peel(k=1, scale=2.0),
            lambda c, h: peeled(c, VOTES, h, 2, 2.0), why="two rounds charged as one"),
     _entry(Twin, "half_the_scale", ChooseK(k_max=3, scale=2.0),
-           lambda c, h: draw_k(c, VOTES, h, _UTILITY, 1.0), why="gaps treated as monotone"),
+           lambda c, h: draw_k(c, VOTES, h, _UTILITY, 1.0),
+           pairs=[((5, 5, 4, 4), (6, 5, 5, 4))], why="gaps treated as monotone"),
     _entry(Twin, "no_test", _STABLE, _untested, why="releases the set at a private rank untested"),
     _entry(Twin, "low_stop", _LIMITED, lambda c, h: draw_limited(c, VOTES, h, 1, 2, 1.5, 1),
            why="the stop stands one vote above rank k_max + 1, without ln(k_max / delta)"),
