@@ -52,7 +52,9 @@ def stage_plain(typed: Typed) -> dict[str, Any]:
 def domain_text(domain: Domain) -> str:
     """Say a domain in one line."""
     if isinstance(domain, Records):
-        return "records{" + ", ".join(f"{c.name}: {c.dtype}" for c in domain.columns) + "}"
+        # By name: a program's hash does not depend on the order of its columns, nor may its text.
+        columns = sorted(domain.columns, key=lambda column: column.name)
+        return "records{" + ", ".join(f"{c.name}: {c.dtype}" for c in columns) + "}"
     if isinstance(domain, GridRows):
         return (
             f"grid rows{{{domain.width} columns of {_span(domain.lower, domain.upper)} steps of "
