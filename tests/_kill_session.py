@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import select
 import signal
 import struct
 import time
@@ -55,8 +56,11 @@ def _serve(path: Path, out: int) -> None:
             os.write(out, _ANSWER.pack(int(answer.counts[0]), *answer.votes[0]))
 
 
-def one_round(path: Path, patience: float) -> Round:
-    """Start a process that answers, kill it after ``patience`` seconds, return what it said."""
+def one_round(path: Path, patience: tuple[float, float]) -> Round:
+    """Start a process that answers, kill it, return what it said.
+
+    ``patience``: how long to wait for its first answer, and how long after that.
+    """
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -66,7 +70,8 @@ def one_round(path: Path, patience: float) -> Round:
         finally:
             os._exit(1)
     os.close(write)
-    time.sleep(patience)
+    select.select([read], [], [], patience[0])  # until the first answer, or not so long
+    time.sleep(patience[1])
     os.kill(child, signal.SIGKILL)
     said = b""
     while chunk := os.read(read, 65536):
@@ -103,7 +108,9 @@ def kills(path: Path, rounds: int, seed: int) -> tuple[int, int]:
     charged = 0
     before = np.full(RECORDS, UNITS)
     for _ in range(rounds):
-        said += one_round(path, pick.uniform(0.02, 0.15)).answers
+        early = pick.random() < 0.2  # during the opening, or before the first answer
+        patience = (pick.uniform(0.0, 0.1), 0.0) if early else (5.0, pick.uniform(0.0, 0.05))
+        said += one_round(path, patience).answers
         charged = check(path, said)
         with opened(path) as session:
             now = session._service._purses.snapshot()

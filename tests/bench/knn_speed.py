@@ -56,7 +56,7 @@ def loop_over_neighbours(product, thresholds, labels, purses, scales, rho):
     for row, limit in zip(product, thresholds, strict=True):
         near = [i for i in range(len(row)) if row[i] >= limit and purses[i] >= c1]
         count = len(near) + int(noisy(np.zeros(1, np.int64), scales.count)[0])
-        floored, scale = scales.of_votes(count)
+        _, scale = scales.of_votes(count)
         votes = [0.0] * CLASSES
         for i in near:
             purses[i] -= c1
@@ -130,13 +130,16 @@ def main():
         f"{loop / some / (whole / M):.0f} x ours",
     )
 
-    def middle():
-        found = [
-            np.flatnonzero(p >= t) for p, t in zip(wide[1][:some] @ wide[0].T, limits, strict=True)
-        ]
-        return found
+    near = [np.flatnonzero(p >= t) for p, t in zip(wide[1][:some] @ wide[0].T, limits, strict=True)]
+    selected = np.mean([len(found) for found in near])
 
-    selected = np.mean([len(f) for f in middle()])
+    def slowest():
+        for query, limit in zip(wide[1][:2], limits, strict=False):
+            scores = [float(row @ query) for row in wide[0]]
+            loop_over_neighbours([scores], [limit], labels, purses, exact._scales, RHO)
+
+    one_by_one, _ = least(slowest, times=1)
+    add("Python loop that compares record by record", one_by_one, 2, f"{one_by_one / 2 / (whole / M):.0f} x ours")
     text = table(["", "CPU ms a query", "x bare product", ""], rows)
     text += (
         f"\n\nn = {N:,}, d = {D}, {CLASSES} classes, epsilon 2, T = 2,000; {selected:.0f} records near a query. "
