@@ -1,0 +1,116 @@
+"""What a user sees: verdicts, evidence, JSON, SARIF, the pytest helper, the command, the refusals."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import opendp.prelude as dp
+import pytest
+from typer.testing import CliRunner
+
+from opendp_sim.audit import assert_not_refuted, audit, to_sarif
+from opendp_sim.audit.evidence import scoreboard, standing
+from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.sweep import audit_constructor
+from opendp_sim.cli import app
+from opendp_sim.core.errors import AuditError
+from tests.audit.stand_ins import LINE, SYMMETRIC
+
+SHORT = replace(Budget.of("quick"), stability_seconds=0.3, stability_trials=800, seconds=0.3)
+
+
+def broken():
+    return dp.t.make_metric_bounded(dp.vector_domain(dp.atom_domain(T=int), size=5), dp.insert_delete_distance())
+
+
+def sound():
+    return dp.t.make_count(LINE, SYMMETRIC)
+
+
+def test_refuted_report_carries_evidence_and_replays():
+    report = audit(broken(), 2, seed=5)
+    assert report.verdict == "refuted"
+    assert "claimed" in str(report)
+    plain = json.loads(report.to_json())
+    assert plain["evidence"]["claimed"] == 1
+    assert plain["evidence"]["measured"] == 2.0
+    again = audit(broken(), 2, seed=5)
+    assert (again.evidence.pair.left, again.evidence.pair.right) == (
+        report.evidence.pair.left, report.evidence.pair.right,
+    )  # fmt: skip
+    scope: dict = {"obj": broken()}
+    exec(report.replay, scope)  # noqa: S102 - the snippet is the feature
+    assert scope["report"].verdict == "refuted"
+
+
+def test_sarif_has_one_result_at_level_error():
+    sarif = json.loads(to_sarif(audit(broken(), 2), "mechanism.py"))
+    (result,) = sarif["runs"][0]["results"]
+    assert result["level"] == "error"
+    assert result["ruleId"] == "L1"
+    assert json.loads(to_sarif(audit(sound(), 1, SHORT)))["runs"][0]["results"] == []
+
+
+def test_pytest_helper_raises_with_the_report():
+    with pytest.raises(AssertionError, match="refuted by L1 stability"):
+        assert_not_refuted(broken(), 2)
+    assert assert_not_refuted(sound(), 1, SHORT).verdict == "not refuted"
+
+
+def test_not_refuted_prints_what_would_have_been_seen():
+    report = audit(sound() >> dp.m.then_laplace(1.0), 1, SHORT)
+    text = str(report)
+    assert "not refuted is not a proof" in text
+    assert "would have shown" in text
+    assert "private" not in text
+
+
+@pytest.mark.parametrize(
+    "make", [dp.t.make_metric_bounded, dp.t.make_sum_of_squared_deviations, dp.t.make_variance],
+    ids=lambda m: m.__name__,
+)  # fmt: skip
+def test_public_defects_of_opendp_are_found_blind(make):
+    assert audit_constructor(make)[-1].verdict == "refuted"
+
+
+def test_odometer_and_queryable_are_driven():
+    space = (LINE, SYMMETRIC)
+    odometer = dp.c.make_fully_adaptive_composition(*space, output_measure=dp.max_divergence())
+    noisy = sound() >> dp.m.then_laplace(2.0)
+    assert audit(odometer, 1, SHORT, drive=lambda q: (q(noisy), q(noisy))).verdict == "not refuted"
+
+
+@pytest.mark.parametrize("wrong", ["not an object", 3, len])
+def test_objects_without_a_claim_are_refused(wrong):
+    with pytest.raises(AuditError, match="OS501") as error:
+        audit(wrong)
+    assert "Hint" in str(error.value)
+
+
+def test_command(tmp_path, monkeypatch):
+    source = (
+        "import opendp.prelude as dp\n"
+        "def bad():\n"
+        "    return dp.t.make_metric_bounded(dp.vector_domain(dp.atom_domain(T=int), size=5), dp.insert_delete_distance())\n"
+        "def good():\n"
+        "    return dp.t.make_count(dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance())\n"
+    )
+    (tmp_path / "audited_module.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    run = CliRunner()
+    refuted = run.invoke(app, ["audit", "audited_module:bad", "--d-in", "2", "--format", "json"])
+    assert refuted.exit_code == 1
+    assert json.loads(refuted.stdout)["verdict"] == "refuted"
+    sarif = run.invoke(app, ["audit", "audited_module:bad", "--d-in", "2", "--format", "sarif"])
+    assert json.loads(sarif.stdout)["version"] == "2.1.0"
+    assert run.invoke(app, ["audit", "audited_module:good"]).exit_code == 0
+    assert run.invoke(app, ["audit", "audited_module:missing"]).exit_code == 2
+    assert run.invoke(app, ["audit", "nothing"]).exit_code == 2
+
+
+def test_evidence_is_read_from_the_record():
+    record = scoreboard().get("mechanisms", {})
+    for key, entry in record.items():
+        assert standing(key).verdict == entry["verdict"]
+    assert standing("no_such_mechanism").tier == "asserted"

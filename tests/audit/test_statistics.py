@@ -1,0 +1,165 @@
+"""The pieces on which every verdict rests: curves, wealth, limits, encodings, distances."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+from opendp_sim.audit import Coins, NoiseLaw, Subject, tree_pmf
+from opendp_sim.audit.accountants import attained_delta, quadrature_delta
+from opendp_sim.audit.betting import Bet, Wealth, settle
+from opendp_sim.audit.binomial import certified_delta, lower_limit, upper_limit
+from opendp_sim.audit.curves import approx_curve, claimed_curve, gaussian_delta, renyi_curve
+from opendp_sim.audit.distances import exceeds, measure_distance
+from opendp_sim.audit.distribution import distribution_layer
+from opendp_sim.audit.encoding import Raised, encode
+from opendp_sim.audit.enumeration import hockey_stick
+from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.power import draws_needed, smallest_excess
+from opendp_sim.audit.spaces import GivenPairs
+from tests.audit.stand_ins import LINE, PURE, SYMMETRIC, laplace
+
+
+def test_curve_of_pure_dp_is_attained_by_randomised_response():
+    p, q = math.e / (1 + math.e), 1 / (1 + math.e)
+    grid = np.array([0.0, 0.3, 0.7, 1.0])
+    attained = [hockey_stick({0: p, 1: q}, {0: q, 1: p}, float(e)) for e in grid]
+    assert np.allclose(approx_curve(1.0, 0.0).delta(grid), attained)
+
+
+@pytest.mark.parametrize("mu", [0.2, 1.0, 2.0])
+def test_zcdp_curve_is_above_the_gaussian_and_below_the_usual_conversion(mu: float):
+    rho = mu * mu / 2
+    grid = np.linspace(0.25, 4, 12)
+    curve = renyi_curve(lambda a: a * rho, 0.0, "").delta(grid)
+    assert (curve >= [gaussian_delta(mu, float(e)) for e in grid]).all()
+    alphas = np.linspace(1.01, 200, 4000)[:, None]
+    usual = np.exp((alphas - 1) * (alphas * rho - grid) + alphas * np.log1p(-1 / alphas)) / (alphas - 1)
+    assert (curve <= np.minimum(usual.min(axis=0), 1) + 2e-3).all()
+
+
+def test_claims_of_every_measure_are_read():
+    count = dp.t.make_count(LINE, SYMMETRIC)
+    pure = count >> dp.m.then_laplace(1.0)
+    gauss = count >> dp.m.then_gaussian(1.0)
+    profile = dp.c.make_zCDP_to_approxDP(gauss)
+    fixed = dp.c.make_fix_delta(profile, 1e-2)
+    for made in (pure, gauss, profile, fixed, dp.c.make_approximate(gauss)):
+        curve = claimed_curve(made.output_measure, made.map(1))
+        assert (np.diff(curve.deltas) <= 1e-12).all()
+        assert (curve.deltas >= [gaussian_delta(1.0, float(e)) for e in curve.grid]).all() or made is pure
+
+
+def test_wealth_is_fair_at_the_boundary_of_the_claim():
+    """Exactly: the expected factor of one round is 1 when P[A] = e^eps P[B] + delta."""
+    for epsilon, delta, q in ((1.0, 0.0, 0.2), (0.5, 0.1, 0.3)):
+        p = math.exp(epsilon) * q + delta
+        bet = Bet("x", lambda e: e.cells[:, 0], 0.5, epsilon, delta, 0.7, 3.0, (p, q), (9, 9))
+        factor = 0.0
+        for a, pa in ((1.0, p), (0.0, 1 - p)):
+            for b, pb in ((1.0, q), (0.0, 1 - q)):
+                factor += pa * pb * math.exp(settle(bet, encode([a]), encode([b]))[0])
+        assert factor == pytest.approx(1.0)
+        assert settle(bet, encode([0.0]), encode([1.0]))[0] > -math.inf
+
+
+def test_wealth_stops_at_the_goal():
+    wealth = Wealth()
+    assert wealth.add(np.array([1.0, 2.0, 5.0, -50.0]), 6.9)
+    assert wealth.rounds == 3
+    assert wealth.rejects(1e-3)
+
+
+def test_clopper_pearson_limits_are_exact_tails():
+    from scipy.stats import binom
+
+    low, high = lower_limit(30, 100, 0.01), upper_limit(30, 100, 0.01)
+    assert binom.sf(29, 100, low) == pytest.approx(0.01)
+    assert binom.cdf(30, 100, high) == pytest.approx(0.01)
+    assert certified_delta((100, 0), (100, 100), 1.0, 1e-3) > 0.5
+    assert certified_delta((30, 30), (100, 100), 0.0, 1e-3) < 0
+
+
+@pytest.mark.audit
+def test_betting_and_clopper_pearson_agree_on_a_broken_count():
+    """Half of the noise: both refute. False-alarm rate of the layer 1e-6."""
+
+    def many(x, count):
+        return list(len(x) + laplace((count,), 0.5))
+
+    subject = Subject(run=lambda x: many(x, 1)[0], sample=many, input_domain=LINE, input_metric=SYMMETRIC,
+                      privacy_map=lambda d: 1.0 * d, measure=PURE)  # fmt: skip
+    pairs = GivenPairs((Pair([], [1], 1),))
+    result = distribution_layer(subject, pairs, 1, Budget.of("quick"), np.random.default_rng(0), 1e-6)
+    assert result.status == "refuted"
+    assert result.evidence.extra["clopper_pearson_agrees"]
+    assert 1.0 < result.evidence.extra["certified_epsilon_at_delta"] <= 2.0
+
+
+def test_an_encoding_depends_on_its_own_output_alone():
+    outputs = [
+        {}, {"a": 1}, {"a": 1, "b": 2}, [], [1.0, 2.0], ((1, 2), (3,)), None, True, 3.5, np.arange(3.0), np.arange(5),
+        [math.nan, 0.0], "abc", (True, False), {1, 2}, [3.0, 3.0, 1.0], [[1, 2], [3]], Raised("ValueError: x"),
+    ]  # fmt: skip
+    whole = encode(outputs)
+    for spot, output in enumerate(outputs):
+        one = encode([output, output])
+        width = one.cells.shape[1]
+        assert one.symbols[0] == whole.symbols[spot]
+        assert np.array_equal(one.cells[0], whole.cells[spot, :width], equal_nan=True)
+        assert np.isnan(whole.cells[spot, width:]).all()
+        assert np.array_equal(one.summary[0], whole.summary[spot])
+
+
+def test_distances_are_exact():
+    assert measure_distance("SymmetricDistance", [1, 1, math.nan], [1, math.nan, 2]) == 2
+    assert measure_distance("InsertDeleteDistance", [1, 2, 3], [2, 3, 1]) == 2
+    assert measure_distance("HammingDistance", [1, 2, 3], [2, 3, 1]) == 3
+    assert measure_distance("ChangeOneDistance", [1, 2], [2, 3]) == 1
+    assert measure_distance("L2Distance", [3, 0], [0, 4]) == 25
+    assert measure_distance("L1Distance", np.array([2**62, 0]), np.array([2**62 - 1, 0])) == 1
+    assert measure_distance("AbsoluteDistance", 0.1 + 0.2, 0.3) == Fraction(0.1 + 0.2) - Fraction(0.3)
+    assert exceeds("L2Distance", 25, 4.999999)
+    assert not exceeds("L2Distance", 25, 5.0)
+    assert measure_distance("AbsoluteDistance", math.nan, 1.0) == math.inf
+    assert measure_distance("L01InfDistance", {"a": 2}, {"b": 1}) == (2, 3, 2)
+
+
+def test_coins_enumerate_a_tree():
+    def program(data, coins: Coins):
+        return (data, coins.choose([Fraction(1), Fraction(2)])) if coins.flip(Fraction(1, 4)) else "tails"
+
+    assert tree_pmf(program, 7) == {(7, 0): Fraction(1, 12), (7, 1): Fraction(1, 6), "tails": Fraction(3, 4)}
+
+
+def test_accountants_agree_with_closed_forms():
+    epsilons = np.array([0.0, 0.5, 1.0])
+    attained, how = attained_delta(NoiseLaw("gaussian", 2.0), np.array([2.0]), epsilons)
+    assert how == "the closed form"
+    ours = quadrature_delta(NoiseLaw("discrete_gaussian", 40.0), np.array([40.0]), epsilons)
+    assert np.allclose(ours, attained, atol=2e-3)
+    assert (ours <= attained + 1e-6).all()
+    laplace_law = quadrature_delta(NoiseLaw("laplace", 1.0), np.array([1.0]), epsilons)
+    exact = np.maximum(0, 1 - np.exp((epsilons - 1) / 2))
+    assert np.allclose(laplace_law, exact, atol=2e-3)
+
+
+def test_dp_accounting_agrees_with_our_quadrature():
+    pytest.importorskip("dp_accounting")
+    from opendp_sim.audit.accountants import pld_delta
+
+    shift, epsilons = np.array([1.0, 1.0, 2.0]), np.array([0.5, 1.0, 2.0])
+    law = NoiseLaw("laplace", 2.0)
+    assert np.allclose(pld_delta(law, shift, epsilons), quadrature_delta(law, shift, epsilons), atol=3e-3)
+
+
+def test_power_statement_is_computed():
+    assert smallest_excess(1.0, 0, 1e-3) == math.inf
+    few, many = (smallest_excess(1.0, n, 1e-3) for n in (1_000, 50_000))
+    assert 1 < many < few
+    assert draws_needed(1.0, many, 1e-3) == pytest.approx(50_000, rel=1e-3)
