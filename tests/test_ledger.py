@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -182,6 +183,35 @@ def test_a_run_killed_at_any_moment_leaves_no_answer_without_its_charge(tmp_path
 def _count(folder):
     with Ledger.open(folder / "points.ledger") as ledger:
         return len(ledger.charges)
+
+
+_CHARGED = """
+import os, signal, sys
+from tests.test_ledger import TERMS, Charge, Ledger
+ledger = Ledger.open(sys.argv[1], TERMS)
+ledger.charge(Charge("zcdp", (0.02,)), {})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_after_a_crash_the_main_file_alone_holds_every_charge(tmp_path):
+    path, copy = tmp_path / "some.ledger", tmp_path / "copy.ledger"
+    subprocess.run([sys.executable, "-c", _CHARGED, str(path)], check=False)
+    shutil.copy(path, copy)  # as a backup does that does not know of the files beside it
+    with Ledger.open(copy, TERMS) as ledger:
+        assert [charge.loss for charge in ledger.charges] == [(0.02,)]
+
+
+def test_an_emptied_or_lost_main_file_is_no_new_ledger(filled):
+    content = filled.read_bytes()
+    for damaged in (b"", content[: len(content) // 2]):
+        filled.write_bytes(damaged)
+        assert _refusal(lambda: Ledger.open(filled, TERMS)).code == "OS403"
+        assert filled.read_bytes() == damaged
+    filled.unlink()
+    filled.with_name(filled.name + "-wal").write_bytes(b"something")
+    assert _refusal(lambda: Ledger.open(filled, TERMS)).code == "OS403"
+    assert not filled.exists()
 
 
 # --- the chain ------------------------------------------------------------------------------------

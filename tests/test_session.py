@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -40,6 +41,27 @@ def test_what_was_spent_stays_spent(tmp_path):
         assert session.answered == 150
         session.ask(QUERIES[:1])
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_the_main_file_alone_holds_every_charge(tmp_path):
+    path, copy = tmp_path / "s.sqlite", tmp_path / "copy.sqlite"
+    with kill.opened(path) as session:
+        session.ask(QUERIES[:40])
+        shutil.copy(path, copy)  # the write-ahead file stays behind
+        left = session._service._purses.snapshot()
+    with kill.opened(copy) as session:
+        assert np.array_equal(session._service._purses.snapshot(), left)
+        assert session.answered == 40
+
+
+def test_an_emptied_store_is_no_new_store(tmp_path):
+    path = tmp_path / "s.sqlite"
+    with kill.opened(path) as session:
+        session.ask(QUERIES[:1])
+    path.write_bytes(b"")
+    with pytest.raises(BudgetError) as caught:
+        kill.opened(path)
+    assert caught.value.code == "OS407"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

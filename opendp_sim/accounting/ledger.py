@@ -1,8 +1,9 @@
 """The ledger of a dataset: every charge, durable before anything runs, chained by hashes.
 
-One SQLite file in write-ahead mode with full synchronisation. Each entry holds the hash of the one
-before it, and a head record holds the number of entries and the last hash, so an edit, a deletion, a
-swap or a cut tail is found by ``verify``. What no file can show is a whole older copy put in its
+One SQLite file in write-ahead mode with full synchronisation, checkpointed after every entry, so that
+the file alone is always the whole ledger. Each entry holds the hash of the one before it, and a head
+record holds the number of entries and the last hash, so an edit, a deletion, a swap or a cut tail is
+found by ``verify``. What no file can show is a whole older copy put in its
 place, or a rewrite by somebody who recomputes every hash: certificates carry the head at the time of
 their charge, so ``verify(head=...)`` finds those as long as one certificate is kept elsewhere.
 
@@ -22,6 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
+from opendp_sim.accounting._durable import SIDES, checkpoint, create, hold
 from opendp_sim.accounting.budget import Budget, MeasureName
 from opendp_sim.accounting.totals import Charge, Total, total_of
 from opendp_sim.core.errors import BudgetError
@@ -86,10 +88,9 @@ class Ledger:
             BudgetError (OS403): missing, locked, foreign, broken, or made with other terms.
         """
         file = Path(path)
-        if not file.exists() and terms is None:
-            raise _refuse(file, "a ledger", "no such file", "the first `apply` makes it.")
         with _sqlite(file):
-            file.parent.mkdir(parents=True, exist_ok=True)
+            if not file.exists():
+                _new(file, terms)
             connection = sqlite3.connect(file, timeout=0.0, isolation_level=None)
             try:
                 ledger = cls(file, connection)
@@ -100,21 +101,10 @@ class Ledger:
         return ledger
 
     def _start(self, terms: Terms | None) -> None:
-        run = self._connection.execute
-        run("PRAGMA locking_mode=EXCLUSIVE")
-        run("PRAGMA journal_mode=WAL")
-        run("PRAGMA synchronous=FULL")
-        run("BEGIN EXCLUSIVE")
-        try:
-            made = run("SELECT count(*) FROM sqlite_master WHERE name='meta'").fetchone()[0]
-            if not made:
-                if terms is None:
-                    raise _refuse(self.path, "a ledger", "an empty file", "name the right file.")
-                self._make(terms)
-            run("COMMIT")
-        except BaseException:
-            run("ROLLBACK")
-            raise
+        tables = self._connection.execute("SELECT name FROM sqlite_master").fetchall()
+        if ("meta",) not in tables:
+            raise _refuse(self.path, "a ledger", "a file without its records", _RESTORE)
+        hold(self._connection)
         self.verify()
         if terms is not None and terms != self.terms:
             raise _refuse(
@@ -122,13 +112,6 @@ class Ledger:
                 _canonical(terms.plain()),
                 "state the same measure, unit and limit, or charge another ledger.",
             )  # fmt: skip
-
-    def _make(self, terms: Terms) -> None:
-        for table in _TABLES:
-            self._connection.execute(table)
-        genesis = {"format": FORMAT, **terms.plain()}
-        self._put("genesis", _canonical(genesis))
-        self._put("head", _canonical({"count": 0, "hash": _hash("", _canonical(genesis))}))
 
     def close(self) -> None:
         """Close and unlock."""
@@ -149,9 +132,6 @@ class Ledger:
         if row is None:
             raise _refuse(self.path, "a ledger", "a file without its records", _RESTORE)
         return json.loads(row[0])
-
-    def _put(self, key: str, value: str) -> None:
-        self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
     @property
     def terms(self) -> Terms:
@@ -250,15 +230,38 @@ class Ledger:
                 text = _canonical({**body, "time": datetime.now(UTC).isoformat(timespec="seconds")})
                 seq, digest = head["count"] + 1, _hash(head["hash"], text)
                 run("INSERT INTO entries VALUES (?, ?, ?)", (seq, text, digest))
-                self._put("head", _canonical({"count": seq, "hash": digest}))
+                _put(self._connection, "head", _canonical({"count": seq, "hash": digest}))
                 run("COMMIT")
             except BaseException:
                 run("ROLLBACK")
                 raise
+            checkpoint(self._connection)
         return Entry(seq, json.loads(text), digest)
 
 
 _RESTORE = "restore the ledger from a backup; until then treat the budget as spent."
+
+
+def _new(file: Path, terms: Terms | None) -> None:
+    """Make a ledger with no entry yet."""
+    if any(file.with_name(file.name + side).exists() for side in SIDES):
+        raise _refuse(file, "a ledger", "only the files that SQLite keeps beside one", _RESTORE)
+    if terms is None:
+        raise _refuse(file, "a ledger", "no such file", "the first `apply` makes it.")
+    genesis = _canonical({"format": FORMAT, **terms.plain()})
+
+    def fill(connection: sqlite3.Connection) -> None:
+        for table in _TABLES:
+            connection.execute(table)
+        _put(connection, "genesis", genesis)
+        _put(connection, "head", _canonical({"count": 0, "hash": _hash("", genesis)}))
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    create(file, fill)
+
+
+def _put(connection: sqlite3.Connection, key: str, value: str) -> None:
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
 
 def head_of(path: str | Path) -> str | None:

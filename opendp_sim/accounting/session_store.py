@@ -1,8 +1,9 @@
 """The embedded store of a session: charges that are durable before an answer leaves.
 
-One SQLite file in write-ahead mode, locked by the process that has it open. Each commit holds an
-entry (a public answer, or an update by the curator) together with the charges that paid for it,
-both or neither. The file is as secret as the data: it holds what every person has left.
+One SQLite file in write-ahead mode, checkpointed after every commit and locked by the process that
+has it open. Each commit holds an entry (a public answer, or an update by the curator) together with
+the charges that paid for it, both or neither. The file is as secret as the data: it holds what every
+person has left.
 Proof: ``session_store.md``, beside this file.
 """
 
@@ -13,7 +14,6 @@ import io
 import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,6 +21,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.accounting._durable import checkpoint, create, hold
 from opendp_sim.core.errors import BudgetError
 
 __all__ = ["SessionStore"]
@@ -56,17 +57,20 @@ class SessionStore:
     def __init__(self, path: str | Path, identity: str) -> None:
         self._path = Path(path)
         self._owner = os.getpid()
-        _made(self._path)
-        self._db = sqlite3.connect(self._path, isolation_level=None, timeout=0.2)
+        self._next, self._since = 1, _DENSE
+        about = {"format": _FORMAT, "identity": hashlib.sha256(identity.encode()).hexdigest()}
+        db: sqlite3.Connection | None = None
         try:
-            self._prepare(hashlib.sha256(identity.encode()).hexdigest())
-        except sqlite3.Error:
-            self._db.close()
-            raise self._refuse(
-                "a store that this process can lock", "a locked or foreign file"
-            ) from None
-        except BaseException:
-            self._db.close()
+            create(self._path, lambda new: _filled(new, about))
+            self._db = db = sqlite3.connect(self._path, isolation_level=None, timeout=0.2)
+            self._prepare(about)
+        except BaseException as error:
+            if db is not None:
+                db.close()
+            if isinstance(error, sqlite3.Error):
+                raise self._refuse(
+                    "a store that this process can lock", "a locked or foreign file"
+                ) from None
             raise
 
     def __repr__(self) -> str:
@@ -116,14 +120,15 @@ class SessionStore:
             self._db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?)", row)
             if dense:
                 self._db.execute("DELETE FROM purses")
-                row = (place, snapshot().astype("<i8").tobytes())
-                self._db.execute("INSERT INTO purses VALUES (?, ?)", row)
+                full = (place, snapshot().astype("<i8").tobytes())
+                self._db.execute("INSERT INTO purses VALUES (?, ?)", full)
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
         self._next, self._since = place + 1, 0 if dense else self._since + 1
+        checkpoint(self._db)
 
     def entries(self) -> list[tuple[str, Payload]]:
         """Return everything that was committed, in order. Secret: it holds the curator's updates."""
@@ -146,19 +151,11 @@ class SessionStore:
             np.subtract.at(units, np.frombuffer(who, dtype="<i8"), np.frombuffer(paid, dtype="<i8"))
         return units
 
-    def _prepare(self, identity: str) -> None:
-        for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL"):
-            self._db.execute(f"PRAGMA {pragma}")
-        self._db.execute("BEGIN EXCLUSIVE")
-        if not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            for statement in _TABLES.split(";"):
-                self._db.execute(statement)
-            about = [("format", _FORMAT), ("identity", identity)]
-            self._db.executemany("INSERT INTO about VALUES (?, ?)", about)
-        self._db.execute("COMMIT")
-        if dict(self._db.execute("SELECT name, value FROM about")) != {
-            "format": _FORMAT, "identity": identity,
-        }:  # fmt: skip
+    def _prepare(self, about: dict[str, str]) -> None:
+        if ("about",) not in self._db.execute("SELECT name FROM sqlite_master").fetchall():
+            raise self._refuse("a store of a session", "a file without its records")
+        hold(self._db)
+        if dict(self._db.execute("SELECT name, value FROM about")) != about:
             raise self._refuse(
                 "the mechanism, the space and the data that the session was started with",
                 "something else",
@@ -174,14 +171,11 @@ class SessionStore:
         )  # fmt: skip
 
 
-def _made(path: Path) -> None:
-    """Make the file, readable by its owner only, unless it is there.
-
-    A file that is there must not be opened and closed: closing drops the POSIX locks that a
-    connection of this process may hold on it.
-    """
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+def _filled(new: sqlite3.Connection, about: dict[str, str]) -> None:
+    """Write the tables of a new store, and what it belongs to."""
+    for statement in _TABLES.split(";"):
+        new.execute(statement)
+    new.executemany("INSERT INTO about VALUES (?, ?)", list(about.items()))
 
 
 def _packed(charges: Sequence[Charge]) -> tuple[bytes, bytes]:

@@ -1,0 +1,83 @@
+"""SQLite files that hold charges: made whole or not at all, and whole again after every commit.
+
+Write-ahead mode keeps a commit in a second file until a checkpoint. A copy of the main file alone
+would then be an older, valid file. So every commit is followed by a checkpoint that empties the second
+file, and a new file appears under its name only when its tables and first records are in it: a file
+that is there and holds none was damaged.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["SIDES", "checkpoint", "create", "hold"]
+
+SIDES = ("-wal", "-shm", "-journal")
+"""What SQLite appends to the names of the files that it keeps beside the main one."""
+
+
+def create(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
+    """Make the file with what ``fill`` writes, readable by its owner only, unless it is there.
+
+    A file that is there is not opened: closing it would drop the POSIX locks that a connection of
+    this process may hold on it.
+    """
+    if path.exists():
+        return
+    handle, name = tempfile.mkstemp(prefix=path.name + ".", suffix=".new", dir=path.parent)
+    os.close(handle)
+    try:
+        connection = sqlite3.connect(name, isolation_level=None)
+        try:
+            connection.execute("PRAGMA synchronous=EXTRA")
+            connection.execute("BEGIN EXCLUSIVE")
+            fill(connection)
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+        with suppress(FileExistsError):
+            os.link(name, path)  # a rename would replace what another process made meanwhile
+        _sync(path.parent)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    """Make names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def hold(connection: sqlite3.Connection) -> None:
+    """Lock the file until the connection closes, in write-ahead mode with full synchronisation.
+
+    Raises:
+        sqlite3.OperationalError: another connection has it, or there is no such file.
+    """
+    connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("BEGIN EXCLUSIVE")
+    connection.execute("COMMIT")
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("BEGIN EXCLUSIVE")
+    connection.execute("COMMIT")
+    checkpoint(connection)
+
+
+def checkpoint(connection: sqlite3.Connection) -> None:
+    """Move every commit into the main file, durably.
+
+    Raises:
+        sqlite3.OperationalError: it could not; what was committed is in the write-ahead file still.
+    """
+    busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    if busy:
+        raise sqlite3.OperationalError("database is locked")
