@@ -24,6 +24,8 @@ def show_types(plan: Plan, out: Console) -> None:
         for step in stage["steps"][-own:] if own else []:
             table.add_row(step["step"], step["type"], _facts(step["expected"]))
         parts = [table, Text(_judgement(stage))] if own else [Text(_judgement(stage))]
+        for step in stage["steps"][-own:] if own else []:
+            parts += [Text(f"advice: {step['step']}: {text}") for text in step.get("advice", ())]
         out.print(Padding(Group(*parts), (0, 0, 1, 2)))
 
 

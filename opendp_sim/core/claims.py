@@ -132,6 +132,8 @@ class Stable:
     """Public matrices drawn from a seed; their fingerprint travels with every release."""
     expected: Mapping[str, float] = field(default_factory=dict)
     """Facts for the plan: expected errors and sizes, by name."""
+    advice: tuple[str, ...] = ()
+    """What the plan should say about this step on this space, such as a better choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,8 @@ class Interactive:
     resume: Callable[[Any, Any], Any] | None = None
     """From a dataset and a session store to a service whose charges outlive the process."""
     expected: Mapping[str, float] = field(default_factory=dict)
+    reason: str = ""
+    """What the plan should say about this choice, such as that a one-off release would do better."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ def stage_plain(typed: Typed) -> dict[str, Any]:
                 "step": stage.mechanism.key,
                 "type": domain_text(stage.claim.output),
                 "expected": {k: float(v) for k, v in stage.claim.expected.items()},
+                **({"advice": list(stage.claim.advice)} if stage.claim.advice else {}),
             }
             for stage in typed.stages
             if isinstance(stage.claim, Stable)

@@ -18,11 +18,11 @@ from opendp_sim.core.claims import Block, Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import InternalError, ParameterError
 from opendp_sim.core.grid import PhaseProjection, chunks, count_ids
-from opendp_sim.core.mechanism import Mechanism, Source, one_of, param, register
 from opendp_sim.core.linear import public_product, table_product
+from opendp_sim.core.mechanism import Mechanism, Source, one_of, param, register
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.sketches._kernels import KERNELS, Kernel
+from opendp_sim.sketches._kernels import KERNELS, Gaussian as GaussianKernel, Kernel
 from opendp_sim.spaces.checks import grid_rows
 from opendp_sim.spaces.rows import GridRows, as_rows
 from opendp_sim.spaces.sketch import Sketch
@@ -33,6 +33,8 @@ _AMPLITUDE = 4096
 """S, the integer length of a feature pair: truncation then costs 0.02 % of the signal."""
 _TOGETHER = 1024
 """Frequencies that share one chunk: more would make the chunks too short for the counting."""
+_LOW = 3
+"""Columns up to which the Gauss transform is the better structure for the Gaussian kernel."""
 _CELLS = 2**22
 """Most cells of a phase histogram that is held at once."""
 
@@ -151,11 +153,22 @@ class FourierSketch(Mechanism):
             faces=output.faces,
             capabilities={"kernel_sums": reader},
             matrices=(reader.projection.folded, table),
+            advice=self._advice(rows),
             expected={
                 "noise per unit of cell noise": reader.noise_factor(),
                 "sampling deviation per far record": math.sqrt(0.5 / size) * reader.gain,
                 "kernel steepness": self.kernel.steepness,
             },
+        )
+
+    def _advice(self, rows: GridRows) -> tuple[str, ...]:
+        if rows.width > _LOW or not isinstance(self.kernel, GaussianKernel):
+            return ()
+        return (
+            (
+                "in up to three columns `gauss_transform_sketch` has the same kernel without sampling "
+                "error: prefer it, also under pure differential privacy."
+            ),
         )
 
     @property
