@@ -10,6 +10,8 @@ __all__ = ["Rule"]
 _SMALL = 15_000
 _COUNT_SHARE = 0.05
 _VOTE_SHARE = 0.5
+_WORTH = 20
+"""Records a planned query from which neighbours beat class means on the sets measured."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,17 @@ class Rule:
     def minimum_count(self) -> int:
         """Kmin: what a noisy count is raised to, so that the vote noise never collapses."""
         return round(max(30.0, min(self.count_scale, self.neighbours / 2)))
+
+    @property
+    def reason(self) -> str:
+        """Say, from public numbers, whether a session is the right release at all."""
+        served = f"set by its rule for {self.queries:,} queries of about {self.size:,} records"
+        if self.size >= _WORTH * self.queries:
+            return f"{served}; sessions do well at this ratio"
+        return (
+            f"{served}; at fewer than {_WORTH} records a query a one-off release usually serves better: "
+            "class means (a kernel sketch with `classify`) or a linear model, or `hybrid_knn`"
+        )
 
     def facts(self, classes: int, count_scale: float, minimum: int) -> dict[str, float]:
         """Return what the plan shows: all from public numbers."""

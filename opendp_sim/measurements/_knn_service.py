@@ -124,7 +124,7 @@ class Service:
         """Set the public reference queries; returns whether they are in force (only the first are)."""
         queries = grid_queries(self._domain, rows)
         self._refuse_if_over()
-        if self._pool is not None or len(queries) < 2:
+        if self._ready or len(queries) < 2:
             return False
         self._guard(lambda: self._set_reference(queries))
         return True

@@ -195,6 +195,7 @@ class IndKnn(Mechanism):
             expected=self.rule.facts(
                 len(rows.labels or ()), self.scales(1.0).count, self.scales(1.0).minimum
             ),
+            reason=self.rule.reason,
         )
 
     def resume(self, rows: GridRows, data: Any, store: Any = None) -> Predictor:

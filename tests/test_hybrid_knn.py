@@ -1,0 +1,105 @@
+"""The hybrid: what the means cost, who is asked about what, and what a store remembers."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from sklearn.datasets import load_digits
+
+from opendp_sim.accounting.session import Session
+from opendp_sim.core.errors import BudgetError, DataError, InternalError
+from opendp_sim.core.pipeline import bind_steps
+from opendp_sim.measurements import _knn_means
+from opendp_sim.measurements._knn_features import Lens
+from opendp_sim.measurements._knn_hybrid import Hybrid
+from opendp_sim.measurements._knn_means import ClassMeans, means_scale
+from opendp_sim.measurements.hybrid_knn import HybridKnn
+from opendp_sim.spaces.metrics import Symmetric
+from opendp_sim.spaces.rows import GridRows, Rows
+
+dp.enable_features("contrib")
+PIXELS, DIGIT = load_digits(return_X_y=True)
+GRID = GridRows(width=64, labels=tuple(range(10)), unit=1 / 16, upper=(256,))
+VALUES = np.rint(PIXELS * 16)
+TRAIN, QUERIES = Rows(VALUES[:1297], DIGIT[:1297]), VALUES[1297:1497]
+SETTING = HybridKnn(rho=0.5, queries=200, size=1300)
+
+
+def test_a_record_moves_the_means_by_no_more_than_the_scale_is_for(monkeypatch):
+    """Lemma 1, exactly: the noiseless cells of neighbours, against OpenDP's map at the scale."""
+    monkeypatch.setattr(_knn_means, "noisy", lambda cells, scale: cells)
+    lens = Lens.plain(GRID, normalise=True).centred_on(QUERIES)
+    dtype = lens.dtype("test")
+    values = np.concatenate([VALUES[:40], np.zeros((1, 64)), np.full((1, 64), 256.0)])
+    labels = np.concatenate([DIGIT[:40], [0, 9]])
+    rho = Fraction(1, 7)
+    scale = means_scale(lens, rho)
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float)
+    native = dp.m.make_gaussian(*space, scale)
+    full = ClassMeans.release(lens, lens.see(values, dtype), labels, 10, rho).cells
+    worst = 0.0
+    for gone in range(len(values)):
+        keep = np.arange(len(values)) != gone
+        less = ClassMeans.release(lens, lens.see(values[keep], dtype), labels[keep], 10, rho).cells
+        square = int(((full - less) ** 2).sum())
+        assert Fraction(square) / (2 * Fraction(scale) ** 2) <= rho
+        worst = max(worst, native.map(float(square) ** 0.5))
+    assert float(rho) * 0.98 < worst <= float(rho)
+
+
+def test_the_two_budgets_add_up_to_no_more_than_the_whole():
+    for rho, share in ((0.1, 0.7), (1e-3, 1 / 3), (7.3, 0.01)):
+        setting = HybridKnn(rho=rho, queries=9, size=99, share=share)
+        whole = setting.means_rho + Fraction(setting.neighbours_setting.rho)
+        assert Fraction(rho) * (1 - Fraction(1, 2**50)) < whole <= Fraction(rho)
+
+
+def test_only_the_unsure_are_asked_about_and_only_leaders_win():
+    service = Hybrid(SETTING, GRID, TRAIN)
+    before = service._purses_now().copy()
+    answers = service.predict(QUERIES)
+    asked = answers.deviations > 0
+    assert 0.2 < asked.mean() < 0.4
+    assert (np.isfinite(answers.votes[asked]).sum(axis=1) == 2).all()
+    assert (service._purses_now() < before).any()
+    sure = (np.array(answers.labels) == DIGIT[1297:1497])[~asked].mean()
+    assert sure > 0.75  # about 0.93 with a deviation of 0.03
+    with pytest.raises(DataError, match="OS607"):
+        Hybrid(SETTING, GRID, TRAIN).predict(QUERIES[:3])
+
+
+def test_means_are_released_once_and_survive(tmp_path, monkeypatch):
+    stages = bind_steps(GRID, Symmetric(), [SETTING])
+    with Session(stages, lambda: [TRAIN], tmp_path / "s") as session:
+        session.refer(QUERIES)
+        cells = session._service._means.cells
+        session.ask(QUERIES[:40])
+        left = session._service._purses_now()
+    monkeypatch.setattr(ClassMeans, "release", lambda *_: 1 / 0)
+    with Session(stages, lambda: [TRAIN], tmp_path / "s") as session:
+        assert np.array_equal(session._service._means.cells, cells)
+        assert np.array_equal(session._service._purses_now(), left)
+        assert len(session.ask(QUERIES[40:45]).labels) == 5
+
+
+def test_a_failure_ends_it(monkeypatch):
+    service = Hybrid(SETTING, GRID, TRAIN)
+    service.refer(QUERIES)
+    with monkeypatch.context() as patched:
+        patched.setattr(ClassMeans, "scores", lambda *_: 1 / 0)
+        with pytest.raises(InternalError, match="OS902"):
+            service.predict(QUERIES[:3])
+    assert not service._purses_now().any()
+    with pytest.raises(BudgetError, match="OS406"):
+        service.predict(QUERIES[:3])
+
+
+def test_the_plan_warns_where_a_one_off_release_does_better():
+    few = SETTING.neighbours_setting.model_copy(update={"size": 500, "queries": 100})
+    many = few.model_copy(update={"size": 50_000})
+    said = [s.bind(GRID, Symmetric()).reason for s in (few, many)]
+    assert "one-off" in said[0]
+    assert "one-off" not in said[1]
