@@ -65,7 +65,8 @@ def accounting_layer(subject: Subject, pair: Pair | None) -> LayerResult:
 def _slack(law: NoiseLaw, shift: NDArray[np.float64], subject: Subject, pair: Pair) -> float:
     from opendp_sim.audit.losses import claim_ratio  # noqa: PLC0415
 
-    assert subject.measure is not None and subject.privacy_map is not None
+    if subject.measure is None or subject.privacy_map is None:
+        return 0.0
     used = claim_ratio(law, shift, subject.measure, subject.privacy_map(pair.distance))
     return 1 / used - 1 if used > 0 else 0.0
 
@@ -123,10 +124,15 @@ def quadrature_delta(
     for (step, scale), count in keys.items():
         mass, start = _losses(law, step, scale)
         for _ in range(min(count, 400)):
-            total, offset = np.convolve(total, mass) if total.size * mass.size < 4e6 else _fft(total, mass), offset + start
+            total, offset = (
+                np.convolve(total, mass) if total.size * mass.size < 4e6 else _fft(total, mass),
+                offset + start,
+            )
             total, offset = _trim(total, offset)
     losses = (np.arange(total.size) + offset) * _grid(law)
-    return np.array([float(np.sum(total * np.maximum(0.0, 1 - np.exp(e - losses)))) for e in epsilons])
+    return np.array(
+        [float(np.sum(total * np.maximum(0.0, 1 - np.exp(e - losses)))) for e in epsilons]
+    )
 
 
 def _grid(law: NoiseLaw) -> float:
@@ -143,16 +149,20 @@ def _losses(law: NoiseLaw, step: float, scale: float) -> tuple[NDArray[np.float6
         z = (edges[:-1] + edges[1:]) / 2
         p = np.exp(-np.abs(z) / scale) if not law.gaussian else np.exp(-(z**2) / (2 * scale**2))
         p = p / p.sum()
-    loss = ((z - step) ** 2 - z**2) / (2 * scale**2) if law.gaussian else (np.abs(z - step) - np.abs(z)) / scale
+    loss = (
+        ((z - step) ** 2 - z**2) / (2 * scale**2)
+        if law.gaussian
+        else (np.abs(z - step) - np.abs(z)) / scale
+    )
     index = np.floor(loss / _grid(law) + 1e-9).astype(np.int64)
     start = int(index.min())
-    return np.bincount(index - start, weights=p), start
+    return np.bincount(index - start, weights=p).astype(np.float64), start
 
 
 def _fft(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
     from scipy.signal import fftconvolve  # noqa: PLC0415
 
-    return np.maximum(fftconvolve(first, second), 0.0)
+    return np.asarray(np.maximum(fftconvolve(first, second), 0.0), dtype=np.float64)
 
 
 def _trim(mass: NDArray[np.float64], offset: int) -> tuple[NDArray[np.float64], int]:

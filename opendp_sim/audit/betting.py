@@ -24,7 +24,9 @@ __all__ = ["Bet", "Wealth", "best_bet", "settle"]
 _FRACTIONS = np.concatenate([np.geomspace(1e-4, 0.2, 24), np.linspace(0.25, 0.98, 20)])
 _LUCK = 2.2
 """Strength that the best of many events has by luck."""
-_CUTS = np.concatenate([np.geomspace(0.002, 0.1, 8), np.linspace(0.15, 0.85, 15), 1 - np.geomspace(0.1, 0.002, 8)])
+_CUTS = np.concatenate(
+    [np.geomspace(0.002, 0.1, 8), np.linspace(0.15, 0.85, 15), 1 - np.geomspace(0.1, 0.002, 8)]
+)
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,9 @@ def _strength(
     """Excess over its standard error; rates are pulled in by a pseudo-count so that 0 has an error."""
     ps, qs = (p * first + 0.5) / (first + 1), (q * second + 0.5) / (second + 1)
     excess = p[:, None] - factors[None, :] * qs[:, None] - deltas[None, :]
-    variance = (ps * (1 - ps) / first)[:, None] + factors[None, :] ** 2 * (qs * (1 - qs) / second)[:, None]
+    variance = (ps * (1 - ps) / first)[:, None] + factors[None, :] ** 2 * (qs * (1 - qs) / second)[
+        :, None
+    ]
     return np.asarray(excess / np.sqrt(variance))
 
 

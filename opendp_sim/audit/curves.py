@@ -148,6 +148,6 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 
 def _log_normal_tail(z: float) -> float:
-    from scipy.special import log_ndtr  # noqa: PLC0415 - the one use
+    from scipy.special import log_ndtr  # noqa: PLC0415
 
     return float(log_ndtr(-z))

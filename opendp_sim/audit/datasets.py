@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import opendp.prelude as dp
+from opendp.extras.numpy import NPArray2Domain
 
 from opendp_sim.audit.atoms import Source, atom_source, option_source
 from opendp_sim.core.errors import AuditError
@@ -74,7 +75,7 @@ def _element(domain: dp.Domain) -> Source:
     return atom_source(domain)
 
 
-@teach(dp.numpy.NPArray2Domain)
+@teach(NPArray2Domain)
 def _array2(descriptor: Any) -> Records:
     """Rows of a numpy array, scaled into the norm ball where the domain has one."""
     width = descriptor.num_columns or 2
@@ -105,7 +106,9 @@ def _array2(descriptor: Any) -> Records:
         return inside(row)
 
     axis = np.eye(1, width)[0]
-    corners = [inside(v) for v in (np.zeros(width), reach * axis, -reach * axis, np.full(width, reach))]
+    corners = [
+        inside(v) for v in (np.zeros(width), reach * axis, -reach * axis, np.full(width, reach))
+    ]
     if norm is None and not integral:
         corners += [np.full(width, v, dtype=dtype) for v in (1e8 + 0.5, -1e16, 1e-300)]
         if descriptor.nan:

@@ -60,9 +60,7 @@ def exceeds(metric: str, distance: Any, claimed: Any) -> bool:
     """Say whether a measured distance is above the claimed one, exactly."""
     if isinstance(distance, tuple):
         powers = (1, 2, 1) if metric == "L02InfDistance" else (1, 1, 1)
-        return any(
-            _above(d, c, p) for d, c, p in zip(distance, claimed, powers, strict=True)
-        )
+        return any(_above(d, c, p) for d, c, p in zip(distance, claimed, powers, strict=True))
     return _above(distance, claimed, 2 if metric == "L2Distance" else 1)
 
 
@@ -143,7 +141,7 @@ def _power_sum(gaps: Iterable[Any], power: int) -> Any:
 
 def _flat(value: Any) -> list[Any]:
     if isinstance(value, np.ndarray):
-        return value.ravel().tolist()  # type: ignore[no-any-return]
+        return value.ravel().tolist()
     if isinstance(value, (list, tuple)):
         return [cell for part in value for cell in _flat(part)] if _nested(value) else list(value)
     return [value.item() if isinstance(value, np.generic) else value]
@@ -161,7 +159,7 @@ def _key(record: Any) -> Hashable:
         return tuple(_key(v) for v in record.ravel().tolist())
     if isinstance(record, (list, tuple)):
         return tuple(_key(v) for v in record)
-    return "NaN" if isinstance(record, float) and math.isnan(record) else record  # type: ignore[no-any-return]
+    return "NaN" if isinstance(record, float) and math.isnan(record) else record
 
 
 def _keys(records: Iterable[Any]) -> list[Hashable]:

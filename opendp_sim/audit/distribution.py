@@ -105,7 +105,7 @@ def _cost(race: _Race, hints: tuple[Pair, ...]) -> float:
 def _candidates(race: _Race, hints: tuple[Pair, ...], count: int) -> list[Pair]:
     """Hints first, then corners and fresh pairs half and half; a few at distance zero."""
     structured = [p for p in race.space.corners(race.rng) if _differ(p)]
-    race.rng.shuffle(structured)  # type: ignore[arg-type]
+    race.rng.shuffle(structured)
     out = [*hints, *structured[: count // 2]]
     tries = 0
     while len(out) < count and tries < 10 * count:
@@ -134,7 +134,7 @@ def _search(race: _Race, hints: tuple[Pair, ...]) -> list[Sample]:
     each = max(20, min(race.budget.search_runs, affordable // count))
     samples = [Sample(pair) for pair in _candidates(race, hints, count)]
     for keep in (max(3, count // 4), 3, 3):
-        ranked = []
+        ranked: list[tuple[float, int, Sample]] = []
         for sample in samples:
             if race.left_over(0.6) < 0 and ranked:
                 break
@@ -170,12 +170,16 @@ def _choose(race: _Race, sample: Sample) -> tuple[Bet | None, bool]:
         first, second = slice(0, None, 2), slice(1, None, 2)
         if half < 10:
             first = second = slice(None)
-        signed = {name: (lambda e, s=s, k=-1.0 if swap else 1.0: k * s(e)) for name, s in extra.items()}
+        signed = {name: _signed(score, -1.0 if swap else 1.0) for name, score in extra.items()}
         scores = learn(a.part(first), b.part(first), signed)
         bet = best_bet(scores, a, b, curve, second)
         if bet is not None and (best is None or bet.strength > best.strength):
             best, swapped = bet, swap
     return best, swapped
+
+
+def _signed(score: Score, sign: float) -> Score:
+    return lambda e: np.asarray(sign * score(e))
 
 
 def _white_box(subject: Subject, pair: Pair) -> dict[str, Score]:
@@ -184,10 +188,14 @@ def _white_box(subject: Subject, pair: Pair) -> dict[str, Score]:
         return {}
     try:
         first, second = subject.noiseless(pair.left), subject.noiseless(pair.right)
-    except Exception:  # noqa: BLE001 - the structure layer reports failures
+    except Exception:  # noqa: BLE001
         return {}
     law = subject.law(first.size)
-    if law is None or not 0 < first.size == second.size <= encoding.WIDEST or not (law.scales(first.size) > 0).all():
+    if (
+        law is None
+        or not 0 < first.size == second.size <= encoding.WIDEST
+        or not (law.scales(first.size) > 0).all()
+    ):
         return {}
 
     shift, base = difference(second, first), first.astype(float)

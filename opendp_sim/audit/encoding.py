@@ -49,7 +49,10 @@ class Encoded:
     def join(parts: Sequence[Encoded]) -> Encoded:
         """Put samples of one side after each other."""
         width = max(p.cells.shape[1] for p in parts)
-        cells = [np.pad(p.cells, ((0, 0), (0, width - p.cells.shape[1])), constant_values=np.nan) for p in parts]
+        cells = [
+            np.pad(p.cells, ((0, 0), (0, width - p.cells.shape[1])), constant_values=np.nan)
+            for p in parts
+        ]
         return Encoded(
             np.concatenate([p.symbols for p in parts]),
             np.concatenate(cells),
@@ -65,8 +68,14 @@ def structure(value: Any) -> str:
         return f"array{value.shape}:{value.dtype}"
     if isinstance(value, (list, tuple)):
         inner = sorted({type(v).__name__ for v in value})
-        nested = [structure(v) for v in value] if any(isinstance(v, (list, tuple, np.ndarray)) for v in value) else []
-        return f"{type(value).__name__}[{len(value)}] of {inner} {nested if len(nested) < 20 else ''}"
+        nested = (
+            [structure(v) for v in value]
+            if any(isinstance(v, (list, tuple, np.ndarray)) for v in value)
+            else []
+        )
+        return (
+            f"{type(value).__name__}[{len(value)}] of {inner} {nested if len(nested) < 20 else ''}"
+        )
     if isinstance(value, Mapping):
         return f"mapping of {sorted({type(v).__name__ for v in value.values()})}"
     return type(value).__name__
@@ -103,7 +112,7 @@ def _symbol(value: Any) -> str | bytes:
 
 def _numbers(value: Any) -> list[float]:
     if isinstance(value, np.ndarray):
-        return value.astype(float).ravel().tolist()  # type: ignore[no-any-return]
+        return value.astype(float).ravel().tolist()
     if isinstance(value, (bool, int, float, np.generic)):
         try:
             return [float(value)]

@@ -85,9 +85,9 @@ def enumeration_layer(
     if not subject.private:
         return LayerResult(_LAYER, "skipped", "a stability claim has no curve")
     pairs, outcomes, worst = 0, 0, 0.0
-    best: Pair | None = None
+    top: list[Pair] = []
     end = begin + min(5.0, 0.5 * budget.seconds)
-    for pair in _pairs(space, rng, lambda: best):
+    for pair in _pairs(space, rng, top):
         if time.process_time() > end and pairs:
             break
         pairs += 1
@@ -102,7 +102,7 @@ def enumeration_layer(
                              f"delta({epsilon:.4g}) <= {allowed:.6g}", f"{allowed + excess:.6g}", side),
                 )  # fmt: skip
             if allowed + excess > worst:
-                worst, best = allowed + excess, pair
+                worst, top[:] = allowed + excess, [pair]
     return LayerResult(
         _LAYER, "not refuted", "", pairs, time.process_time() - begin,
         power=f"{pairs} pairs of up to {outcomes} outcomes, exactly: any excess of {_TOLERANCE:.0e} "
@@ -110,12 +110,11 @@ def enumeration_layer(
     )  # fmt: skip
 
 
-def _pairs(space: PairSpace, rng: np.random.Generator, best: Callable[[], Pair | None]) -> Any:
+def _pairs(space: PairSpace, rng: np.random.Generator, top: list[Pair]) -> Any:
     yield from space.corners(rng)
     for _ in range(2000):
-        top = best()
-        if top is not None and top.genome is not None and rng.random() < 0.5:
-            yield space.mutate(top, rng)
+        if top and top[0].genome is not None and rng.random() < 0.5:
+            yield space.mutate(top[0], rng)
         else:
             yield space.draw(rng)
 

@@ -33,7 +33,11 @@ class Standing:
     date: str
 
     def __str__(self) -> str:
-        audits = f"{self.audits} audits ({', '.join(self.layers)}), {self.date}" if self.audits else "no audit"
+        audits = (
+            f"{self.audits} audits ({', '.join(self.layers)}), {self.date}"
+            if self.audits
+            else "no audit"
+        )
         twins = f"; {self.twins_caught} of {self.twins} broken twins caught" if self.twins else ""
         return f"{self.key}: {self.tier}; {audits}{twins}"
 

@@ -23,7 +23,7 @@ _RUNS = 24
 
 def fresh_tests(subject: Subject, data: Any, *, forks: bool) -> list[Any]:
     """Return one test per way of running side by side."""
-    from opendp_sim.audit.noise_law import NoiseTest  # noqa: PLC0415 - a cycle otherwise
+    from opendp_sim.audit.noise_law import NoiseTest  # noqa: PLC0415
 
     ways = [("threads", _in_threads)]
     if forks and hasattr(os, "fork"):
@@ -61,7 +61,9 @@ def _collision(law: NoiseLaw, shape: tuple[int, ...]) -> float:
 
 
 def _sequence(subject: Subject, data: Any) -> Any:
-    return np.stack([np.atleast_1d(np.asarray(subject.run(data), dtype=float)).ravel() for _ in range(_RUNS)])
+    return np.stack(
+        [np.atleast_1d(np.asarray(subject.run(data), dtype=float)).ravel() for _ in range(_RUNS)]
+    )
 
 
 def _in_threads(subject: Subject, data: Any) -> tuple[Any, Any]:
@@ -94,5 +96,5 @@ def _in_forks(subject: Subject, data: Any) -> tuple[Any, Any]:
         with os.fdopen(reader, "rb") as pipe:
             payload = pipe.read()
         os.waitpid(child, 0)
-        out.append(pickle.loads(payload) if payload else None)  # noqa: S301 - our own child wrote it
+        out.append(pickle.loads(payload) if payload else None)  # noqa: S301
     return out[0], out[1]

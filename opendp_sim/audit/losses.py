@@ -21,7 +21,9 @@ __all__ = ["claim_ratio", "laplace_renyi"]
 _ALPHAS = np.concatenate([1 + np.geomspace(1e-2, 1, 20), np.geomspace(2.2, 300, 40)])
 
 
-def claim_ratio(law: NoiseLaw, shift: NDArray[np.float64], measure: dp.Measure, d_out: Any) -> float:
+def claim_ratio(
+    law: NoiseLaw, shift: NDArray[np.float64], measure: dp.Measure, d_out: Any
+) -> float:
     """Return attained loss over claimed loss of one pair; above 1 the claim is false.
 
     For approximate claims the loss beyond ``delta`` is compared: the ratio is the true delta at the
@@ -33,7 +35,7 @@ def claim_ratio(law: NoiseLaw, shift: NDArray[np.float64], measure: dp.Measure, 
     if not (law.scales(shift.size)[shift != 0] > 0).all():
         return math.inf
     if kind.startswith("Approximate"):
-        return _approximate(law, shift, str(measure.inner_measure.type), *d_out)  # type: ignore[attr-defined]
+        return _approximate(law, shift, str(measure.inner_measure.type), *d_out)
     return _ratio(law, shift, kind, d_out)
 
 
@@ -48,7 +50,9 @@ def _ratio(law: NoiseLaw, shift: NDArray[np.float64], kind: str, d_out: Any) -> 
         return float(np.max(attained / np.maximum(claimed, 1e-300)))
     if kind.startswith("SmoothedMaxDivergence"):
         profile = getattr(d_out, "delta", d_out)
-        ratios = [_over(_delta(law, shift, e), float(profile(e))) for e in (0.1, 0.5, 1.0, 2.0, 4.0)]
+        ratios = [
+            _over(_delta(law, shift, e), float(profile(e))) for e in (0.1, 0.5, 1.0, 2.0, 4.0)
+        ]
         return max(ratios)
     return 0.0
 
@@ -99,5 +103,7 @@ def _delta(law: NoiseLaw, shift: NDArray[np.float64], epsilon: float) -> float:
             return 0.0
         return gaussian_delta(math.sqrt(2 * law.loss(shift)), epsilon)
     scaled = np.abs(shift) / law.scales(shift.size)
-    biggest = float(scaled.max()) * (math.exp(-law.grid / float(law.scales(1)[0])) if law.discrete else 1)
+    biggest = float(scaled.max()) * (
+        math.exp(-law.grid / float(law.scales(1)[0])) if law.discrete else 1
+    )
     return max(0.0, 1 - math.exp((epsilon - biggest) / 2)) if np.count_nonzero(scaled) else 0.0

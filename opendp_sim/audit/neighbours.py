@@ -13,10 +13,16 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit.datasets import Records
+from opendp_sim.core.randomness import public_generator
 
 __all__ = ["RECORD_METRICS", "Edit", "Pair", "RecordSpace"]
 
-RECORD_METRICS = ("SymmetricDistance", "InsertDeleteDistance", "ChangeOneDistance", "HammingDistance")
+RECORD_METRICS = (
+    "SymmetricDistance",
+    "InsertDeleteDistance",
+    "ChangeOneDistance",
+    "HammingDistance",
+)
 
 
 @dataclass(frozen=True)
@@ -127,7 +133,9 @@ class RecordSpace:
         return Edit("insert" if rng.random() < 0.6 else "delete", position, record)
 
     def _pair(self, genome: _Genome, distance: int) -> Pair:
-        right = apply_edits(genome.base, genome.edits, ordered=self.metric == "InsertDeleteDistance")
+        right = apply_edits(
+            genome.base, genome.edits, ordered=self.metric == "InsertDeleteDistance"
+        )
         build = self.records.build
         return Pair(build(list(genome.base)), build(right), distance, genome)
 
@@ -192,7 +200,7 @@ def apply_edits(base: Sequence[Any], edits: Sequence[Edit], *, ordered: bool = F
         if edit.kind == "insert":
             out.insert(edit.position % (len(out) + 1), edit.record)
         elif edit.kind == "shuffle":
-            order = np.random.default_rng(edit.position).permutation(len(out))
+            order = public_generator(edit.position, "audit", "shuffle").permutation(len(out))
             out = [out[i] for i in order]
         elif out and edit.kind == "delete":
             out.pop(edit.position % len(out))

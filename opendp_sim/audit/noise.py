@@ -132,8 +132,9 @@ def difference(minuend: NDArray[Any], subtrahend: NDArray[Any]) -> NDArray[np.fl
                     for a in (minuend, subtrahend))  # fmt: skip
         if not small:
             minuend, subtrahend = minuend.astype(object), subtrahend.astype(object)
-        return np.asarray(minuend - subtrahend).astype(float)
-    return np.asarray(minuend, dtype=float) - np.asarray(subtrahend, dtype=float)
+        return np.asarray(minuend - subtrahend, dtype=np.float64)
+    first, second = minuend.astype(np.float64), subtrahend.astype(np.float64)
+    return np.asarray(first - second, dtype=np.float64)
 
 
 def read_law(noise: Any, cells: int) -> NoiseLaw:

@@ -55,31 +55,24 @@ def noise_layer(
         return LayerResult(_LAYER, "skipped", "the noise is another measurement; audit that one")
     datasets = _datasets(space, rng, hint)
     tests: list[tuple[NoiseTest, Any]] = []
-    runs, cells, law, first_runs = 0, 0, None, 0
+    runs, cells, first_runs = 0, 0, 0
+    law: NoiseLaw | None = None
     for number, data in enumerate(datasets):
         try:
-            core = subject.noiseless(data)
             if number == 0:
-                tick = time.process_time()
-                subject.releases(data, 1)
-                first_runs = _runs(budget, core.size, time.process_time() - tick)
-            count = max(4, first_runs // (1 if number == 0 else 4))
-            released = [flat(r) for r in subject.releases(data, count)]
-        except Exception as error:  # noqa: BLE001
+                first_runs = _first_runs(subject, data, budget)
+            sample = _sample(subject, data, max(4, first_runs // (1 if number == 0 else 4)))
+        except Exception as error:  # noqa: BLE001 - whatever a mechanism raises
             return LayerResult(_LAYER, "skipped", f"a run failed: {type(error).__name__}")
-        runs += count
-        if any(r.size != core.size for r in released):
-            return LayerResult(_LAYER, "skipped", "the release is not noiseless part + noise, cell by cell")
-        if not core.size:
-            continue
-        law = subject.law(core.size)
-        assert law is not None
-        law, core, released = _without_edges(law, core, released)
-        if not core.size:
-            continue
-        cells = max(cells, core.size)
-        residual = np.stack([difference(r, core) for r in released])
-        tests += [(t, data) for t in residual_tests(law, residual, rng)]
+        if sample is None:
+            return LayerResult(
+                _LAYER, "skipped", "the release is not noiseless part + noise, cell by cell"
+            )
+        runs += len(sample[1])
+        if sample[1].size:
+            law, residual = sample
+            cells = max(cells, residual.shape[1])
+            tests += [(t, data) for t in residual_tests(law, residual, rng)]
     if law is None:
         return LayerResult(_LAYER, "skipped", "every dataset tried releases no cell")
     tests += [(t, datasets[0]) for t in fresh_tests(subject, datasets[0], forks=budget.forks)]
@@ -98,7 +91,27 @@ def noise_layer(
     )  # fmt: skip
 
 
-def _without_edges(law: NoiseLaw, core: Any, released: list[Any]) -> tuple[NoiseLaw, Any, list[Any]]:
+def _first_runs(subject: Subject, data: Any, budget: Budget) -> int:
+    """Return how many runs the first dataset gets, from its cells and the cost of one run."""
+    tick = time.process_time()
+    subject.releases(data, 1)
+    return _runs(budget, subject.noiseless(data).size, time.process_time() - tick)
+
+
+def _sample(subject: Subject, data: Any, count: int) -> tuple[NoiseLaw, NDArray[np.float64]] | None:
+    """Return the law and the residuals, shape (runs, cells); None if the shapes do not fit."""
+    core = subject.noiseless(data)
+    released = [flat(r) for r in subject.releases(data, count)]
+    law = subject.law(core.size)
+    if law is None or any(r.size != core.size for r in released):
+        return None
+    law, core, released = _without_edges(law, core, released)
+    return law, np.stack([difference(r, core) for r in released])
+
+
+def _without_edges(
+    law: NoiseLaw, core: Any, released: list[Any]
+) -> tuple[NoiseLaw, Any, list[Any]]:
     """Leave out cells so large that adding noise saturates (integers) or is rounded away (floats).
 
     Both are post-processing of the noisy sum, which is sound, and both hide the law.
@@ -125,7 +138,9 @@ def _datasets(space: PairSpace, rng: np.random.Generator, hint: Pair | None) -> 
 
 def _runs(budget: Budget, cells: int, cost: float) -> int:
     """Small releases are run more often, slow ones less: what counts is runs times cells."""
-    wanted = max(budget.noise_runs, min(8 * budget.noise_runs, 60 * budget.noise_runs // max(cells, 1)))
+    wanted = max(
+        budget.noise_runs, min(8 * budget.noise_runs, 60 * budget.noise_runs // max(cells, 1))
+    )
     return max(8, min(wanted, int(0.3 * budget.seconds / max(cost, 1e-6))))
 
 
@@ -149,7 +164,9 @@ def residual_tests(
     scales = law.scales(cells)
     if law.discrete:
         off = np.abs(residual / law.grid - np.rint(residual / law.grid)).max()
-        yield NoiseTest("support", 0.0 if off > 1e-6 else 1.0, "a grid", "values between grid points")
+        yield NoiseTest(
+            "support", 0.0 if off > 1e-6 else 1.0, "a grid", "values between grid points"
+        )
     silent = scales <= 0
     if silent.any():
         yield NoiseTest("scale", 0.0, "a positive scale", "a declared scale of zero")
@@ -183,7 +200,10 @@ def _scale_tests(
     spot = int(np.argmin(ps))
     seen = _scale_ratio(law, float(statistic[:, spot].mean() / mean[spot]))
     yield NoiseTest(
-        "scale in one cell", min(1.0, ps[spot] * cells), "the declared scale", f"{seen:.4g} of it (cell {spot})"
+        "scale in one cell",
+        min(1.0, ps[spot] * cells),
+        "the declared scale",
+        f"{seen:.4g} of it (cell {spot})",
     )
 
 
@@ -219,7 +239,10 @@ def _shape_test(
     ranks = np.arange(n)
     gap = float(max(np.max((ranks + 1) / n - flat), np.max(flat - ranks / n)))
     return NoiseTest(
-        "shape", min(1.0, 2 * math.exp(-2 * n * gap * gap)), f"{law.family}", f"a KS distance of {gap:.3g}"
+        "shape",
+        min(1.0, 2 * math.exp(-2 * n * gap * gap)),
+        f"{law.family}",
+        f"a KS distance of {gap:.3g}",
     )
 
 
@@ -250,7 +273,9 @@ def _independence_tests(residual: NDArray[np.float64]) -> Iterator[NoiseTest]:
     equal = (residual[:, :-1] == residual[:, 1:]) & (residual[:, 1:] != 0)
     share = float(equal.mean())
     expected = _equal_share(residual)
-    n = equal.size // 2  # equalities of overlapping pairs depend on each other: count every other one
+    n = (
+        equal.size // 2
+    )  # equalities of overlapping pairs depend on each other: count every other one
     excess = max(0.0, share - expected)
     yield NoiseTest(
         "repeats in one release", min(1.0, math.exp(-2 * n * excess**2) * 2 if excess else 1.0),
@@ -292,9 +317,14 @@ def _repeat_test(
         collision *= float((p**2).sum())
         if collision < 1e-30:
             break
-    repeats = runs - len(np.unique(residual, axis=0))
+    repeats = int(runs - len(np.unique(residual, axis=0)))
     pairs = runs * (runs - 1) / 2
     if repeats == 0:
         return NoiseTest("repeated releases", 1.0, "no repeats", "none")
-    p = min(1.0, pairs * collision / repeats)  # Markov on the number of equal pairs
-    return NoiseTest("repeated releases", max(p, 1e-12), "fresh noise in each run", f"{repeats} repeats in {runs} runs")
+    chance = min(1.0, float(pairs * collision / repeats))  # Markov on the number of equal pairs
+    return NoiseTest(
+        "repeated releases",
+        max(chance, 1e-12),
+        "fresh noise in each run",
+        f"{repeats} repeats in {runs} runs",
+    )

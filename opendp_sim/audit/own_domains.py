@@ -78,7 +78,9 @@ def _rows(
             values = (low + high) / 2 + rng.integers(-2, 3, size=width)
         return record(values, int(rng.integers(labels)), int(rng.integers(3)))
 
-    corners = [record(v, label, 0) for v in (np.zeros(width), low, high) for label in {0, labels - 1}]
+    corners = [
+        record(v, label, 0) for v in (np.zeros(width), low, high) for label in {0, labels - 1}
+    ]
 
     def build(records: Sequence[Record]) -> Rows:
         values = np.array([r[0] for r in records], dtype=np.float64).reshape(len(records), width)
@@ -90,7 +92,8 @@ def _rows(
         tags = rows.labels if rows.labels is not None else np.zeros(len(rows), np.int64)
         ids = rows.ids if rows.ids is not None else np.zeros(len(rows), np.int64)
         return [
-            (tuple(map(float, v)), int(t), p) for v, t, p in zip(rows.values, tags, ids.tolist(), strict=True)
+            (tuple(map(float, v)), int(t), p)
+            for v, t, p in zip(rows.values, tags, ids.tolist(), strict=True)
         ]
 
     return Records(Source(tuple(corners), draw, corners[0]), build, split)
@@ -120,7 +123,10 @@ def _table(descriptor: Any) -> Records:
 
     def split(data: dict[str, Any]) -> list[tuple[Any, ...]]:
         held = [data[column.name].tolist() for column in columns]
-        return [tuple(tuple(c) if isinstance(c, list) else c for c in row) for row in zip(*held, strict=True)]
+        return [
+            tuple(tuple(c) if isinstance(c, list) else c for c in row)
+            for row in zip(*held, strict=True)
+        ]
 
     return Records(Source(corners, draw, corners[0]), build, split)
 
@@ -133,8 +139,8 @@ def _column(column: Any) -> Source:
         return _listed(("u", "v", "w", "", "u2"))
     low, high = column.bounds or (-8.0, 8.0)
     whole = column.numpy_dtype.kind in "iu"
-    low, high = (int(np.ceil(low)), int(np.floor(high))) if whole else (low, high)
-    middle = min(max(0, low), high)
+    low, high = (float(np.ceil(low)), float(np.floor(high))) if whole else (low, high)
+    middle = min(max(0.0, low), high)
 
     def one(value: Any) -> Any:
         held = column.numpy_dtype.type(value)
@@ -144,9 +150,10 @@ def _column(column: Any) -> Source:
 
     def draw(rng: np.random.Generator) -> Any:
         if not column.is_vector:
-            return one(rng.integers(low, high + 1) if whole else rng.uniform(low, high))
+            return one(rng.integers(int(low), int(high) + 1) if whole else rng.uniform(low, high))
         return tuple(
-            float(np.clip(column.numpy_dtype.type(v), low, high)) for v in rng.uniform(low, high, column.width)
+            float(np.clip(column.numpy_dtype.type(v), low, high))
+            for v in rng.uniform(low, high, column.width)
         )
 
     corners = tuple(dict.fromkeys(one(v) for v in (middle, low, high)))

@@ -74,11 +74,11 @@ def recorded(
 
         return wrapper
 
-    dp.Measurement.__call__, dp.Measurement.invoke = wrap(call), wrap(invoke)
+    dp.Measurement.__call__, dp.Measurement.invoke = wrap(call), wrap(invoke)  # type: ignore[method-assign]
     try:
         yield
     finally:
-        dp.Measurement.__call__, dp.Measurement.invoke = call, invoke
+        dp.Measurement.__call__, dp.Measurement.invoke = call, invoke  # type: ignore[method-assign]
 
 
 def replay(subject: Subject, pair: Pair) -> Evidence | None:
@@ -128,7 +128,11 @@ def _losses(
     if total <= claimed * (1 + _TOLERANCE) + 1e-12:
         return None
     return _evidence(
-        pair, outputs, "the losses of the inner releases add up to more than the claim", claimed, total
+        pair,
+        outputs,
+        "the losses of the inner releases add up to more than the claim",
+        claimed,
+        total,
     )
 
 
@@ -147,9 +151,11 @@ def _unit_loss(measurement: dp.Measurement) -> Any:
     whole = str(measurement.input_distance_type)[0] in "iu"
     try:
         return measurement.map(1 if whole else 1.0)
-    except Exception:  # noqa: BLE001 - maps refuse distances in their own ways
+    except Exception:  # noqa: BLE001
         return None
 
 
-def _evidence(pair: Pair, outputs: tuple[Any, Any], detail: str, claimed: Any, measured: Any) -> Evidence:
+def _evidence(
+    pair: Pair, outputs: tuple[Any, Any], detail: str, claimed: Any, measured: Any
+) -> Evidence:
     return Evidence("replay", detail, claimed, measured, pair, outputs)

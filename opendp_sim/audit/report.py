@@ -67,7 +67,8 @@ class Report:
             loading, target = f"from {module} import {name}\n", f"{name}()"
         lines = [
             f"{loading}from opendp_sim.audit import audit",
-            f"report = audit({target}, d_in={self.d_in!r}, budget={self.budget!r}, seed={self.seed}, beta={self.beta!r})",
+            f"report = audit({target}, d_in={self.d_in!r}, budget={self.budget!r}, "  # noqa: ISC004
+            f"seed={self.seed}, beta={self.beta!r})",
         ]
         evidence = self.evidence
         if evidence is not None and evidence.pair is not None:
@@ -86,10 +87,18 @@ class Report:
         lines.append("")
         for layer in self.layers:
             note = layer.reason or layer.power
-            lines.append(f"  {layer.layer:<16} {layer.status:<12} {layer.seconds:6.2f} s  {note}".rstrip())
+            lines.append(
+                f"  {layer.layer:<16} {layer.status:<12} {layer.seconds:6.2f} s  {note}".rstrip()
+            )
         if self.evidence is None:
-            lines += ["", "not refuted is not a proof: see audit/known_limits.md for what was not looked at."]
-        lines += [f"seed {self.seed}, risk of a false alarm at most {self.beta:g}, {self.seconds:.1f} s", ""]
+            lines += [
+                "",
+                "not refuted is not a proof: see audit/known_limits.md for what was not looked at.",
+            ]
+        lines += [
+            f"seed {self.seed}, risk of a false alarm at most {self.beta:g}, {self.seconds:.1f} s",
+            "",
+        ]
         return "\n".join([*lines, *("    " + line for line in self.replay.split("\n"))])
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,7 +128,11 @@ def versions() -> dict[str, str]:
     """Return what the result depends on."""
     from importlib.metadata import version  # noqa: PLC0415
 
-    return {"opendp": version("opendp"), "numpy": np.__version__, "python": platform.python_version()}
+    return {
+        "opendp": version("opendp"),
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
 
 
 def _evidence_lines(evidence: Evidence, layer: str) -> list[str]:
@@ -136,7 +149,9 @@ def _evidence_lines(evidence: Evidence, layer: str) -> list[str]:
             f"    distance   {evidence.pair.distance}",
         ]
     if evidence.outputs is not None:
-        lines.append(f"    outputs    {_short(evidence.outputs[0])} against {_short(evidence.outputs[1])}")
+        lines.append(
+            f"    outputs    {_short(evidence.outputs[0])} against {_short(evidence.outputs[1])}"
+        )
     return lines
 
 

@@ -26,6 +26,7 @@ from opendp_sim.audit.spaces import PairSpace, space_of
 from opendp_sim.audit.stability import stability_layer
 from opendp_sim.audit.subject import Subject, read_subject
 from opendp_sim.core.errors import AuditError
+from opendp_sim.core.randomness import public_generator
 
 __all__ = ["SHARES", "assert_not_refuted", "audit"]
 
@@ -81,7 +82,8 @@ def audit(
     known = isinstance(budget, Budget) or budget in ("quick", "deep")
     if not known or not 0 < beta < 1:
         raise AuditError(
-            "OS501", "audit.budget", expected='"quick" or "deep", and 0 < beta < 1', got=f"{budget}, {beta}",
+            "OS501", "audit.budget", expected='"quick" or "deep", and 0 < beta < 1',
+            got=f"{budget}, {beta}",
             hint="quick is for a test suite, deep for the night.",
         )  # fmt: skip
     spend = budget if isinstance(budget, Budget) else Budget.of(budget)
@@ -93,9 +95,20 @@ def audit(
     )  # fmt: skip
     space = _first(given, space)
     layers: list[LayerResult] = []
-    rng = np.random.default_rng(seed)
+    rng = public_generator(seed, "audit")
     for layer in _layers(
-        subject, space, d_in, spend, rng, beta, given, pmf, composed, _scored(events), output_distance, layers
+        subject,
+        space,
+        d_in,
+        spend,
+        rng,
+        beta,
+        given,
+        pmf,
+        composed,
+        _scored(events),
+        output_distance,
+        layers,
     ):
         layers.append(layer)
         if layer.status == "refuted":
@@ -115,7 +128,7 @@ def _layers(
     beta: float,
     given: tuple[Pair, ...],
     pmf: Any,
-    composed: bool,  # noqa: FBT001
+    composed: bool,
     events: Any,
     output_distance: Any,
     done: list[LayerResult],
@@ -173,7 +186,9 @@ def _scored(events: Mapping[str, Callable[[Any], float]] | None) -> dict[str, An
     return {name: lift(score) for name, score in events.items()}
 
 
-def assert_not_refuted(obj: Any, d_in: Any = 1, budget: str | Budget = "quick", **options: Any) -> Report:
+def assert_not_refuted(
+    obj: Any, d_in: Any = 1, budget: str | Budget = "quick", **options: Any
+) -> Report:
     """Audit in a test: raise with the whole report when the claim is refuted.
 
     Raises:

@@ -16,6 +16,7 @@ from opendp_sim.audit.encoding import Encoded
 __all__ = ["LEARNED", "Score", "learn"]
 
 Score = Callable[[Encoded], NDArray[np.float64]]
+RawScore = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 LEARNED = ("symbols", "cells", "linear")
 """Scores fitted to outputs; they are judged on others. The raw ones may be judged on all."""
 _BINS = 12
@@ -31,16 +32,27 @@ def learn(left: Encoded, right: Encoded, extra: dict[str, Score] | None = None) 
     both = [_cells(left), _cells(right)]
     width = max(b.shape[1] for b in both)
     if left.cells.shape[1] and right.cells.shape[1]:
-        for sign, name in ((1.0, "first cell"), (-1.0, "minus first cell")):
-            scores[name] = lambda e, k=sign: k * np.nan_to_num(_pad(e.cells, 1)[:, 0], nan=-1e300 * k)
+        scores |= {"first cell": _first(1.0), "minus first cell": _first(-1.0)}
     if width and len(left) >= 20:
         bayes = _bayes(*(_pad(b, width) for b in both))
         if bayes is not None:
-            scores["cells"] = lambda e: bayes(_pad(_cells(e), width))
+            scores["cells"] = _of_summary(bayes, width)
         linear = _linear(_pad(left.cells, width), _pad(right.cells, width))
         if linear is not None:
-            scores["linear"] = lambda e: linear(_pad(e.cells, width))
+            scores["linear"] = _of_cells(linear, width)
     return scores
+
+
+def _first(sign: float) -> Score:
+    return lambda e: np.asarray(sign * np.nan_to_num(_pad(e.cells, 1)[:, 0], nan=-1e300 * sign))
+
+
+def _of_summary(score: RawScore, width: int) -> Score:
+    return lambda e: score(_pad(_cells(e), width))
+
+
+def _of_cells(score: RawScore, width: int) -> Score:
+    return lambda e: score(_pad(e.cells, width))
 
 
 def _cells(encoded: Encoded) -> NDArray[np.float64]:
@@ -49,7 +61,11 @@ def _cells(encoded: Encoded) -> NDArray[np.float64]:
 
 def _pad(cells: NDArray[np.float64], width: int) -> NDArray[np.float64]:
     short = width - cells.shape[1]
-    return np.pad(cells, ((0, 0), (0, short)), constant_values=np.nan) if short > 0 else cells[:, :width]
+    return (
+        np.pad(cells, ((0, 0), (0, short)), constant_values=np.nan)
+        if short > 0
+        else cells[:, :width]
+    )
 
 
 def _table(left: Encoded, right: Encoded) -> Score:
@@ -58,11 +74,13 @@ def _table(left: Encoded, right: Encoded) -> Score:
     for side, encoded in enumerate((left, right)):
         for symbol in encoded.symbols:
             counts.setdefault(symbol, [0.5, 0.5])[side] += 1
-    ratio = {s: float(np.log(a / len(left)) - np.log(b / len(right))) for s, (a, b) in counts.items()}
+    ratio = {
+        s: float(np.log(a / len(left)) - np.log(b / len(right))) for s, (a, b) in counts.items()
+    }
     return lambda e: np.array([ratio.get(s, 0.0) for s in e.symbols])
 
 
-def _bayes(left: NDArray[np.float64], right: NDArray[np.float64]) -> Score | None:
+def _bayes(left: NDArray[np.float64], right: NDArray[np.float64]) -> RawScore | None:
     """Sum of binned log-ratios of the cells that separate best; frequent exact values get own bins."""
     parts: list[tuple[float, int, Any, Any]] = []
     for j in range(left.shape[1]):
@@ -104,13 +122,15 @@ def _bin(values: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.
     return np.where(np.isnan(values), len(edges) + 1, spots)
 
 
-def _linear(left: NDArray[np.float64], right: NDArray[np.float64]) -> Score | None:
+def _linear(left: NDArray[np.float64], right: NDArray[np.float64]) -> RawScore | None:
     """Difference of means over variance, cell by cell."""
     clean_left, clean_right = np.nan_to_num(left), np.nan_to_num(right)
     with np.errstate(over="ignore", invalid="ignore"):
         spread = clean_left.var(axis=0) + clean_right.var(axis=0)
-        weight = (clean_left.mean(axis=0) - clean_right.mean(axis=0)) / np.where(spread > 0, spread, np.inf)
+        weight = (clean_left.mean(axis=0) - clean_right.mean(axis=0)) / np.where(
+            spread > 0, spread, np.inf
+        )
     weight = np.nan_to_num(weight)
     if not weight.any():
         return None
-    return lambda cells: np.asarray(np.nan_to_num(cells) @ weight)  # type: ignore[attr-defined]
+    return lambda cells: np.asarray(np.nan_to_num(cells) @ weight)

@@ -10,12 +10,13 @@ from typing import Any, Protocol
 import numpy as np
 import opendp.prelude as dp
 
-from opendp_sim.audit import own_domains as own_domains  # teaches the project's own domains
+import opendp_sim.audit.own_domains  # noqa: F401 - teaches the project's own domains
 from opendp_sim.audit.atoms import Source
 from opendp_sim.audit.datasets import Records, atom_of, records_of
 from opendp_sim.audit.neighbours import RECORD_METRICS, Pair, RecordSpace
 from opendp_sim.audit.vectors import VECTOR_METRICS, VectorSpace
 from opendp_sim.core.errors import AuditError
+from opendp_sim.core.randomness import public_generator
 
 __all__ = ["GivenPairs", "PairSpace", "metric_name", "quiet_member", "simplest_dataset", "space_of"]
 
@@ -131,7 +132,7 @@ def _vectors(domain: dp.Domain, metric: dp.Metric, name: str, d_in: Any) -> Vect
     integral = not carrier.startswith("f") and carrier != "bool"
     weights: tuple[int, ...] = ()
     if name == "VectorNorm":
-        norm = metric.descriptor  # type: ignore[attr-defined]
+        norm = metric.descriptor
         name = {"l1": "L1Distance", "l2": "L2Distance", "linf": "LInfDistance"}[norm.norm]
         weights = tuple(weight for count, weight in norm.weights for _ in range(count))
         monotone = norm.monotone
@@ -155,7 +156,7 @@ def _generated(domain: dp.Domain, generator: Callable[[np.random.Generator], Any
                 return records[int(rng.integers(len(records)))]
         raise _unknown("a generator of datasets with records", "empty datasets only")
 
-    first = draw(np.random.default_rng(0))
+    first = draw(public_generator(0, "audit", "simplest"))
     return Records(Source((), draw, first), build, split, size)
 
 

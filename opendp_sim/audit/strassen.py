@@ -70,7 +70,9 @@ def _one_way(
                 best, chosen, radius = gap, kept, reach
     if best <= 0:
         return None
-    inside = sum(_within(distance, run(pair.left), centres, chosen, radius) for _ in range(_CERTIFYING))
+    inside = sum(
+        _within(distance, run(pair.left), centres, chosen, radius) for _ in range(_CERTIFYING)
+    )
     close = sum(
         _within(distance, run(pair.right), centres, chosen, radius + d_out)
         for _ in range(_CERTIFYING)
@@ -91,6 +93,10 @@ def _hits(rows: list[list[float]], kept: list[int], radius: float) -> float:
 
 
 def _within(
-    distance: Callable[[Any, Any], Any], value: Any, centres: list[Any], kept: list[int], radius: float
+    distance: Callable[[Any, Any], Any],
+    value: Any,
+    centres: list[Any],
+    kept: list[int],
+    radius: float,
 ) -> bool:
     return any(to_float(distance(value, centres[c])) <= radius for c in kept)

@@ -144,7 +144,7 @@ def _odometer(odometer: dp.Odometer, d_in: Any, drive: Callable[[Any], Any] | No
 
     def privacy_map(distance: Any) -> Any:
         if distance not in claimed:
-            from opendp_sim.audit.spaces import simplest_dataset  # noqa: PLC0415 - a cycle otherwise
+            from opendp_sim.audit.spaces import simplest_dataset  # noqa: PLC0415
 
             queryable = odometer(simplest_dataset(odometer.input_domain))
             drive(queryable)

@@ -19,7 +19,9 @@ from opendp_sim.audit.runner import audit
 
 __all__ = ["audit_constructor", "spaces_for"]
 
-_SHORT = replace(Budget.of("quick"), name="sweep", stability_seconds=0.25, stability_trials=800, seconds=1.0)
+_SHORT = replace(
+    Budget.of("quick"), name="sweep", stability_seconds=0.25, stability_trials=800, seconds=1.0
+)
 
 
 def spaces_for() -> Iterator[tuple[dp.Domain, dp.Metric]]:
@@ -28,10 +30,12 @@ def spaces_for() -> Iterator[tuple[dp.Domain, dp.Metric]]:
         dp.atom_domain(T=int), dp.atom_domain(bounds=(0.0, 10.0), nan=False),
         dp.atom_domain(bounds=(2.0**50, 2.0**50 + 1), nan=False), dp.atom_domain(bounds=(0, 10)),
         dp.atom_domain(T=float, nan=False),
-        dp.atom_domain(bounds=(-(2.0**52), 2.0**52), nan=False), dp.atom_domain(T=str), dp.atom_domain(T=bool),
+        dp.atom_domain(bounds=(-(2.0**52), 2.0**52), nan=False), dp.atom_domain(T=str),
+        dp.atom_domain(T=bool),
     ]  # fmt: skip
     metrics = [
-        dp.symmetric_distance(), dp.insert_delete_distance(), dp.change_one_distance(), dp.hamming_distance(),
+        dp.symmetric_distance(), dp.insert_delete_distance(), dp.change_one_distance(),
+        dp.hamming_distance(),
     ]  # fmt: skip
     for size, metric, atom in itertools.product((5, None, 1024), metrics, atoms):
         domain = dp.vector_domain(atom) if size is None else dp.vector_domain(atom, size=size)
@@ -56,7 +60,7 @@ def audit_constructor(
     for domain, metric in spaces:
         try:
             made = make(domain, metric)
-        except Exception:  # noqa: BLE001, S112 - a refused space is not audited
+        except Exception:  # noqa: BLE001, S112
             continue
         place = f"{domain}, {metric}"
         reports.append(audit(made, d_in, _SHORT, seed=seed, beta=beta / len(spaces), origin=place))

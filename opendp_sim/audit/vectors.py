@@ -14,7 +14,13 @@ from opendp_sim.audit.neighbours import Pair
 
 __all__ = ["VECTOR_METRICS", "VectorSpace"]
 
-VECTOR_METRICS = ("AbsoluteDistance", "L1Distance", "L2Distance", "LInfDistance", "DiscreteDistance")
+VECTOR_METRICS = (
+    "AbsoluteDistance",
+    "L1Distance",
+    "L2Distance",
+    "LInfDistance",
+    "DiscreteDistance",
+)
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,11 @@ class VectorSpace:
             return [0] * size
         if self.metric == "DiscreteDistance":
             return [self.source.pick(rng) for _ in range(size)]
-        sign = rng.choice([-1, 1], size=size) if not self.monotone else np.full(size, rng.choice([-1, 1]))
+        sign = (
+            rng.choice([-1, 1], size=size)
+            if not self.monotone
+            else np.full(size, rng.choice([-1, 1]))
+        )
         if self.metric == "LInfDistance":
             whole = np.full(size, float(distance))
             keep = np.ones(size) if rng.random() < 0.5 else rng.random(size) < 0.5
@@ -111,7 +121,7 @@ class VectorSpace:
 
     def _moved(self, value: Any, by: Any) -> Any:
         """Add, and step back where rounding carried the sum past the distance."""
-        if by == 0 or value is None or value != value:  # noqa: PLR0124 - NaN
+        if by == 0 or value is None or value != value:  # noqa: PLR0124
             return value
         moved = value + by
         if self.integral or not np.isfinite(moved) or not np.isfinite(value):

@@ -21,9 +21,13 @@ _USAGE = 2
 
 
 def audit_command(
-    target: Annotated[str, typer.Argument(help="a spec, or module:factory (a callable or an object)")],
+    target: Annotated[
+        str, typer.Argument(help="a spec, or module:factory (a callable or an object)")
+    ],
     d_in: Annotated[float, typer.Option(help="input distance of the claim")] = 1,
-    budget: Annotated[Literal["quick", "deep"], typer.Option(help="about 10 s, or about 2 min")] = "quick",
+    budget: Annotated[
+        Literal["quick", "deep"], typer.Option(help="about 10 s, or about 2 min")
+    ] = "quick",
     output: Annotated[Literal["text", "json", "sarif"], typer.Option("--format")] = "text",
     seed: Annotated[int, typer.Option(help="seed of the public search")] = 0,
     beta: Annotated[float, typer.Option(help="bound on the chance of a false alarm")] = 1e-3,
@@ -84,4 +88,8 @@ def _render(reports: list[Report], output: str, target: str) -> str:
 
 
 def _file(target: str) -> str:
-    return target if target.endswith((".yaml", ".yml")) else target.partition(":")[0].replace(".", "/") + ".py"
+    return (
+        target
+        if target.endswith((".yaml", ".yml"))
+        else target.partition(":")[0].replace(".", "/") + ".py"
+    )

@@ -24,9 +24,15 @@ def audited() -> dict[str, Subjects]:
         if isinstance(claim, (Post, Interactive)):
             continue
         options = {"pairs": _pairs(case)}
-        norms: tuple[Any, ...] = ("l1", "l2", "linf") if isinstance(claim, Stable) and claim.faces else (None,)
+        norms: tuple[Any, ...] = (
+            ("l1", "l2", "linf") if isinstance(claim, Stable) and claim.faces else (None,)
+        )
         out[key] = [
-            (norm or "itself", lambda c=case, k=key, n=norm: build(c.claim(), k, c.domain, c.metric, n), options)
+            (
+                norm or "itself",
+                lambda c=case, k=key, n=norm: build(c.claim(), k, c.domain, c.metric, n),
+                options,
+            )
             for norm in norms
         ]
     return out
@@ -38,7 +44,13 @@ def _pairs(case: Case) -> list[tuple[Any, Any]]:
     if case.pairs is None:
         return found
 
-    @settings(max_examples=60, database=None, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=60,
+        database=None,
+        derandomize=True,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
     @given(case.pairs)
     def gather(pair: Any) -> None:
         left, right, distance = pair

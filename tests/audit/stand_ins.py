@@ -203,7 +203,7 @@ def counts(scale: float = 1.0, cells: int = 6, **options: Any) -> Release:
 QUERIES, PURSE, CLASSES = 6, 1.0, 2
 
 
-def knn(  # noqa: PLR0913
+def knn(
     *, sigma: float = 1.2, charge: float = 1.0, late: bool = False, only_ones: bool = False,
     spend: bool = True, refill: bool = False, tell_active: bool = False, silent_when_empty: bool = False,
 ) -> Any:  # fmt: skip
@@ -257,7 +257,7 @@ def knn_without_filter(sigma: float) -> tuple[Any, dict[str, Any]]:
 ITEMS, DELTA = 4, 1e-2
 
 
-def top_one(  # noqa: PLR0913
+def top_one(
     *, threshold: float | None = None, minus_one: bool = True, scale: float = 1.0, tell: str = "leader",
 ) -> tuple[Any, dict[str, Any]]:  # fmt: skip
     """Each record votes once. Release the leader if gap - 1 + Lap(1) > T, T = ln(1 / (2 delta)).
@@ -299,7 +299,7 @@ def top_one(  # noqa: PLR0913
 # --- compositions -----------------------------------------------------------------------------
 
 
-def two_counts(  # noqa: PLR0913
+def two_counts(
     *, first: float = 2.0, second: float = 2.0, shared: bool = False, overlap: bool = False, skip: bool = False,
     raises: bool = False, twice: bool = False,
 ) -> Any:  # fmt: skip

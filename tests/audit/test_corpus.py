@@ -14,9 +14,24 @@ from opendp_sim.audit.findings import Budget
 from opendp_sim.core.errors import AuditError
 
 TWINS, CONTROLS = collect(Path(__file__).parent)
-CHEAP = replace(Budget.of("quick"), name="ci", stability_seconds=0.4, stability_trials=1500, structure_pairs=12, seconds=0.5)
+CHEAP = replace(
+    Budget.of("quick"),
+    name="ci",
+    stability_seconds=0.4,
+    stability_trials=1500,
+    structure_pairs=12,
+    seconds=0.5,
+)
 """Two fifths of a second of search: enough for L0, L1, L2 and L4."""
-SAMPLED = ("classic/", "black_box", "released", "top/no_noise", "noise_reused", "overlap", "clipped")
+SAMPLED = (
+    "classic/",
+    "black_box",
+    "released",
+    "top/no_noise",
+    "noise_reused",
+    "overlap",
+    "clipped",
+)
 """Names of the twins that only the whole-curve test sees: one of each kind in the quick suite."""
 QUICK_SAMPLED = ("classic/svt_5_no_query_noise", "classic/noisy_max_3_value", "top/threshold_one_low_black_box",
                  "noise/black_box_half", "knn/black_box_no_filter", "top/order_released")  # fmt: skip
@@ -36,7 +51,9 @@ def test_twin_is_refuted(twin: Twin):
 
 
 @pytest.mark.audit
-@pytest.mark.parametrize("twin", [t for t in TWINS if t.name in QUICK_SAMPLED], ids=lambda t: t.name)
+@pytest.mark.parametrize(
+    "twin", [t for t in TWINS if t.name in QUICK_SAMPLED], ids=lambda t: t.name
+)
 def test_sampled_twin_is_refuted(twin: Twin):
     report = audit(twin.make(), twin.d_in, seed=1, **twin.options)
     assert report.layer == "L3 distribution", str(report)
@@ -50,7 +67,7 @@ def test_every_twin_is_refuted_deep(twin: Twin, seed: int):
 
 
 @pytest.mark.audit
-@pytest.mark.parametrize("control", CONTROLS[::3], ids=lambda c: c.name)
+@pytest.mark.parametrize("control", CONTROLS[::5], ids=lambda c: c.name)
 def test_sound_mechanism_is_not_refuted(control):
     """False-alarm rate 1e-6 each."""
     report = audit(control.make(), control.d_in, CHEAP, seed=2, beta=1e-6, **control.options)
@@ -62,7 +79,10 @@ def test_sound_mechanism_is_not_refuted(control):
 @pytest.mark.parametrize("control", CONTROLS, ids=lambda c: c.name)
 def test_sound_mechanism_is_not_refuted_deep(control):
     """False-alarm rate 1e-6 each."""
-    assert audit(control.make(), control.d_in, "deep", beta=1e-6, **control.options).verdict == "not refuted"
+    assert (
+        audit(control.make(), control.d_in, "deep", beta=1e-6, **control.options).verdict
+        == "not refuted"
+    )
 
 
 def test_every_family_of_stand_ins_has_six_twins():

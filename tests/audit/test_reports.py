@@ -21,7 +21,9 @@ SHORT = replace(Budget.of("quick"), stability_seconds=0.3, stability_trials=800,
 
 
 def broken():
-    return dp.t.make_metric_bounded(dp.vector_domain(dp.atom_domain(T=int), size=5), dp.insert_delete_distance())
+    return dp.t.make_metric_bounded(
+        dp.vector_domain(dp.atom_domain(T=int), size=5), dp.insert_delete_distance()
+    )
 
 
 def sound():

@@ -54,10 +54,12 @@ def subject(run: Callable[[Rows], Any]) -> Subject:
     )  # fmt: skip
 
 
-def served(voting: Callable[..., Outcome] = vote, setting: IndKnn = SETTING) -> Subject:
+def served(
+    voting: Callable[..., Outcome] = vote, setting: IndKnn = SETTING, queries: int = 4
+) -> Subject:
     def run(data: Rows) -> Any:
         with patch.object(_knn_predictor, "vote", voting):
-            return transcript(Predictor(setting, GRID, data))
+            return transcript(Predictor(setting, GRID, data), queries)
 
     return subject(run)
 
@@ -177,18 +179,20 @@ def sampled(rate: float, *, always_noisy: bool = True) -> Subject:
 
 
 _PAIRS = {"pairs": [(WITH, WITHOUT), (WITHOUT, WITH)]}
+_VOTES = {**_PAIRS, "events": {"votes": lambda t: sum(t[2::3]), "counts": lambda t: sum(t[::3])}}
+_SAMPLED = {**_PAIRS, "events": {"votes": lambda t: sum(t[1::2])}}
 
 
 def _twin(name: str, why: str, make: Callable[[], Subject]) -> Twin:
-    return Twin(name=name, make=make, why=why, options=_PAIRS)
+    return Twin(name=name, make=make, why=why, options=_VOTES if "ind_" in name else _SAMPLED)
 
 
 TWINS = [
     _twin("ind_knn/silent_when_empty", "no noise when nobody is near", lambda: served(silent_when_empty)),
     _twin("ind_knn/exact_count", "the number of neighbours is used without noise", lambda: served(exact_count)),
     _twin("ind_knn/quiet_votes", "vote noise a quarter of what is charged", lambda: served(quiet_votes)),
-    _twin("ind_knn/never_charged", "no purse: every query is answered in full", lambda: served(never_charged)),
-    _twin("ind_knn/refilled", "a fresh purse for every query", lambda: served(refilled)),
+    _twin("ind_knn/never_charged", "no purse: every query is answered in full", lambda: served(never_charged, queries=16)),
+    _twin("ind_knn/refilled", "a fresh purse for every query", lambda: served(refilled, queries=16)),
     _twin("ind_knn/unclipped", "the last vote is not clipped to the purse", lambda: subject(unclipped)),
     _twin("ind_knn/one_noise", "noise drawn once and kept for all queries", lambda: subject(one_noise_for_all)),
     _twin("ind_knn/fresh_purse_on_relabel", "a relabelled record starts with a full purse",
@@ -198,8 +202,8 @@ TWINS = [
           lambda: sampled(0.2, always_noisy=False)),
 ]  # fmt: skip
 CONTROLS = [
-    Control(name="ind_knn/sound", make=served, options=_PAIRS),
-    Control(name="ind_knn/sound_dear", make=lambda: served(setting=DEAR), options=_PAIRS),
-    Control(name="ind_knn/lifetime_purse", make=lambda: subject(lifetime_purse_on_relabel), options=_PAIRS),
-    Control(name="private_knn/sound", make=lambda: sampled(0.2), options=_PAIRS),
+    Control(name="ind_knn/sound", make=served, options=_VOTES),
+    Control(name="ind_knn/sound_dear", make=lambda: served(setting=DEAR), options=_VOTES),
+    Control(name="ind_knn/lifetime_purse", make=lambda: subject(lifetime_purse_on_relabel), options=_VOTES),
+    Control(name="private_knn/sound", make=lambda: sampled(0.2), options=_SAMPLED),
 ]

@@ -40,7 +40,12 @@ from tests.bench._results import parser, table, write_section  # noqa: E402
 
 BETA = 1e-3
 SHORT = replace(
-    Budget.of("quick"), name="short", seconds=0.8, stability_seconds=0.4, stability_trials=1500, structure_pairs=12
+    Budget.of("quick"),
+    name="short",
+    seconds=0.8,
+    stability_seconds=0.4,
+    stability_trials=1500,
+    structure_pairs=12,
 )
 """For the count of false alarms: shorter, so that a thousand audits end; the bound is the same."""
 
@@ -62,7 +67,9 @@ def twins(seeds: int, budget: Any) -> dict[str, Any]:
             "caught": caught, "seeds": seeds, "layers": dict(layers), "seconds_median": round(median(seconds), 3),
             "why": twin.why,
         }  # fmt: skip
-        print(f"{twin.name:45} {caught:3}/{seeds} {dict(layers)} {median(seconds):.2f} s", flush=True)
+        print(
+            f"{twin.name:45} {caught:3}/{seeds} {dict(layers)} {median(seconds):.2f} s", flush=True
+        )
     return rows
 
 
@@ -76,7 +83,9 @@ def controls(audits: int) -> dict[str, Any]:
             if done == audits:
                 return dict(rows)
             begin = time.process_time()
-            report = audit(control.make(), control.d_in, SHORT, seed=seed, beta=BETA, **control.options)
+            report = audit(
+                control.make(), control.d_in, SHORT, seed=seed, beta=BETA, **control.options
+            )
             row = rows[control.name]
             row["audits"] += 1
             row["seconds"] += time.process_time() - begin
@@ -145,7 +154,7 @@ def defects() -> dict[str, Any]:
 
 def mechanisms(seeds: int) -> dict[str, Any]:
     """Every registered mechanism with a case, on the space of its case."""
-    from tests.audit.mechanisms import audited  # noqa: PLC0415
+    from tests.audit.mechanisms import audited
 
     rows: dict[str, Any] = {}
     for key, subjects in audited().items():
@@ -178,14 +187,37 @@ def summary(record: dict[str, Any]) -> list[list[object]]:
         always = sum(r["caught"] == r["seeds"] for r in found.values())
         ever = sum(r["caught"] > 0 for r in found.values())
         rows.append(["broken twins caught", "all", f"{ever} of {len(found)}"])
-        rows.append(["pairs of twin and seed caught, quick", "95 %", f"{100 * caught / pairs:.1f} % of {pairs}"])
+        rows.append(
+            [
+                "pairs of twin and seed caught, quick",
+                "95 %",
+                f"{100 * caught / pairs:.1f} % of {pairs}",
+            ]
+        )
         rows.append(["twins caught at every seed", "-", f"{always} of {len(found)}"])
-        by = Counter(layer for r in found.values() for layer in r["layers"] for _ in range(r["layers"][layer]))
+        by = Counter(
+            layer
+            for r in found.values()
+            for layer in r["layers"]
+            for _ in range(r["layers"][layer])
+        )
         rows.append(["caught by", "-", ", ".join(f"{k}: {v}" for k, v in sorted(by.items()))])
-        rows.append(["median CPU seconds to catch a twin", "-", median(r["seconds_median"] for r in found.values())])
+        rows.append(
+            [
+                "median CPU seconds to catch a twin",
+                "-",
+                median(r["seconds_median"] for r in found.values()),
+            ]
+        )
     if found := record.get("controls"):
         audits, alarms = (sum(r[k] for r in found.values()) for k in ("audits", "alarms"))
-        rows.append(["false alarms at beta 1e-3", "0 in 1,000", f"{alarms} in {audits} ({len(found)} sound mechanisms)"])
+        rows.append(
+            [
+                "false alarms at beta 1e-3",
+                "0 in 1,000",
+                f"{alarms} in {audits} ({len(found)} sound mechanisms)",
+            ]
+        )
         sound = sum(name.startswith("opendp/") for name in found)
         rows.append(["sound OpenDP constructors among them", "24", sound])
     for name, r in record.get("power", {}).items():
@@ -198,8 +230,20 @@ def summary(record: dict[str, Any]) -> list[list[object]]:
         rows.append([f"blind: {name}", "< 5 s", f"{r['verdict']}, {r['seconds']} s"])
     if found := record.get("mechanisms"):
         refuted = [k for k, r in found.items() if r["verdict"] == "refuted"]
-        rows.append(["mechanisms of this package", "none refuted", f"{len(found)} audited, {len(refuted)} refuted {refuted or ''}"])
-        rows.append(["longest quick audit of one of them", "10 s", max(r["longest_seconds"] for r in found.values())])
+        rows.append(
+            [
+                "mechanisms of this package",
+                "none refuted",
+                f"{len(found)} audited, {len(refuted)} refuted {refuted or ''}",
+            ]
+        )
+        rows.append(
+            [
+                "longest quick audit of one of them",
+                "10 s",
+                max(r["longest_seconds"] for r in found.values()),
+            ]
+        )
     return rows
 
 
