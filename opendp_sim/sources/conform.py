@@ -19,7 +19,9 @@ from opendp_sim.core.errors import DataError
 from opendp_sim.sources.blocks import Block
 from opendp_sim.spaces.records import Column, Records
 
-__all__ = ["MISSING", "check_lengths", "conform", "key_indices", "missing_column", "numbers_of"]
+__all__ = [
+    "MISSING", "check_lengths", "conform", "is_int64", "key_indices", "missing_column", "numbers_of",
+]  # fmt: skip
 
 MISSING = -(2**63)
 """Stands in an integer column for a cell that cannot be read."""
@@ -72,10 +74,18 @@ def _column(raw: NDArray[Any], column: Column) -> NDArray[Any]:
         raw, kind = raw.astype(np.uint8), "u"
     if wanted.kind == "f" and kind in "fiu":
         with np.errstate(over="ignore"):  # too large for float32: an infinity, which the gate sees
-            return raw.astype(wanted, copy=False)
+            values = raw.astype(wanted, copy=False)
+        if is_int64(raw):
+            values[raw == MISSING] = np.nan  # a copy: the kinds differ
+        return values
     if wanted.kind in "iu" and kind in "iu" and np.can_cast(raw.dtype, wanted):
         return raw.astype(wanted, copy=False)
     return raw  # wider integers stay: narrowing could wrap, and the gate checks the range
+
+
+def is_int64(values: NDArray[Any]) -> bool:
+    """Say whether ``MISSING`` may stand in the array: signed 64 bits, in either byte order."""
+    return values.dtype.kind == "i" and values.dtype.itemsize == 8
 
 
 def key_indices(raw: NDArray[Any], keys: tuple[str | int, ...]) -> NDArray[np.int64]:

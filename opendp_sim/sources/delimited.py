@@ -26,16 +26,20 @@ __all__ = ["csv_source"]
 
 _CELLS = 2**17
 """Cells of text held at a time; a Python string costs ten times what its number does."""
+_ANY = "surrogateescape"
+"""Any bytes are text, and other bytes another text: one odd cell may not stop the run."""
+_LONGEST = 2**31 - 1
+"""Characters of a cell. The csv module stops at fewer, and would then read the rest as records."""
 
 
 def csv_source(place: Place, records: Records) -> Table:
     """Return a source over a text file with a header line.
 
-    A cell that is no number, and every cell of a line with too few cells, is missing: the gate
-    refuses it or drops the record.
+    A cell that is no number, and every cell of a line with too few cells or a misplaced quote, is
+    missing: the gate refuses it or drops the record. Bytes that are no UTF-8 stay as they are.
 
     Raises:
-        DataError (OS601): not a readable text file. (OS602): the header lacks a declared column.
+        DataError (OS601): not a readable file. (OS602): the header lacks a declared column.
     """
 
     def pieces(rows: int) -> Iterator[Raw]:
@@ -68,14 +72,26 @@ def _piece(
 
 @contextmanager
 def _lines(place: Place) -> Iterator[Iterator[list[str]]]:
+    csv.field_size_limit(_LONGEST)  # of the whole process; there is no other way
     with _open(place) as file:
-        yield csv.reader(file, delimiter=place.delimiter, strict=True)
+        yield _good_lines(csv.reader(file, delimiter=place.delimiter, strict=True))
+
+
+def _good_lines(lines: Iterator[list[str]]) -> Iterator[list[str]]:
+    """Yield one missing cell for a line whose quotes are wrong: it costs that line only."""
+    while True:
+        try:
+            yield next(lines)
+        except StopIteration:
+            return
+        except csv.Error:
+            yield [""]
 
 
 def _open(place: Place) -> IO[str]:
     if place.file.suffix == ".gz":
-        return gzip.open(place.file, "rt", encoding="utf-8-sig", newline="")
-    return place.file.open(encoding="utf-8-sig", newline="")
+        return gzip.open(place.file, "rt", encoding="utf-8-sig", errors=_ANY, newline="")
+    return place.file.open(encoding="utf-8-sig", errors=_ANY, newline="")
 
 
 def _places(column: Column, place: Place, header: Sequence[str]) -> list[int]:
@@ -115,11 +131,15 @@ def _lists(cells: NDArray[np.str_], width: int, *, whole: bool) -> NDArray[Any]:
     for row, cell in enumerate(cells):
         try:
             values = json.loads(cell)
-        except ValueError:
+        except (ValueError, RecursionError):
             values = None
         if isinstance(values, int | float):
             values = [values]
         good = isinstance(values, list) and len(values) == width
-        text = [repr(v) for v in values] if good else [""] * width
+        text = [_text(v) for v in values] if good else [""] * width
         out[row] = numbers_of(np.array(text, dtype=str), whole=whole)
     return out
+
+
+def _text(value: object) -> str:
+    return repr(value) if isinstance(value, int | float) else ""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError
 from opendp_sim.sources.blocks import Block, length_of
-from opendp_sim.sources.conform import MISSING
+from opendp_sim.sources.conform import MISSING, is_int64
 from opendp_sim.sources.source import Source
 from opendp_sim.spaces.records import Column, Records
 from opendp_sim.spaces.rows import take
@@ -107,7 +107,7 @@ def _missing(block: Block, records: Records) -> NDArray[np.bool_]:
         values = block[column.name]
         if column.dtype == "str":
             missing |= np.array([not (isinstance(v, str) and v) for v in values], dtype=bool)
-        elif column.numpy_dtype == np.int64 and not column.keys:
+        elif is_int64(values) and not column.keys:  # also where fewer bits are declared
             missing |= _any(values == MISSING)
     return missing
 

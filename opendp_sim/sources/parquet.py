@@ -66,20 +66,31 @@ def _stored(column: Column, place: Place, known: list[str]) -> list[str]:
 
 def _column(column: Column, parts: list[Any]) -> NDArray[Any]:
     if not column.is_vector:
-        return _scalars(parts[0])
+        return _scalars(parts[0], column)
     if len(parts) == column.width > 1:
-        return np.stack([_scalars(part) for part in parts], axis=1)
+        return np.stack([_scalars(part, column) for part in parts], axis=1)
     return _lists(parts[0], column)
 
 
-def _scalars(array: Any) -> NDArray[Any]:
-    """Return a flat arrow array; null is NaN, the missing integer, or an empty text."""
-    from pyarrow import types  # noqa: PLC0415 - an extra
+def _scalars(array: Any, column: Column) -> NDArray[Any]:
+    """Return a flat arrow array; null is NaN, the missing integer, or an empty text.
+
+    The dtype, and so what becomes of a number, may not depend on whether nulls came up in the batch:
+    integers go to float64 where floats are declared, else to signed 64 bits.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+    from pyarrow import compute, types  # noqa: PLC0415 - an extra
 
     if types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if types.is_integer(array.type) and array.null_count:
-        # Signed 64 bits, whatever was stored: the dtype may not depend on whether nulls came up.
+    if types.is_boolean(array.type):
+        array = array.cast("int64")
+    if types.is_integer(array.type) and column.numpy_dtype.kind == "f":
+        array = array.cast("float64", safe=False)
+    elif types.is_integer(array.type):
+        if types.is_uint64(array.type):  # what no int64 holds is missing, as in a text
+            fits = compute.less(array, pa.scalar(2**63, pa.uint64()))
+            array = compute.if_else(fits, array, pa.scalar(None, pa.uint64()))
         array = array.cast("int64").fill_null(MISSING)
     elif types.is_string(array.type) or types.is_large_string(array.type):
         array = array.fill_null("")
@@ -94,15 +105,15 @@ def _lists(array: Any, column: Column) -> NDArray[Any]:
 
     kind = array.type
     if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
-        return _scalars(array)
+        return _scalars(array, column)
     lengths = compute.list_value_length(array).fill_null(-1).to_numpy(zero_copy_only=False)
     good = lengths == column.width
-    values = _scalars(compute.list_flatten(array.filter(pa.array(good))))
-    missing = MISSING if values.dtype.kind in "iu" else np.nan
+    values = _scalars(compute.list_flatten(array.filter(pa.array(good))), column)
     if good.all():
         return values.reshape(len(array), column.width)
+    whole = values.dtype.kind == "i"
     out = np.full(
-        (len(array), column.width), missing, dtype=np.int64 if missing == MISSING else None
+        (len(array), column.width), MISSING if whole else np.nan, dtype=np.int64 if whole else None
     )
     out[good] = values.reshape(-1, column.width)
     return out

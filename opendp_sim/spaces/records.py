@@ -49,6 +49,8 @@ class Column(Descriptor):
             raise self._refuse("public keys exactly for a category", self.keys)
         if len(set(self.keys)) != len(self.keys):
             raise self._refuse("each key once", self.keys)
+        if self.role and self.dtype not in ("int64", "str", "category"):
+            raise self._refuse("dtype int64, str or category, where it names persons", self.dtype)
 
     def _refuse(self, expected: str, got: object) -> SpecError:
         return SpecError(
