@@ -14,7 +14,7 @@ from opendp_sim.spaces.rows import RealRows, Rows
 from tests.bench._kernels import exact_flat, noisy, pipeline, through
 from tests.bench._results import parser, table, write_section
 
-EPSILONS, RELEASES = (0.1, 0.5, 1.0, 2.0, None), 10
+EPSILONS, RELEASES = (0.1, 0.5, 1.0, 2.0, None), 4
 
 
 def scaled(values: np.ndarray, lower: list[float], upper: list[float]) -> np.ndarray:

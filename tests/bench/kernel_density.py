@@ -22,12 +22,12 @@ from opendp_sim.spaces.rows import RealRows, Rows
 from tests.bench._kernels import exact_flat, exact_sums, noisy, pipeline, through
 from tests.bench._results import parser, table, write_section
 
-EPSILONS, RELEASES, QUERIES = (0.1, 0.5, 1.0, 2.0), 4, 500
+EPSILONS, RELEASES, QUERIES = (0.1, 0.5, 1.0, 2.0), 2, 300
 
 
 def frequencies(measure: str, epsilon: float, count: int) -> int:
     """ZCDP: compute decides. Pure: an eighth of the worst-case balance of noise and sampling."""
-    return 2000 if measure == "zcdp" else int(np.clip(epsilon * count / 16, 50, 2000))
+    return 1000 if measure == "zcdp" else int(np.clip(epsilon * count / 16, 50, 1000))
 
 
 def structures(
