@@ -25,8 +25,8 @@ GRID = GridRows(width=2, labels=(0, 1), ids=True, lower=(-9,), upper=(9,))
 PLAIN = GridRows(width=2, labels=(0, 1), lower=(-9,), upper=(9,))
 RHO = 0.25
 SETTING = IndKnn(
-    rho=RHO, queries=4, size=2, threshold=0.5, centre=False, levels=4, count_scale=3.0,
-    vote_scale=1.5, minimum_count=1,
+    rho=RHO, queries=4, size=2, threshold=0.5, centre=False, levels=4, count_scale=1.5,
+    vote_scale=0.5, minimum_count=1,
 )  # fmt: skip
 TARGET = np.array([[9.0, 0.0]])
 
@@ -122,7 +122,7 @@ def unclipped(data: Rows) -> Any:
         return transcript(Predictor(DEAR, GRID, data))
 
 
-DEAR = SETTING.model_copy(update={"vote_scale": 0.3})
+DEAR = SETTING.model_copy(update={"vote_scale": 0.1})
 """Votes so dear that clipping decides everything."""
 
 
@@ -191,8 +191,8 @@ TWINS = [
     _twin("ind_knn/silent_when_empty", "no noise when nobody is near", lambda: served(silent_when_empty)),
     _twin("ind_knn/exact_count", "the number of neighbours is used without noise", lambda: served(exact_count)),
     _twin("ind_knn/quiet_votes", "vote noise a quarter of what is charged", lambda: served(quiet_votes)),
-    _twin("ind_knn/never_charged", "no purse: every query is answered in full", lambda: served(never_charged, queries=16)),
-    _twin("ind_knn/refilled", "a fresh purse for every query", lambda: served(refilled, queries=16)),
+    _twin("ind_knn/never_charged", "no purse: every query is answered in full", lambda: served(never_charged)),
+    _twin("ind_knn/refilled", "a fresh purse for every query", lambda: served(refilled, queries=6)),
     _twin("ind_knn/unclipped", "the last vote is not clipped to the purse", lambda: subject(unclipped)),
     _twin("ind_knn/one_noise", "noise drawn once and kept for all queries", lambda: subject(one_noise_for_all)),
     _twin("ind_knn/fresh_purse_on_relabel", "a relabelled record starts with a full purse",
