@@ -36,14 +36,16 @@ class SecondMoments(Mechanism):
         Input: rows of d columns on an integer grid, under symmetric distance; every column is moved
         and scaled by its bounds to an integer in [-A, A], A = 1024, and a constant A is put first.
         Output: a flat int64 vector of one block ``products`` of shape ((d+1)(d+2)/2,), the upper
-        triangle of :math:`\sum z z^T` by rows; without ``radius`` the first is A**2 times the number
-        of records.
+        triangle of :math:`\sum z z^T` by rows; without ``radius`` the first is A**2 times
+        the number of records.
 
     Stability
         .. math:: L_2^2 \le \tfrac12\big(N^2 + m N\big),\quad L_1 \le \tfrac12\big(V^2 + N\big),
                   \quad L_\infty = m = \min(A^2, N)
 
-        per added or removed record, with :math:`N = \min(d + 1, \text{radius}^2) A^2` the squared L2 norm of z and V its largest L1 norm. Exact in integers. Tight without
+        per added or removed record, with :math:`N = \min(d + 1, \text{radius}^2) A^2` a bound on
+        the squared L2 norm of z and :math:`V = \lfloor \sqrt{(d + 1) N} \rfloor` on its L1 norm.
+        Exact in integers. Tight without
         ``radius`` (attained at a corner of the box). Not monotone.
 
     Privacy

@@ -46,7 +46,9 @@ def scale_of(key: str, family: str, domain: GridRows = GRID, **params: Any) -> f
     """The honest scale at epsilon = 1 or rho = 1."""
     faces = claim_of(key, domain, **params).faces
     assert faces is not None
-    return float(faces.l1) if family == "discrete_laplace" else math.sqrt(float(faces.l2_squared) / 2)
+    return (
+        float(faces.l1) if family == "discrete_laplace" else math.sqrt(float(faces.l2_squared) / 2)
+    )
 
 
 def points_of(x: Any) -> np.ndarray:

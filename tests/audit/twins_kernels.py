@@ -136,7 +136,9 @@ def terms_share(core: np.ndarray, count: int, scale: float) -> np.ndarray:
 # --- faults in what follows a release ---------------------------------------------------------
 
 
-def after(key: str, leak: Callable[[np.ndarray, Any], Any], family: str = "discrete_laplace") -> Any:
+def after(
+    key: str, leak: Callable[[np.ndarray, Any], Any], family: str = "discrete_laplace"
+) -> Any:
     """A sound release, and one thing computed from the records next to it."""
     core, scale = k.core_of(key), k.scale_of(key, family)
     draw = laplace if family == "discrete_laplace" else gaussian
@@ -287,7 +289,10 @@ QUERIES = [
 
 TWINS = [*FOURIER, *GAUSS, *MOMENTS, *PAIRED, *SUMS, *QUERIES]
 CONTROLS = [
-    control(f"{key}/sound_{family.split('_')[1]}", lambda key=key, family=family: k.release(key, family=family))  # type: ignore[misc]
+    control(
+        f"{key}/sound_{family.split('_')[1]}",
+        lambda key=key, family=family: k.release(key, family=family),
+    )  # type: ignore[misc]
     for key in (F, G, M, P, E)
     for family in ("discrete_laplace", GAUSSIAN)
 ] + [
