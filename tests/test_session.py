@@ -19,6 +19,7 @@ from opendp_sim.core.errors import BudgetError, InternalError, SpaceError
 from opendp_sim.core.pipeline import bind_steps
 from opendp_sim.measurements import _knn_predictor
 from opendp_sim.measurements.ind_knn import IndKnn
+from opendp_sim.rows.bound_contributions import BoundContributions
 from opendp_sim.rows.quantize import Quantize
 from opendp_sim.spaces.metrics import IdDistance, Symmetric
 from opendp_sim.spaces.rows import RealRows, Rows
@@ -191,3 +192,27 @@ def test_updates_reference_and_reuse_survive(tmp_path, monkeypatch):
         kinds = [kind for kind, _ in session._store.transcript()]
         assert set(kinds) == {"reference", "answers"}
         assert "secret" not in repr(session) or "sqlite" in repr(session)
+
+
+def test_bounded_persons_stay_bounded(tmp_path):
+    """A survey is good for one pass, and says nothing about records that come later."""
+    domain = RealRows(width=2, labels=(0, 1), ids=True)
+    steps = [
+        BoundContributions(max_rows=2),
+        Quantize(bits=8, bounds=(-1.0, 1.0)),
+        IndKnn(rho=0.5, queries=50, size=100, threshold=0.3, centre=False),
+    ]
+    stages = bind_steps(domain, IdDistance("who"), steps)
+    rng = np.random.default_rng(4)
+    rows = Rows(rng.uniform(-1, 1, (60, 2)), rng.integers(0, 2, 60), np.arange(60) // 6)
+    queries = rng.uniform(-1, 1, (2, 2))
+    path = tmp_path / "s.sqlite"
+    for answered in (2, 4):
+        with Session(stages, lambda: [rows], path) as session:
+            assert len(session._service._purses.snapshot()) == 20
+            session.ask(queries)
+            assert session.answered == answered
+            new = Rows(rng.uniform(-1, 1, (9, 2)), np.zeros(9, dtype=np.int64), np.full(9, 77))
+            for update in (session.insert, session.relabel):
+                with pytest.raises(SpaceError, match="OS201"):
+                    update(new)

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from opendp_sim.accounting.session_store import SessionStore
-from opendp_sim.core.claims import Interactive, Stage
+from opendp_sim.core.claims import Interactive, Stable, Stage
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.core.pipeline import on_queries, resolve
 from opendp_sim.core.randomness import fingerprint
@@ -24,7 +24,8 @@ class Session:
 
     A context manager. ``ask``, ``refer`` are for analysts; ``insert``, ``relabel`` and ``delete`` are
     for whoever keeps the data. Records and queries are given as the source has them: they go
-    through the same row maps.
+    through the same row maps. Where a row map surveys the data (``bound_contributions``), the
+    session takes no new records: ``insert`` and ``relabel`` are refused (OS201).
 
     Args:
         stages: row maps and, last, an interactive mechanism (``core.pipeline.bind_steps``).
@@ -46,7 +47,6 @@ class Session:
                 got="another one", hint="see `opendp-sim explain ind_knn`.",
             )  # fmt: skip
         self._maps = tuple(stages[:-1])
-        self._through = resolve(self._maps, blocks)
         rows = collect_rows(self._maps, blocks)
         self._store = SessionStore(path, _identity(stages, rows))
         try:
@@ -106,9 +106,22 @@ class Session:
         self._service.delete(ids)
 
     def _rows(self, records: Any) -> Any:
+        """Send new records through the row maps, which must not depend on the records before."""
+        if surveys := [stage.mechanism.key for stage in self._maps if _surveys(stage)]:
+            # What such a map keeps was decided over all records at once; new ones judged by
+            # themselves would come on top of what their person already has.
+            raise SpaceError(
+                "OS201", "session", expected="row maps that look at one record at a time",
+                got=surveys[0], hint="bound contributions before the source, or start a new store "
+                "with all records; questions and `delete` work as they are.",
+            )  # fmt: skip
         if self._maps:
             self._maps[0].domain.check(records)
-        return self._through(records)
+        return resolve(self._maps, lambda: ())(records)
+
+
+def _surveys(stage: Stage) -> bool:
+    return isinstance(stage.claim, Stable) and stage.claim.survey is not None
 
 
 def _identity(stages: Sequence[Stage], rows: Rows) -> str:
