@@ -1,0 +1,120 @@
+"""Every way to the top k at one (epsilon, delta): scales solved, sets drawn, shares measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+
+from opendp_sim.accounting.conversion import zcdp_to_epsilon
+from opendp_sim.core.mechanism import Mechanism
+from opendp_sim.measurements.gaussian_top_k import GaussianTopK
+from opendp_sim.measurements.limited_domain import LimitedDomain
+from opendp_sim.measurements.peel import Peel
+from opendp_sim.measurements.stable_top_k import StableTopK
+from opendp_sim.measurements.test_peel import TestPeel
+from opendp_sim.measurements.top_stable import TopStable
+from opendp_sim.spaces.counts import USERS
+from opendp_sim.spaces.sketch import IntVector
+
+dp.enable_features("contrib")
+Build = Callable[[float], Mechanism]
+
+
+def epsilon_of(claim: Any, delta: float) -> float:
+    """Return epsilon at ``delta`` for one user."""
+    loss = claim.privacy_map(1)
+    if callable(loss):
+        low, high = 0.0, 1.0
+        while loss(high) > delta:
+            high *= 2
+        while high - low > 1e-5 * high:
+            middle = (low + high) / 2
+            low, high = (low, middle) if loss(middle) <= delta else (middle, high)
+        return high
+    if claim.measure == "approx_max_divergence":
+        return loss[0] if loss[1] <= delta else np.inf
+    rho, own = loss if isinstance(loss, tuple) else (loss, 0.0)
+    return zcdp_to_epsilon(rho, delta - own) if own < delta else np.inf
+
+
+def solved(build: Build, domain: Any, epsilon: float, delta: float) -> Any:
+    """Return the claim with the least scale that keeps (epsilon, delta)."""
+
+    def fits(scale: float) -> bool:
+        return epsilon_of(build(scale).bind(domain, USERS), delta) <= epsilon
+
+    high = 1.0
+    while not fits(high):
+        high *= 2
+    low = high / 2
+    while fits(low):
+        high, low = low, low / 2
+    while high - low > 1e-3 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return build(high).bind(domain, USERS)
+
+
+@dataclass(frozen=True)
+class Way:
+    name: str
+    build: Callable[[int, float, float], Mechanism]
+    """(k, scale, delta) to the record."""
+    padded: bool = True
+
+
+def ways(per_user: int | None = None) -> list[Way]:
+    """The mechanisms that are compared; ``delta`` is the whole budget's."""
+    found = [
+        Way("test_peel, curve", lambda k, s, d: TestPeel(k=k, scale=s, delta=d, accounting="curve")),
+        Way("test_peel, zcdp", lambda k, s, d: TestPeel(k=k, scale=s, delta=d / 2)),
+        Way("peel, curve", lambda k, s, d: Peel(k=k, scale=s, accounting="curve")),
+        Way("peel, zcdp", lambda k, s, d: Peel(k=k, scale=s)),
+        Way("stable_top_k published, filled",
+            lambda k, s, d: StableTopK(k_max=2 * k, k=k, scale=s, delta=d / 2, utility="gap", fill="peel")),
+        Way("stable_top_k published, unpadded",
+            lambda k, s, d: StableTopK(k_max=2 * k, k=k, scale=s, delta=d / 2, utility="gap"), False),
+        Way("stable_top_k published, adaptive",
+            lambda k, s, d: StableTopK(k_max=2 * k, scale=s, delta=d / 2, utility="gap"), False),
+        Way("stable_top_k clipped, curve",
+            lambda k, s, d: StableTopK(k_max=2 * k, k=k, scale=s, delta=d, accounting="curve"), False),
+        Way("limited_domain, curve",
+            lambda k, s, d: LimitedDomain(k=k, k_max=min(10 * k, 1500), scale=s, delta=d, accounting="curve"), False),
+        Way("limited_domain, zcdp",
+            lambda k, s, d: LimitedDomain(k=k, k_max=min(10 * k, 1500), scale=s, delta=d / 2), False),
+        Way("top_stable", lambda k, s, d: TopStable(k=k, k_max=2 * k, epsilon=1 / s, delta=d), False),
+    ]  # fmt: skip
+    if per_user is not None:
+        found.append(Way("gaussian histogram", lambda k, s, d: GaussianTopK(k=k, scale=s)))
+    return found
+
+
+@dataclass(frozen=True)
+class Score:
+    share: float
+    """of the true top k that was returned"""
+    precision: float
+    jaccard: float
+    size: float
+
+
+def truth(counts: np.ndarray, k: int) -> set[int]:
+    return set(np.argsort(-counts, kind="stable")[:k].tolist())
+
+
+def score(claim: Any, counts: np.ndarray, k: int, runs: int) -> Score:
+    """Mean over runs; an empty answer has precision 1 by convention and share 0."""
+    real, found = truth(counts, k), []
+    for _ in range(runs):
+        got = set(claim.function(counts) or ())
+        hit = len(got & real)
+        found.append((hit / k, hit / len(got) if got else 1.0, hit / len(got | real), len(got)))
+    return Score(*map(float, np.mean(found, axis=0)))
+
+
+def dense(counts: np.ndarray) -> IntVector:
+    return IntVector(len(counts))
