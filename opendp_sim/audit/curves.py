@@ -61,17 +61,26 @@ def renyi_curve(bound: Callable[[float], float], delta: float, text: str) -> Cur
     By data processing any event of a mechanism within the claim is such a pair. ``delta`` is the mass
     of an approximate claim, added on top.
     """
-    q = np.concatenate([np.geomspace(_LOWEST, 0.02, 160), np.linspace(0.02, 1, 400)[1:]])
-    p = _largest(q, np.array([float(bound(float(a))) for a in _ALPHAS]))
+    q = np.concatenate([np.geomspace(_LOWEST, 0.2, 600), np.linspace(0.2, 1, 300)[1:]])
+    bounds = np.array([float(bound(float(a))) for a in _ALPHAS])
+    p = _largest(q, bounds)
     low = np.concatenate([[0.0], q[:-1]])  # p(q) is increasing: on a cell, p <= p(right), q >= left
 
     def curve(grid: NDArray[np.float64]) -> NDArray[np.float64]:
         with np.errstate(over="ignore"):
             slopes = np.exp(np.asarray(grid, dtype=float))
         free = np.maximum(p[None, :] - slopes[:, None] * low[None, :], 0.0).max(axis=1)
-        return np.asarray(np.minimum(1.0, delta + (1 - delta) * free))
+        least = np.minimum(free, _converted(bounds, np.asarray(grid, dtype=float)))
+        return np.asarray(np.minimum(1.0, delta + (1 - delta) * least))
 
     return Curve(curve, _useful(curve), text)
+
+
+def _converted(bounds: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the conversion of Canonne, Kamath and Steinke (2020): a second bound, where q is coarse."""
+    alphas = _ALPHAS[:, None]
+    logs = (alphas - 1) * (bounds[:, None] - grid) + alphas * np.log1p(-1 / alphas)
+    return np.asarray(np.exp(np.minimum(logs - np.log(alphas - 1), 0.0)).min(axis=0))
 
 
 def _largest(q: NDArray[np.float64], bounds: NDArray[np.float64]) -> NDArray[np.float64]:

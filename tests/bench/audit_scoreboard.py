@@ -4,7 +4,8 @@
 
 ``--write`` replaces the record that ships with the package (what the evidence tier reads) and this
 script's section of RESULTS.md. Parts can be run alone: ``--only twins,controls,power,defects,mechanisms``;
-the others keep what the record already says.
+the others keep what the record already says. Rows are saved one by one, so a run can be
+continued; ``--fresh`` starts over.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import json
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
@@ -50,11 +53,18 @@ SHORT = replace(
 """For the count of false alarms: shorter, so that a thousand audits end; the bound is the same."""
 
 
-def twins(seeds: int, budget: Any) -> dict[str, Any]:
-    """Every broken twin, over the seeds."""
+Rows = dict[str, Any]
+Save = Callable[[Rows], None]
+
+
+def twins(seeds: int, budget: Any, rows: Rows, save: Save) -> Rows:
+    """Every broken twin, over the seeds; those that the record has at as many seeds are kept."""
     found, _ = collect(ROOT / "tests" / "audit")
-    rows = {}
+    names = {twin.name for twin in found}
+    rows = {name: row for name, row in rows.items() if name in names}
     for twin in found:
+        if rows.get(twin.name, {}).get("seeds") == seeds:
+            continue
         layers: Counter[str] = Counter()
         seconds = []
         for seed in range(seeds):
@@ -70,10 +80,11 @@ def twins(seeds: int, budget: Any) -> dict[str, Any]:
         print(
             f"{twin.name:45} {caught:3}/{seeds} {dict(layers)} {median(seconds):.2f} s", flush=True
         )
+        save(rows)
     return rows
 
 
-def controls(audits: int) -> dict[str, Any]:
+def controls(audits: int, save: Save) -> Rows:
     """Sound mechanisms, round and round, until so many audits have run."""
     _, found = collect(ROOT / "tests" / "audit")
     rows: dict[str, Any] = defaultdict(lambda: {"audits": 0, "alarms": 0, "seconds": 0.0})
@@ -93,6 +104,7 @@ def controls(audits: int) -> dict[str, Any]:
             if report.evidence is not None:
                 row["alarms"] += 1
                 print(report, flush=True)
+        save(dict(rows))
         print(f"{done} audits, {sum(r['alarms'] for r in rows.values())} alarms", flush=True)
     return dict(rows)
 
@@ -152,12 +164,15 @@ def defects() -> dict[str, Any]:
     return rows
 
 
-def mechanisms(seeds: int) -> dict[str, Any]:
+def mechanisms(seeds: int, rows: Rows, save: Save) -> Rows:
     """Every registered mechanism with a case, on the space of its case."""
     from tests.audit.mechanisms import audited
 
-    rows: dict[str, Any] = {}
-    for key, subjects in audited().items():
+    subjects_of = audited()
+    rows = {key: row for key, row in rows.items() if key in subjects_of}
+    for key, subjects in subjects_of.items():
+        if len(rows.get(key, {}).get("seeds", ())) == seeds:
+            continue
         verdicts, layers = [], set()
         seconds = 0.0
         for name, make, options in subjects:
@@ -175,6 +190,7 @@ def mechanisms(seeds: int) -> dict[str, Any]:
             "longest_seconds": round(seconds, 1),
         }  # fmt: skip
         print(key, rows[key]["verdict"], rows[key]["layers"], f"{seconds:.1f} s", flush=True)
+        save(rows)
     return rows
 
 
@@ -253,27 +269,32 @@ def main() -> None:
     options.add_argument("--control-audits", type=int, default=1000)
     options.add_argument("--mechanism-seeds", type=int, default=3)
     options.add_argument("--only", default="defects,power,mechanisms,twins,controls")
+    options.add_argument("--fresh", action="store_true", help="measure again what the record has")
     options.add_argument("--budget", default="quick", choices=("quick", "deep"))
     args = options.parse_args()
     dp.enable_features("contrib", "honest-but-curious", "idealized-numerics")
     record = json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {}
-    record |= {"opendp": version("opendp"), "numpy": np.__version__, "beta": BETA}
-    parts: dict[str, Any] = {
-        "defects": defects,
-        "power": lambda: power(args.seeds),
-        "mechanisms": lambda: mechanisms(args.mechanism_seeds),
-        "twins": lambda: twins(args.seeds, args.budget),
-        "controls": lambda: controls(args.control_audits),
-    }
-    for name in args.only.split(","):
-        record[name] = parts[name]()
-        record.setdefault("dates", {})[name] = datetime.now(UTC).strftime("%Y-%m-%d")
+
+    def keep(name: str, rows: Rows) -> None:
+        """Put rows into the record as it is now: parts may be run side by side."""
+        kept = json.loads(RECORD.read_text("utf-8")) if args.write and RECORD.exists() else record
+        kept |= {name: rows, "opendp": version("opendp"), "numpy": np.__version__, "beta": BETA}
+        kept.setdefault("dates", {})[name] = datetime.now(UTC).strftime("%Y-%m-%d")
         if args.write:
-            kept = json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {}
-            kept |= {k: record[k] for k in (name, "opendp", "numpy", "beta")}
-            kept.setdefault("dates", {})[name] = record["dates"][name]
             RECORD.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", "utf-8")
-            record = kept
+        record.update(kept)
+
+    for name in args.only.split(","):
+        before = {} if args.fresh else record.get(name, {})
+        save = partial(keep, name)
+        parts: dict[str, Any] = {
+            "defects": defects,
+            "power": lambda: power(args.seeds),
+            "mechanisms": lambda b=before, s=save: mechanisms(args.mechanism_seeds, b, s),
+            "twins": lambda b=before, s=save: twins(args.seeds, args.budget, b, s),
+            "controls": lambda s=save: controls(args.control_audits, s),
+        }
+        keep(name, parts[name]())
     text = table(["figure", "target", "measured"], summary(record))
     print(text)
     if args.write:
