@@ -37,7 +37,10 @@ def main() -> None:
                 best = {}
                 for way in ways():
                     claim = solved(
-                        lambda s, w=way, k=k: w.build(k, s, delta), dense(counts), epsilon, delta
+                        lambda s, w=way, k=k, d=delta: w.build(k, s, d),
+                        dense(counts),
+                        epsilon,
+                        delta,
                     )
                     got = score(claim, counts, k, args.runs)
                     best[way.name] = got.share
