@@ -76,8 +76,8 @@ def _pair(scale: float, rate: float) -> tuple[dict[Any, float], dict[Any, float]
     log_ratio = (difference - 1) / (scale * scale)
     mixed = log_law + np.log1p(rate * np.expm1(log_ratio))
     keys = difference.tolist()
-    plain = dict(zip(keys, log_law.tolist(), strict=True))
-    both = dict(zip(keys, mixed.tolist(), strict=True))
+    plain: dict[Any, float] = dict(zip(keys, log_law.tolist(), strict=True))
+    both: dict[Any, float] = dict(zip(keys, mixed.tolist(), strict=True))
     # Mass beyond reach is nobody's in the other law: an infinite loss, in either direction.
     both["beyond with"] = plain["beyond without"] = -_REACH * _REACH / 2 + 1.0
     return both, plain

@@ -119,9 +119,12 @@ SEARCHES = (Exact, SignHashes, SignCodes)
 class Coder(Protocol):
     """Codes of rows, and which codes are like a query's: functions of one row and public things."""
 
-    dtype: type[np.unsignedinteger[Any]]
-    rows: int
-    """Entries of a code."""
+    dtype: ClassVar[type[np.unsignedinteger[Any]]]
+
+    @property
+    def rows(self) -> int:
+        """Entries of a code."""
+        ...
 
     def codes(self, seen: NDArray[Any]) -> NDArray[Any]:
         """Return the codes of seen rows, shape (rows, n)."""
@@ -183,7 +186,8 @@ class Codes:
         """The largest share of differing bits for which each radius suffices, ascending."""
         bits = 64 * self.rows
         radius = np.arange(bits)
-        return 1.0 - betaincinv(bits - radius, radius + 1, self.wanted)
+        reaches: NDArray[np.float64] = 1.0 - betaincinv(bits - radius, radius + 1, self.wanted)
+        return reaches
 
     def radius(self, cosine: float) -> int:
         """Return how many bits may differ so that a row at this cosine is found often enough."""
@@ -194,7 +198,8 @@ class Codes:
         apart = np.bitwise_count(codes[0] ^ query[0]).astype(np.uint16)
         for word in range(1, self.rows):
             apart += np.bitwise_count(codes[word] ^ query[word])
-        return apart <= self.radius(cosine)
+        near: NDArray[np.bool_] = apart <= self.radius(cosine)
+        return near
 
     def recall(self, cosine: float) -> float:
         """Return the probability that a row at this cosine is found."""

@@ -64,7 +64,8 @@ class ClassMeans:
         # The noise makes a mean longer than it is, by a known amount on average.
         length = np.square(means).sum(axis=1) - means.shape[1] * (self.scale / counts) ** 2
         product = np.einsum("md,ld->ml", queries.rows.astype(np.float64), means)
-        return (product - np.maximum(length, 0.0) / 2) * self.lens.unit**2
+        scores: NDArray[np.float64] = (product - np.maximum(length, 0.0) / 2) * self.lens.unit**2
+        return scores
 
     @staticmethod
     def leaders(scores: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:

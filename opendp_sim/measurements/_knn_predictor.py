@@ -242,7 +242,8 @@ class Predictor(Service):
             return np.zeros(size)
         labels = [*self._answered.labels, *winners]
         weights = friends[i, : len(labels)]
-        return np.bincount(np.array(labels, dtype=np.int64), weights=weights, minlength=size)
+        whole = np.bincount(np.array(labels, dtype=np.int64), weights=weights, minlength=size)
+        return whole.astype(np.float64)
 
     def _updatable(self, rows: Rows) -> None:
         if not self._domain.ids:
@@ -250,11 +251,14 @@ class Predictor(Service):
         self._domain.check(as_rows(rows))
 
     def _insert(self, rows: Rows, kind: str) -> None:
-        payload = {"values": rows.values, "labels": rows.labels, "ids": np.asarray(rows.ids)}
-        if payload["ids"].dtype == object:
-            payload["ids"] = payload["ids"].astype(str)
-        self._apply(kind, payload)  # type: ignore[arg-type]
-        self._keep(kind, payload)  # type: ignore[arg-type]
+        ids = np.asarray(rows.ids)
+        payload: dict[str, NDArray[Any]] = {
+            "values": rows.values,
+            "labels": np.asarray(rows.labels),
+            "ids": ids.astype(str) if ids.dtype == object else ids,
+        }
+        self._apply(kind, payload)
+        self._keep(kind, payload)
 
     def _delete(self, ids: NDArray[Any]) -> None:
         payload = {"ids": ids.astype(str) if ids.dtype == object else ids}

@@ -73,14 +73,18 @@ def silent_when_empty(near: Near, classes: int, *rest: Any) -> Outcome:
     return vote(near, classes, *rest)
 
 
-def exact_count(near: Near, classes: int, scales: Any, purses: Any, draw: Any, charges: Any) -> Outcome:
+def exact_count(
+    near: Near, classes: int, scales: Any, purses: Any, draw: Any, charges: Any
+) -> Outcome:
     def half(cells: Any, scale: float) -> Any:
         return cells if len(cells) == 1 else draw(cells, scale)
 
     return vote(near, classes, scales, purses, half, charges)
 
 
-def quiet_votes(near: Near, classes: int, scales: Any, purses: Any, draw: Any, charges: Any) -> Outcome:
+def quiet_votes(
+    near: Near, classes: int, scales: Any, purses: Any, draw: Any, charges: Any
+) -> Outcome:
     def quarter(cells: Any, scale: float) -> Any:
         return draw(cells, scale if len(cells) == 1 else scale / 4)
 
@@ -112,7 +116,9 @@ class Generous(IndividualFilter):
         return np.full(len(who), 2**20, dtype=np.int64) * (self._purses[who] > 0)
 
     def charge(self, who: Any, distances: Any, price: int) -> Any:
-        units = np.minimum(self._purses[who], distances.astype(object) ** 2 * price).astype(np.int64)
+        units = np.minimum(self._purses[who], distances.astype(object) ** 2 * price).astype(
+            np.int64
+        )
         self._purses[who] -= units
         return units
 
@@ -142,17 +148,19 @@ def one_noise_for_all(data: Rows) -> Any:
 def fresh_purse_on_relabel(data: Rows) -> Any:
     service = Predictor(SETTING, GRID, data)
     out: list[float] = []
-    for _ in range(4):
-        out += transcript(service)
-        service._purses = IndividualFilter(RHO, 9)  # a relabelled record comes back with a new purse
+    for _ in range(6):
+        out += transcript(service, 1)
+        service._purses = IndividualFilter(
+            RHO, 9
+        )  # a relabelled record comes back with a new purse
     return tuple(out)
 
 
 def lifetime_purse_on_relabel(data: Rows) -> Any:
     service = Predictor(SETTING, GRID, data)
     out: list[float] = []
-    for _ in range(4):
-        out += transcript(service)
+    for _ in range(6):
+        out += transcript(service, 1)
         if len(data):
             service.relabel(data)
     return tuple(out)
@@ -204,6 +212,10 @@ TWINS = [
 CONTROLS = [
     Control(name="ind_knn/sound", make=served, options=_VOTES),
     Control(name="ind_knn/sound_dear", make=lambda: served(setting=DEAR), options=_VOTES),
-    Control(name="ind_knn/lifetime_purse", make=lambda: subject(lifetime_purse_on_relabel), options=_VOTES),
+    Control(
+        name="ind_knn/lifetime_purse",
+        make=lambda: subject(lifetime_purse_on_relabel),
+        options=_VOTES,
+    ),
     Control(name="private_knn/sound", make=lambda: sampled(0.2), options=_SAMPLED),
 ]

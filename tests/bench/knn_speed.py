@@ -139,7 +139,12 @@ def main():
             loop_over_neighbours([scores], [limit], labels, purses, exact._scales, RHO)
 
     one_by_one, _ = least(slowest, times=1)
-    add("Python loop that compares record by record", one_by_one, 2, f"{one_by_one / 2 / (whole / M):.0f} x ours")
+    add(
+        "Python loop that compares record by record",
+        one_by_one,
+        2,
+        f"{one_by_one / 2 / (whole / M):.0f} x ours",
+    )
     text = table(["", "CPU ms a query", "x bare product", ""], rows)
     text += (
         f"\n\nn = {N:,}, d = {D}, {CLASSES} classes, epsilon 2, T = 2,000; {selected:.0f} records near a query. "
