@@ -1,0 +1,144 @@
+"""Broken twins of the maps of rows: the real claim, with a function that looks beyond the row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.audit import Control
+from opendp_sim.core.bridge import whole_function
+from tests.audit.row_maps import (
+    UNIT,
+    claim_of,
+    control,
+    imitation,
+    longest,
+    on_values,
+    too_long,
+    twin,
+)
+
+# --- quantize ---------------------------------------------------------------------------------
+
+
+def steps(values: np.ndarray, unit: Any = UNIT) -> np.ndarray:
+    return np.clip(np.rint(values / unit), -4, 4) + 0.0
+
+
+def own_unit(values: np.ndarray) -> np.ndarray:
+    return steps(values, max(float(np.ptp(values)), 1e-3) / 8)
+
+
+def diffused(values: np.ndarray) -> np.ndarray:
+    """What rounding took from a row is given to the next one."""
+    ends = np.rint(np.cumsum(values, axis=0) / UNIT)
+    return np.diff(ends, axis=0, prepend=np.zeros((1, values.shape[1])))
+
+
+def dithered(values: np.ndarray) -> np.ndarray:
+    return steps(values + np.random.default_rng(5).uniform(-UNIT / 2, UNIT / 2, values.shape))
+
+
+QUANTIZE: list[tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = [
+    ("unit_of_the_data", "the unit is the data's own range over 2**bits", own_unit),
+    ("clamped_to_own_maximum", "values are clamped to the data's 90th percentile",
+     lambda v: steps(np.minimum(v, np.quantile(v, 0.9, axis=0)))),
+    ("centred", "the mean of the data is taken off before rounding", lambda v: steps(v - v.mean(axis=0))),
+    ("error_diffused", "the rounding error of a row is carried to the next", diffused),
+    ("dither_by_position", "the dither belongs to the row's place, not to the row", dithered),
+    ("columns_sorted", "each column is sorted by itself", lambda v: steps(np.sort(v, axis=0))),
+    ("shared_exponent", "one large value coarsens the grid of every row",
+     lambda v: 2 * steps(v, 2 * UNIT) if np.abs(v).max() > 0.9 else steps(v)),
+]  # fmt: skip
+
+
+# --- clip_rows --------------------------------------------------------------------------------
+
+
+def shrunk(values: np.ndarray, norms: np.ndarray, bound: Any = 0.5) -> np.ndarray:
+    return values * np.minimum(1.0, bound / np.maximum(norms, 1e-9))[:, None] + 0.0
+
+
+def norms_of(values: np.ndarray) -> np.ndarray:
+    return np.linalg.norm(values, axis=1)
+
+
+def until_spent(values: np.ndarray) -> np.ndarray:
+    """Rows are left alone until their norms use up what n rows may have together."""
+    spent = np.cumsum(norms_of(values))
+    return np.where((spent <= 0.5 * len(values))[:, None], values, shrunk(values, norms_of(values)))
+
+
+def single(values: np.ndarray) -> np.ndarray:
+    short = values.astype(np.float32)
+    return np.sqrt(np.square(short).sum(axis=1)).astype(float)
+
+
+CLIP: list[tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = [
+    ("norm_over_storage_order", "the norm is a float sum whose order follows how many rows there are",
+     lambda v: shrunk(v, np.sqrt(np.square(v).cumsum()[v.shape[1] - 1 :: v.shape[1]]
+                                 - np.square(v).cumsum()[:: v.shape[1]] + np.square(v[:, 0])))),
+    ("bound_is_the_median", "the bound is the median norm of the data",
+     lambda v: shrunk(v, norms_of(v), np.median(norms_of(v)))),
+    ("all_by_the_longest", "every row is divided by the longest one's excess",
+     lambda v: v * min(1.0, 0.5 / max(norms_of(v).max(), 1e-9)) + 0.0),
+    ("bound_on_the_total", "only the rows after the total is used up are clipped", until_spent),
+    ("centred", "rows are clipped around their mean", lambda v: shrunk(v - v.mean(axis=0), norms_of(v))),
+]  # fmt: skip
+LONG: list[tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = [
+    ("no_slack", "rounding may leave the row a little longer than the bound",
+     lambda v: shrunk(v, norms_of(v))),
+    ("norm_in_float32", "the norm is computed in single precision", lambda v: shrunk(v, single(v))),
+    ("another_norm", "coordinates are clamped, and the L2 norm is claimed", lambda v: np.clip(v, -0.5, 0.5)),
+]  # fmt: skip
+
+
+# --- jl_projection ----------------------------------------------------------------------------
+
+
+def signs(seed: int, *shape: int) -> np.ndarray:
+    return 2.0 * np.random.default_rng(seed).integers(0, 2, size=shape) - 1
+
+
+SIGNS = signs(1, 3, 6)
+
+
+def principal(values: np.ndarray) -> np.ndarray:
+    _, vectors = np.linalg.eigh(values.T @ values)
+    return np.rint(values @ vectors[:, -3:]) + 0.0
+
+
+JL: list[tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = [
+    ("principal_directions", "the directions are those of the data", principal),
+    ("seed_and_size", "the signs are drawn anew for every number of rows",
+     lambda v: v @ signs(len(v), 3, 6).T),
+    ("signs_by_position", "every place in the data has signs of its own",
+     lambda v: np.einsum("nd,nkd->nk", v, signs(1, len(v), 3, 6))),
+    ("constant_columns_dropped", "a column that is constant in the data is left out",
+     lambda v: np.where(np.ptp(v, axis=0) > 0, v, 0.0) @ SIGNS.T),
+    ("scaled_by_the_largest", "all rows are rescaled by the largest product",
+     lambda v: np.rint(9 * (v @ SIGNS.T) / max(np.abs(v @ SIGNS.T).max(), 1.0)) + 0.0),
+    ("less_the_mean", "the mean of the data is taken off first",
+     lambda v: np.rint((v - v.mean(axis=0)) @ SIGNS.T) + 0.0),
+]  # fmt: skip
+
+
+TWINS = [
+    *(twin(f"quantize/{name}", why, on_values(fault)) for name, why, fault in QUANTIZE),
+    *(twin(f"clip_rows/{name}", why, on_values(fault)) for name, why, fault in CLIP),
+    *(too_long(f"clip_rows/{name}", why, on_values(fault), 0.5) for name, why, fault in LONG),
+    *(twin(f"jl_projection/{name}", why, on_values(fault)) for name, why, fault in JL),
+    too_long("jl_projection/norm_not_inflated", "the bound of the input is claimed of the output",
+             on_values(lambda v: v @ SIGNS.T), 13.0),
+]  # fmt: skip
+CONTROLS = [
+    *(control(key) for key in ("quantize", "clip_rows", "jl_projection")),
+    imitation("quantize", on_values(steps)),
+    imitation("jl_projection", on_values(lambda v: v @ SIGNS.T)),
+    Control(
+        name="clip_rows/sound_length",
+        make=lambda: longest("clip_rows", whole_function(claim_of("clip_rows")), 0.5),
+    ),
+]
