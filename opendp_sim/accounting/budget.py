@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 from opendp_sim.core.claims import Measure
 from opendp_sim.core.errors import BudgetError
+from opendp_sim.core.rounding import float_down
 
 __all__ = ["MEASURES", "Budget", "MeasureName"]
 
@@ -55,7 +57,7 @@ class Budget:
         """Return (does not hold, expected, got) for every rule of ``measure``."""
         epsilon, delta, rho = (v is not None for v in (self.epsilon, self.delta, self.rho))
         reserve = self.reserve_mechanisms
-        fits = reserve is None or (measure == "approx_zcdp" and reserve < (self.delta or 0.0))
+        fits = reserve is None or (measure == "approx_zcdp" and 0 <= reserve < (self.delta or 0.0))
         return (
             (measure == "pure" and (rho or delta), "epsilon alone under `pure`", "rho or delta"),
             (measure == "approx" and (rho or not epsilon), "epsilon and delta under `approx`",
@@ -64,7 +66,7 @@ class Budget:
              "no delta"),
             (measure == "approx_zcdp" and not delta, "a delta under `approx_zcdp`", "no delta"),
             (measure == "zcdp" and delta and not epsilon, "an epsilon beside delta", "delta alone"),
-            (not fits, "reserve.mechanisms < delta, under `approx_zcdp`", f"{reserve}"),
+            (not fits, "0 <= reserve.mechanisms < delta, under `approx_zcdp`", f"{reserve}"),
         )  # fmt: skip
 
     def stated(self) -> dict[str, float]:
@@ -86,6 +88,11 @@ class Budget:
             return self.reserve_mechanisms
         delta = self.delta or 0.0
         return delta if self.epsilon is None else delta / 2
+
+    @property
+    def conversion_delta(self) -> float:
+        """What ``approx_zcdp`` mechanisms leave of delta: the greatest float with an exact sum."""
+        return float_down(Fraction(self.delta or 0.0) - Fraction(self.mechanisms_delta))
 
     @staticmethod
     def _refuse(where: str, expected: str, got: str) -> BudgetError:

@@ -129,8 +129,7 @@ def _epsilon(
     if "zcdp" not in measure:
         return loss[0]
     # A fixed split of delta: the limit is a box in (rho, delta), which is what a filter needs.
-    own = limit.mechanisms_delta if measure == "approx_zcdp" else 0.0
-    left = (limit.delta or 0.0) - own
+    left = limit.conversion_delta if measure == "approx_zcdp" else limit.delta or 0.0
     if left <= 0:
         return math.inf
     curve: Any = dp.c.make_zCDP_to_approxDP(total).map(1)

@@ -18,7 +18,7 @@ from opendp_sim.accounting.budget import MEASURES, Budget, MeasureName
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Norm
 from opendp_sim.core.errors import BudgetError
-from opendp_sim.core.rounding import float_down
+from opendp_sim.core.rounding import float_down, float_up
 from opendp_sim.dsl.types import Bound, Typed
 
 __all__ = [
@@ -102,10 +102,13 @@ _BETTER = {
 
 
 def loss_of(measurement: dp.Measurement, d_in: int, delta: float = 0.0) -> Loss:
-    """Return the map's value at ``d_in`` as a tuple of floats; a curve is read at ``delta``."""
-    value = measurement.map(d_in)
+    """Return the map's value at ``d_in`` as a tuple of floats; a curve is read at ``delta``.
+
+    A first part that overflows is infinite: no budget has room for it.
+    """
+    value = _or_infinite(lambda: measurement.map(d_in))
     if isinstance(value, dp.PrivacyProfile):
-        return float(value.epsilon(delta)), delta
+        return _epsilon(value, delta), delta
     return tuple(map(float, value)) if isinstance(value, tuple) else (float(value),)
 
 
@@ -139,7 +142,7 @@ def target_of(budget: Budget, measure: MeasureName, *, with_delta: bool) -> Targ
     rho = budget.rho if budget.rho is not None else math.inf
     conversion = None
     if budget.epsilon is not None and budget.delta is not None:
-        conversion = budget.delta - own
+        conversion = float_down(Fraction(budget.delta) - Fraction(own))  # their sum is no more
         rho = min(rho, _rho_for(budget.epsilon, conversion))
     whole = (rho,) if measure == "zcdp" else (rho, own)
     return Target(measure, whole, conversion)
@@ -155,7 +158,7 @@ def _rho_for(epsilon: float, delta: float) -> float:
 
     def fits(scale: float) -> bool:
         converted = dp.c.make_zCDP_to_approxDP(dp.m.make_gaussian(*space, scale))
-        return bool(converted.map(1).epsilon(delta) <= epsilon)
+        return _epsilon(converted.map(1), delta) <= epsilon
 
     scale = _least(fits, "budget.epsilon")
     return float(dp.m.make_gaussian(*space, scale).map(1))
@@ -172,7 +175,10 @@ def solve(
 
     def fits(value: float) -> bool:
         found = loss_at(1.0 / value if rising else value)
-        return all(have <= limit for have, limit in zip(found, most, strict=True))
+        # An overflow stands alone, whatever the measure: it fits nowhere.
+        return all(
+            have <= limit for have, limit in zip(found, most, strict=math.isfinite(found[0]))
+        )
 
     best = _least(fits, where)
     return 1.0 / best if rising else best
@@ -203,5 +209,21 @@ def claim_of(total: dp.Measurement, target: Target, d_in: int) -> Loss | None:
     curve: Any = converted.map(d_in)
     if isinstance(curve, tuple):
         profile, own = curve
-        return float(profile.epsilon(target.conversion_delta)), own + target.conversion_delta
-    return float(curve.epsilon(target.conversion_delta)), target.conversion_delta
+        delta = float_up(Fraction(own) + Fraction(target.conversion_delta))
+        return _epsilon(profile, target.conversion_delta), delta
+    return _epsilon(curve, target.conversion_delta), target.conversion_delta
+
+
+def _epsilon(curve: dp.PrivacyProfile, delta: float) -> float:
+    """Read a curve at ``delta``; infinity where OpenDP's arithmetic overflows."""
+    return float(_or_infinite(lambda: curve.epsilon(delta)))
+
+
+def _or_infinite(evaluate: Callable[[], Any]) -> Any:
+    """Return what OpenDP says, or infinity where the number is too large for it to hold."""
+    try:
+        return evaluate()
+    except dp.OpenDPException as error:
+        if error.variant != "Overflow":
+            raise
+        return math.inf

@@ -54,8 +54,8 @@ class Refused(SpecError):  # noqa: N818 - reads as what happened
         self.document = document
         first = self.findings[0]
         SimError.__init__(
-            self, first.code, pretty(first.path), expected=first.title, got=first.label,
-            hint=first.help,
+            self, first.code, pretty(first.path), expected=first.title,
+            got=first.label.removeprefix("got "), hint=first.help,
         )  # fmt: skip
 
     family = "OS"

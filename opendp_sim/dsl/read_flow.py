@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -62,6 +63,12 @@ def _expect(value: Any, path: Path, notes: Notes) -> Expect | None:
     found = {name: inside.take(name, number) for name in FACES if name in inside.value}
     if HOLE in found.values():
         return None
+    for name, claimed in found.items():
+        if not 0 <= claimed < math.inf:
+            notes.error("OS304", f"`{name}` must be a number from 0 up", (*path, "faces", name),
+                        label=f"got {shown(claimed)}",
+                        help="write the greatest change that one record makes.")  # fmt: skip
+            return None
     return Expect(stability, tuple((name, float(v)) for name, v in found.items()))
 
 

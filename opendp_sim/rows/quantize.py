@@ -40,7 +40,8 @@ class Quantize(Mechanism):
 
     Raises
         ParameterError (OS101): a parameter is outside its range. (OS102): a lower bound is not below
-        its upper bound. SpaceError (OS201): not real rows. (OS204): no bounds here or in the type.
+        its upper bound, or bounds are too close or too far apart for floats.
+        SpaceError (OS201): not real rows. (OS204): no bounds here or in the type.
 
     Source
         [own] Lemma 1 in ``quantize.md``.
@@ -80,7 +81,7 @@ class Quantize(Mechanism):
         """State Lemma 1 of ``quantize.md``."""
         rows = real_rows(self.key, domain, metric, by_person=True)
         lower, upper = self._bounds(rows)
-        unit = (max(upper) - min(lower)) / 2.0**self.bits
+        unit = self._unit(lower, upper)
         low = tuple(math.floor(v / unit + 0.5) for v in lower)
         high = tuple(math.floor(v / unit + 0.5) for v in upper)
         output = GridRows(
@@ -102,6 +103,19 @@ class Quantize(Mechanism):
             on_queries=lambda data: steps(data, -(2.0**52), 2.0**52),
             expected={"rounding": unit / 2},
         )
+
+    def _unit(self, lower: tuple[float, ...], upper: tuple[float, ...]) -> float:
+        """Return the grid's unit; refuse bounds between which floats cannot count its steps."""
+        unit = (max(upper) - min(lower)) / 2.0**self.bits
+        # Below 2**-1000 or above 2**1000 a step, or what is divided by it, leaves the normal floats.
+        if not 2.0**-1000 <= unit <= 2.0**1000 or max(map(abs, (*lower, *upper))) / unit >= 2.0**51:
+            raise ParameterError(
+                "OS102", f"{self.key}.bounds",
+                expected="bounds that are apart by a normal number of their own size",
+                got="steps that floats cannot tell apart, or cannot hold",
+                hint="change the unit of the data, or lower `bits`.",
+            )  # fmt: skip
+        return unit
 
     def _bounds(self, rows: RealRows) -> tuple[tuple[float, ...], tuple[float, ...]]:
         given = self.bounds if self.bounds is not None else (rows.lower, rows.upper)
