@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -30,9 +31,11 @@ from opendp_sim.dsl.accountant import (
 )
 from opendp_sim.dsl.describe import memory_of, stage_plain
 from opendp_sim.dsl.diagnostic import Notes
-from opendp_sim.dsl.ir import Privacy, Program, ReleaseDecl
+from opendp_sim.dsl.ir import Privacy, Program
 from opendp_sim.dsl.output_types import OutputType, type_outputs, unreleased
+from opendp_sim.dsl.places import check_places
 from opendp_sim.dsl.reader import Draft, draft_of_file
+from opendp_sim.dsl.shares import check_numerics, check_shares, spend_of
 from opendp_sim.dsl.types import Bound, Typed, bind_release, release_record, type_stages
 
 __all__ = ["Plan", "ReleasePlan", "plan_file", "plan_of"]
@@ -151,7 +154,8 @@ def plan_of(draft: Draft) -> Plan:
     types = type_stages(program, draft.broken, notes)
     type_outputs(program, types, draft.broken, notes)
     unreleased(program, types, notes)
-    _one_private_source(program, notes)
+    path = document.name if document is not None else None
+    check_places(program, notes, path)
     notes.raise_if_any(document)
     good = {name: typed for name, typed in types.items() if typed is not None}
     releases, target, total, claim = _account(program, good, notes)
@@ -160,16 +164,7 @@ def plan_of(draft: Draft) -> Plan:
     outputs = type_outputs(program, good, frozenset(), notes, bounds)
     notes.raise_if_any(document)
     found = {name: output for name, output in outputs.items() if output is not None}
-    path = document.name if document is not None else None
     return Plan(program, good, found, releases, target, total, claim, path)
-
-
-def _one_private_source(program: Program, notes: Notes) -> None:
-    private = [entry.name for entry in program.data if not entry.public]
-    for name in private[1:]:
-        notes.error("OS306", "a program has one private dataset", ("data", name), part="key",
-                    label=f"`{private[0]}` is private already",
-                    help="say `public: true` if it is, or write a second spec.")  # fmt: skip
 
 
 def _account(
@@ -181,8 +176,8 @@ def _account(
     privacy = program.privacy
     if privacy is None or not private:
         return out, None, (), None
-    _shares(private, notes)
-    _numerics(private, privacy, notes)
+    check_shares(private, notes)
+    check_numerics(private, privacy, notes)
     if notes.findings:
         return out, None, (), None
     with_delta = any(_has_delta(t) for t in private.values())
@@ -209,35 +204,6 @@ def _account(
     return {name: out[name] for name in released}, target, total, claim
 
 
-def _shares(private: Mapping[str, Typed], notes: Notes) -> None:
-    """Every solved release states its share when there are several; shares add up to at most 1."""
-    solved = {n: t.release for n, t in private.items() if t.release and t.release.solve}
-    if len(solved) > 1:
-        for name, release in solved.items():
-            if release.spend is None:
-                notes.error("OS305", "several releases share the budget", ("flow", name, "release"),
-                            label="no `spend`", help="write for example `spend: 50%`.")  # fmt: skip
-    shares = {name: _spend(release) for name, release in solved.items()}
-    if (whole := sum(shares.values(), Fraction(0))) > 1:
-        last = list(shares)[-1]
-        notes.error("OS401", "the releases spend more than the budget",
-                    ("flow", last, "release", "spend"),
-                    label=f"{float(whole) * 100:g} % in all",
-                    help="let the shares add up to 100 %.")  # fmt: skip
-
-
-def _spend(release: ReleaseDecl) -> Fraction:
-    return release.spend if release.spend is not None else Fraction(1)
-
-
-def _numerics(private: Mapping[str, Typed], privacy: Privacy, notes: Notes) -> None:
-    for name, typed in private.items():
-        if privacy.numerics == "exact" and typed.numerics == "idealized":
-            notes.error("OS306", f"stage `{name}` is idealized, not exact", ("flow", name), part="key",
-                        label="a proof over real numbers, run on floats",
-                        help="write `numerics: idealized`, or use another step.")  # fmt: skip
-
-
 def _has_delta(typed: Typed) -> bool:
     """Whether a release has a delta of its own."""
     assert typed.release is not None  # noqa: S101 - the caller asked
@@ -248,7 +214,7 @@ def _has_delta(typed: Typed) -> bool:
 def _release(typed: Typed, privacy: Privacy, target: Target) -> tuple[ReleasePlan, dp.Measurement]:
     release, d_in = typed.release, privacy.unit.d_in
     assert release is not None  # noqa: S101 - the caller asked
-    share = target.share(_spend(release))
+    share = target.share(spend_of(release))
     delta = share[1] if len(share) > 1 else (privacy.budget.delta or 0.0)
 
     probe = bind_release(typed, release_record(release, probe=True))
@@ -267,11 +233,17 @@ def _release(typed: Typed, privacy: Privacy, target: Target) -> tuple[ReleasePla
         )  # fmt: skip
     bound, own, joined = at(value)
     own_loss, loss = loss_of(own, d_in, delta), loss_of(joined, d_in)
+    if not all(map(math.isfinite, (*own_loss, *loss))):
+        raise BudgetError(
+            "OS401", f"flow.{typed.name}.release", expected="a loss that a float can hold",
+            got="infinity", hint="use a larger scale, or write `scale: solve`.",
+        )  # fmt: skip
     have, exact = losses.derived(typed, bound, d_in, delta)
-    losses.agree(f"flow.{typed.name}", own_loss, exact)
+    converted = privacy.measure == "approx"
+    losses.agree(f"flow.{typed.name}", own_loss, exact, converted=converted)
     again = losses.cast_exactly(have, exact, privacy.measure, delta)
-    losses.agree(f"flow.{typed.name}", loss, again)
-    spend = _spend(release) if release.solve else None
+    losses.agree(f"flow.{typed.name}", loss, again, converted=converted)
+    spend = spend_of(release) if release.solve else None
     maps = tuple(maps_of(typed, bound, d_in))
     return ReleasePlan(
         typed, bound, spend, bound.claim.measure, own_loss, loss, maps, again
@@ -286,12 +258,14 @@ def _total(
     composed = compose(measurements)
     total, claim = loss_of(composed, d_in), claim_of(composed, target, d_in)
     exact = losses.total([out[name].again for name in names])
-    losses.agree("privacy.total", total, exact)
+    losses.agree("privacy.total", total, exact, converted=privacy.measure == "approx")
     if claim is not None and target.conversion_delta is not None:
-        losses.agree("privacy.claim", claim, losses.converted(exact, target.conversion_delta))
+        ours = losses.converted(exact, target.conversion_delta)
+        losses.agree("privacy.claim", claim, ours, converted=True)
     budget = privacy.budget
     over = any(have > most for have, most in zip(total, target.whole, strict=True))
-    over = over or (claim is not None and budget.epsilon is not None and claim[0] > budget.epsilon)
+    limits = (budget.epsilon or math.inf, budget.delta or math.inf)
+    over = over or (claim is not None and any(c > m for c, m in zip(claim, limits, strict=True)))
     if over:
         error = BudgetError(
             "OS401", "privacy.budget",

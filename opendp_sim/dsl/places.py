@@ -1,0 +1,120 @@
+"""Where a program reads and writes: private data is no query, and no output lands on an input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path as File
+
+from opendp_sim.accounting._durable import SIDES
+from opendp_sim.dsl.diagnostic import Notes, Path
+from opendp_sim.dsl.ir import Program, SourceRef
+
+__all__ = ["check_places", "check_saves", "is_private"]
+
+_Place = tuple[str, str]
+"""(``file`` and its path, links followed; or another kind of source and its name)."""
+
+
+def _place(ref: SourceRef, folder: str) -> _Place:
+    argument = ref.argument.get("file") if isinstance(ref.argument, dict) else ref.argument
+    if ref.kind in ("builtin", "memory"):
+        return ref.kind, str(argument)
+    return _file(File(folder) / str(argument))
+
+
+def _file(path: File) -> _Place:
+    return "file", str(path.resolve())
+
+
+def _same(one: _Place, other: _Place) -> bool:
+    """Say whether two places are one: by name, or by another name of the same file."""
+    if one == other:
+        return True
+    if one[0] != other[0] or one[0] != "file":
+        return False
+    try:
+        return File(one[1]).samefile(other[1])
+    except OSError:
+        return False
+
+
+def is_private(program: Program, ref: SourceRef, folder: str | None = None) -> bool:
+    """Say whether public queries would be read from where a private dataset lies."""
+    asked = _place(ref, program.folder if folder is None else folder)
+    return any(
+        _same(asked, _place(entry.source, program.folder))
+        for entry in program.data
+        if not entry.public
+    )
+
+
+def check_places(program: Program, notes: Notes, spec: str | None = None) -> None:
+    """Report what is wrong with the places of a program; files are compared, none is opened.
+
+    Args:
+        program: what was read.
+        notes: told one private dataset too many (OS306), a public dataset that is the private one
+            (OS306), queries that are the private dataset (OS704), and outputs that would replace
+            what the program reads, keeps or writes otherwise (OS304).
+        spec: the file that the program was read from.
+    """
+    private = [entry.name for entry in program.data if not entry.public]
+    for name in private[1:]:
+        notes.error("OS306", "a program has one private dataset", ("data", name), part="key",
+                    label=f"`{private[0]}` is private already",
+                    help="say `public: true` if it is, or write a second spec.")  # fmt: skip
+    for entry in program.data:
+        if entry.public and is_private(program, entry.source):
+            notes.error("OS306", f"`{entry.name}` is declared public and read from private data",
+                        ("data", entry.name, "source"), label="the source of a private dataset",
+                        help="data is private or public, not both: name another source.")  # fmt: skip
+    for output in program.outputs:
+        for word, ref in (("query", output.query), ("public_queries", output.public_queries)):
+            if ref is not None and is_private(program, ref):
+                notes.error("OS704", f"`{word}` reads the private dataset",
+                            ("outputs", output.name, word), label="neither released nor public",
+                            help="queries are public: name a source that is not private.")  # fmt: skip
+    check_saves(program, notes, File(program.folder), spec)
+
+
+def check_saves(program: Program, notes: Notes, into: File, spec: str | None = None) -> None:
+    """Report outputs that would replace an input, the ledger, the spec or another output (OS304)."""
+    taken = list(_inputs(program, spec))
+    for output in program.outputs:
+        path: Path = ("outputs", output.name, "save" if output.save is not None else "store")
+        written = [_file(file) for file in _written(output.save, output.store, program, into)]
+        clash = next((what for what, place in taken for new in written if _same(new, place)), None)
+        if clash is not None:
+            notes.error("OS304", f"output `{output.name}` would replace {clash}", path,
+                        label="taken", help="write to another file, for example in `out/`.")  # fmt: skip
+        taken += [(f"what output `{output.name}` writes", place) for place in written]
+
+
+def _inputs(program: Program, spec: str | None) -> Iterator[tuple[str, _Place]]:
+    """Yield (what it is, place) of everything that a run must leave as it is."""
+    if spec is not None:
+        yield "the spec", _file(File(spec))
+    for entry in program.data:
+        yield f"the dataset `{entry.name}`", _place(entry.source, program.folder)
+        if entry.ledger is not None:
+            ledger = File(program.folder) / entry.ledger.file
+            for side in ("", *SIDES):
+                yield "the ledger", _file(ledger.with_name(ledger.name + side))
+    for output in program.outputs:
+        for ref in (output.query, output.public_queries):
+            if ref is not None:
+                yield f"the queries of `{output.name}`", _place(ref, program.folder)
+
+
+def _written(
+    save: str | None, store: str | None, program: Program, into: File
+) -> Iterator[File]:  # fmt: skip
+    """Yield every file that an output makes, in passing or to stay."""
+    if save is not None:
+        file = into / save
+        for ending in ("", ".partial", ".certificate.json", ".certificate.json.partial"):
+            yield file.with_name(file.name + ending)
+    if store is not None:
+        file = File(program.folder) / store
+        for side in ("", *SIDES):
+            yield file.with_name(file.name + side)
