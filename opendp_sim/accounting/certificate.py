@@ -17,6 +17,7 @@ FORMAT = "opendp_sim/certificate/1"
 _ALWAYS = (
     "The privacy unit is the one stated: one record (or one person with the stated number of them).",
     "The columns' declarations (widths, bounds, keys) come from public knowledge, not from the data.",
+    "The queries are public: they were not made from the private data.",
     "The seeds of public matrices were not chosen after looking at the data.",
     "OpenDP's samplers and this package's bulk samplers draw from the operating system's entropy.",
     "The lemmas beside each mechanism hold, and the code does what they say.",
@@ -30,9 +31,11 @@ _INGEST = {
 }
 
 
-def assumptions(ingest: str, *, by_person: bool) -> list[str]:
-    """Return what a reader has to believe, in words."""
+def assumptions(ingest: str, *, by_person: bool, public: str | None = None) -> list[str]:
+    """Return what a reader has to believe, in words; ``public`` names a dataset declared so."""
     out = [*_ALWAYS, _INGEST[ingest]]
+    if public is not None:
+        out.append(f"Dataset `{public}` was declared public: nothing is claimed about its records.")
     if by_person:
         out.append("The column that names the person names the same person every time.")
     return out

@@ -13,63 +13,29 @@ A crash between a charge and its answer leaves the charge: it costs budget, neve
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
 from opendp_sim.accounting._durable import SIDES, checkpoint, create, hold
-from opendp_sim.accounting.budget import Budget, MeasureName
+from opendp_sim.accounting._entries import Entry, Terms, canonical, chained
+from opendp_sim.accounting.budget import Budget
 from opendp_sim.accounting.totals import Charge, Total, total_of
 from opendp_sim.core.errors import BudgetError
 
-__all__ = ["Entry", "Ledger", "head_of"]
+__all__ = ["REFUSALS", "Entry", "Ledger", "Terms", "head_of"]
 
 FORMAT = "opendp_sim/ledger/1"
+REFUSALS = 10
+"""Runs that the data may refuse in a ledger's life, unless they enforce their declaration."""
 _TABLES = (
     "CREATE TABLE entries (seq INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL)",
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
 )
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One line of the ledger: ``kind`` is ``charge`` or ``outcome``."""
-
-    seq: int
-    body: dict[str, Any]
-    hash: str
-
-    @property
-    def kind(self) -> str:
-        """What the entry records."""
-        return str(self.body["kind"])
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What the ledger was opened with, fixed for its life."""
-
-    measure: MeasureName
-    unit: str
-    limit: Budget
-
-    def plain(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {"measure": self.measure, "unit": self.unit, "limit": self.limit.plain()}
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
-def _hash(previous: str, body: str) -> str:
-    return hashlib.sha256(f"{previous}\n{body}".encode()).hexdigest()
 
 
 class Ledger:
@@ -108,8 +74,8 @@ class Ledger:
         self.verify()
         if terms is not None and terms != self.terms:
             raise _refuse(
-                self.path, f"the terms it was made with: {_canonical(self.terms.plain())}",
-                _canonical(terms.plain()),
+                self.path, f"the terms it was made with: {canonical(self.terms.plain())}",
+                canonical(terms.plain()),
                 "state the same measure, unit and limit, or charge another ledger.",
             )  # fmt: skip
 
@@ -176,13 +142,13 @@ class Ledger:
             ).fetchone()
             if genesis is None:
                 raise _refuse(self.path, "a ledger", "a file without its records", _RESTORE)
-            last, seen = _hash("", genesis[0]), set()
+            last, seen = chained("", genesis[0]), set()
             seen.add(last)
             rows = self._connection.execute("SELECT seq, body, hash FROM entries ORDER BY seq")
             count = 0
             for seq, body, digest in rows:
                 count += 1
-                last = _hash(last, body)
+                last = chained(last, body)
                 seen.add(last)
                 if seq != count or digest != last:
                     raise _refuse(
@@ -202,12 +168,8 @@ class Ledger:
 
     # --- writing --------------------------------------------------------------------------------
 
-    def charge(self, charge: Charge, about: dict[str, Any]) -> Entry:
-        """Record a charge, durably, if the limit allows it.
-
-        Raises:
-            BudgetError (OS402): the limit would be passed; nothing is recorded.
-        """
+    def afford(self, charge: Charge) -> None:
+        """Raise OS402 unless the limit has room for ``charge``; nothing is recorded."""
         before, after = self.total(), self.total(charge)
         if not after.fits:
             raise BudgetError(
@@ -215,6 +177,27 @@ class Ledger:
                 got=f"requested {charge.text}, spent {before.text}, left {before.left_text}",
                 hint="ask for less, or stop: what is spent cannot be had back.",
             )  # fmt: skip
+
+    def may_refuse(self) -> None:
+        """Raise OS402 when so many runs were refused by the data that another would tell too much."""
+        if sum(entry.kind == "refusal" for entry in self.entries) >= REFUSALS:
+            raise BudgetError(
+                "OS402", str(self.path), expected=f"fewer than {REFUSALS} runs that the data refused",
+                got=f"{REFUSALS} of them", hint="use `ingest: enforce`: it clamps and drops by the "
+                "declared rule, so that a run says nothing about the data by being refused.",
+            )  # fmt: skip
+
+    def refusal(self, about: dict[str, Any]) -> Entry:
+        """Record that the data refused a run: nothing is charged, but it counts (``ingest.md``)."""
+        return self._append({"kind": "refusal", **about})
+
+    def charge(self, charge: Charge, about: dict[str, Any]) -> Entry:
+        """Record a charge, durably, if the limit allows it.
+
+        Raises:
+            BudgetError (OS402): the limit would be passed; nothing is recorded.
+        """
+        self.afford(charge)
         return self._append({"kind": "charge", "loss": charge.plain(), **about})
 
     def outcome(self, of: Entry, about: dict[str, Any]) -> Entry:
@@ -227,10 +210,10 @@ class Ledger:
             run("BEGIN IMMEDIATE")
             try:
                 head = self._meta("head")
-                text = _canonical({**body, "time": datetime.now(UTC).isoformat(timespec="seconds")})
-                seq, digest = head["count"] + 1, _hash(head["hash"], text)
+                text = canonical({**body, "time": datetime.now(UTC).isoformat(timespec="seconds")})
+                seq, digest = head["count"] + 1, chained(head["hash"], text)
                 run("INSERT INTO entries VALUES (?, ?, ?)", (seq, text, digest))
-                _put(self._connection, "head", _canonical({"count": seq, "hash": digest}))
+                _put(self._connection, "head", canonical({"count": seq, "hash": digest}))
                 run("COMMIT")
             except BaseException:
                 run("ROLLBACK")
@@ -248,13 +231,13 @@ def _new(file: Path, terms: Terms | None) -> None:
         raise _refuse(file, "a ledger", "only the files that SQLite keeps beside one", _RESTORE)
     if terms is None:
         raise _refuse(file, "a ledger", "no such file", "the first `apply` makes it.")
-    genesis = _canonical({"format": FORMAT, **terms.plain()})
+    genesis = canonical({"format": FORMAT, **terms.plain()})
 
     def fill(connection: sqlite3.Connection) -> None:
         for table in _TABLES:
             connection.execute(table)
         _put(connection, "genesis", genesis)
-        _put(connection, "head", _canonical({"count": 0, "hash": _hash("", genesis)}))
+        _put(connection, "head", canonical({"count": 0, "hash": chained("", genesis)}))
 
     file.parent.mkdir(parents=True, exist_ok=True)
     create(file, fill)

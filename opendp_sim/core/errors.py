@@ -40,7 +40,7 @@ CATALOGUE: dict[str, str] = {
     "OS309": "A plan does not match the spec, the versions or the ledger it was made for.",
     "OS310": "A hole (`???`) of a template was not filled in.",
     "OS401": "The stated budget cannot be met, or is not a budget.",
-    "OS402": "The ledger's limit would be passed; nothing ran and nothing was charged.",
+    "OS402": "The ledger's limit, of loss or of refused runs, would be passed; nothing was charged.",
     "OS403": "The ledger is missing, locked by another process, or its hash chain is broken.",
     "OS404": "A mechanism's privacy map has no finite bound at this input distance.",
     "OS405": "A privacy loss is undefined in the measure that was asked for.",

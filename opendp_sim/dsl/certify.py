@@ -16,10 +16,22 @@ from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.accounting.ledger import Entry, Ledger
 from opendp_sim.accounting.release import versions
 from opendp_sim.core.errors import BudgetError, ReleaseError
-from opendp_sim.dsl.plan import Plan, plan_of
+from opendp_sim.dsl.plan import Plan, ReleasePlan, plan_of
 from opendp_sim.dsl.reader import draft_of, draft_of_file
 
-__all__ = ["certificate", "certificate_path", "verify"]
+__all__ = ["certificate", "certificate_path", "claim_about", "verify"]
+
+
+def claim_about(plan: Plan, release: ReleasePlan) -> dict[str, Any]:
+    """Return what is claimed about one release: it travels in its header and certificates."""
+    privacy = plan.privacy
+    if privacy is None or release.bound is None:
+        return {"public": True}
+    return {
+        "unit": privacy.unit.plain(), "d_in": privacy.unit.d_in, "measure": privacy.measure,
+        "total": list(plan.total), "claim": None if plan.claim is None else list(plan.claim),
+        "program": plan.program.hash,
+    }  # fmt: skip
 
 
 def certificate_path(saved: File) -> File:
@@ -41,7 +53,9 @@ def certificate(
         "assumptions": assumptions(
             typed.entry.ingest,
             by_person=plan.privacy is not None and plan.privacy.unit.of != "row",
+            public=typed.entry.name if typed.entry.public else None,
         ),
+        "privacy": claim_about(plan, plan.releases[typed.name]),
         "evidence": {key: {"tier": tier(key), "record": record(key)} for key in typed.mechanisms},
         "versions": versions(),
         "file": {"name": saved.name, "sha256": digest_of(saved)},
@@ -76,6 +90,9 @@ def verify(path: str | File, spec: str | File | None = None) -> tuple[list[str],
     checked.append(f"the program has the hash {plan.program.hash[:16]}...")
     _compare(plan.plain(), found["plan"], "plan", path)
     checked.append("every type, map, scale, loss, conversion and expected error follows from it")
+    release = plan.releases[plan.outputs[found["output"]].stage.name]
+    if found.get("privacy") != claim_about(plan, release):
+        raise _differs("privacy", path)
     if spec is not None:
         again = plan_of(draft_of_file(spec, found["values"]))
         if again.program.hash != plan.program.hash:

@@ -8,20 +8,23 @@ from dataclasses import dataclass, field
 from pathlib import Path as File
 from typing import Any
 
-from opendp_sim.accounting.ledger import Entry, Ledger, Terms
+from opendp_sim.accounting.ledger import Entry, Ledger
 from opendp_sim.accounting.release import Release
 from opendp_sim.core.bridge import guarded
 from opendp_sim.core.claims import Interactive, Noise, Private, Stable
 from opendp_sim.core.errors import InternalError, SimError, SpecError
 from opendp_sim.core.pipeline import resolve
-from opendp_sim.dsl.certify import certificate
+from opendp_sim.dsl.certify import certificate, claim_about
+from opendp_sim.dsl.charging import charge as charge_to_ledger, open_ledger
+from opendp_sim.dsl.diagnostic import Notes
 from opendp_sim.dsl.inputs import Inputs, Memory, open_inputs
+from opendp_sim.dsl.places import check_saves
 from opendp_sim.dsl.plan import Plan, ReleasePlan
 from opendp_sim.dsl.write import digests, write_output
 from opendp_sim.sources.fold import build_sketch, collect_rows
 from opendp_sim.spaces.records import Records
 
-__all__ = ["Applied", "apply", "charge_to_ledger", "ledger_path", "terms_of"]
+__all__ = ["Applied", "answer", "apply"]
 
 
 @dataclass
@@ -55,17 +58,25 @@ def apply(
         told: told a phase and a number of records.
 
     Raises:
-        SpecError (OS306): a session, which ``opendp-sim session`` serves. DataError (OS6xx): the data
-            or a query is refused; nothing was charged. BudgetError (OS402, OS403): the ledger
+        SpecError (OS306): a session, which ``opendp-sim session`` serves. Refused (OS304): ``into``
+            puts an output on an input. DataError (OS6xx): the data or a query is refused; nothing was
+            charged, and the ledger counts what the data refused. BudgetError (OS402, OS403): the ledger
             refuses; nothing ran. InternalError (OS902): a private function failed after the
             charge, which stands.
     """
     _no_sessions(plan)
-    inputs = open_inputs(plan, memory or {}, told)
     folder = File(into if into is not None else plan.program.folder)
+    notes = Notes()
+    check_saves(plan.program, notes, folder, plan.path)
+    notes.raise_if_any()
     done = Applied(plan)
     with ExitStack() as stack:
-        ledger = charge_to_ledger(plan, stack, done)
+        ledger = open_ledger(plan, stack)
+        inputs = open_inputs(plan, memory or {}, told, ledger)
+        done.charge = charge_to_ledger(plan, ledger)
+        if ledger is not None:
+            total = ledger.total()
+            done.spent, done.left = total.text, total.left_text
         try:
             released = _run(plan, inputs, workers, told)
             _answer(plan, released, inputs, done)
@@ -89,40 +100,6 @@ def _no_sessions(plan: Plan) -> None:
                 "OS306", f"flow.{name}", expected="releases that can be written to a file",
                 got="a session", hint="run `opendp-sim session SPEC` to serve it.",
             )  # fmt: skip
-
-
-# --- the charge -----------------------------------------------------------------------------------
-
-
-def terms_of(plan: Plan) -> Terms | None:
-    """Return the terms of the ledger that the plan's dataset names, or None."""
-    entry = next((e for e in plan.program.data if e.ledger is not None), None)
-    if entry is None or entry.ledger is None or plan.privacy is None:
-        return None
-    unit = plan.privacy.unit
-    return Terms(plan.privacy.measure, f"{unit.kind} {unit.count} of {unit.of}", entry.ledger.limit)
-
-
-def ledger_path(plan: Plan) -> File | None:
-    """Return the ledger's file; relative paths start from the spec's folder, whoever runs it."""
-    entry = next((e for e in plan.program.data if e.ledger is not None), None)
-    return None if entry is None or entry.ledger is None else (
-        File(plan.program.folder) / entry.ledger.file
-    )  # fmt: skip
-
-
-def charge_to_ledger(plan: Plan, stack: ExitStack, done: Applied) -> Ledger | None:
-    """Charge the plan's total, durably, and keep the ledger locked until ``stack`` closes."""
-    terms, path, charge = terms_of(plan), ledger_path(plan), plan.charge
-    if terms is None or path is None or charge is None:
-        return None
-    terms.limit.check(terms.measure, "ledger.limit")
-    ledger = stack.enter_context(Ledger.open(path, terms))
-    about = {"program": plan.program.hash, "name": plan.program.name}
-    done.charge = ledger.charge(charge, about)
-    total = ledger.total()
-    done.spent, done.left = total.text, total.left_text
-    return ledger
 
 
 # --- the releases ---------------------------------------------------------------------------------
@@ -167,20 +144,8 @@ def _release(
         data = guarded(claim.function, release.record.key)(data)
     noise: Noise | None = getattr(claim, "noise", None)
     if typed.is_sketch and typed.release_kind in ("noise", "none"):
-        return Release.of_sketch(typed.stages, data, noise, _privacy(plan))
+        return Release.of_sketch(typed.stages, data, noise, claim_about(plan, release))
     return data
-
-
-def _privacy(plan: Plan) -> dict[str, Any]:
-    """Return the claim that travels in a release's header."""
-    privacy = plan.privacy
-    if privacy is None:
-        return {"public": True}
-    return {
-        "unit": privacy.unit.plain(), "d_in": privacy.unit.d_in, "measure": privacy.measure,
-        "total": list(plan.total), "claim": None if plan.claim is None else list(plan.claim),
-        "program": plan.program.hash,
-    }  # fmt: skip
 
 
 # --- the outputs ----------------------------------------------------------------------------------

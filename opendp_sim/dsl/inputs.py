@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.core.claims import Stage
 from opendp_sim.core.errors import DataError
+from opendp_sim.dsl.charging import counting
 from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.plan import Plan
@@ -46,11 +48,21 @@ def source_of(ref: SourceRef, records: Records, folder: str, memory: Memory) -> 
             got="none", hint="pass memory={name: {column: array}} to `apply`; files need no code.",
         )  # fmt: skip
     given = memory[ref.argument]
-    return given if isinstance(given, Source) else from_arrays(records, given)
+    if not isinstance(given, Source):
+        return from_arrays(records, given)
+    if given.records != records:
+        raise DataError(
+            "OS602", f"memory.{ref.argument}", expected="a source of the declared columns",
+            got="another declaration", hint="make it with the spec's columns, or hand over arrays.",
+        )  # fmt: skip
+    return given
 
 
-def open_inputs(plan: Plan, memory: Memory, told: Told) -> Inputs:
-    """Open and check every dataset and every query that the plan needs (the one data gate)."""
+def open_inputs(plan: Plan, memory: Memory, told: Told, ledger: Ledger | None = None) -> Inputs:
+    """Open and check every dataset and every query that the plan needs (the one data gate).
+
+    ``ledger`` counts the runs that private data refused.
+    """
     program = plan.program
     used = {release.typed.entry.name: release.typed.entry for release in plan.releases.values()}
     queries = {
@@ -60,8 +72,9 @@ def open_inputs(plan: Plan, memory: Memory, told: Told) -> Inputs:
     }
     blocks = {}
     for name, entry in used.items():
-        source = source_of(entry.source, entry.records, program.folder, memory)
-        check_source(source, entry.ingest, lambda rows: told("checking", rows))
+        with counting(plan, None if entry.public else ledger):
+            source = source_of(entry.source, entry.records, program.folder, memory)
+            check_source(source, entry.ingest, lambda rows: told("checking", rows))
         blocks[name] = gated_blocks(source, entry.ingest)
     return Inputs(blocks, queries)
 

@@ -11,7 +11,7 @@ from opendp_sim.accounting.certificate import write_json
 from opendp_sim.accounting.ledger import head_of
 from opendp_sim.accounting.release import versions
 from opendp_sim.core.errors import SpecError
-from opendp_sim.dsl.execute import ledger_path
+from opendp_sim.dsl.charging import ledger_path
 from opendp_sim.dsl.plan import Plan, plan_file
 
 __all__ = ["FORMAT", "is_plan", "load_plan", "save_plan"]

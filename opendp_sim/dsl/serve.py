@@ -14,10 +14,11 @@ import numpy as np
 from opendp_sim.accounting.session import Session
 from opendp_sim.core.claims import Stage
 from opendp_sim.core.errors import DataError, SpecError
-from opendp_sim.dsl.execute import Applied, charge_to_ledger
+from opendp_sim.dsl.charging import charge, counting, open_ledger
 from opendp_sim.dsl.inputs import Memory, open_inputs, open_queries, query_records
 from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.output_types import OutputType
+from opendp_sim.dsl.places import is_private
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.sources.source import from_arrays
 from opendp_sim.spaces.records import Records
@@ -100,16 +101,19 @@ def serve(
         raise _no_session(plan)
     folder, decl = File(plan.program.folder), output.decl
     path = store or folder / (decl.store or f"{decl.name}.session")
-    inputs = open_inputs(plan, memory or {}, lambda _phase, _rows: None)
-    public = None
+    paid, public = path.exists(), None
     if decl.public_queries is not None:
         public = open_queries(decl.public_queries, output, plan.program.folder, memory or {})
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
-            charge_to_ledger(plan, stack, Applied(plan))
     last = Stage(bound.record, bound.domain, bound.metric, bound.claim)
-    session = Session((*typed.stages, last), inputs.blocks[typed.entry.name], path)
+    with ExitStack() as stack:
+        ledger = open_ledger(plan, stack, paid=paid)
+        inputs = open_inputs(plan, memory or {}, lambda _phase, _rows: None, ledger)
+        if not paid:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            charge(plan, ledger)
+        # A store of other data or another spec is a refusal by the data as well.
+        with counting(plan, ledger if paid else None):
+            session = Session((*typed.stages, last), inputs.blocks[typed.entry.name], path)
     if public is not None:
         session.refer(public)
     return Served(session, typed.entry.records, query_records(typed.entry.records, typed.stages))
@@ -117,6 +121,11 @@ def serve(
 
 def read_batch(plan: Plan, name: str | None, ref: SourceRef, memory: Memory | None = None) -> Any:
     """Return the queries of a file as columns."""
+    if is_private(plan.program, ref, "."):
+        raise SpecError(
+            "OS704", "query", expected="public queries", got="the private dataset",
+            hint="name a source that is not private.",
+        )  # fmt: skip
     return open_queries(ref, _chosen(plan, name), ".", memory or {})
 
 
