@@ -6,9 +6,11 @@ import json
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from opendp_sim.accounting.ledger import REFUSALS, Ledger
 from opendp_sim.accounting.release import Release
+from opendp_sim.cli import app
 from opendp_sim.core.errors import BudgetError, DataError, SimError
 from opendp_sim.dsl import Refused, apply, plan_file, verify
 from opendp_sim.sources.source import from_arrays
@@ -99,6 +101,8 @@ def test_refusals_are_counted_and_end(tmp_path):
     for _ in range(REFUSALS):
         with pytest.raises(DataError, match="OS605"):
             apply(plan_file(spec))
+    shown = CliRunner().invoke(app, ["ledger", "show", str(tmp_path / "points.ledger")]).stdout
+    assert f"refused   {REFUSALS} of" in shown
     with pytest.raises(BudgetError, match="ingest: enforce") as caught:
         apply(plan_file(spec))
     assert caught.value.code == "OS402"

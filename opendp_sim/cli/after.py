@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.ledger import REFUSALS, Ledger
 from opendp_sim.accounting.release import Release
 from opendp_sim.cli._run import AsJson, console, handled, refuse_usage, say, say_json
 from opendp_sim.dsl.ask import ask, reference
@@ -93,6 +93,9 @@ def ledger_show(
                 about: dict[str, Any] = entry.body
                 say(f"  {entry.seq:>4}  {about['time']}  {next(charges).text}  "
                     f"{about.get('name', '')}  {str(about.get('program', ''))[:16]}{state}")  # fmt: skip
+        refused = sum(entry.kind == "refusal" for entry in ledger.entries)
+        if refused:
+            say(f"refused   {refused} of at most {REFUSALS} runs that the data may refuse")
         say(f"spent     {total.text}")
         say(f"left      {total.left_text}")
 
