@@ -11,8 +11,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from opendp_sim.cli import app
 from opendp_sim.cli.session import session_command
-from opendp_sim.core.errors import SpecError
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.serve import serve
 from opendp_sim.sources.builtin import builtin_source
@@ -60,13 +60,20 @@ def folder(tmp_path):
 
 
 def run(*arguments, lines=()):
-    app = typer.Typer()
-    app.command()(session_command)
+    alone = typer.Typer()
+    alone.command()(session_command)
     text = "".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
-    result = CliRunner().invoke(app, [str(a) for a in arguments], input=text)
+    result = CliRunner().invoke(alone, [str(a) for a in arguments], input=text)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+
+
+def refused(*arguments):
+    """Return what standard error says of a refusal (exit code 1)."""
+    result = CliRunner().invoke(app, ["session", *map(str, arguments)])
+    assert result.exit_code == 1
+    return result.stderr
 
 
 def test_lines_are_answered_and_faults_are_coded(folder):
@@ -98,10 +105,20 @@ def test_a_file_is_answered_in_order_and_the_store_remembers(folder):
     assert right > 0.5  # about 0.85 with a deviation of 0.02
     with serve(plan_file(spec)) as served:
         assert served.session.answered == 300
-    with pytest.raises(SpecError, match="OS304"):
-        run(spec, "--batch", folder / "queries.txt")
-    with pytest.raises(SpecError, match="OS305"):
-        run(spec, "--output", "other")
+    assert "error[OS304]" in refused(spec, "--batch", folder / "queries.txt")
+    assert "error[OS305]" in refused(spec, "--output", "other")
+
+
+def test_a_spec_without_a_session_is_refused_as_by_every_command(folder):
+    message = refused(SPECS / "digit-density.yaml")
+    assert "error[OS305]" in message
+    assert "serve: session" in message
+    assert "Traceback" not in message
+
+
+def test_help_shows_its_example_whole():
+    text = CliRunner().invoke(app, ["session", "--help"]).stdout
+    assert '{"query": [numbers]}' in text
 
 
 def test_the_curator_updates_by_person_and_the_ledger_is_charged_once(folder):

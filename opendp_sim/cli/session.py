@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from opendp_sim.cli._run import handled
 from opendp_sim.core.errors import SimError, SpecError
 from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.plan import plan_file
@@ -44,21 +45,22 @@ def session_command(
         ),
     ] = False,
 ) -> None:
-    """Answer queries from private data, each charged, durably, before its answer leaves.
+    r"""Answer queries from private data, each charged, durably, before its answer leaves.
 
-    A line is `{"query": [numbers]}`, `{"query": {"column": value}}` or `{"queries": [...]}`, with an
+    A line is `{"query": \[numbers]}`, `{"query": {"column": value}}` or `{"queries": \[...]}`, with an
     optional "id" that comes back; answers and errors are one JSON object a line.
     """
-    plan = plan_file(spec)
-    queries = None
-    if batch is not None:
-        ref = SourceRef(_kind(batch), str(batch))
-        queries = read_batch(plan, output, ref)
-    with serve(plan, output, store=store) as served:
-        if queries is not None:
-            _answer_file(served, queries)
-        else:
-            _converse(served, sys.stdin, sys.stdout, updates=updates)
+    with handled():
+        plan = plan_file(spec)
+        queries = None
+        if batch is not None:
+            ref = SourceRef(_kind(batch), str(batch))
+            queries = read_batch(plan, output, ref)
+        with serve(plan, output, store=store) as served:
+            if queries is not None:
+                _answer_file(served, queries)
+            else:
+                _converse(served, sys.stdin, sys.stdout, updates=updates)
 
 
 def _kind(path: Path) -> str:
