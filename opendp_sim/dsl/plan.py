@@ -187,7 +187,8 @@ def _account(
         notes.from_error(error, ("privacy", "budget"))
         return out, None, (), None
     measurements: list[dp.Measurement] = []
-    for name, typed in private.items():
+    # By name: float sums depend on their order, and a program's hash does not.
+    for name, typed in sorted(private.items()):
         try:
             plan, measurement = _release(typed, privacy, target)
         except InternalError:
@@ -200,7 +201,7 @@ def _account(
         measurements.append(measurement)
     if notes.findings:
         return out, target, (), None
-    total, claim = _total(measurements, list(private), out, privacy, target, notes)
+    total, claim = _total(measurements, sorted(private), out, privacy, target, notes)
     return {name: out[name] for name in released}, target, total, claim
 
 
