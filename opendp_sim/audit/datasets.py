@@ -43,6 +43,20 @@ def teach(descriptor: type) -> Callable[[Callable[[Any], Records]], Callable[[An
     return keep
 
 
+def _inner(domain: dp.VectorDomain) -> dp.Domain:
+    """Return the domain of an entry; OpenDP 0.16 cannot say it for vectors of options."""
+    try:
+        return domain.element_domain
+    except dp.OpenDPException:
+        raise AuditError(
+            "OS501",
+            "audit.datasets",
+            expected="a vector whose entries OpenDP can describe",
+            got=str(domain),
+            hint="pass generator= (a numpy Generator to a dataset) for this domain.",
+        ) from None
+
+
 def records_of(domain: dp.Domain) -> Records:
     """Return how datasets of this domain are made of records.
 
@@ -50,7 +64,7 @@ def records_of(domain: dp.Domain) -> Records:
         AuditError: OS501, nothing is known about such a domain.
     """
     if isinstance(domain, dp.VectorDomain):
-        return Records(_element(domain.element_domain), list, list, domain.size)
+        return Records(_element(_inner(domain)), list, list, domain.size)
     descriptor = getattr(domain, "descriptor", None)
     for kind in type(descriptor).__mro__:
         if kind in _TAUGHT:

@@ -31,8 +31,12 @@ SAMPLED = (
     "noise_reused",
     "overlap",
     "clipped",
+    "ind_knn/",
+    "private_knn/",
+    "stable_set/off_by_one_gap",
 )
-"""Names of the twins that only the whole-curve test sees: one of each kind in the quick suite."""
+"""Names of the twins that only many releases show, by the whole-curve test or a slow service: one of each
+kind in the quick suite, all of them in `deep`."""
 QUICK_SAMPLED = ("classic/svt_5_no_query_noise", "classic/noisy_max_3_value", "top/threshold_one_low_black_box",
                  "noise/black_box_half", "knn/black_box_no_filter", "top/order_released")  # fmt: skip
 
