@@ -99,6 +99,33 @@ def test_workers_do_not_change_the_noiseless_part(tmp_path):
     assert one.arrays["counts"].sum() == 200 * 100
 
 
+# --- where outputs go: tested before anything is charged ------------------------------------------
+
+
+@pytest.mark.parametrize("blocked", ["a file where a folder should be", "a folder of that name"])
+def test_an_output_that_cannot_be_written_is_refused_before_the_charge(tmp_path, blocked):
+    spec = write_small(tmp_path)
+    where = tmp_path / "elsewhere"
+    if blocked.startswith("a file"):
+        where.write_text("in the way")
+    else:
+        (where / "out" / "release.npz").mkdir(parents=True)
+    result = _run("apply", spec, "--into", where)
+    assert result.exit_code == 4
+    assert "error[OS609]" in result.stderr
+    assert "`outputs." in result.stderr
+    assert _untouched(tmp_path)
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_an_output_in_a_place_that_nobody_can_write_to(tmp_path):
+    spec = write_small(tmp_path, ("save: out/release.npz", "save: /proc/x/release.npz"))
+    (tmp_path / "points.npz").unlink()  # the place is tested before the data is looked for
+    result = _run("apply", spec)
+    assert "error[OS609]: `outputs.release.save`" in result.stderr
+    assert _untouched(tmp_path)
+
+
 # --- bad data: a coded error with a hint, and nothing released or charged -------------------------
 
 
@@ -196,7 +223,7 @@ def test_a_failure_after_the_charge_is_charged_and_says_nothing(tmp_path, monkey
     assert caught.value.__suppress_context__
     with Ledger.open(tmp_path / "points.ledger") as ledger:
         assert [e.kind for e in ledger.entries] == ["charge"]
-    assert not (tmp_path / "out").exists()
+    assert not list((tmp_path / "out").iterdir())
     result = _run("apply", spec)
     assert result.exit_code == 70
     assert "0.1234" not in result.stderr

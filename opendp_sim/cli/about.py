@@ -23,6 +23,7 @@ from opendp_sim.dsl.explain import catalogue, explain, explain_stage
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.schema import json_schema
 from opendp_sim.dsl.template import TEMPLATE
+from opendp_sim.dsl.write import check_writable
 
 __all__ = ["explain_command", "init_command", "ops_command", "schema_command", "schema_text"]
 
@@ -76,6 +77,7 @@ def schema_command(
                                    f"run `opendp-sim schema -o {check}`.")  # fmt: skip
             say(f"{check}: up to date")
         elif output is not None:
+            check_writable(File(output), "--output")
             File(output).write_text(text, encoding="utf-8")
         else:
             say(text.rstrip())
@@ -89,5 +91,6 @@ def init_command(
         path = File(file)
         if path.exists():
             raise refuse_usage("a new file", file, "choose another name, or remove the file.")
+        check_writable(path, "FILE")
         path.write_text(TEMPLATE, encoding="utf-8")
         say(f"wrote {file}; fill in the ??? and run `opendp-sim check {file}`")

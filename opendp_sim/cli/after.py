@@ -12,7 +12,7 @@ from opendp_sim.accounting.release import Release
 from opendp_sim.cli._run import AsJson, console, handled, refuse_usage, say, say_json
 from opendp_sim.dsl.ask import ask, reference
 from opendp_sim.dsl.certify import verify
-from opendp_sim.dsl.write import table_of, write_output
+from opendp_sim.dsl.write import check_writable, table_of, write_output
 
 __all__ = ["answer_command", "ledger_app", "verify_command"]
 
@@ -32,6 +32,8 @@ def answer_command(
     with handled(as_json_text=json_):
         if save is not None and not save.endswith((".csv", ".json", ".npz")):
             raise refuse_usage("--save ending in .csv, .json or .npz", save, "choose one of them.")
+        if save is not None:
+            check_writable(File(save), "--save")
         answers, domain = ask(Release.load(release), reference(query), post)
         if save is not None:
             write_output(File(save), answers, domain)

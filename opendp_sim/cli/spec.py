@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path as File
 from typing import Annotated
 
 import typer
@@ -24,6 +25,7 @@ from opendp_sim.dsl.compare import compare, refuse_private
 from opendp_sim.dsl.execute import Applied, apply
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.plan_document import is_plan, load_plan, save_plan
+from opendp_sim.dsl.write import check_writable
 
 __all__ = ["apply_command", "check_command", "plan_command", "types_command"]
 
@@ -60,6 +62,8 @@ def plan_command(
     """Print every type, loss, scale, conversion and expected error; no data is opened."""
     with handled(as_json_text=json_):
         plan = plan_file(spec, parameters(param))
+        if output is not None:
+            check_writable(File(output), "--output")
         if json_:
             say_json(plan.plain())
         else:

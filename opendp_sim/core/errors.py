@@ -57,6 +57,7 @@ CATALOGUE: dict[str, str] = {
     "OS606": "An optional package needed for this source is not installed.",
     "OS607": "A query has the wrong shape, width or dtype.",
     "OS608": "The source holds no record.",
+    "OS609": "An output cannot be written where it should go; nothing was charged for it.",
     "OS701": "A release file is truncated, tampered with, foreign, or of another version.",
     "OS702": "A release does not hold what this question needs.",
     "OS703": "A public matrix re-drawn from its seed has another hash than the release states.",

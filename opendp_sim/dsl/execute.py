@@ -20,7 +20,7 @@ from opendp_sim.dsl.diagnostic import Notes
 from opendp_sim.dsl.inputs import Inputs, Memory, open_inputs
 from opendp_sim.dsl.places import check_saves
 from opendp_sim.dsl.plan import Plan, ReleasePlan
-from opendp_sim.dsl.write import digests, write_output
+from opendp_sim.dsl.write import check_writable, digests, write_output
 from opendp_sim.sources.fold import build_sketch, collect_rows
 from opendp_sim.spaces.records import Records
 
@@ -59,7 +59,8 @@ def apply(
 
     Raises:
         SpecError (OS306): a session, which ``opendp-sim session`` serves. Refused (OS304): ``into``
-            puts an output on an input. DataError (OS6xx): the data or a query is refused; nothing was
+            puts an output on an input. DataError (OS609): an output cannot be written; nothing was
+            charged and no data was opened. (Other OS6xx): the data or a query is refused; nothing was
             charged, and the ledger counts what the data refused. BudgetError (OS402, OS403): the ledger
             refuses; nothing ran. InternalError (OS902): a private function failed after the
             charge, which stands.
@@ -69,6 +70,9 @@ def apply(
     notes = Notes()
     check_saves(plan.program, notes, folder, plan.path)
     notes.raise_if_any()
+    for name, output in plan.outputs.items():
+        if output.decl.save is not None:
+            check_writable(folder / output.decl.save, f"outputs.{name}.save")
     done = Applied(plan)
     with ExitStack() as stack:
         ledger = open_ledger(plan, stack)

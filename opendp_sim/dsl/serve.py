@@ -20,6 +20,7 @@ from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.places import is_private
 from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.write import check_writable
 from opendp_sim.sources.source import from_arrays
 from opendp_sim.spaces.records import Records
 
@@ -92,8 +93,9 @@ def serve(
             beside the spec.
 
     Raises:
-        SpecError (OS305): no such output. DataError (OS6xx): data or public queries are refused.
-            BudgetError (OS402, OS403): the ledger refuses. (OS407): the store refuses.
+        SpecError (OS305): no such output. DataError (OS6xx): data or public queries are refused,
+            or (OS609) the store cannot be written. BudgetError (OS402, OS403): the ledger
+            refuses. (OS407): the store refuses.
     """
     output = _chosen(plan, name)
     typed, bound = output.stage, plan.releases[output.stage.name].bound
@@ -105,11 +107,12 @@ def serve(
     if decl.public_queries is not None:
         public = open_queries(decl.public_queries, output, plan.program.folder, memory or {})
     last = Stage(bound.record, bound.domain, bound.metric, bound.claim)
+    if not paid:
+        check_writable(path, f"outputs.{decl.name}.store")
     with ExitStack() as stack:
         ledger = open_ledger(plan, stack, paid=paid)
         inputs = open_inputs(plan, memory or {}, lambda _phase, _rows: None, ledger)
         if not paid:
-            path.parent.mkdir(parents=True, exist_ok=True)
             charge(plan, ledger)
         # A store of other data or another spec is a refusal by the data as well.
         with counting(plan, ledger if paid else None):

@@ -14,14 +14,33 @@ import numpy as np
 
 from opendp_sim.accounting.certificate import digest_of
 from opendp_sim.accounting.release import Release
+from opendp_sim.core.errors import DataError
 from opendp_sim.core.space import Domain
 
-__all__ = ["digests", "table_of", "write_output"]
+__all__ = ["check_writable", "digests", "table_of", "write_output"]
 
 
 def digests(files: Mapping[str, File]) -> dict[str, str]:
     """Return the sha256 of each file."""
     return {name: digest_of(path) for name, path in files.items()}
+
+
+def check_writable(path: File, where: str) -> None:
+    """Make the folder of ``path`` and write a file of the longest name beside it, or refuse (OS609)."""
+    longest = path.with_name(path.name + ".certificate.json.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with longest.open("wb") as stream:
+            stream.write(bytes(1))
+        longest.unlink()
+        free = not path.is_dir() and not path.with_name(path.name + ".certificate.json").is_dir()
+    except OSError:
+        free = False
+    if not free:
+        raise DataError(
+            "OS609", where, expected="a file that can be written", got=str(path),
+            hint="name a folder that can be made and written, or choose one with --into.",
+        )  # fmt: skip
 
 
 def write_output(path: File, value: Any, domain: Domain | None) -> None:
