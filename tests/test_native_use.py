@@ -8,6 +8,7 @@ import pytest
 from opendp.extras.numpy import array2_domain
 
 import opendp_sim.prelude as sim
+from opendp_sim.core.errors import ParameterError
 
 dp.enable_features("contrib")
 
@@ -43,6 +44,17 @@ def test_the_chain_of_the_readme_runs_for_a_plain_opendp_user():
     assert chain.map(1) == pytest.approx(1.0)
     assert chain.map(3) == pytest.approx(3.0)
     assert len(chain(ROWS)) == 64 * 128 + 1
+
+
+def test_a_misspelt_argument_is_named_before_what_is_missing_without_it():
+    for build in (
+        lambda: sim.then_quantize(bit=12, bounds=(-4.0, 4.0)),
+        lambda: sim.make_quantize(*_space(), bit=12, bounds=(-4.0, 4.0)),
+    ):
+        with pytest.raises(ParameterError) as caught:
+            build()
+        assert caught.value.got == "bit"
+        assert "did you mean 'bits'?" in str(caught.value)
 
 
 def test_a_composition_adds_the_losses_of_its_parts():

@@ -69,7 +69,10 @@ class _Record(BaseModel):
         try:
             super().__init__(**{name: _frozen(value) for name, value in data.items()})
         except ValidationError as error:
-            raise self._explain(error) from None
+            # An unknown name first: a misspelt one is also missing under its right name.
+            kinds = [found["type"] for found in error.errors()]
+            unknown = kinds.index("extra_forbidden") if "extra_forbidden" in kinds else 0
+            raise self._explain(error, unknown) from None
 
     @classmethod
     def problems(cls, params: dict[str, Any]) -> list[ParameterError]:
