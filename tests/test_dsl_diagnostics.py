@@ -14,6 +14,31 @@ from opendp_sim.cli import app
 from opendp_sim.core.errors import CATALOGUE
 from tests._golden import FOLDER, compare
 
+PEOPLE = """
+spec: opendp_sim/1
+name: people
+data:
+  people:
+    source: {npz: people.npz}
+    columns:
+      x: {dtype: "array[f64, 2]", bounds: [-1, 1]}
+      who: {dtype: str, role: privacy_id}
+privacy:
+  unit: {add_remove: 1, of: who}
+  measure: zcdp
+  budget: {rho: 0.4}
+flow:
+  sketch:
+    from: people
+    steps:
+      - bound_contributions: {by: who, max_rows: 2, seed: 3}
+      - select: {features: x}
+      - quantize: {bits: 8}
+      - race_sketch: {repetitions: 10, buckets: 16, seed: 1, family: {p_stable_l2: {width: 1.0}}}
+  noisy: {from: sketch, release: {noise: gaussian, scale: solve, spend: 100%}}
+outputs:
+  all: {from: noisy, save: out/all.npz}
+"""
 BAD = sorted(path.stem for path in (FOLDER / "bad").glob("*.yaml"))
 CODES = {
     "unknown_step": "OS303", "unknown_argument": "OS303", "unknown_word": "OS303",
@@ -104,6 +129,28 @@ def test_a_document_that_is_deep_or_large_is_refused_quickly(beside):
         result = _run("check", f"{name}.yaml")
         assert result.exit_code == 1
         assert "OS302" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [("budget: {rho: 0.4}", "budget: {rho: -1}", "OS401"),
+     ("add_remove: 1, of: who", "add_remove: one, of: who", "OS304"),
+     ("add_remove: 1, of: who", "add_remove: 1, of: whom", "OS303")],
+)  # fmt: skip
+def test_a_wrong_privacy_section_makes_no_second_error_about_the_flow(old, new, code, beside):
+    assert old in PEOPLE
+    Path("people.yaml").write_text(PEOPLE.replace(old, new))
+    findings = json.loads(_run("check", "people.yaml", "--json").stdout)["errors"]
+    assert [finding["code"] for finding in findings] == [code]
+
+
+def test_a_bare_family_that_needs_parameters_is_one_error(beside):
+    text = (FOLDER / "small.yaml").read_text()
+    Path("bare.yaml").write_text(re.sub(r"family: .*?}}", "family: p_stable_l2", text))
+    (found,) = json.loads(_run("check", "bare.yaml", "--json").stdout)["errors"]
+    assert found["code"] == "OS101"
+    assert found["help"] == "write family: {p_stable_l2: {width: ...}}"
+    assert found["path"].endswith("race_sketch.family")
 
 
 @pytest.mark.parametrize(

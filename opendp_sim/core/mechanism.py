@@ -135,11 +135,12 @@ class one_of:  # noqa: N801 - reads as a constraint, like pydantic's own
     def __init__(self, *options: type[Option]) -> None:
         self.known = {option.key: option for option in options}
 
-    def parse(self, value: Any) -> Option:
-        """Return the record that ``value`` stands for."""
+    def parse(self, value: Any, name: str | None = None) -> Option:
+        """Return the record that ``value`` stands for; ``name`` is the parameter's, for advice."""
         if isinstance(value, tuple(self.known.values())):
             return cast("Option", value)
         if isinstance(value, str):
+            self._refuse_bare(value, name or "it")
             value = {value: {}}
         if not isinstance(value, dict) or len(value) != 1 or next(iter(value)) not in self.known:
             raise ValueError(f"expected one of {', '.join(self.known)}")
@@ -148,13 +149,24 @@ class one_of:  # noqa: N801 - reads as a constraint, like pydantic's own
             raise ValueError("parameters are a mapping")  # noqa: TRY004 - pydantic's protocol
         return self.known[key](**(params or {}))
 
+    def _refuse_bare(self, key: str, name: str) -> None:
+        """Refuse a bare name whose option needs parameters."""
+        fields = self.known[key].model_fields if key in self.known else {}
+        needed = [each for each, info in fields.items() if info.is_required()]
+        if needed:
+            inside = ", ".join(f"{each}: ..." for each in needed)
+            raise ParameterError(
+                "OS101", key, expected=f"a name with its parameters ({', '.join(needed)})", got=key,
+                hint=f"write {name}: {{{key}: {{{inside}}}}}",
+            )  # fmt: skip
+
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
         """Parse with ``parse``; dump as ``{key: {parameters}}``."""
         del source, handler
-        return core_schema.no_info_plain_validator_function(
-            self.parse,
+        return core_schema.with_info_plain_validator_function(
+            lambda value, info: self.parse(value, info.field_name),
             serialization=core_schema.plain_serializer_function_ser_schema(
                 lambda value: {value.key: value.spec()}
             ),

@@ -151,7 +151,7 @@ def plan_of(draft: Draft) -> Plan:
     """Plan a program, or raise ``Refused`` with every independent finding."""
     dp.enable_features("contrib")
     program, notes, document = draft.program, draft.notes, draft.document
-    types = type_stages(program, draft.broken, notes)
+    types = type_stages(program, draft.broken, notes, draft.unit)
     type_outputs(program, types, draft.broken, notes)
     unreleased(program, types, notes)
     path = document.name if document is not None else None

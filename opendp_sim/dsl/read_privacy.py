@@ -13,8 +13,10 @@ from opendp_sim.dsl.read_data import read_budget
 __all__ = ["read_privacy"]
 
 
-def read_privacy(section: Any, data: dict[str, DataEntry | None], notes: Notes) -> Privacy | None:
-    """Return the privacy claim, or None when it is wrong (reported)."""
+def read_privacy(
+    section: Any, data: dict[str, DataEntry | None], notes: Notes
+) -> tuple[Privacy | None, Unit | None]:
+    """Return the privacy claim and its unit; each is None when it is wrong (reported)."""
     path: Path = ("privacy",)
     fields = Fields(section, path, notes, ("unit", "measure", "budget", "numerics"))
     measure = fields.take("measure", choice(*MEASURES))
@@ -23,8 +25,8 @@ def read_privacy(section: Any, data: dict[str, DataEntry | None], notes: Notes) 
     budget = read_budget(fields.take("budget", mapping), (*path, "budget"), notes, known)
     numerics = fields.take("numerics", choice("exact", "idealized"), "exact")
     if unit is None or budget is None or HOLE in (measure, numerics):
-        return None
-    return Privacy(unit, measure, budget, numerics)
+        return None, unit
+    return Privacy(unit, measure, budget, numerics), unit
 
 
 def _unit(value: Any, path: Path, data: dict[str, DataEntry | None], notes: Notes) -> Unit | None:

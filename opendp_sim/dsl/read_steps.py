@@ -132,8 +132,8 @@ def _report(
     where = locate(error, cls.key, params, path)
     if (
         owner != cls.key
-        and error.got == "nothing"
-        and _option_words(cls, owner, where, params, path, notes)
+        and where != path
+        and _option_words(cls, owner or name, where, params, path, notes)
     ):
         return
     if error.expected.startswith("one of ") and isinstance(error.got, str):

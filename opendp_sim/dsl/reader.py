@@ -14,7 +14,7 @@ from opendp_sim.dsl import document as yaml
 from opendp_sim.dsl.diagnostic import Notes
 from opendp_sim.dsl.document import Document
 from opendp_sim.dsl.fields import HOLE, Fields, listing, mapping, shown, text
-from opendp_sim.dsl.ir import VERSION, DataEntry, OutputDecl, Program, StageDecl
+from opendp_sim.dsl.ir import VERSION, DataEntry, OutputDecl, Program, StageDecl, Unit
 from opendp_sim.dsl.parameters import resolve_parameters
 from opendp_sim.dsl.read_data import read_data
 from opendp_sim.dsl.read_flow import read_flow
@@ -34,6 +34,8 @@ class Draft:
     broken: frozenset[str]
     notes: Notes
     document: Document | None
+    unit: Unit | None = None
+    """The privacy unit, known even where the rest of ``privacy`` could not be read."""
 
 
 def draft_of_file(path: str | File, given: Mapping[str, Any] | None = None) -> Draft:
@@ -70,9 +72,9 @@ def _draft(
     tests = fields.take("tests", listing, [])
     entries = read_data(fields.take("data", mapping), notes)
     public_only = bool(entries) and all(e is not None and e.public for e in entries.values())
-    privacy = None
+    privacy, unit = None, None
     if "privacy" in fields.value or not public_only:
-        privacy = read_privacy(fields.take("privacy", mapping), entries, notes)
+        privacy, unit = read_privacy(fields.take("privacy", mapping), entries, notes)
     stages = read_flow(fields.take("flow", mapping), notes)
     outputs = read_outputs(fields.take("outputs", mapping), notes)
     _one_name_each(entries, stages, outputs, notes)
@@ -84,7 +86,7 @@ def _draft(
     )  # fmt: skip
     every: dict[str, Any] = entries | stages | outputs
     broken = frozenset(word for word, value in every.items() if value is None)
-    return Draft(program, broken, notes, document)
+    return Draft(program, broken, notes, document, unit)
 
 
 def _good(named: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from opendp_sim.core.pipeline import faces_after, stability
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.dsl.diagnostic import Notes, Path, nearest
 from opendp_sim.dsl.expect import check_expect
-from opendp_sim.dsl.ir import DataEntry, Program, ReleaseDecl, StageDecl
+from opendp_sim.dsl.ir import DataEntry, Program, ReleaseDecl, StageDecl, Unit
 from opendp_sim.dsl.read_steps import locate
 from opendp_sim.spaces.metrics import IdDistance, Symmetric
 
@@ -99,24 +99,29 @@ class Typed:
         return weakest(tier(key) for key in self.mechanisms) if self.mechanisms else EVIDENCE[0]
 
 
-def source_metric(program: Program) -> Metric:
+def source_metric(unit: Unit) -> Metric:
     """Return the metric of the privacy unit on records."""
-    unit = program.privacy.unit if program.privacy else None
-    return Symmetric() if unit is None or unit.of == "row" else IdDistance(unit.of)
+    return Symmetric() if unit.of == "row" else IdDistance(unit.of)
 
 
-def type_stages(program: Program, broken: frozenset[str], notes: Notes) -> dict[str, Typed | None]:
-    """Type every stage that can be typed; a stage on a broken one is left out silently."""
+def type_stages(
+    program: Program, broken: frozenset[str], notes: Notes, unit: Unit | None
+) -> dict[str, Typed | None]:
+    """Type every stage that can be typed.
+
+    Left out silently: a stage on a broken one, and a private one where the privacy ``unit`` is not
+    known, because every complaint about its metric would be about a unit that nobody meant.
+    """
     types: dict[str, Typed | None] = dict.fromkeys(broken)
     declared = {stage.name: stage for stage in program.flow}
     for stage in program.flow:
-        _visit(stage, program, declared, types, notes, ())
+        _visit(stage, program, declared, types, notes, (), unit)
     return types
 
 
 def _visit(
     decl: StageDecl, program: Program, declared: Mapping[str, StageDecl],
-    types: dict[str, Typed | None], notes: Notes, trail: tuple[str, ...],
+    types: dict[str, Typed | None], notes: Notes, trail: tuple[str, ...], unit: Unit | None,
 ) -> Typed | None:  # fmt: skip
     if decl.name in types:
         return types[decl.name]
@@ -128,10 +133,11 @@ def _visit(
         return None
     base: Typed | None
     if (entry := program.entry(decl.source)) is not None:
-        metric = Symmetric() if entry.public else source_metric(program)
-        base = Typed(decl.name, entry, decl, (), (), entry.records, metric)
+        metric = Symmetric() if entry.public else source_metric(unit) if unit else None
+        base = Typed(decl.name, entry, decl, (), (), entry.records, metric) if metric else None
     elif decl.source in declared:
-        base = _visit(declared[decl.source], program, declared, types, notes, (*trail, decl.name))
+        longer = (*trail, decl.name)
+        base = _visit(declared[decl.source], program, declared, types, notes, longer, unit)
         if base is not None and base.release is not None:
             notes.error("OS306", f"`{decl.source}` is released already", (*path, "from"),
                         label="only post-processing may follow",
