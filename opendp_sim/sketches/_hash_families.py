@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -29,19 +30,19 @@ class Family(Option):
     distance: ClassVar[str]
 
     @property
+    @abstractmethod
     def projections(self) -> int:
         """Projections a repetition."""
-        raise NotImplementedError
 
+    @abstractmethod
     def draw(
         self, generator: np.random.Generator, width: int, columns: int, unit: float, magnitude: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the matrix (d, C) in phases per grid step, and the offsets (C,) in phases."""
-        raise NotImplementedError
 
+    @abstractmethod
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the probability that two points at this distance share a bucket."""
-        raise NotImplementedError
 
 
 class PStableL2(Family):
