@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from opendp_sim import __version__
 from opendp_sim.cli import app
 from opendp_sim.cli.about import schema_text
 from opendp_sim.core.errors import CATALOGUE
@@ -17,6 +19,7 @@ from opendp_sim.core.mechanism import REGISTRY, describe
 from opendp_sim.dsl import plan_file
 from opendp_sim.dsl.diagnostic import Notes
 from opendp_sim.dsl.document import parse
+from opendp_sim.dsl.template import TEMPLATE
 from tests._golden import FOLDER, compare
 from tests._json_schema import valid
 from tests._small import write_small
@@ -159,6 +162,56 @@ def test_the_template_fails_check_until_its_holes_are_filled(tmp_path):
     text = path.read_text().replace("name: ???", "name: mine").replace("npz: ???", "npz: a.npz")
     path.write_text(text.replace("epsilon: ???", "epsilon: 1.0").replace("seed: ???", "seed: 1"))
     assert _run("check", path).exit_code == 0
+
+
+def test_the_commented_lines_of_the_template_check_too(tmp_path):
+    text = TEMPLATE.replace("name: ???", "name: mine").replace("npz: ???", "npz: a.npz")
+    text = text.replace("epsilon: ???", "epsilon: 1.0").replace("seed: ???", "seed: 1")
+    text = text.replace("  unit: {add_remove: 1, of: row}", "  #")
+    text = text.replace("      - select: {features: x}\n", "")
+    text = re.sub(r"^( +)# (age|person|kind|unit|- )", r"\1\2", text, flags=re.MULTILINE)
+    (tmp_path / "full.yaml").write_text(text)
+    plan = plan_file(tmp_path / "full.yaml")
+    assert plan.privacy.unit.of == "person"
+    assert {c.name for c in plan.program.data[0].records.columns} == {"x", "age", "person", "kind"}
+    assert [s.mechanism.key for s in plan.types["noisy"].stages][:2] == [
+        "bound_contributions", "select",
+    ]  # fmt: skip
+
+
+def test_error_codes_are_explained_in_any_case_and_the_version_is_printed():
+    assert _run("explain", "os605").stdout == _run("explain", "OS605").stdout
+    result = _run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"opendp-sim {__version__}\n")
+
+
+def test_one_is_not_plural(tmp_path):
+    assert "1 output, " in _run("check", SPECS / "digits-session.yaml").stdout
+    _run("apply", write_small(tmp_path))
+    assert "2 entries, " in _run("ledger", "verify", tmp_path / "points.ledger").stdout
+
+
+@pytest.mark.parametrize(
+    ("dtype", "meant"), [("f64", "float64"), ("f32", "float64"), ("i64", "int64")]
+)
+def test_a_scalar_with_the_dtype_of_an_entry_is_told_what_was_meant(tmp_path, dtype, meant):
+    path = write_small(tmp_path, ("kind: {", f"age: {{dtype: {dtype}}}\n      kind: {{"))
+    (found,) = json.loads(_run("check", path, "--json").stdout)["errors"]
+    assert f"did you mean `{meant}`?" in found["help"]
+    assert found["path"].endswith("age.dtype")
+
+
+def test_verify_tells_another_spec_from_a_changed_certificate(tmp_path):
+    spec = write_small(tmp_path)
+    result = _run("apply", spec)
+    assert "no data was opened" not in result.stdout
+    certificate = next(tmp_path.rglob("*.certificate.json"))
+    was, other = plan_file(spec).program.hash, SPECS / "digit-fourier.yaml"
+    result = _run("verify", certificate, "--spec", other)
+    assert result.exit_code == 5
+    assert was[:16] in result.stderr
+    assert plan_file(other).program.hash[:16] in result.stderr
+    assert "certificate was changed" not in result.stderr
 
 
 # --- the schema -----------------------------------------------------------------------------------

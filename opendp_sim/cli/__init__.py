@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from importlib import import_module
+from typing import Annotated
 
 import typer
 
+from opendp_sim import __version__
 from opendp_sim.cli.about import explain_command, init_command, ops_command, schema_command
 from opendp_sim.cli.after import answer_command, ledger_app, verify_command
 from opendp_sim.cli.spec import apply_command, check_command, plan_command, types_command
@@ -21,6 +23,24 @@ app = typer.Typer(
     no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False,
     help="Private answers to one question: how similar is this query to a private dataset?",
 )  # fmt: skip
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"opendp-sim {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    del version
+
+
 app.command("check")(check_command)
 app.command("types")(types_command)
 app.command("plan")(plan_command)

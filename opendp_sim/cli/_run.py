@@ -17,8 +17,8 @@ from opendp_sim.dsl.diagnostic import Refused
 from opendp_sim.dsl.document import Document
 from opendp_sim.dsl.render import as_json, as_text
 
-__all__ = ["EXITS", "AsJson", "Params", "SpecPath", "console", "handled", "parameters", "progress",
-           "say", "say_json"]  # fmt: skip
+__all__ = ["EXITS", "AsJson", "Params", "SpecPath", "console", "counted", "handled", "parameters",
+           "progress", "say", "say_json"]  # fmt: skip
 
 EXITS = {"OS1": 1, "OS2": 1, "OS3": 1, "OS4": 3, "OS5": 1, "OS6": 4, "OS7": 5, "OS9": 70}
 """Exit code by family of error: 1 refused, 3 budget or ledger, 4 data, 5 release or certificate, 70
@@ -50,6 +50,11 @@ def say_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=1, sort_keys=True))
 
 
+def counted(number: int, word: str, many: str = "") -> str:
+    """Return ``1 output``, ``2 outputs``."""
+    return f"{number} {word if number == 1 else many or word + 's'}"
+
+
 def parameters(given: list[str] | None) -> dict[str, str]:
     """Read ``name=value`` options."""
     out = {}
@@ -72,7 +77,7 @@ def handled(*, as_json_text: bool = False) -> Iterator[None]:
             say_json({"errors": as_json(error.findings, document)})
         else:
             _complain(as_text(error.findings, document))
-            _complain(f"\n{len(error.findings)} error{'s' if len(error.findings) > 1 else ''}.")
+            _complain(f"\n{counted(len(error.findings), 'error')}.")
         raise typer.Exit(1) from None
     except SimError as error:
         if as_json_text:

@@ -9,7 +9,7 @@ import typer
 
 from opendp_sim.accounting.ledger import REFUSALS, Ledger
 from opendp_sim.accounting.release import Release
-from opendp_sim.cli._run import AsJson, console, handled, refuse_usage, say, say_json
+from opendp_sim.cli._run import AsJson, console, counted, handled, refuse_usage, say, say_json
 from opendp_sim.dsl.ask import ask, reference
 from opendp_sim.dsl.certify import verify
 from opendp_sim.dsl.write import check_writable, table_of, write_output
@@ -118,7 +118,8 @@ def ledger_verify(
             say_json({"entries": count, "head": ledger.head})
         else:
             console().print(
-                f"{file}: {count} entries, unbroken; head {ledger.head}", soft_wrap=True
+                f"{file}: {counted(count, 'entry', 'entries')}, unbroken; head {ledger.head}",
+                soft_wrap=True,
             )
             if head is None:
                 say("an older copy of the whole file cannot be told from it: give --head HASH from a "

@@ -41,8 +41,8 @@ def _judgement(stage: dict[str, Any]) -> str:
     )
 
 
-def show_plan(plan: Plan, out: Console) -> None:
-    """Print the whole plan."""
+def show_plan(plan: Plan, out: Console, *, only: bool = True) -> None:
+    """Print the whole plan; ``only`` when no data will be opened after it."""
     body = plan.plain()
     out.print(Text(f"plan of {body['name']}", style="bold"), f"  program {body['program'][:16]}")
     _privacy(body, out)
@@ -50,7 +50,8 @@ def show_plan(plan: Plan, out: Console) -> None:
     show_types(plan, out)
     _releases(plan, body, out)
     _outputs(body, out)
-    out.print(f"peak memory about {body['memory_bytes'] / 2**20:,.0f} MiB; no data was opened")
+    out.print(f"peak memory about {body['memory_bytes'] / 2**20:,.0f} MiB"
+              f"{'; no data was opened' if only else ''}")  # fmt: skip
 
 
 def _privacy(body: dict[str, Any], out: Console) -> None:

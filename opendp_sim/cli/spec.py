@@ -13,6 +13,7 @@ from opendp_sim.cli._run import (
     Params,
     SpecPath,
     console,
+    counted,
     handled,
     parameters,
     progress,
@@ -37,8 +38,8 @@ def check_command(spec: SpecPath, param: Params = None, json_: AsJson = False) -
         if json_:
             say_json({"errors": [], "program": plan.program.hash})
         else:
-            say(f"{spec}: fine; {len(plan.types)} stages, {len(plan.outputs)} outputs, "
-                f"program {plan.program.hash[:16]}")  # fmt: skip
+            say(f"{spec}: fine; {counted(len(plan.types), 'stage')}, "
+                f"{counted(len(plan.outputs), 'output')}, program {plan.program.hash[:16]}")  # fmt: skip
 
 
 def types_command(spec: SpecPath, param: Params = None, json_: AsJson = False) -> None:
@@ -95,7 +96,7 @@ def apply_command(
         if compared:
             refuse_private(plan)
         if not json_:
-            show_plan(plan, console())
+            show_plan(plan, console(), only=False)
         with progress() as told:
             done = apply(plan, into=into, workers=workers, told=told)
         found = compare(done) if compared else []

@@ -16,6 +16,7 @@ from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.accounting.ledger import Entry, Ledger
 from opendp_sim.accounting.release import versions
 from opendp_sim.core.errors import BudgetError, ReleaseError
+from opendp_sim.dsl.diagnostic import Refused
 from opendp_sim.dsl.plan import Plan, ReleasePlan, plan_of
 from opendp_sim.dsl.reader import draft_of, draft_of_file
 
@@ -94,9 +95,14 @@ def verify(path: str | File, spec: str | File | None = None) -> tuple[list[str],
     if found.get("privacy") != claim_about(plan, release):
         raise _differs("privacy", path)
     if spec is not None:
-        again = plan_of(draft_of_file(spec, found["values"]))
+        again = _replanned(spec, found["values"])
         if again.program.hash != plan.program.hash:
-            raise _differs("the spec file", path)
+            raise ReleaseError(
+                "OS701", str(spec), expected=f"the certified program {plan.program.hash[:16]}",
+                got=f"the program {again.program.hash[:16]}",
+                hint="another spec, or it was edited since; leave --spec out to check the "
+                "certificate by itself.",
+            )  # fmt: skip
         checked.append(f"{spec} with the certified parameters is that program")
     else:
         left.append("that a spec file is this program (name it with --spec)")
@@ -110,6 +116,16 @@ def verify(path: str | File, spec: str | File | None = None) -> tuple[list[str],
         *(f"assumed: {text}" for text in found["assumptions"]),
     ]
     return checked, left
+
+
+def _replanned(spec: str | File, values: dict[str, Any]) -> Plan:
+    """Plan a spec with the certified parameters; without them where it declares others."""
+    try:
+        return plan_of(draft_of_file(spec, values))
+    except Refused as error:
+        if error.code != "OS308":
+            raise
+        return plan_of(draft_of_file(spec))
 
 
 def _compare(ours: Any, theirs: Any, where: str, path: str | File) -> None:

@@ -34,8 +34,8 @@ def catalogue() -> list[dict[str, str]]:
 
 def explain(word: str) -> str:
     """Return the page of a mechanism or of an error code."""
-    if word in CATALOGUE:
-        return _error(word)
+    if word.upper() in CATALOGUE:
+        return _error(word.upper())
     if word in REGISTRY:
         return _mechanism(REGISTRY[word])
     known = [*REGISTRY, *CATALOGUE]
@@ -44,7 +44,9 @@ def explain(word: str) -> str:
         "explain",
         expected="a mechanism or an error code",
         got=word,
-        hint=nearest(word, known) or "`opendp-sim ops` lists the mechanisms.",
+        hint=nearest(word, known)
+        or nearest(word.upper(), CATALOGUE)
+        or "`opendp-sim ops` lists the mechanisms.",
     )
 
 

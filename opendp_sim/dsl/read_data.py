@@ -6,7 +6,7 @@ from pathlib import Path as File
 from typing import Any
 
 from opendp_sim.accounting.budget import Budget, MeasureName
-from opendp_sim.core.errors import SimError
+from opendp_sim.core.errors import SimError, SpecError
 from opendp_sim.dsl.diagnostic import Notes, Path, nearest
 from opendp_sim.dsl.fields import (
     HOLE,
@@ -155,8 +155,17 @@ def _column(name: str, entry: Any, path: Path, notes: Notes) -> Column | None:
             if "key" in error.expected
             else "dtype"
         )
+        if part == "dtype" and dtype in _MEANT:
+            advice = f"did you mean `{_MEANT[dtype]}`? A column of vectors is `array[{dtype}, 8]`."
+            error = SpecError(
+                error.code, error.where, expected=error.expected, got=error.got, hint=advice
+            )
         notes.from_error(error, (*path, part) if part in entry else path)
         return None
+
+
+_MEANT = {"f32": "float64", "f64": "float64", "i32": "int64", "i64": "int64", "u8": "int64"}
+"""Scalars that were written with an entry's name of an array."""
 
 
 def _bounds(bounds: Any, path: Path, notes: Notes) -> tuple[float, float] | tuple[()]:

@@ -17,17 +17,23 @@ data:
     source: {npz: ???}                    # a path beside this file; or csv, npy, parquet, builtin
     columns:
       x: {dtype: "array[f64, 8]", bounds: [0.0, 1.0]}   # width and bounds from public knowledge
+      # age: {dtype: float64, bounds: [0.0, 120.0]}     # single numbers, a line each
+      # person: {dtype: int64, role: privacy_id}        # whom a record is about: see `unit` below
+      # kind: {dtype: category, keys: [a, b]}           # a label: see `select` below
     ingest: refuse                        # or enforce: clamp to the bounds, drop NaN
     # ledger: {file: records.ledger, limit: {epsilon: 3.0, delta: 1.0e-5}}
 privacy:
   unit: {add_remove: 1, of: row}          # or {replace: 1}; of: a column with `role: privacy_id`
+  # unit: {add_remove: 1, of: person}     # hides a whole person; needs bound_contributions below
   measure: zcdp                           # pure | zcdp | approx_zcdp | approx
   budget: {epsilon: ???, delta: 1.0e-6}
 flow:
   sketch:
     from: records
     steps:
+      # - bound_contributions: {by: person, max_rows: 2, seed: 3}   # a person keeps at most 2 records
       - select: {features: x}
+      # - select: {features: [x, age], label: kind}     # instead: several columns, and a label
       - quantize: {bits: 12}
       - race_sketch:
           repetitions: 400
