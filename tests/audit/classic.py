@@ -25,7 +25,12 @@ def entry(many: Many, metric: Any = EVERY_ANSWER) -> tuple[Any, dict[str, Any]]:
 
 
 def sparse_vector(
-    *, threshold_scale: float, query_scale: float, limit: int | None, value_scale: float = 0.0, redraw: bool = False
+    *,
+    threshold_scale: float,
+    query_scale: float,
+    limit: int | None,
+    value_scale: float = 0.0,
+    redraw: bool = False,
 ) -> Many:
     """Compare noisy answers with a noisy threshold of 1; stop after ``limit`` are above it."""
 
@@ -33,7 +38,9 @@ def sparse_vector(
         answers = np.asarray(x, dtype=float)
         n = len(answers)
         bar = 1 + laplace((count, 1), threshold_scale, FINE)
-        noisy = answers + (laplace((count, n), query_scale, FINE) if query_scale else np.zeros((count, n)))
+        noisy = answers + (
+            laplace((count, n), query_scale, FINE) if query_scale else np.zeros((count, n))
+        )
         again = 1 + laplace((count, n), threshold_scale, FINE) if redraw else None
         values = answers + laplace((count, n), value_scale, FINE) if value_scale else noisy
         out = []

@@ -45,7 +45,9 @@ Release = tuple[Any, dict[str, Any]]
 """What ``additive`` returns: the OpenDP measurement and the options its audit takes."""
 
 
-def measurement(domain: Any, metric: Any, measure: Any, many: Callable[[Any, int], Any], claim: Any) -> Any:
+def measurement(
+    domain: Any, metric: Any, measure: Any, many: Callable[[Any, int], Any], claim: Any
+) -> Any:
     """An OpenDP measurement of a vectorised mechanism."""
     return dp.m.make_user_measurement(domain, metric, measure, lambda x: many(x, 1)[0], claim)
 
@@ -73,7 +75,10 @@ def additive(
         return (add or honest)(core(x), count, scale)
 
     made = measurement(
-        domain, metric, measure or (ZCDP if gauss else PURE), many,
+        domain,
+        metric,
+        measure or (ZCDP if gauss else PURE),
+        many,
         claim or ((lambda d: 1.0 * d * d) if gauss else (lambda d: 1.0 * d)),
     )
     law = NoiseLaw(family, scale if declared is None else declared)
@@ -94,13 +99,21 @@ def race_core(
 
     def core(x: Any) -> np.ndarray:
         points = np.clip(np.asarray(x, dtype=float).reshape(-1, 2), -64, 64)
-        planes = np.random.default_rng(len(points)).integers(-8, 9, size=(2, ROWS)) if replace_seed else public
+        planes = (
+            np.random.default_rng(len(points)).integers(-8, 9, size=(2, ROWS))
+            if replace_seed
+            else public
+        )
         steps = np.rint(points * 4)
         if by_extent and len(points):
             steps = np.rint(points / max(np.abs(points).max(), 1e-3) * 32)
         projected = steps @ planes
         if running and len(points):  # single precision prefix sums: each row sees those before it
-            sums = np.cumsum(np.concatenate([np.zeros((1, ROWS)), projected * 0.37]).astype(np.float32), axis=0, dtype=np.float32)
+            sums = np.cumsum(
+                np.concatenate([np.zeros((1, ROWS)), projected * 0.37]).astype(np.float32),
+                axis=0,
+                dtype=np.float32,
+            )
             projected = np.diff(sums, axis=0) / 0.37
         buckets = (np.floor(projected / 16).astype(np.int64)) % BUCKETS
         counts = np.zeros((ROWS, BUCKETS))
@@ -115,7 +128,11 @@ def race_core(
 
 
 def race(scale: float = ROWS, **options: Any) -> Release:
-    faults = {k: options.pop(k) for k in ("replace_seed", "by_extent", "running", "shape", "twice") if k in options}
+    faults = {
+        k: options.pop(k)
+        for k in ("replace_seed", "by_extent", "running", "shape", "twice")
+        if k in options
+    }
     return additive(POINTS, race_core(**faults), scale, **options)
 
 
@@ -125,7 +142,12 @@ WAVES, HEIGHT = 5, 32
 
 
 def fourier_core(
-    *, clip: bool = True, bandwidth: str = "public", divide: bool = False, up: bool = False, tall: float = 1.0
+    *,
+    clip: bool = True,
+    bandwidth: str = "public",
+    divide: bool = False,
+    up: bool = False,
+    tall: float = 1.0,
 ) -> Callable[[Any], np.ndarray]:
     frequencies = np.random.default_rng(3).normal(size=(2, WAVES))
 
@@ -148,10 +170,16 @@ def fourier_core(
 
 
 def fourier(scale: float | None = None, **options: Any) -> Release:
-    faults = {k: options.pop(k) for k in ("clip", "bandwidth", "divide", "up", "tall") if k in options}
+    faults = {
+        k: options.pop(k) for k in ("clip", "bandwidth", "divide", "up", "tall") if k in options
+    }
     honest = HEIGHT * math.sqrt(WAVES / 2)  # rho = L2^2 / (2 s^2) = 1
     return additive(
-        POINTS, fourier_core(**faults), honest if scale is None else scale, family=options.pop("family", "discrete_gaussian"), **options
+        POINTS,
+        fourier_core(**faults),
+        honest if scale is None else scale,
+        family=options.pop("family", "discrete_gaussian"),
+        **options,
     )
 
 
@@ -161,7 +189,9 @@ LEVELS = 4
 LINE = dp.vector_domain(dp.atom_domain(T=int))
 
 
-def tree_core(*, both: bool = False, unclamped: bool = False, moment: bool = False) -> Callable[[Any], np.ndarray]:
+def tree_core(
+    *, both: bool = False, unclamped: bool = False, moment: bool = False
+) -> Callable[[Any], np.ndarray]:
     def core(x: Any) -> np.ndarray:
         values = np.asarray(x, dtype=object)
         leaves = np.zeros(8)
@@ -175,7 +205,12 @@ def tree_core(*, both: bool = False, unclamped: bool = False, moment: bool = Fal
                 extra += (int(v) if unclamped else leaf) - 4
             elif unclamped and int(v) > 7:
                 leaves[0] += 1
-        nodes = [leaves, leaves.reshape(4, 2).sum(1), leaves.reshape(2, 4).sum(1), leaves.sum()[None]]
+        nodes = [
+            leaves,
+            leaves.reshape(4, 2).sum(1),
+            leaves.reshape(2, 4).sum(1),
+            leaves.sum()[None],
+        ]
         return np.concatenate([*nodes, [min(extra, 2.0**40)]]) if moment else np.concatenate(nodes)
 
     return core
@@ -193,7 +228,9 @@ def counts(scale: float = 1.0, cells: int = 6, **options: Any) -> Release:
     """A histogram over public keys: one record moves one cell by one."""
 
     def core(x: Any) -> np.ndarray:
-        return np.bincount([min(max(int(v), 0), cells - 1) for v in x], minlength=cells).astype(float)
+        return np.bincount([min(max(int(v), 0), cells - 1) for v in x], minlength=cells).astype(
+            float
+        )
 
     return additive(LINE, core, scale, **options)
 
@@ -211,7 +248,9 @@ def knn(
 
     A record is an integer: its label is the lowest bit, and it is near when it is at least zero.
     """
-    vote = dp.m.make_gaussian(dp.vector_domain(dp.atom_domain(T="i64"), size=CLASSES), dp.l2_distance(T=float), sigma)
+    vote = dp.m.make_gaussian(
+        dp.vector_domain(dp.atom_domain(T="i64"), size=CLASSES), dp.l2_distance(T=float), sigma
+    )
     price = charge * vote.map(1.0)
 
     def run(x: Any) -> Any:
@@ -220,7 +259,11 @@ def knn(
         out = []
         for _ in range(QUERIES):
             floor = 0.0 if late else price
-            active = [i for i, z in enumerate(purse) if (z >= floor if not late else z > 0)] if spend else list(range(len(near)))
+            active = (
+                [i for i, z in enumerate(purse) if (z >= floor if not late else z > 0)]
+                if spend
+                else list(range(len(near)))
+            )
             if silent_when_empty and not active:
                 out.append(0)
                 continue
@@ -275,7 +318,10 @@ def top_one(
         leader = int(order[0])
         passed = noisy > cut
         if tell == "gap":
-            return [(leader if p else -1, round(float(g), 3) if p else 0.0, gap) for p, g in zip(passed, noisy, strict=True)]
+            return [
+                (leader if p else -1, round(float(g), 3) if p else 0.0, gap)
+                for p, g in zip(passed, noisy, strict=True)
+            ]
         if tell == "order":
             return [(leader, *map(int, order[1:])) if p else -1 for p in passed]
         if tell == "losing":
@@ -287,9 +333,15 @@ def top_one(
         tally = np.bincount([min(max(int(v), 0), ITEMS - 1) for v in x], minlength=ITEMS)
         order = np.argsort(-tally, kind="stable")
         gap = float(tally[order[0]] - tally[order[1]]) - (1.0 if minus_one else 0.0)
-        steps = math.floor((cut - gap) * FINE + 1e-9) + 1  # noise of at least this many steps passes
+        steps = (
+            math.floor((cut - gap) * FINE + 1e-9) + 1
+        )  # noise of at least this many steps passes
         ratio = math.exp(-1 / (scale * FINE))
-        upper = ratio ** max(steps, 0) / (1 + ratio) if steps > 0 else 1 - ratio ** (1 - steps) / (1 + ratio)
+        upper = (
+            ratio ** max(steps, 0) / (1 + ratio)
+            if steps > 0
+            else 1 - ratio ** (1 - steps) / (1 + ratio)
+        )
         return {int(order[0]): upper, -1: 1 - upper}
 
     made = measurement(LINE, SYMMETRIC, APPROX, many, lambda d: (1.0 * d, DELTA * d))

@@ -34,7 +34,9 @@ TWINS = [
 ]  # fmt: skip
 CONTROLS = [
     _control("svt_1", c.sparse_vector(threshold_scale=2, query_scale=4, limit=1)),
-    _control("svt_2_redraws", c.sparse_vector(threshold_scale=4, query_scale=8, limit=2, redraw=True)),
+    _control(
+        "svt_2_redraws", c.sparse_vector(threshold_scale=4, query_scale=8, limit=2, redraw=True)
+    ),
     _control("noisy_max_1", c.noisy_max(exponential=False, value=False)),
     _control("noisy_max_2", c.noisy_max(exponential=True, value=False)),
     _control("histogram", c.histogram(1.0), c.ONE_CELL),
