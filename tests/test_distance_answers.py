@@ -246,3 +246,12 @@ def test_digits_are_classified_privately(steps: Any, rule: str, least: float) ->
         assert (found["margin"] >= 0).all()
     assert accuracies[0] > least
     assert accuracies[1] > accuracies[0] - 0.12
+
+
+@pytest.mark.parametrize("wrong", [{"p": float("inf")}, {"p": 500.0}, {"alpha": 1e-17}])
+def test_exponents_and_ratios_that_floats_cannot_hold_are_refused(wrong):
+    from opendp_sim.core.errors import ParameterError
+    from opendp_sim.queries.distance import Distance
+
+    with pytest.raises(ParameterError, match="OS101"):
+        Distance(**wrong)

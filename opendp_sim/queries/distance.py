@@ -63,7 +63,7 @@ class Distance(Mechanism):
         float | None,
         param(
             "Exponent of the distance sum |x_j - y_j|**p; nothing for the sketch's own distance.",
-            symbol="p", unit="none", default=None, ge=1,
+            symbol="p", unit="none", default=None, ge=1, le=16,
             hint="1 for threshold_sketch and moment_tree, any real p >= 1 for distance_tree.",
         ),
     ] = None  # fmt: skip
@@ -85,7 +85,7 @@ class Distance(Mechanism):
         float,
         param(
             "Ratio of neighbouring far ends in distance_tree, whose sums are up to 1 + alpha times "
-            "too large.", symbol="a", unit="none", default=0.1, gt=0, lt=1,
+            "too large.", symbol="a", unit="none", default=0.1, ge=1e-4, lt=1,
             hint="0.1 to 0.3; the exact structures ignore it.",
         ),
     ] = 0.1  # fmt: skip

@@ -226,8 +226,10 @@ class ThresholdReader:
         """Count records in intervals of one column: a difference of two thresholds' counts."""
         count, start = int(self.counts[column]), int(self.offsets[column])
         ratio = count / max(int(self.span[column]), 1)
-        first = np.ceil((lower - self.lower[column]) * ratio).astype(np.int64) - 1
-        last = np.maximum(np.floor((upper - self.lower[column]) * ratio).astype(np.int64), first)
+        # Beyond the ends every level is alike: clipped, so that a vast radius fits an integer.
+        from_, to = ((x - self.lower[column]) * ratio for x in (lower, upper))
+        first = np.clip(np.ceil(from_), -2, count + 2).astype(np.int64) - 1
+        last = np.maximum(np.clip(np.floor(to), -2, count + 2).astype(np.int64), first)
         sizes = self.counted(released).sizes[:, None]
         signs = np.asarray(released["signs"])[:, start : start + count]
         # Records up to level i: none before the first, all from the last on, else (N + sign) / 2.
