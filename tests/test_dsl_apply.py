@@ -220,7 +220,7 @@ def test_a_failure_after_the_charge_is_charged_and_says_nothing(tmp_path, monkey
     assert caught.value.code == "OS902"
     assert "0.1234" not in str(caught.value)
     assert caught.value.__cause__ is None
-    assert caught.value.__suppress_context__
+    assert caught.value.__context__ is None
     with Ledger.open(tmp_path / "points.ledger") as ledger:
         assert [e.kind for e in ledger.entries] == ["charge"]
     assert not list((tmp_path / "out").iterdir())

@@ -81,16 +81,19 @@ def apply(
         if ledger is not None:
             total = ledger.total()
             done.spent, done.left = total.text, total.left_text
+        failed = None
         try:
             released = _run(plan, inputs, workers, told)
             _answer(plan, released, inputs, done)
         except SimError:
             raise
         except Exception:  # noqa: BLE001 - whatever it says may be about the data
-            raise InternalError(
+            failed = InternalError(
                 "OS902", "apply", expected="a release", got="a failure inside a private function",
                 hint="the charge stands; run the spec on public data to reproduce the failure.",
-            ) from None  # fmt: skip
+            )  # fmt: skip
+        if failed is not None:
+            raise failed  # outside the handler: it keeps no context whose frames hold data
         _write(plan, folder, released, ledger, done)
         if ledger is not None and done.charge is not None:
             ledger.outcome(done.charge, {"files": digests(done.files)})
