@@ -12,6 +12,7 @@ from opendp_sim.core.errors import CATALOGUE, SpecError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, describe
 from opendp_sim.dsl.describe import stage_plain
 from opendp_sim.dsl.diagnostic import nearest
+from opendp_sim.dsl.plain_text import plain_text
 from opendp_sim.dsl.plan import Plan
 
 __all__ = ["catalogue", "explain", "explain_stage", "first_sentence"]
@@ -20,7 +21,7 @@ __all__ = ["catalogue", "explain", "explain_stage", "first_sentence"]
 def first_sentence(cls: type[Any]) -> str:
     """Return the first sentence of a class's docstring."""
     paragraph = (inspect.getdoc(cls) or "").split("\n\n")[0]
-    return " ".join(paragraph.split())
+    return " ".join(plain_text(paragraph).split())
 
 
 def catalogue() -> list[dict[str, str]]:
@@ -68,7 +69,7 @@ def _error(code: str) -> str:
 
 
 def _mechanism(cls: type[Mechanism]) -> str:
-    lines = [f"{cls.key} ({cls.room})", "", inspect.getdoc(cls) or "", "", "Parameters"]
+    lines = [f"{cls.key} ({cls.room})", "", plain_text(inspect.getdoc(cls) or ""), "", "Parameters"]
     for name, about in describe(cls).items():
         symbol = f" ({about.symbol})" if about.symbol not in ("-", "") else ""
         default = "required" if about.default == "required" else f"default {about.default}"
