@@ -44,8 +44,12 @@ def built(claim: Stable, rows: Rows) -> dict[str, Any]:
     return claim.output.split(whole_function(claim)(rows))  # type: ignore[attr-defined,no-any-return]
 
 
+def distances(claim: Stable, rows: Rows, queries: Rows, unit: float) -> Any:
+    """Real distances in the metric of the kernel, shape (n, q)."""
+    metric = {"l1": "cityblock", "l2": "euclidean"}[claim.capabilities["kernel_sums"].distance]
+    return cdist(rows.values, queries.values, metric) * unit
+
+
 def kernel_values(claim: Stable, rows: Rows, queries: Rows, unit: float) -> Any:
     """Exact kernel values, shape (n, q)."""
-    reader = claim.capabilities["kernel_sums"]
-    metric = {"l1": "cityblock", "l2": "euclidean"}[reader.distance]
-    return reader.kernel(cdist(rows.values, queries.values, metric) * unit)
+    return claim.capabilities["kernel_sums"].kernel(distances(claim, rows, queries, unit))

@@ -50,12 +50,15 @@ def built(**params: Any) -> tuple[Release, RaceReader]:
     return Release.of_sketch(stages, flat, None, {}), claim.capabilities["kernel_sums"]
 
 
-def exact(reader: RaceReader) -> np.ndarray[Any, Any]:
+def distances(reader: RaceReader) -> np.ndarray[Any, Any]:
     if reader.distance == "angle":
-        angle = np.arccos(np.clip(1 - cdist(DATA, QUERIES, "cosine"), -1, 1))
-        return reader.kernel(angle)
+        return np.arccos(np.clip(1 - cdist(DATA, QUERIES, "cosine"), -1, 1))
     metric = {"l1": "cityblock", "l2": "euclidean"}[reader.distance]
-    return reader.kernel(cdist(DATA, QUERIES, metric))
+    return cdist(DATA, QUERIES, metric)
+
+
+def exact(reader: RaceReader) -> np.ndarray[Any, Any]:
+    return reader.kernel(distances(reader))
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=str)
@@ -66,7 +69,7 @@ def test_estimates_are_unbiased_for_the_stated_kernel(family: Any) -> None:
     error = found.groups[0, 0] - exact(reader).sum(axis=0)
     deviation = np.sqrt(found.variance[0] / found.repetitions)
     assert np.abs(error / deviation).max() < 4
-    bound = reader.sketch_deviation(exact(reader)) + math.sqrt(len(DATA) * 400 / 16 / 3000)
+    bound = reader.sketch_deviation(distances(reader)) + math.sqrt(len(DATA) * 400 / 16 / 3000)
     assert (deviation < bound).all()
 
 

@@ -36,7 +36,8 @@ class KernelEstimates:
     """Estimates of ``sum_x k(x, q)`` per group of repetitions, class and query.
 
     Attributes:
-        groups: shape (G, L, q): the mean over each of G groups of repetitions.
+        groups: shape (G, L, q): the mean over each of G groups of repetitions, at most as many as
+            were asked for.
         variance: shape (L, q): sample variance of one repetition (sketch and noise together).
         repetitions: how many repetitions there are in all.
     """
@@ -69,8 +70,8 @@ class KernelSums(Protocol):
         """Return the kernel at real distances: what the estimate is unbiased for."""
         ...
 
-    def sketch_deviation(self, kernel_values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the predicted deviation without noise, from kernel values of shape (n, q)."""
+    def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Bound the deviation without noise, per query, from real distances of shape (n, q)."""
         ...
 
 

@@ -234,7 +234,15 @@ def _about(info: FieldInfo) -> About:
 
 def _kind(annotation: Any) -> str:
     if get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
+        annotation, *metadata = get_args(annotation)
+        for m in metadata:
+            if isinstance(m, one_of):
+                return "one of " + ", ".join(f"{{{key}: ...}}" for key in m.known)
+    if get_origin(annotation) is tuple:
+        parts = get_args(annotation)
+        if parts[-1] is Ellipsis:
+            return f"list of {_kind(parts[0])}"
+        return f"[{', '.join(map(_kind, parts))}]"
     if get_origin(annotation) is Literal:
         return "one of " + ", ".join(map(repr, get_args(annotation)))
     if get_origin(annotation) in (Union, types.UnionType):

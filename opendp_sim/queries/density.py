@@ -67,7 +67,8 @@ class Density(Mechanism):
     groups: Annotated[
         int,
         param(
-            "Groups of the median of means.", symbol="g", unit="groups", default=9, ge=3, le=999,
+            "Groups of the median of means; at most one a repetition.", symbol="g", unit="groups",
+            default=9, ge=3, le=999,
             hint="8 ln(1 / failure probability) is the theorem's choice; 9 to 41 is usual.",
         ),
     ] = 9  # fmt: skip

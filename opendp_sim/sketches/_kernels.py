@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.mechanism import Option, param
 
-__all__ = ["KERNELS", "Exponential", "Gaussian", "Kernel", "Laplacian", "Rational"]
+__all__ = [
+    "KERNELS",
+    "Exponential",
+    "Gaussian",
+    "Kernel",
+    "Laplacian",
+    "OneKernel",
+    "Rational",
+    "Term",
+]
 
 _BANDWIDTH = param(
     "Bandwidth: distances are divided by it.", symbol="sigma", unit="data units", gt=0,
@@ -22,9 +31,7 @@ Array = NDArray[np.float64]
 
 
 class Kernel(Option):
-    """A positive definite kernel ``k(x, y)`` of a distance, with ``k(x, x) = 1``."""
-
-    bandwidth: Annotated[float, _BANDWIDTH]
+    """A kernel ``k(x, y)`` of a distance, in data units."""
 
     @property
     @abstractmethod
@@ -37,19 +44,46 @@ class Kernel(Option):
         """``sup_r |r k'(r)|``: the change of the kernel per unit of relative change of distance."""
 
     @abstractmethod
-    def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
-        """Draw ``count`` frequencies, radians per data unit, shape (width, count)."""
+    def split(self, count: int, where: str) -> tuple[Term, ...]:
+        """Write it as a sum, and split ``count`` frequencies between the terms.
+
+        ``where`` is the parameter to name in a refusal.
+        """
 
     @abstractmethod
     def value(self, distance: Array) -> Array:
         """Return the kernel at real distances."""
 
+
+class OneKernel(Kernel):
+    """A positive definite kernel with a bandwidth and ``k(x, x) = 1``."""
+
+    bandwidth: Annotated[float, _BANDWIDTH]
+
+    def split(self, count: int, where: str) -> tuple[Term, ...]:
+        """Itself, with all frequencies."""
+        del where
+        return (Term(1.0, self, slice(0, count)),)
+
     @abstractmethod
-    def doubled(self, value: Array) -> Array:
-        """Return the kernel at twice the distance at which it has ``value``."""
+    def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
+        """Draw ``count`` frequencies, radians per data unit, shape (width, count)."""
 
 
-class Gaussian(Kernel):
+class Term(NamedTuple):
+    """A weighted kernel, and its place among the frequencies of a sketch."""
+
+    weight: float
+    kernel: OneKernel
+    place: slice
+
+    @property
+    def count(self) -> int:
+        """How many frequencies it has."""
+        return int(self.place.stop - self.place.start)
+
+
+class Gaussian(OneKernel):
     """``exp(-(|x - y|_2 / sigma)^2)``."""
 
     key: ClassVar[str] = "gaussian"
@@ -72,12 +106,8 @@ class Gaussian(Kernel):
         """Return ``exp(-z^2)`` for ``z = distance / sigma``."""
         return np.exp(-np.square(distance / self.bandwidth))
 
-    def doubled(self, value: Array) -> Array:
-        """Return ``k^4``."""
-        return np.square(np.square(value))
 
-
-class Exponential(Kernel):
+class Exponential(OneKernel):
     """``exp(-|x - y|_2 / sigma)``."""
 
     key: ClassVar[str] = "exponential"
@@ -100,12 +130,8 @@ class Exponential(Kernel):
         """Return ``exp(-z)``."""
         return np.exp(-distance / self.bandwidth)
 
-    def doubled(self, value: Array) -> Array:
-        """Return ``k^2``."""
-        return np.square(value)
 
-
-class Laplacian(Kernel):
+class Laplacian(OneKernel):
     """``exp(-|x - y|_1 / sigma)``."""
 
     key: ClassVar[str] = "laplacian"
@@ -128,12 +154,8 @@ class Laplacian(Kernel):
         """Return ``exp(-z)``."""
         return np.exp(-distance / self.bandwidth)
 
-    def doubled(self, value: Array) -> Array:
-        """Return ``k^2``."""
-        return np.square(value)
 
-
-class Rational(Kernel):
+class Rational(OneKernel):
     """``1 / (1 + z)`` for z one of ``|x - y|_2 / sigma``, its square, or ``|x - y|_1 / sigma``.
 
     As ``1 / (1 + z) = E exp(-t z)`` for t exponential with mean 1, a random bandwidth for each
@@ -173,10 +195,6 @@ class Rational(Kernel):
         """Return ``1 / (1 + z)``."""
         z = distance / self.bandwidth
         return 1.0 / (1.0 + (z * z if self.distance == "l2_squared" else z))
-
-    def doubled(self, value: Array) -> Array:
-        """``k / (2 - k)``, or ``k / (4 - 3 k)`` for the squared distance."""
-        return value / (4.0 - 3.0 * value if self.distance == "l2_squared" else 2.0 - value)
 
 
 def _cauchy_vectors(generator: np.random.Generator, width: int, count: int) -> Array:

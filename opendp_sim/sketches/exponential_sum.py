@@ -295,16 +295,14 @@ class SumReader:
         record = self.mechanism
         return Rational(bandwidth=record.bandwidth, distance=record.distance).value(distance)
 
-    def sketch_deviation(self, kernel_values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Bound the deviation without noise: the terms' bounds, and the kernel's own error."""
-        z = 1.0 / np.maximum(kernel_values, 1e-300) - 1.0
-        rates, _ = terms_of(self.mechanism.accuracy)
         squares = sum(
-            np.square(weight * term.sketch_deviation(np.exp(-rate * z)))
-            for rate, weight, term in zip(rates, self.weights, self.terms, strict=True)
+            np.square(weight * term.sketch_deviation(distance))
+            for weight, term in zip(self.weights, self.terms, strict=True)
         )
         bound: NDArray[np.float64] = np.sqrt(squares)
-        return bound + len(kernel_values) * self.mechanism.accuracy
+        return bound + len(distance) * self.mechanism.accuracy
 
 
 make_exponential_sum, then_exponential_sum = constructors(ExponentialSum)

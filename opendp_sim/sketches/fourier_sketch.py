@@ -22,7 +22,8 @@ from opendp_sim.core.linear import public_product, table_product
 from opendp_sim.core.mechanism import Mechanism, Source, one_of, param, register
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.sketches._kernels import KERNELS, Gaussian as GaussianKernel, Kernel
+from opendp_sim.sketches._kernels import KERNELS, Gaussian as GaussianKernel, Kernel, Term
+from opendp_sim.sketches._weighted_kernel import Weighted
 from opendp_sim.spaces.checks import grid_rows
 from opendp_sim.spaces.rows import GridRows, as_rows
 from opendp_sim.spaces.sketch import Sketch
@@ -95,10 +96,11 @@ class FourierSketch(Mechanism):
         ),
     ]  # fmt: skip
     kernel: Annotated[
-        Kernel, one_of(*KERNELS),
+        Kernel, one_of(*KERNELS, Weighted),
         param(
             "The kernel, with its bandwidth in data units.", symbol="k", unit="none",
-            hint="write kernel: {gaussian: {bandwidth: 1.0}}, exponential, laplacian or rational.",
+            hint="write kernel: {gaussian: {bandwidth: 1.0}}, exponential, laplacian, rational, or "
+            "weighted for a sum of them.",
         ),
     ]  # fmt: skip
     seed: Annotated[
@@ -156,7 +158,7 @@ class FourierSketch(Mechanism):
             advice=self._advice(rows),
             expected={
                 "noise per unit of cell noise": reader.noise_factor(),
-                "sampling deviation per far record": math.sqrt(0.5 / size) * reader.gain,
+                "sampling deviation per far record": math.sqrt(0.5) * reader.gain * reader.reach,
                 "kernel steepness": self.kernel.steepness,
             },
         )
@@ -210,6 +212,7 @@ class FourierReader:
     rows: GridRows
     projection: PhaseProjection
     table: NDArray[np.int64]
+    terms: tuple[Term, ...]
 
     @classmethod
     def draw(cls, mechanism: FourierSketch, rows: GridRows) -> FourierReader:
@@ -217,14 +220,15 @@ class FourierReader:
         turn, count = mechanism.phases, mechanism.frequencies
         kernel: Kernel = mechanism.kernel
         generator = public_generator(mechanism.seed, mechanism.key, "frequencies")
-        radians = kernel.frequencies(generator, rows.width, count)
-        steps = radians * (rows.unit * turn / (2.0 * math.pi))
+        terms = kernel.split(count, f"{mechanism.key}.frequencies")
+        drawn = [term.kernel.frequencies(generator, rows.width, term.count) for term in terms]
+        steps = np.concatenate(drawn, axis=1) * (rows.unit * turn / (2.0 * math.pi))
         # Coordinates are integers, so a whole turn per grid step is no turn: heavy tails fold back.
         steps -= turn * np.rint(steps / turn)
         offset = public_generator(mechanism.seed, mechanism.key, "offsets").random(count) * turn
         where = f"{mechanism.key}.input_domain"
         fitted = PhaseProjection.fit(steps, offset, rows.magnitude, where)
-        return cls(mechanism, rows, fitted, phase_table(turn))
+        return cls(mechanism, rows, fitted, phase_table(turn), terms)
 
     @property
     def labels(self) -> tuple[str | int, ...] | None:
@@ -254,6 +258,11 @@ class FourierReader:
     def gain(self) -> float:
         """``S`` over the response: how much quantised phases lengthen a unit feature."""
         return _AMPLITUDE / self.response
+
+    @property
+    def reach(self) -> float:
+        """Deviation of an estimate per unit of each frequency's: ``1/sqrt(D)`` for one term."""
+        return math.sqrt(sum(term.weight**2 / term.count for term in self.terms))
 
     # --- building -------------------------------------------------------------------------------
 
@@ -298,22 +307,24 @@ class FourierReader:
         values = as_rows(queries).values
         features = np.asarray(released["features"], dtype=np.float64) / self.response
         count = self.mechanism.frequencies
+        groups = min(groups, *(term.count for term in self.terms))
         sums = np.zeros((groups, self.classes, len(values)))
-        squares = np.zeros((self.classes, len(values)))
+        variance = np.zeros((self.classes, len(values)))
         c, s = features[:, :, 0], features[:, :, 1]
         for part in chunks(len(values), count):
             angle = self.projection.phases(values[part]) * (2.0 * math.pi / self.mechanism.phases)
             cosine, sine = np.cos(angle), np.sin(angle)
-            for group in range(groups):
-                of = slice(group, None, groups)
-                found = public_product(c[:, of], cosine[of]) + public_product(s[:, of], sine[of])
-                sums[group, :, part] = found / len(range(group, count, groups))
-            mean = (public_product(c, cosine) + public_product(s, sine)) / count
-            power = public_product(c * c, cosine * cosine) + public_product(s * s, sine * sine)
-            power += public_product(2.0 * c * s, cosine * sine)
-            squares[:, part] = np.maximum(power / count - mean * mean, 0.0)
-        squares *= count / max(1, count - 1)
-        return KernelEstimates(sums, squares, count)
+            for term in self.terms:
+                for group in range(groups):
+                    of = slice(term.place.start + group, term.place.stop, groups)
+                    found = public_product(c[:, of], cosine[of]) + public_product(
+                        s[:, of], sine[of]
+                    )
+                    sums[group, :, part] += found * (term.weight / len(cosine[of]))
+                own = term.place
+                spread = _variance(c[:, own], s[:, own], cosine[own], sine[own])
+                variance[:, part] += spread * (term.weight**2 * count / term.count)
+        return KernelEstimates(sums, variance, count)
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
         """Return the released sizes per class and their deviation per unit of cell noise."""
@@ -322,19 +333,35 @@ class FourierReader:
 
     def noise_factor(self) -> float:
         """Return the noise deviation of an estimate per unit of cell noise (Lemma 4)."""
-        return 1.0 / (math.sqrt(self.mechanism.frequencies) * self.response)
+        return self.reach / self.response
 
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the kernel at real distances."""
         kernel: Kernel = self.mechanism.kernel
         return kernel.value(distance)
 
-    def sketch_deviation(self, kernel_values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound the deviation without noise (Lemma 5), per query, from kernel values (n, q)."""
-        kernel: Kernel = self.mechanism.kernel
-        second = self.gain**2 * (1.0 + kernel.doubled(kernel_values)) / 2.0
-        spread: NDArray[np.float64] = np.sqrt(second - np.square(kernel_values)).sum(axis=0)
-        return spread / math.sqrt(self.mechanism.frequencies)
+    def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Bound the deviation without noise (Lemma 5), per query, from real distances (n, q)."""
+        variance = np.zeros_like(distance)
+        for weight, kernel, place in self.terms:
+            second = self.gain**2 * (1.0 + kernel.value(2.0 * distance)) / 2.0
+            share = weight**2 / (place.stop - place.start)
+            variance += share * (second - np.square(kernel.value(distance)))
+        spread: NDArray[np.float64] = np.sqrt(variance).sum(axis=0)
+        return spread
+
+
+def _variance(
+    c: NDArray[np.float64], s: NDArray[np.float64],
+    cosine: NDArray[np.float64], sine: NDArray[np.float64],
+) -> NDArray[np.float64]:  # fmt: skip
+    """Return the sample variance of ``c cos + s sin`` over the frequencies: shape (L, q)."""
+    count = len(cosine)
+    mean = (public_product(c, cosine) + public_product(s, sine)) / count
+    power = public_product(c * c, cosine * cosine) + public_product(s * s, sine * sine)
+    power += public_product(2.0 * c * s, cosine * sine)
+    found: NDArray[np.float64] = np.maximum(power / count - mean * mean, 0.0)
+    return found * (count / max(1, count - 1))
 
 
 make_fourier_sketch, then_fourier_sketch = constructors(FourierSketch)

@@ -319,9 +319,9 @@ class GaussReader:
         whole = float(bound.sum()) + short
         return columns * whole ** (columns - 1) * (tail + short) + products
 
-    def sketch_deviation(self, kernel_values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Bound the error without noise: records times ``truncation``, the same for each query."""
-        rows, queries = kernel_values.shape
+        rows, queries = distance.shape
         return np.full(queries, rows * self.truncation())
 
 

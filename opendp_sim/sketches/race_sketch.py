@@ -271,6 +271,7 @@ class RaceReader:
         values = as_rows(queries).values
         counts = np.asarray(released["counts"])
         repetitions = self.mechanism.repetitions
+        groups = min(groups, repetitions)
         sums = np.zeros((groups, self.classes, len(values)))
         squares = np.zeros((self.classes, len(values)))
         for part in chunks(len(values), self.projection.columns * self.classes):
@@ -315,9 +316,9 @@ class RaceReader:
         values: NDArray[np.float64] = self.mechanism.family.kernel(distance)
         return values
 
-    def sketch_deviation(self, kernel_values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Bound the deviation without noise: ``sum sqrt(k) / sqrt(R)`` (Lemma 4), per query."""
-        spread: NDArray[np.float64] = np.sqrt(kernel_values).sum(axis=0)
+        spread: NDArray[np.float64] = np.sqrt(self.kernel(distance)).sum(axis=0)
         return spread / math.sqrt(self.mechanism.repetitions)
 
 

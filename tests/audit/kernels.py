@@ -33,6 +33,12 @@ PARAMS: dict[str, dict[str, Any]] = {
         "bandwidth": 1.0, "accuracy": 0.5, "structure": {"fourier": {"frequencies": 2}}, "seed": 1,
     },
 }  # fmt: skip
+WEIGHTED: dict[str, Any] = {
+    "frequencies": 4,
+    "kernel": {"weighted": {"terms": [
+        [3.0, {"gaussian": {"bandwidth": 1.0}}], [-3.0, {"exponential": {"bandwidth": 2.0}}],
+    ]}},
+}  # fmt: skip
 Points = Callable[[np.ndarray], np.ndarray]
 
 

@@ -70,6 +70,18 @@ def full_matrix(cells: np.ndarray, points: np.ndarray) -> np.ndarray:
     return np.concatenate([cells, cells[[1, 2, 4]]])
 
 
+def heavier(cells: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """The features of a term of weight 3, multiplied on the private side."""
+    del points
+    return np.concatenate([cells[:4] * 3, cells[4:]])
+
+
+def both_terms(cells: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """The features once for each of two terms, under one calibration."""
+    del points
+    return np.concatenate([cells[:-1], cells])
+
+
 def unclamped(x: Any) -> np.ndarray:
     """Cells by clamped place, but residuals of the points as they came."""
     points = k.points_of(x)
@@ -210,6 +222,10 @@ FOURIER = [
          lambda: k.release(F, metric=CHANGE_ONE)),
     twin(f"{F}/frequencies_by_count", "the seed is the exact count",
          lambda: k.release(F, by_count=True)),
+    twin(f"{F}/weights_in_the_cells", "a weighted kernel's factors multiply cells before the noise",
+         lambda: k.release(F, params=k.WEIGHTED, after=heavier)),
+    twin(f"{F}/every_term_has_all", "each term of a weighted kernel has all frequencies, calibrated once",
+         lambda: k.release(F, params=k.WEIGHTED, after=both_terms)),
     twin(f"{F}/group_is_linear", "rho grows linearly in the group",
          lambda: k.release(F, family=GAUSSIAN, claim=lambda d: 1.0 * d), d_in=2),
 ]  # fmt: skip
@@ -296,6 +312,7 @@ CONTROLS = [
     for key in (F, G, M, P, E)
     for family in ("discrete_laplace", GAUSSIAN)
 ] + [
+    control(f"{F}/sound_weighted", lambda: k.release(F, params=k.WEIGHTED)),
     control(f"{F}/sound_group", lambda: k.release(F, family=GAUSSIAN), d_in=2),
     control(
         "regress/sound",

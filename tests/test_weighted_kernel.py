@@ -1,0 +1,166 @@
+"""Weighted sums of kernels: unbiased for either sign, with the noise and sampling error they state."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from opendp_sim.core.errors import ParameterError
+from opendp_sim.core.mechanism import lookup
+from opendp_sim.measurements._sampling_noise import add_gaussian
+from opendp_sim.sketches._weighted_kernel import shares
+from opendp_sim.spaces.rows import Rows
+from tests._kernel_data import bound, built, distances, grid, kernel_values, points
+
+UNIT = 1 / 2048
+SCALES = [[0.5, {"gaussian": {"bandwidth": 0.3}}], [0.5, {"gaussian": {"bandwidth": 1.2}}]]
+SHARP = [[2.0, {"gaussian": {"bandwidth": 0.6}}], [-1.0, {"gaussian": {"bandwidth": 0.9}}]]
+MIXED = [
+    [1.5, {"exponential": {"bandwidth": 0.5}}],
+    [-0.7, {"rational": {"bandwidth": 0.8}}],
+    [0.1, {"gaussian": {"bandwidth": 1.0}}],
+]
+L1 = [
+    [-1.0, {"laplacian": {"bandwidth": 0.9}}],
+    [3.0, {"rational": {"bandwidth": 1.5, "distance": "l1"}}],
+]
+ALL = pytest.mark.parametrize(
+    "terms", [SCALES, SHARP, MIXED, L1], ids=["scales", "sharp", "mixed", "l1"]
+)
+
+
+def sketch(terms: Any, frequencies: int, seed: int, width: int = 3, **params: Any) -> Any:
+    kernel = {"weighted": {"terms": terms}}
+    return bound(
+        "fourier_sketch", grid(width), frequencies=frequencies, kernel=kernel, seed=seed, **params
+    )
+
+
+@ALL
+def test_sums_are_unbiased_and_their_standard_error_is_theirs(terms: Any) -> None:
+    """Fixed seed, no noise: every query within 4 standard errors of brute force."""
+    claim = sketch(terms, 6000, seed=5)
+    rows, queries = points(300, 3, seed=2), points(20, 3, seed=3, reach=3000)
+    exact = kernel_values(claim, rows, queries, UNIT).sum(axis=0)
+    reader = claim.capabilities["kernel_sums"]
+    found = reader.estimate(built(claim, rows), queries)
+    deviation = np.sqrt(found.variance[0] / found.repetitions)
+    assert np.abs((found.groups[0, 0] - exact) / deviation).max() < 4
+    assert (
+        deviation <= 1.05 * reader.sketch_deviation(distances(claim, rows, queries, UNIT))
+    ).all()
+    grouped = reader.estimate(built(claim, rows), queries, 9).groups[:, 0]
+    assert np.abs((np.median(grouped, axis=0) - exact) / deviation).max() < 6
+
+
+@ALL
+def test_standard_errors_agree_with_the_scatter_over_seeds(terms: Any) -> None:
+    """Root mean squares over 300 seeds within 10 %: sqrt(2/300)/2 = 4 % were queries one."""
+    rows, queries = points(25, 2, seed=4), points(5, 2, seed=6)
+    errors, reported = [], []
+    for seed in range(300):
+        claim = sketch(terms, 120, seed=seed, width=2)
+        found = claim.capabilities["kernel_sums"].estimate(built(claim, rows), queries)
+        exact = kernel_values(claim, rows, queries, UNIT).sum(axis=0)
+        errors.append(found.groups[0, 0] - exact)
+        reported.append(found.variance[0] / found.repetitions)
+    assert np.sqrt(np.square(errors).mean()) == pytest.approx(np.sqrt(np.mean(reported)), rel=0.10)
+    # No bias: the mean over seeds within 4 of its own standard errors.
+    bias = np.mean(errors, axis=0) / (np.std(errors, axis=0) / math.sqrt(300))
+    assert np.abs(bias).max() < 4
+
+
+def test_signs_cost_no_sampling_error_between_the_terms() -> None:
+    """Terms that cancel exactly leave only each term's own error: far below that of a random deal.
+
+    ``k - k`` has a random deal's deviation of at least n / sqrt(D) at the records (200 / 10 here).
+    """
+    terms = [[1.0, {"gaussian": {"bandwidth": 50.0}}], [-1.0, {"gaussian": {"bandwidth": 50.0}}]]
+    claim = sketch(terms, 100, seed=1)
+    rows = points(200, 3, seed=2)
+    found = claim.capabilities["kernel_sums"].estimate(built(claim, rows), rows)
+    assert np.abs(found.groups[0, 0]).max() < 2
+    assert np.sqrt(found.variance[0] / 100).max() < 2
+
+
+@ALL
+def test_noise_is_the_sum_of_the_weights_times_one_query_s_price(terms: Any) -> None:
+    """zCDP: (sum |w|) / sqrt(2 rho) within 5 %; measured over 200 draws of 40 queries within 5 %."""
+    rho, mass = 0.5, sum(abs(weight) for weight, _ in terms)
+    claim = sketch(terms, 500, seed=1)
+    reader, faces = claim.capabilities["kernel_sums"], claim.faces
+    scale = math.sqrt(float(faces.l2_squared) / (2 * rho))
+    assert scale * reader.noise_factor() == pytest.approx(mass / math.sqrt(2 * rho), rel=0.05)
+    queries = Rows(np.random.default_rng(7).integers(-40000, 40000, (40, 3)).astype(float))
+    size = claim.output.size
+    found, reported = [], []
+    for _ in range(200):
+        noise = add_gaussian(np.zeros(size, np.int64), ((size, Fraction(scale)),))
+        one = reader.estimate(claim.output.split(noise), queries)
+        found.append(one.groups[0, 0])
+        reported.append(one.variance[0] / one.repetitions)
+    assert np.std(found) == pytest.approx(scale * reader.noise_factor(), rel=0.05)
+    assert math.sqrt(np.mean(reported)) == pytest.approx(scale * reader.noise_factor(), rel=0.05)
+
+
+def test_weights_change_no_cell_and_no_face() -> None:
+    """The same frequencies with other weights of the same size: the same bits, the same faces."""
+    one, other = (
+        sketch(SHARP, 60, seed=3),
+        sketch([[2.0, SHARP[0][1]], [1.0, SHARP[1][1]]], 60, seed=3),
+    )
+    assert one.faces == other.faces == bound(
+        "fourier_sketch", grid(3), frequencies=60, kernel=SHARP[0][1], seed=3
+    ).faces  # fmt: skip
+    rows = points(50, 3, seed=1)
+    for name, block in built(one, rows).items():
+        assert np.array_equal(block, built(other, rows)[name])
+
+
+def test_one_term_is_the_plain_kernel() -> None:
+    plain = bound("fourier_sketch", grid(3), frequencies=50, kernel=SHARP[0][1], seed=3)
+    rows, queries = points(50, 3, seed=1), points(5, 3, seed=2)
+    weighted = sketch([[1.0, SHARP[0][1]]], 50, seed=3)
+    answers = [
+        claim.capabilities["kernel_sums"].estimate(built(claim, rows), queries)
+        for claim in (plain, weighted)
+    ]
+    assert np.array_equal(answers[0].groups, answers[1].groups)
+    assert np.array_equal(answers[0].variance, answers[1].variance)
+
+
+@given(
+    st.lists(st.floats(0, 1e6), min_size=1, max_size=64).flatmap(
+        lambda weights: st.tuples(st.just(weights), st.integers(2 * len(weights), 5000))
+    )
+)
+def test_shares_add_up(case: tuple[list[float], int]) -> None:
+    weights, count = case
+    given_out = shares(np.array(weights), count)
+    assert given_out.sum() == count
+    assert given_out.min() >= 2
+
+
+def test_spec_round_trip_and_refusals() -> None:
+    cls = lookup("fourier_sketch")
+    record = cls(frequencies=9, seed=1, kernel={"weighted": {"terms": MIXED}})
+    assert cls.from_spec(record.spec()) == record
+    assert isinstance(hash(record), int)
+    with pytest.raises(ParameterError, match=r"OS102 fourier_sketch\.frequencies"):
+        sketch(MIXED, 5, seed=1)
+    with pytest.raises(
+        ParameterError, match=r"OS102 fourier_sketch\.kernel: expected kernels of one"
+    ):
+        sketch([SCALES[0], L1[0]], 100, seed=1)
+    nan, inf = float("nan"), float("inf")
+    for terms in ([], [[1.0]], [[nan, SCALES[0][1]]], [[inf, SCALES[0][1]]], [["2", SCALES[0][1]]],
+                  [[1.0, {"gauss": {}}]], [[1.0, {"weighted": {"terms": SCALES}}]]):  # fmt: skip
+        with pytest.raises(ParameterError, match=r"OS101 weighted\.terms"):
+            sketch(terms, 100, seed=1)
+    with pytest.raises(ParameterError, match=r"OS101 gaussian\.bandwidth"):
+        sketch([[1.0, {"gaussian": {"bandwidth": 0.0}}]], 100, seed=1)
