@@ -17,6 +17,7 @@ from opendp_sim.spaces.records import Column, Records
 from tests.cases.votes import RECORDS, WORDS, votes
 
 BY_USER = IdDistance("who")
+NUMBERS = Records((Column("word", "int64"),))
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.sampled_from((*WORDS, "z", "é", ""))), max_size=30)
 
 
@@ -51,6 +52,17 @@ def test_blocks_order_and_passes_do_not_matter(rows, passes, most, shuffle):
     assert found["votes"].tolist() == expected["votes"].tolist()
 
 
+@given(st.lists(st.integers(0, 5), max_size=30), st.integers(2, 4), st.integers(1, 9))
+def test_passes_do_not_matter_where_every_row_is_a_user(items, passes, cut):
+    """A row votes in one pass, whatever the number of rows: it must not be numbered anew."""
+    claim = VoteCounts(item="word", passes=passes).bind(NUMBERS, Symmetric())
+    table = np.array(items, dtype=np.int64)
+    found = claim.fold(lambda: [{"word": table[:cut]}, {"word": table[cut:]}])
+    expected = np.bincount(table, minlength=6)
+    assert found["item"].tolist() == np.flatnonzero(expected).tolist()
+    assert found["votes"].tolist() == expected[expected > 0].tolist()
+
+
 @given(ROWS, st.sampled_from([None, 1, 2]))
 def test_a_user_moves_every_count_by_at_most_one_and_at_most_so_many(rows, most):
     claim = VoteCounts(item="word", items=WORDS, max_items=most).bind(RECORDS, BY_USER)
@@ -62,6 +74,25 @@ def test_a_user_moves_every_count_by_at_most_one_and_at_most_so_many(rows, most)
         assert moved.max(initial=0) <= 1
         assert moved.sum() <= (most or len(WORDS))
         assert moved.sum() <= claim.faces.l1
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=12), st.integers(2, 5), st.integers(1, 4))
+def test_passes_without_a_user_count_every_row_once(words, passes, size):
+    records = Records((Column("word", "str"),))
+    claim = VoteCounts(item="word", passes=passes).bind(records, Symmetric())
+
+    def count(kept):
+        data = np.array(kept, dtype=object)
+        blocks = [{"word": data[i : i + size]} for i in range(0, len(data), size)]
+        found = claim.fold(lambda: blocks)
+        return dict(zip(found["item"].tolist(), found["votes"].tolist(), strict=True))
+
+    assert count(words) == {word: words.count(word) for word in set(words)}
+    for row in range(len(words)):
+        fewer = count(words[:row] + words[row + 1 :])
+        assert {
+            w: n - fewer.get(w, 0) for w, n in count(words).items() if n != fewer.get(w, 0)
+        } == {words[row]: 1}
 
 
 def test_the_bound_is_attained_and_spread_over_items():

@@ -188,8 +188,9 @@ class VoteCounts(Mechanism):
         self, blocks: Blocks, read: Any, inside: Callable[[NDArray[Any]], Any]
     ) -> tuple[VoteTable, NDArray[np.int64]]:
         """Count every pass; each adds the votes of its own users."""
-        table, votes, row = VoteTable(), np.zeros(0, dtype=np.int64), 0
+        table, votes = VoteTable(), np.zeros(0, dtype=np.int64)
         for part in range(self.passes):
+            row = 0  # a row has the same number in every pass: it votes in one of them
             for block in blocks():
                 users, items = read(block)
                 if users is None:
