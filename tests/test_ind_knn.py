@@ -11,7 +11,7 @@ from opendp.mod import OpenDPException
 from sklearn.datasets import load_digits
 
 from opendp_sim.core.errors import BudgetError, DataError, InternalError, ParameterError, SpaceError
-from opendp_sim.measurements import _knn_predictor
+from opendp_sim.measurements._knn_noise import Stock
 from opendp_sim.measurements._knn_predictor import Predictor
 from opendp_sim.measurements._knn_rule import Rule
 from opendp_sim.measurements.ind_knn import IndKnn, make_ind_knn
@@ -137,7 +137,7 @@ def test_a_record_of_mean_activity_serves_what_the_plan_says(monkeypatch):
     near = round(rule.neighbours)
     service = Predictor(setting, GRID, Rows(np.array([LEFT] * near), np.zeros(near, dtype=int)))
     service._scales = setting.scales(1.0)  # as a public reference of weight 1 would set them
-    monkeypatch.setattr(_knn_predictor, "noisy", lambda cells, scale: cells)
+    monkeypatch.setattr(Stock, "noisy", lambda _, cells, scale: cells)
     served = 0
     while service.predict(np.array([LEFT])).counts[0] == near:
         served += 1
@@ -157,7 +157,7 @@ def test_digits_are_recognised():
 
 
 def test_batches_and_single_queries_do_the_same(monkeypatch):
-    monkeypatch.setattr(_knn_predictor, "noisy", lambda cells, scale: cells)
+    monkeypatch.setattr(Stock, "noisy", lambda _, cells, scale: cells)
     rng = np.random.default_rng(3)
     data = Rows(np.rint(rng.normal(0, 40, (300, 2))).clip(-100, 100), rng.integers(0, 2, 300))
     queries = np.rint(rng.normal(0, 40, (70, 2)))
@@ -171,7 +171,7 @@ def test_batches_and_single_queries_do_the_same(monkeypatch):
 
 
 def test_hashing_with_certain_recall_answers_as_exact_search_does(monkeypatch):
-    monkeypatch.setattr(_knn_predictor, "noisy", lambda cells, scale: cells)
+    monkeypatch.setattr(Stock, "noisy", lambda _, cells, scale: cells)
     queries = np.array([[-90.0, 10], [5, 80], [-60, 61]])
     hashed = {"sign_hashes": {"tables": 200, "bits": 1}}
     one, two = predictor(), predictor(search=hashed)
@@ -179,7 +179,7 @@ def test_hashing_with_certain_recall_answers_as_exact_search_does(monkeypatch):
 
 
 def test_earlier_answers_vote_for_free(monkeypatch):
-    monkeypatch.setattr(_knn_predictor, "noisy", lambda cells, scale: cells)
+    monkeypatch.setattr(Stock, "noisy", lambda _, cells, scale: cells)
     service = predictor(Rows(np.array([LEFT]), np.array([0])), reuse=True, rho=50.0, vote_scale=1.0)
     first = service.predict(np.array([LEFT, LEFT]))
     assert first.votes[:, 0].tolist() == [1.0, 2.0]
@@ -219,7 +219,7 @@ def test_a_failure_is_charged_in_full_and_says_nothing(monkeypatch):
     def broken(*_):
         raise ValueError("record 17 is [1.0, 2.0]")
 
-    monkeypatch.setattr(_knn_predictor, "noisy", broken)
+    monkeypatch.setattr(Stock, "noisy", broken)
     with pytest.raises(InternalError) as caught:
         service.predict(np.array([LEFT]))
     assert "17" not in str(caught.value)
@@ -237,7 +237,7 @@ def test_an_interruption_ends_the_release(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_knn_predictor, "noisy", interrupted)
+    monkeypatch.setattr(Stock, "noisy", interrupted)
     with pytest.raises(KeyboardInterrupt):
         service.predict(np.array([LEFT]))
     monkeypatch.undo()
@@ -260,7 +260,7 @@ def owned(values, labels, ids):
 
 
 def test_a_person_has_one_budget_for_life(monkeypatch):
-    monkeypatch.setattr(_knn_predictor, "noisy", lambda cells, scale: cells)
+    monkeypatch.setattr(Stock, "noisy", lambda _, cells, scale: cells)
     service = predictor(
         owned([LEFT, LEFT, UP], [0, 0, 1], ["a", "a", "b"]), OWNED, count_scale=3.0, minimum_count=1
     )
@@ -279,7 +279,7 @@ def test_a_person_has_one_budget_for_life(monkeypatch):
 
 
 def test_two_records_of_one_person_pay_for_both(monkeypatch):
-    monkeypatch.setattr(_knn_predictor, "noisy", lambda cells, scale: cells)
+    monkeypatch.setattr(Stock, "noisy", lambda _, cells, scale: cells)
     pair = predictor(owned([LEFT, LEFT], [0, 1], [5, 5]), OWNED, count_scale=9.0, vote_scale=1.0)
     two = predictor(owned([LEFT, LEFT], [0, 1], [5, 6]), OWNED, count_scale=9.0, vote_scale=1.0)
     query = np.array([LEFT])

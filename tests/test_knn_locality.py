@@ -10,10 +10,10 @@ import pytest
 
 from opendp_sim.accounting.individual_filter import IndividualFilter
 from opendp_sim.core.errors import SpaceError
-from opendp_sim.measurements import _knn_predictor
 from opendp_sim.measurements._knn_features import Lens
 from opendp_sim.measurements._knn_hash import Codes, SignCodes, SignHashes, Tables, chosen
 from opendp_sim.measurements._knn_kernels import Cosine, Rbf, Student
+from opendp_sim.measurements._knn_noise import Stock
 from opendp_sim.measurements._knn_pool import Pool
 from opendp_sim.measurements._knn_predictor import Predictor
 from opendp_sim.measurements._knn_public import Seen, weights_of
@@ -194,7 +194,7 @@ def test_the_transcripts_of_neighbours_differ_by_no_more_than_the_map(
     hidden = []
     for data in (full, less):
         forced = Forced(np.random.default_rng(seed + 1000))
-        monkeypatch.setattr(_knn_predictor, "noisy", forced)
+        monkeypatch.setattr(Stock, "noisy", forced)
         predictor = Predictor(mechanism, grid, data)
         for query in queries:
             predictor.predict(query)

@@ -15,6 +15,7 @@ from opendp_sim.accounting.subsampled_votes import RATE_STEPS, dyadic_rate, epsi
 from opendp_sim.core.errors import AuditError, BudgetError
 from opendp_sim.core.pipeline import bind_steps
 from opendp_sim.measurements import _knn_sampler
+from opendp_sim.measurements._knn_noise import Stock
 from opendp_sim.measurements._knn_sampler import Sampler, coins, nearest
 from opendp_sim.measurements.private_knn import PrivateKnn
 from opendp_sim.spaces.metrics import Symmetric
@@ -73,24 +74,50 @@ def test_without_the_accountant_a_coded_refusal(monkeypatch):
         epsilon_of(7.5, 0.25, 3, 1e-4)
 
 
+RECORD = st.tuples(st.integers(0, 3), st.integers(0, 2))
+PAIRS = st.lists(RECORD, max_size=12)
+"""Scores and labels, with many ties."""
+
+
+def found_votes(rows, count):
+    scores, labels = np.array(rows, dtype=np.int64).reshape(-1, 2).T
+    return np.bincount(labels[nearest(scores, labels, count)], minlength=3)
+
+
 @settings(max_examples=200, deadline=None)
-@given(
-    scores=st.lists(st.integers(0, 3), min_size=0, max_size=12),
-    count=st.integers(1, 6),
-    place=st.integers(0, 12),
-    score=st.integers(0, 3),
-)
+@given(scores=PAIRS, count=st.integers(1, 6), place=st.integers(0, 12), score=RECORD)
 def test_one_more_record_displaces_at_most_one(scores, count, place, score):
     place = min(place, len(scores))
     more = [*scores[:place], score, *scores[place:]]
-    before = set(nearest(np.array(scores, dtype=np.int64), count).tolist())
-    after = nearest(np.array(more, dtype=np.int64), count)
-    same = {int(i) - (i > place) for i in after if i != place}
-    assert len(after) == min(count, len(more))
-    assert same <= before
-    assert len(before - same) <= 1
-    worst = min((more[i] for i in after), default=0)
-    assert all(more[i] <= worst for i in set(range(len(more))) - set(after.tolist()))
+    votes = [found_votes(rows, count) for rows in (scores, more)]
+    moved = votes[1] - votes[0]
+    assert votes[1].sum() == min(count, len(more))
+    assert (moved > 0).sum() <= 1
+    assert np.abs(moved).max(initial=0) <= 1
+    assert np.abs(moved).sum() <= 2
+
+
+@given(PAIRS, st.integers(1, 8), st.randoms(use_true_random=False))
+def test_the_order_of_records_is_no_part_of_their_votes(rows, count, shuffle):
+    mixed = list(rows)
+    shuffle.shuffle(mixed)
+    assert found_votes(rows, count).tolist() == found_votes(mixed, count).tolist()
+    best = sorted(rows, key=lambda row: (-row[0], row[1]))[:count]
+    expected = np.bincount([label for _, label in best], minlength=3)
+    assert found_votes(rows, count).tolist() == expected.tolist()
+
+
+def test_a_permuted_file_has_the_same_votes(monkeypatch):
+    """All records as far from the query; all are in the sample."""
+    monkeypatch.setattr(Stock, "noisy", lambda _, cells, scale: cells)
+    monkeypatch.setattr(_knn_sampler, "coins", lambda count, rate: np.ones(count, dtype=bool))
+    rows, labels = np.repeat([[60.0, 60.0]], 600, axis=0), np.repeat([0, 1], 300)
+    setting = PrivateKnn(**{**PLAIN, "rate": 0.9, "neighbours": 250})
+    votes = [
+        Sampler(setting, GRID, Rows(rows, order), 5.0).predict(np.array([LEFT])).votes.tolist()
+        for order in (labels, labels[::-1].copy())
+    ]
+    assert votes[0] == votes[1] == [[250.0, 0.0]]
 
 
 def test_coins_are_exact():
@@ -123,7 +150,7 @@ def test_no_more_queries_than_were_promised(tmp_path):
 def test_a_failure_uses_everything_up(monkeypatch):
     service = Sampler(PrivateKnn(**PLAIN), GRID, DATA, 5.0)
     with monkeypatch.context() as patched:
-        patched.setattr(_knn_sampler, "noisy", lambda *_: 1 / 0)
+        patched.setattr(Stock, "noisy", lambda *_: 1 / 0)
         with pytest.raises(Exception, match="OS902"):
             service.predict(np.array([LEFT]))
     with pytest.raises(BudgetError, match="OS406"):

@@ -17,7 +17,7 @@ from opendp_sim.accounting.session import Session
 from opendp_sim.accounting.session_store import SessionStore
 from opendp_sim.core.errors import BudgetError, InternalError, SpaceError
 from opendp_sim.core.pipeline import bind_steps
-from opendp_sim.measurements import _knn_predictor
+from opendp_sim.measurements._knn_noise import Stock
 from opendp_sim.measurements.ind_knn import IndKnn
 from opendp_sim.rows.bound_contributions import BoundContributions
 from opendp_sim.rows.quantize import Quantize
@@ -151,7 +151,7 @@ def test_a_failure_inside_is_durable(tmp_path, monkeypatch):
     with kill.opened(path) as session:
         session.ask(QUERIES[:2])
         with monkeypatch.context() as patched:
-            patched.setattr(_knn_predictor, "noisy", lambda *_: 1 / 0)
+            patched.setattr(Stock, "noisy", lambda *_: 1 / 0)
             with pytest.raises(InternalError, match="OS902"):
                 session.ask(QUERIES[:1])
     with kill.opened(path) as session:
@@ -161,7 +161,7 @@ def test_a_failure_inside_is_durable(tmp_path, monkeypatch):
 
 
 def test_updates_reference_and_reuse_survive(tmp_path, monkeypatch):
-    monkeypatch.setattr(_knn_predictor, "noisy", lambda cells, scale: cells)
+    monkeypatch.setattr(Stock, "noisy", lambda _, cells, scale: cells)
     domain = RealRows(width=2, labels=(0, 1), ids=True)
     steps = [
         Quantize(bits=8, bounds=(-1.0, 1.0)),

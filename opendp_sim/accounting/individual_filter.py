@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,11 @@ UNITS = 2**62
 _UNPAYABLE = UNITS + 1
 _SLACK = 1 + Fraction(1, 2**40)
 """Above what OpenDP's map gains by rounding outward in floats (a few parts in 2**52)."""
+
+
+@lru_cache(maxsize=4096)
+def _price(scale: float | Fraction, rho: Fraction) -> int:
+    return min(math.ceil(_SLACK * UNITS / (2 * Fraction(scale) ** 2 * rho)), _UNPAYABLE)
 
 
 class IndividualFilter:
@@ -51,8 +57,7 @@ class IndividualFilter:
 
         At least ``1 / (2 scale**2)`` in rho, and at least OpenDP's map (Lemma 1).
         """
-        exact = _SLACK * UNITS / (2 * Fraction(scale) ** 2 * self.rho)
-        return min(math.ceil(exact), _UNPAYABLE)
+        return _price(scale, self.rho)
 
     def affordable(self, who: NDArray[np.int64], price: int) -> NDArray[np.int64]:
         """Return the largest integer distance that each of ``who`` can pay at ``price``. Secret."""

@@ -1,22 +1,82 @@
-"""The two noises of a query, drawn by OpenDP's own Gaussian measurement."""
+"""The noises of a service: discrete Gaussian, each cell used once, drawn some way ahead.
+
+The exact bulk sampler has a cost for each call and next to none for a cell, and a query needs few
+cells. So a stock draws a block of a scale at a time and hands it out. Noise that was drawn ahead is
+independent of everything, as it would be if drawn later.
+"""
 
 from __future__ import annotations
 
+import os
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
 
-__all__ = ["noisy"]
+from opendp_sim.measurements._sampling_laplace import MAX_SCALE
+from opendp_sim.measurements._sampling_noise import add_gaussian
+
+__all__ = ["Stock", "noisy"]
+
+_BLOCK = 512
+_HALF = 1 << 61
+_SCALES = 1024
+"""Scales with unused noise that are kept; beyond, what is left of all of them is thrown away."""
 
 
-@lru_cache(maxsize=4096)
-def _measurement(scale: float) -> dp.Measurement:
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float)
-    return dp.m.make_gaussian(*space, scale)
+class Stock:
+    """Noise of some scales, as secret as what it will hide, and never given out twice."""
+
+    def __init__(self) -> None:
+        self._left: dict[float, NDArray[np.int64]] = {}
+        self._owner = os.getpid()
+
+    def __repr__(self) -> str:
+        """Nothing that is inside."""
+        return "Stock(secret)"
+
+    def noisy(self, cells: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
+        """Return the cells plus independent discrete Gaussian noise of that scale.
+
+        Cells are at most 2**61 in size; sums are clipped to 2**62.
+        """
+        if os.getpid() != self._owner or len(self._left) > _SCALES:
+            # A fork would give out what its parent gives out.
+            self._left, self._owner = {}, os.getpid()
+        left = self._left.pop(scale, None)
+        if left is None or len(left) < len(cells):
+            left = _drawn(scale, max(_BLOCK, len(cells)))
+        mine, rest = left[: len(cells)], left[len(cells) :]
+        if rest.size:
+            self._left[scale] = rest
+        return _sum(cells, mine)
 
 
 def noisy(cells: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
-    """Return the cells plus independent discrete Gaussian noise of that scale."""
-    return np.asarray(_measurement(scale)(cells.tolist()), dtype=np.int64)
+    """Return the cells plus independent discrete Gaussian noise of that scale, as ``Stock`` does."""
+    return _sum(cells, _drawn(scale, len(cells)))
+
+
+def _drawn(scale: float, count: int) -> NDArray[np.int64]:
+    zeros = np.zeros(count, dtype=np.int64)
+    if scale <= MAX_SCALE:
+        drawn = add_gaussian(zeros, [(count, Fraction(scale))])
+    else:
+        drawn = np.asarray(_measurement(scale)(zeros.tolist()), dtype=np.int64)
+    return np.clip(drawn, -3 * _HALF, 3 * _HALF)
+
+
+def _sum(cells: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return ``clip(cells + noise, -2**62, 2**62)``, exactly, for cells of at most 2**61.
+
+    Noise that was clipped to 3 * 2**61 leads beyond 2**62 whatever the cell holds.
+    """
+    return np.clip(cells + noise, -2 * _HALF, 2 * _HALF)
+
+
+@lru_cache(maxsize=64)
+def _measurement(scale: float) -> dp.Measurement:
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float)
+    return dp.m.make_gaussian(*space, scale)

@@ -13,6 +13,9 @@ from opendp_sim.measurements._knn_hash import Coder
 
 __all__ = ["Pool"]
 
+_GATHERED = 256
+"""Rows that are gathered at a time, into memory that is used again for every query."""
+
 
 class Pool:
     """Rows of one dataset under one lens. As secret as the dataset.
@@ -33,6 +36,7 @@ class Pool:
             if coder is None
             else np.empty((coder.rows, 0), dtype=coder.dtype)
         )
+        self._gathered = np.empty((_GATHERED, width), dtype=dtype)
         self.labels = np.empty(0, dtype=np.int64)
         self.owners = np.empty(0, dtype=np.int64)
         self.alive = np.empty(0, dtype=np.bool_)
@@ -113,6 +117,16 @@ class Pool:
             return self.alive[: self.size]
         return self.coder.alike(self._codes[:, : self.size], codes, cosine)
 
+    def _products_of(self, query: NDArray[Any], which: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Return the exact products of one query with some rows, gathered a cached part at a time."""
+        out = np.empty(len(which), dtype=np.int64)
+        for start in range(0, len(which), _GATHERED):
+            part = slice(start, min(start + _GATHERED, len(which)))
+            rows = self._gathered[: part.stop - start]
+            np.take(self._rows, which[part], axis=0, out=rows, mode="clip")
+            out[part] = exact_products(query[None], rows)[0]
+        return out
+
     def nearby_hashed(
         self,
         query: NDArray[Any],
@@ -124,7 +138,7 @@ class Pool:
     ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """Return the same among the records whose codes are alike, shape (n,)."""
         found = np.flatnonzero(alike & self.alive[: self.size])
-        product = exact_products(query[None], self._rows[found])[0].astype(np.int64)
+        product = self._products_of(query, found)
         score = product if angular else 2 * product - self._norms[found] - query_norm
         keep = score >= threshold
         return found[keep], score[keep]

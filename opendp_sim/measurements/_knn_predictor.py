@@ -23,7 +23,7 @@ from opendp_sim.measurements._knn_hash import (
     Tables,
     chosen,
 )
-from opendp_sim.measurements._knn_noise import noisy
+from opendp_sim.measurements._knn_noise import Stock
 from opendp_sim.measurements._knn_owners import Owners
 from opendp_sim.measurements._knn_pool import Pool
 from opendp_sim.measurements._knn_public import (
@@ -59,6 +59,7 @@ class Predictor(Service):
         self._owners = Owners(data.ids)
         self._purses = IndividualFilter(setting.rho, 0)
         self._purses.open(self._owners.count if data.ids is not None else len(data))
+        self._stock = Stock()
         self._waiting: list[Rows] | None = [data]
         self._pool: Pool | None = None
         if not setting.needs_reference:
@@ -177,7 +178,7 @@ class Predictor(Service):
             may = None if allowed is None else allowed[i]
             outcome = vote(
                 self._select(pool, *near(i), may), len(self._classes), self._scales,
-                self._purses, noisy, charges,
+                self._purses, self._stock.noisy, charges,
             )  # fmt: skip
             total = outcome.votes + self._public_votes(friends, i, winners)
             total = total if may is None else np.where(may, total, -np.inf)

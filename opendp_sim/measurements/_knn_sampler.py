@@ -11,7 +11,7 @@ from opendp_sim.accounting.subsampled_votes import dyadic_rate
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.core.randomness import private_bytes
 from opendp_sim.measurements._knn_features import Lens
-from opendp_sim.measurements._knn_noise import noisy
+from opendp_sim.measurements._knn_noise import Stock
 from opendp_sim.measurements._knn_pool import Pool
 from opendp_sim.measurements._knn_public import Seen
 from opendp_sim.measurements._knn_service import Predictions, Service, Store, unreadable
@@ -28,17 +28,21 @@ def coins(count: int, rate: int) -> NDArray[np.bool_]:
     return words < rate
 
 
-def nearest(scores: NDArray[np.int64], count: int) -> NDArray[np.intp]:
-    """Return the ``count`` highest scores' places; of equal scores, the first places.
+def nearest(
+    scores: NDArray[np.int64], labels: NDArray[np.int64], count: int
+) -> NDArray[np.intp]:
+    """Return the places of the ``count`` highest scores; of equal scores, of the lowest labels.
 
-    A total order on records, so that one record more displaces at most one.
+    Records that are equal in both have the same vote, so the votes of those found are a function of
+    the multiset of records: their order is no part of it. One record more displaces at most one.
     """
     if len(scores) <= count:
         return np.arange(len(scores))
     limit = np.partition(scores, len(scores) - count)[len(scores) - count]
     above = np.flatnonzero(scores > limit)
-    tied = np.flatnonzero(scores == limit)[: count - len(above)]
-    return np.concatenate([above, tied])
+    tied = np.flatnonzero(scores == limit)
+    tied = tied[np.argsort(labels[tied], kind="stable")]
+    return np.concatenate([above, tied[: count - len(above)]])
 
 
 class Sampler(Service):
@@ -58,6 +62,7 @@ class Sampler(Service):
         super().__init__(setting, domain, store)
         self._data, self._scale = data, scale
         self._rate = dyadic_rate(setting.rate)
+        self._stock = Stock()
         self._answered = 0
         self._pool: Pool | None = None
         if not setting.centre:
@@ -120,5 +125,6 @@ class Sampler(Service):
 
     def _votes(self, pool: Pool, products: NDArray[Any], classes: int) -> NDArray[np.int64]:
         sample = np.flatnonzero(coins(pool.size, self._rate))
-        found = sample[nearest(pool.closeness(products, sample), self._setting.neighbours)]
-        return noisy(np.bincount(pool.labels[found], minlength=classes), self._scale)
+        labels = pool.labels[sample]
+        found = nearest(pool.closeness(products, sample), labels, self._setting.neighbours)
+        return self._stock.noisy(np.bincount(labels[found], minlength=classes), self._scale)

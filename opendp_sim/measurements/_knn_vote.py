@@ -84,25 +84,30 @@ def vote(
     can = purses.affordable(persons, price) >= records
     persons, records = persons[can], records[can]
     charges.append((persons, purses.charge(persons, records, price)))
-    total = np.array([int(records.sum())], dtype=np.int64)
+    total = np.array([records.sum()], dtype=np.int64)
     count = int(noisy(total, scales.count)[0])
 
     _, scale = scales.of_votes(count)
     price = purses.price(scale)
-    counted = can[place]
-    place = (np.cumsum(can) - 1)[place[counted]]
-    share = purses.affordable(persons, price) // np.maximum(records, 1)
-    clipped = np.minimum(near.weights[counted], share[place])
-    given = np.bincount(place, weights=clipped, minlength=len(persons)).astype(np.int64)
+    most = purses.affordable(persons, price)
+    if place is None:
+        counted, given = can, np.minimum(near.weights[can], most)
+        clipped = given
+    else:
+        counted = can[place]
+        place = (np.cumsum(can) - 1)[place[counted]]
+        clipped = np.minimum(near.weights[counted], (most // records)[place])
+        given = np.bincount(place, weights=clipped, minlength=len(persons)).astype(np.int64)
     charges.append((persons, purses.charge(persons, given, price)))
     votes = np.bincount(near.labels[counted], weights=clipped, minlength=classes)
     return Outcome(count, noisy(votes.astype(np.int64), scale), scale)
 
 
-def _persons(near: Near) -> tuple[NDArray[np.int64], NDArray[np.intp], NDArray[np.int64]]:
-    """Return the purses concerned, each record's place among them, and records a purse."""
+def _persons(
+    near: Near,
+) -> tuple[NDArray[np.int64], NDArray[np.intp] | None, NDArray[np.int64]]:
+    """Return the purses concerned, each record's place among them (None: its own), records a purse."""
     if near.one_each:
-        ones = np.ones(len(near.owners), dtype=np.int64)
-        return near.owners, np.arange(len(near.owners)), ones
+        return near.owners, None, np.ones(len(near.owners), dtype=np.int64)
     persons, place, records = np.unique(near.owners, return_inverse=True, return_counts=True)
     return persons, place, records

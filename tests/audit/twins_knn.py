@@ -11,8 +11,8 @@ import opendp.prelude as dp
 
 from opendp_sim.accounting.individual_filter import IndividualFilter
 from opendp_sim.audit import Control, Subject, Twin
-from opendp_sim.measurements import _knn_predictor, _knn_sampler
-from opendp_sim.measurements._knn_noise import noisy
+from opendp_sim.measurements import _knn_predictor
+from opendp_sim.measurements._knn_noise import Stock, noisy
 from opendp_sim.measurements._knn_predictor import Predictor
 from opendp_sim.measurements._knn_sampler import Sampler
 from opendp_sim.measurements._knn_vote import Near, Outcome, vote
@@ -135,13 +135,13 @@ DEAR = SETTING.model_copy(update={"vote_scale": 0.1})
 def one_noise_for_all(data: Rows) -> Any:
     kept: dict[Any, Any] = {}
 
-    def stale(cells: Any, scale: float) -> Any:
+    def stale(_: Any, cells: Any, scale: float) -> Any:
         key = len(cells)
         if key not in kept:
             kept[key] = noisy(np.zeros_like(cells), scale)
         return cells + kept[key]
 
-    with patch.object(_knn_predictor, "noisy", stale):
+    with patch.object(Stock, "noisy", stale):
         return transcript(Predictor(SETTING, GRID, data))
 
 
@@ -170,13 +170,13 @@ def sampled(rate: float, *, always_noisy: bool = True) -> Subject:
     setting = PrivateKnn(epsilon=1.0, delta=1e-2, queries=4, neighbours=1, rate=0.2, centre=False)
     scale = setting.scale
 
-    def quiet(cells: Any, width: float) -> Any:
+    def quiet(_: Any, cells: Any, width: float) -> Any:
         return noisy(cells, width) if cells.any() or always_noisy else cells
 
     def run(data: Rows) -> Any:
         used = setting.model_copy(update={"rate": rate})
         bare = Rows(data.values, data.labels)
-        with patch.object(_knn_sampler, "noisy", quiet):
+        with patch.object(Stock, "noisy", quiet):
             service = Sampler(used, PLAIN, bare, scale)
             return tuple(float(v) for _ in range(4) for v in service.predict(TARGET).votes[0])
 
