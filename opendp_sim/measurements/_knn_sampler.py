@@ -28,9 +28,7 @@ def coins(count: int, rate: int) -> NDArray[np.bool_]:
     return words < rate
 
 
-def nearest(
-    scores: NDArray[np.int64], labels: NDArray[np.int64], count: int
-) -> NDArray[np.intp]:
+def nearest(scores: NDArray[np.int64], labels: NDArray[np.int64], count: int) -> NDArray[np.intp]:
     """Return the places of the ``count`` highest scores; of equal scores, of the lowest labels.
 
     Records that are equal in both have the same vote, so the votes of those found are a function of
