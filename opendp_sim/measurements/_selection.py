@@ -43,7 +43,7 @@ __all__ = [
 _CELLS = "i64"
 _MONOTONE, _PLAIN = (dp.linf_distance(T="i64", monotonic=m) for m in (True, False))
 
-_GROUPED = 100_000
+_GROUPED = 2_000
 """From this many candidates on, equal counts are drawn as one group: same law, less work."""
 
 Accounting = Literal["zcdp", "curve"]
