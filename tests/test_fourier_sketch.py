@@ -196,5 +196,7 @@ def test_refusals() -> None:
     wide = GridRows(width=2, unit=1.0, lower=(-(2**44),), upper=(2**44,))
     with pytest.raises(SpaceError, match="OS203"):
         bound("fourier_sketch", wide, **good)
+    with pytest.raises(SpaceError, match="OS203"):
+        bound("fourier_sketch", grid(2), **{**good, "kernel": {"gaussian": {"bandwidth": 1e-25}}})
     with pytest.raises(ParameterError, match=r"OS101 gaussian\.bandwidth"):
         bound("fourier_sketch", grid(2), **{**good, "kernel": {"gaussian": {"bandwidth": 0.0}}})

@@ -147,3 +147,9 @@ def test_answers_do_not_group() -> None:
     found: Any = claim.capabilities["kernel_sums"].estimate(built(claim, rows), rows, groups=3)
     assert found.groups.shape == (3, 1, 50)
     assert np.array_equal(found.groups[0], found.groups[2])
+
+
+@pytest.mark.parametrize("bandwidth", [1e308, 1e12])
+def test_a_bandwidth_far_beyond_the_grid_is_refused(bandwidth: float) -> None:
+    with pytest.raises(ParameterError, match="OS102"):
+        bound("gauss_transform_sketch", grid(2), bandwidth=bandwidth)

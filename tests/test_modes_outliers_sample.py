@@ -16,6 +16,7 @@ from opendp_sim.core.claims import Noise, Stable
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, resolve
 from opendp_sim.measurements._sampling_noise import add_gaussian
+from opendp_sim.queries.density import Density
 from opendp_sim.queries.modes import Modes
 from opendp_sim.queries.outliers import Outliers
 from opendp_sim.queries.sample import Sample
@@ -146,3 +147,45 @@ def test_draws_by_label_name_the_class() -> None:
     post = Sample(size=4000, seed=4).bind(of.released, Symmetric())
     drawn = post.function(of.arrays, of.queries(Rows(CENTRES)))
     assert (drawn["label"] == (drawn["candidate"] > 0)).mean() > 0.95
+
+
+def test_intervals_of_a_biased_sketch_cover() -> None:
+    """An accuracy of 0.1 of every kernel value: the interval holds it (Lemma 1 of density.md)."""
+    space = RealRows(width=2, lower=(-1.0,), upper=(1.0,))
+    points = np.random.default_rng(1).uniform(-1, 1, (20000, 2))
+    steps = [
+        lookup("quantize")(bits=12),
+        lookup("exponential_sum")(
+            bandwidth=0.5, accuracy=0.1, seed=1, structure={"gauss_transform": {"order": 8}}
+        ),
+    ]
+    stages = bind_steps(space, Symmetric(), steps)
+    rows = resolve(stages[:1], list)(Rows(points))
+    flat = whole_function(stages[-1].claim)(rows)  # type: ignore[arg-type]
+    of = Release.of_sketch(stages, flat, Noise("discrete_gaussian", 1.0), {})
+    queries = points[:50]
+    exact = stages[-1].claim.capabilities["kernel_sums"].kernel(cdist(points, queries)).sum(axis=0)
+    answer = Density().bind(of.released, Symmetric()).function(of.arrays, of.queries(Rows(queries)))
+    assert (answer["lower"][:, 0] <= exact).all()
+    assert (exact <= answer["upper"][:, 0]).all()
+
+
+def test_more_groups_than_repetitions_are_the_repetitions() -> None:
+    for key, params in (
+        (
+            "fourier_sketch",
+            {"frequencies": 5, "kernel": {"gaussian": {"bandwidth": 1.0}}, "seed": 1},
+        ),
+        ("gauss_transform_sketch", {"bandwidth": 1.0}),
+    ):
+        stages = bind_steps(RealRows(width=2, lower=(-1.0,), upper=(1.0,)), Symmetric(),
+                            [lookup("quantize")(bits=8), lookup(key)(**params)])  # fmt: skip
+        flat = whole_function(stages[-1].claim)(Rows(np.zeros((9, 2))))  # type: ignore[arg-type]
+        of = Release.of_sketch(stages, flat, Noise("discrete_gaussian", 3.0), {})
+        answers = [
+            Density(estimator=how).bind(of.released, Symmetric()).function(
+                of.arrays, of.queries(Rows(np.zeros((2, 2)))))
+            for how in ("mean", "median_of_means")
+        ]  # fmt: skip
+        assert all(np.isfinite(answer["lower"]).all() for answer in answers)
+    assert np.array_equal(answers[0]["noise_error"], answers[1]["noise_error"])

@@ -66,6 +66,10 @@ class KernelSums(Protocol):
         """Return the standard deviation of an estimate per unit of cell noise deviation."""
         ...
 
+    def bias(self) -> float:
+        """Return the largest error of one record's kernel value that no repetition shows."""
+        ...
+
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the kernel at real distances: what the estimate is unbiased for."""
         ...

@@ -108,7 +108,7 @@ class Density(Mechanism):
         found = sums.estimate(released, queries, groups)
         values = np.median(found.groups, axis=0).T
         # The median of g normal means has pi/2 times the variance of their mean.
-        loss = np.pi / 2 if groups > 1 else 1.0
+        loss = np.pi / 2 if min(len(found.groups), found.repetitions) > 2 else 1.0
         total = loss * found.variance.T / found.repetitions
         noise_variance = np.full_like(values, loss * noise**2)
         sketch_variance = np.maximum(total - noise_variance, 0.0)
@@ -119,6 +119,7 @@ class Density(Mechanism):
             noise_variance = noise_variance / least**2 + (values * factor * deviation / least) ** 2
             sketch_variance = sketch_variance / least**2
         reach = norm.ppf(0.5 + self.confidence / 2) * np.sqrt(noise_variance + sketch_variance)
+        reach += sums.bias() * (1.0 if self.normalise else np.maximum(sizes, 0.0))
         columns = (
             values, np.sqrt(noise_variance), np.sqrt(sketch_variance), values - reach, values + reach,
             np.broadcast_to(sizes, values.shape).copy(),

@@ -141,7 +141,8 @@ class Modes(Mechanism):
             live = np.flatnonzero((step[:, None] * (box[1] - box[0]) >= 1.0).any(axis=1))
             if not live.size:
                 break
-            reach = np.rint(moves * (box[1] - box[0]) * step[live, None, None])
+            # Down to one grid step: an extent of 1 to 2 steps is taken as one.
+            reach = np.trunc(moves * (box[1] - box[0]) * step[live, None, None])
             around = np.clip(points[live, None, :] + reach, box[0], box[1])
             found = heights(around.reshape(-1, width)).reshape(len(live), -1)
             which = found.argmax(axis=1)

@@ -81,7 +81,9 @@ class Outliers(Mechanism):
             found = density.function(released, queries)
             score = found["density"]
             deviation = np.hypot(found["noise_error"], found["sketch_error"])
-            chance = norm.cdf((score - self.threshold) / np.maximum(deviation, 1e-300))
+            chance = norm.cdf(
+                (score + sums.bias() - self.threshold) / np.maximum(deviation, 1e-300)
+            )
             return {
                 "outlier": (chance < self.false_alarms).astype(np.int64),
                 "score": score,

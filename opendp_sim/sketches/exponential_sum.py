@@ -290,6 +290,11 @@ class SumReader:
         factors = np.array([term.noise_factor() for term in self.terms])
         return float(np.linalg.norm(self.weights * factors * np.array(self.noise)))
 
+    def bias(self) -> float:
+        """Return the largest error of one record's kernel value: the sum's own and its terms'."""
+        terms = zip(self.weights, self.terms, strict=True)
+        return self.mechanism.accuracy + float(sum(w * term.bias() for w, term in terms))
+
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return 1/(1+z), which the estimate approximates within the stated accuracy."""
         record = self.mechanism

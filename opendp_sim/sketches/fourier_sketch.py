@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.capabilities import Arrays, KernelEstimates
 from opendp_sim.core.claims import Block, Stable
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.errors import InternalError, ParameterError
+from opendp_sim.core.errors import InternalError, ParameterError, SpaceError
 from opendp_sim.core.grid import PhaseProjection, chunks, count_ids
 from opendp_sim.core.linear import public_product, table_product
 from opendp_sim.core.mechanism import Mechanism, Source, one_of, param, register
@@ -34,6 +34,8 @@ _AMPLITUDE = 4096
 """S, the integer length of a feature pair: truncation then costs 0.02 % of the signal."""
 _TOGETHER = 1024
 """Frequencies that share one chunk: more would make the chunks too short for the counting."""
+_MOST_TURNS = 2.0**30
+"""Turns a grid step beyond which folding would keep too few digits of a frequency."""
 _LOW = 3
 """Columns up to which the Gauss transform is the better structure for the Gaussian kernel."""
 _CELLS = 2**22
@@ -223,6 +225,12 @@ class FourierReader:
         terms = kernel.split(count, f"{mechanism.key}.frequencies")
         drawn = [term.kernel.frequencies(generator, rows.width, term.count) for term in terms]
         steps = np.concatenate(drawn, axis=1) * (rows.unit * turn / (2.0 * math.pi))
+        if not np.abs(steps).max() <= turn * _MOST_TURNS:
+            raise SpaceError(
+                "OS203", f"{mechanism.key}.input_domain",
+                expected="frequencies of at most 2**30 turns a grid step",
+                got="a bandwidth far below the grid", hint="widen the bandwidth or refine the grid.",
+            )  # fmt: skip
         # Coordinates are integers, so a whole turn per grid step is no turn: heavy tails fold back.
         steps -= turn * np.rint(steps / turn)
         offset = public_generator(mechanism.seed, mechanism.key, "offsets").random(count) * turn
@@ -334,6 +342,10 @@ class FourierReader:
     def noise_factor(self) -> float:
         """Return the noise deviation of an estimate per unit of cell noise (Lemma 4)."""
         return self.reach / self.response
+
+    def bias(self) -> float:
+        """Zero: the estimate is unbiased (Lemma 2)."""
+        return 0.0
 
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the kernel at real distances."""

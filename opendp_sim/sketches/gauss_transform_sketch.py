@@ -30,6 +30,8 @@ __all__ = ["GaussTransformSketch", "make_gauss_transform_sketch", "then_gauss_tr
 _DIGITS = 16
 """Q: a moment of order 0 is the integer 2**Q, and residuals keep Q binary digits of a cell."""
 _MOST_COLUMNS, _MOST_CELLS = 3, 2**26
+_MOST_STEPS = 2**25
+"""Most grid steps of a cell's side: Lemma 1 divides by twice as many."""
 _BLOCK = 2**17
 """Records folded at a time."""
 _CRAMER = 1.0865
@@ -172,17 +174,17 @@ class GaussReader:
     @classmethod
     def fit(cls, mechanism: GaussTransformSketch, rows: GridRows, weight: int) -> GaussReader:
         """Lay cells over the type's bounds."""
-        cell = math.floor(mechanism.side * mechanism.bandwidth / rows.unit)
+        cell = math.floor(min(mechanism.side * mechanism.bandwidth / rows.unit, 2.0 * _MOST_STEPS))
         lower = np.broadcast_to(np.array(rows.lower, dtype=np.float64), (rows.width,))
         upper = np.broadcast_to(np.array(rows.upper, dtype=np.float64), (rows.width,))
         counts = tuple(int(v) for v in (upper - lower) // max(cell, 1) + 1)
         reader = cls(mechanism, rows, lower, cell, counts, weight)
-        if cell < 2 or math.prod(reader.shape) > _MOST_CELLS:
+        if not 2 <= cell <= _MOST_STEPS or math.prod(reader.shape) > _MOST_CELLS:
             raise ParameterError(
                 "OS102", f"{mechanism.key}.bandwidth",
-                expected=f"cells of two grid steps or more, and at most {_MOST_CELLS} numbers",
+                expected=f"cells of 2 to 2**25 grid steps, and at most {_MOST_CELLS} numbers",
                 got=f"cells of {cell} steps, {math.prod(reader.shape)} numbers",
-                hint="quantize to more bits, widen the bandwidth, lower the order, or use "
+                hint="quantize to other bits, choose another bandwidth, lower the order, or use "
                 "`fourier_sketch`.",
             )  # fmt: skip
         return reader
@@ -303,6 +305,10 @@ class GaussReader:
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the kernel at real distances."""
         return np.exp(-np.square(distance / self.mechanism.bandwidth))
+
+    def bias(self) -> float:
+        """Return the largest error of one record's kernel value."""
+        return self.truncation()
 
     def truncation(self) -> float:
         """Return the largest error of one record's kernel value (Lemma 2)."""

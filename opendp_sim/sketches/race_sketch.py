@@ -87,7 +87,7 @@ class RaceSketch(Mechanism):
         param(
             "Counters a repetition; hash values are rehashed to them by a universal hash.",
             symbol="W", unit="cells", ge=2, le=2**20,
-            hint="128 to 1,024 is usual; collisions are removed from the mean, not the variance.",
+            hint="128 to 1,024 is usual; collisions cost a deviation up to N / sqrt(W R), no bias.",
         ),
     ]  # fmt: skip
     family: Annotated[
@@ -311,15 +311,21 @@ class RaceReader:
             return 1.0 / math.sqrt(repetitions * (1.0 - share))
         return math.hypot(1.0 / math.sqrt(repetitions), share / weight) / (1.0 - share)
 
+    def bias(self) -> float:
+        """Zero: the estimate is unbiased (Lemma 2)."""
+        return 0.0
+
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the kernel at real distances."""
         values: NDArray[np.float64] = self.mechanism.family.kernel(distance)
         return values
 
     def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound the deviation without noise: ``sum sqrt(k) / sqrt(R)`` (Lemma 4), per query."""
-        spread: NDArray[np.float64] = np.sqrt(self.kernel(distance)).sum(axis=0)
-        return spread / math.sqrt(self.mechanism.repetitions)
+        """Bound the deviation without noise (Lemma 4), per query, from real distances (n, q)."""
+        share = 1.0 / self.mechanism.buckets if self.rehashed else 0.0
+        kernel = self.kernel(distance)
+        spread: NDArray[np.float64] = np.sqrt(kernel + (1.0 - kernel) * share).sum(axis=0)
+        return spread / ((1.0 - share) * math.sqrt(self.mechanism.repetitions))
 
 
 make_race_sketch, then_race_sketch = constructors(RaceSketch)
