@@ -73,7 +73,8 @@ def _sum(cells: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64
 
     Noise that was clipped to 3 * 2**61 leads beyond 2**62 whatever the cell holds.
     """
-    return np.clip(cells + noise, -2 * _HALF, 2 * _HALF)
+    total: NDArray[np.int64] = np.clip(cells + noise, -2 * _HALF, 2 * _HALF)
+    return total
 
 
 @lru_cache(maxsize=64)
