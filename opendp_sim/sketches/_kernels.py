@@ -78,7 +78,7 @@ class Term(NamedTuple):
     place: slice
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """How many frequencies it has."""
         return int(self.place.stop - self.place.start)
 

@@ -223,7 +223,7 @@ class FourierReader:
         kernel: Kernel = mechanism.kernel
         generator = public_generator(mechanism.seed, mechanism.key, "frequencies")
         terms = kernel.split(count, f"{mechanism.key}.frequencies")
-        drawn = [term.kernel.frequencies(generator, rows.width, term.count) for term in terms]
+        drawn = [term.kernel.frequencies(generator, rows.width, term.size) for term in terms]
         steps = np.concatenate(drawn, axis=1) * (rows.unit * turn / (2.0 * math.pi))
         if not np.abs(steps).max() <= turn * _MOST_TURNS:
             raise SpaceError(
@@ -270,7 +270,7 @@ class FourierReader:
     @property
     def reach(self) -> float:
         """Deviation of an estimate per unit of each frequency's: ``1/sqrt(D)`` for one term."""
-        return math.sqrt(sum(term.weight**2 / term.count for term in self.terms))
+        return math.sqrt(sum(term.weight**2 / term.size for term in self.terms))
 
     # --- building -------------------------------------------------------------------------------
 
@@ -315,7 +315,7 @@ class FourierReader:
         values = as_rows(queries).values
         features = np.asarray(released["features"], dtype=np.float64) / self.response
         count = self.mechanism.frequencies
-        groups = min(groups, *(term.count for term in self.terms))
+        groups = min(groups, *(term.size for term in self.terms))
         sums = np.zeros((groups, self.classes, len(values)))
         variance = np.zeros((self.classes, len(values)))
         c, s = features[:, :, 0], features[:, :, 1]
@@ -331,7 +331,7 @@ class FourierReader:
                     sums[group, :, part] += found * (term.weight / len(cosine[of]))
                 own = term.place
                 spread = _variance(c[:, own], s[:, own], cosine[own], sine[own])
-                variance[:, part] += spread * (term.weight**2 * count / term.count)
+                variance[:, part] += spread * (term.weight**2 * count / term.size)
         return KernelEstimates(sums, variance, count)
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
