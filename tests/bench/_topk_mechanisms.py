@@ -100,6 +100,8 @@ class Score:
     precision: float
     jaccard: float
     size: float
+    error: float
+    """standard error of the share"""
 
 
 def truth(counts: np.ndarray, k: int) -> set[int]:
@@ -113,7 +115,8 @@ def score(claim: Any, counts: np.ndarray, k: int, runs: int) -> Score:
         got = set(claim.function(counts) or ())
         hit = len(got & real)
         found.append((hit / k, hit / len(got) if got else 1.0, hit / len(got | real), len(got)))
-    return Score(*map(float, np.mean(found, axis=0)))
+    error = np.std([share for share, *_ in found]) / np.sqrt(runs)
+    return Score(*map(float, np.mean(found, axis=0)), float(error))
 
 
 def dense(counts: np.ndarray) -> IntVector:

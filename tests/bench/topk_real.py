@@ -34,7 +34,7 @@ def main() -> None:
         rows = {}
         for k in args.sizes:
             for epsilon in args.epsilons:
-                best = {}
+                best, error = {}, {}
                 for way in ways():
                     claim = solved(
                         lambda s, w=way, k=k, d=delta: w.build(k, s, d),
@@ -43,12 +43,16 @@ def main() -> None:
                         delta,
                     )
                     got = score(claim, counts, k, args.runs)
-                    best[way.name] = got.share
+                    best[way.name], error[way.name] = got.share, got.error
                     rows.setdefault(way.name, ["yes" if way.padded else "no"]).append(
                         f"{got.share:.2f} {got.precision:.2f} {got.jaccard:.2f} {got.size:.0f}"
                     )
-                others = max(v for n, v in best.items() if not n.startswith("test_peel"))
-                behind.append((others - best["test_peel, curve"], name, k, epsilon))
+                mine = "test_peel, curve"
+                other = max(
+                    (n for n in best if not n.startswith("test_peel")), key=best.__getitem__
+                )
+                spread = float(np.hypot(error[other], error[mine]))
+                behind.append((best[other] - best[mine], name, k, epsilon, other, spread))
                 print(name, k, epsilon, {n: round(v, 3) for n, v in best.items()}, flush=True)
         head = [
             "mechanism",
@@ -58,7 +62,8 @@ def main() -> None:
         text.append(table(head, [[n, *r] for n, r in rows.items()]))
     worst = max(behind)
     text.append(f"\ntest_peel (curve) is at most {worst[0]:.3f} behind the best of the others "
-                f"({worst[1]}, k {worst[2]}, eps {worst[3]}); {args.runs} runs each.")  # fmt: skip
+                f"({worst[1]}, k {worst[2]}, eps {worst[3]}, {worst[4]}; standard error of that difference "
+                f"{worst[5]:.3f}, and it is the largest of {len(behind)}); {args.runs} runs each.")  # fmt: skip
     print("\n".join(text))
     if args.write:
         sizes, epsilons = (" ".join(map(str, part)) for part in (args.sizes, args.epsilons))
