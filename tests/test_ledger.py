@@ -280,3 +280,23 @@ def test_show_prints_limit_charges_spent_and_left(filled):
     assert text.count("rho 0.0") == 4
     assert "spent     rho 0.1" in text
     assert "left      epsilon" in text
+
+
+def test_a_copy_made_by_the_holder_lets_nobody_in(filled):
+    """POSIX drops SQLite's lock when this process closes any descriptor of the file."""
+    code = (
+        "import sys; from opendp_sim.accounting.ledger import Ledger\n"
+        "try: Ledger.open(sys.argv[1]); print('open')\n"
+        "except Exception as error: print(error.code)"
+    )
+    with Ledger.open(filled):
+        filled.read_bytes()
+        seen = subprocess.run([sys.executable, "-c", code, str(filled)],
+                              capture_output=True, text=True, check=True)  # fmt: skip
+        assert seen.stdout.strip() == "OS403"
+
+
+def test_a_fork_cannot_charge(filled):
+    with Ledger.open(filled) as ledger:
+        ledger._owner += 1
+        assert _refusal(lambda: ledger.outcome(ledger.entries[0], {})).code == "OS403"

@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import opendp.prelude as dp
@@ -216,3 +217,33 @@ def test_bounded_persons_stay_bounded(tmp_path):
             for update in (session.insert, session.relabel):
                 with pytest.raises(SpaceError, match="OS201"):
                     update(new)
+
+
+OTHER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from tests import _kill_session as kill
+try:
+    with kill.opened(Path(sys.argv[1])): print("open")
+except Exception as error: print(error.code)
+"""
+
+
+def test_closing_another_descriptor_lets_nobody_in(tmp_path):
+    """POSIX drops SQLite's lock when this process closes any descriptor of the file."""
+    path = tmp_path / "s.sqlite"
+    with kill.opened(path) as session:
+        session.ask(QUERIES[:1])
+        path.read_bytes()
+        seen = subprocess.run(
+            [sys.executable, "-c", OTHER, str(path), str(Path(__file__).parents[1])],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert seen.stdout.strip() == "OS407", seen.stderr
+        (tmp_path / "link.sqlite").symlink_to(path)
+        with pytest.raises(BudgetError, match="OS407"):
+            kill.opened(tmp_path / "link.sqlite")
+        session.ask(QUERIES[1:2])
+    with kill.opened(path) as session:
+        assert len(session._store.transcript()) == 2

@@ -4,6 +4,10 @@ Write-ahead mode keeps a commit in a second file until a checkpoint. A copy of t
 would then be an older, valid file. So every commit is followed by a checkpoint that empties the second
 file, and a new file appears under its name only when its tables and first records are in it: a file
 that is there and holds none was damaged.
+
+SQLite's lock is the process's, and POSIX drops it as soon as the process closes any descriptor of the
+file: a checksum or a copy made by the same program would let another one in. So who opens a file holds
+a second lock, on a file beside it that nobody has a reason to open.
 """
 
 from __future__ import annotations
@@ -15,10 +19,29 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["SIDES", "checkpoint", "create", "hold"]
+from filelock import FileLock, Timeout
+
+__all__ = ["LOCK", "SIDES", "checkpoint", "claimed", "create", "hold"]
 
 SIDES = ("-wal", "-shm", "-journal")
 """What SQLite appends to the names of the files that it keeps beside the main one."""
+LOCK = ".lock"
+"""What is appended to the name of the file whose lock stands for the main one."""
+
+
+def claimed(path: Path) -> FileLock:
+    """Return the lock on a file, taken; it holds until it is released or the process dies.
+
+    Raises:
+        sqlite3.OperationalError: somebody else has it, in this process or another.
+    """
+    real = path.resolve()  # one lock, whatever links lead to the file
+    lock = FileLock(real.with_name(real.name + LOCK), timeout=0, mode=0o600, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise sqlite3.OperationalError("database is locked") from None
+    return lock
 
 
 def create(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:

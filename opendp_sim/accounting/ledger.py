@@ -14,14 +14,15 @@ A crash between a charge and its answer leaves the charge: it costs budget, neve
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from opendp_sim.accounting._durable import SIDES, checkpoint, create, hold
+from opendp_sim.accounting._durable import SIDES, checkpoint, claimed, create, hold
 from opendp_sim.accounting._entries import Entry, Terms, canonical, chained
 from opendp_sim.accounting.budget import Budget
 from opendp_sim.accounting.totals import Charge, Total, total_of
@@ -43,6 +44,8 @@ class Ledger:
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path, self._connection = path, connection
+        self._open = ExitStack()  # what `close` undoes
+        self._owner = os.getpid()
 
     # --- opening --------------------------------------------------------------------------------
 
@@ -54,16 +57,15 @@ class Ledger:
             BudgetError (OS403): missing, locked, foreign, broken, or made with other terms.
         """
         file = Path(path)
-        with _sqlite(file):
+        with _sqlite(file), ExitStack() as undo:
             if not file.exists():
                 _new(file, terms)
+            undo.callback(claimed(file).release)
             connection = sqlite3.connect(file, timeout=0.0, isolation_level=None)
-            try:
-                ledger = cls(file, connection)
-                ledger._start(terms)
-            except BaseException:
-                connection.close()
-                raise
+            undo.callback(connection.close)
+            ledger = cls(file, connection)
+            ledger._start(terms)
+            ledger._open = undo.pop_all()
         return ledger
 
     def _start(self, terms: Terms | None) -> None:
@@ -81,7 +83,7 @@ class Ledger:
 
     def close(self) -> None:
         """Close and unlock."""
-        self._connection.close()
+        self._open.close()
 
     def __enter__(self) -> Self:
         """Enter."""
@@ -205,6 +207,9 @@ class Ledger:
         return self._append({"kind": "outcome", "of": of.seq, **about})
 
     def _append(self, body: dict[str, Any]) -> Entry:
+        if os.getpid() != self._owner:
+            raise _refuse(self.path, "the process that opened the ledger", "a fork of it",
+                          "open the ledger in the process that charges it.")  # fmt: skip
         run = self._connection.execute
         with _sqlite(self.path):
             run("BEGIN IMMEDIATE")

@@ -14,6 +14,7 @@ import io
 import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,7 +22,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.accounting._durable import checkpoint, create, hold
+from opendp_sim.accounting._durable import checkpoint, claimed, create, hold
 from opendp_sim.core.errors import BudgetError
 
 __all__ = ["SessionStore"]
@@ -59,19 +60,19 @@ class SessionStore:
         self._owner = os.getpid()
         self._next, self._since = 1, _DENSE
         about = {"format": _FORMAT, "identity": hashlib.sha256(identity.encode()).hexdigest()}
-        db: sqlite3.Connection | None = None
-        try:
-            create(self._path, lambda new: _filled(new, about))
-            self._db = db = sqlite3.connect(self._path, isolation_level=None, timeout=0.2)
-            self._prepare(about)
-        except BaseException as error:
-            if db is not None:
-                db.close()
-            if isinstance(error, sqlite3.Error):
+        with ExitStack() as undo:
+            try:
+                lock = claimed(self._path)
+                undo.callback(lock.release)
+                create(self._path, lambda new: _filled(new, about))
+                self._db = sqlite3.connect(self._path, isolation_level=None, timeout=0.2)
+                undo.callback(self._db.close)
+                self._prepare(about)
+            except sqlite3.Error:
                 raise self._refuse(
                     "a store that this process can lock", "a locked or foreign file"
                 ) from None
-            raise
+            self._open = undo.pop_all()  # what `close` undoes
 
     def __repr__(self) -> str:
         """The place, and nothing that is inside."""
@@ -91,8 +92,8 @@ class SessionStore:
         self.close()
 
     def close(self) -> None:
-        """Let go of the lock."""
-        self._db.close()
+        """Close the file, and let go of the lock after it."""
+        self._open.close()
 
     def commit(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path as File
 
-from opendp_sim.accounting._durable import SIDES
+from opendp_sim.accounting._durable import LOCK, SIDES
 from opendp_sim.dsl.diagnostic import Notes, Path
 from opendp_sim.dsl.ir import Program, SourceRef
 
@@ -98,7 +98,7 @@ def _inputs(program: Program, spec: str | None) -> Iterator[tuple[str, _Place]]:
         yield f"the dataset `{entry.name}`", _place(entry.source, program.folder)
         if entry.ledger is not None:
             ledger = File(program.folder) / entry.ledger.file
-            for side in ("", *SIDES):
+            for side in ("", LOCK, *SIDES):
                 yield "the ledger", _file(ledger.with_name(ledger.name + side))
     for output in program.outputs:
         for ref in (output.query, output.public_queries):
@@ -116,5 +116,5 @@ def _written(
             yield file.with_name(file.name + ending)
     if store is not None:
         file = File(program.folder) / store
-        for side in ("", *SIDES):
+        for side in ("", LOCK, *SIDES):
             yield file.with_name(file.name + side)
