@@ -137,3 +137,14 @@ def test_the_curator_updates_by_person_and_the_ledger_is_charged_once(folder):
     assert len(run(spec, lines=[{"query": [0.5, 0.5]}])) == 1
     assert (folder / "ledger.jsonl").read_bytes() == ledger
     assert run(spec, lines=[{"insert": [new]}])[0]["error"]["code"] == "OS304"
+
+
+@pytest.mark.parametrize("second", ["near", "answers"])
+def test_two_sessions_of_one_release_would_be_charged_as_one(folder, second):
+    """Each store starts from full purses; the plan's total holds one of them."""
+    again = f"  more: {{from: {second}, serve: session, store: more.session}}\n"
+    (folder / "people.yaml").write_text(PEOPLE + again)
+    message = refused(folder / "people.yaml", "--output", "more")
+    assert "error[OS306]" in message
+    assert "two sessions" in message
+    assert not (folder / "more.session").exists()

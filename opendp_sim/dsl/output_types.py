@@ -60,7 +60,22 @@ def type_outputs(
     declared = {output.name: output for output in program.outputs}
     for output in program.outputs:
         _visit(output, program, declared, types, found, bounds or {}, notes, ())
+    _one_session_each(found, notes)
     return found
+
+
+def _one_session_each(found: Mapping[str, OutputType | None], notes: Notes) -> None:
+    """Report a second session of one release: each store grants full purses, the plan counts one."""
+    served: dict[str, str] = {}
+    for name, output in found.items():
+        if output is None or output.decl.serve != "session":
+            continue
+        first = served.setdefault(output.stage.name, name)
+        if first != name:
+            notes.error("OS306", f"`{output.stage.name}` is served by two sessions",
+                        ("outputs", name, "serve"), label=f"`{first}` serves it already",
+                        help="a release pays for one session: ask that one, or give a second stage "
+                        "a `release:` and a share of the budget.")  # fmt: skip
 
 
 def unreleased(program: Program, types: Mapping[str, Typed | None], notes: Notes) -> None:
