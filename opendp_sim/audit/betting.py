@@ -22,8 +22,10 @@ from opendp_sim.audit.scores import LEARNED, Score
 __all__ = ["Bet", "Wealth", "best_bet", "settle"]
 
 _FRACTIONS = np.concatenate([np.geomspace(1e-4, 0.2, 24), np.linspace(0.25, 0.98, 20)])
-_LUCK = 2.2
-"""Strength that the best of many events has by luck."""
+_LUCK = (1.5, 2.5, 3.5)
+"""Strength that the best of many events has by luck: a bold, a middling and a careful player's guess."""
+_SHARE = 0.03
+"""Part of the wealth that the players share evenly after each batch: none is ruined for good."""
 _CUTS = np.concatenate(
     [np.geomspace(0.002, 0.1, 8), np.linspace(0.15, 0.85, 15), 1 - np.geomspace(0.1, 0.002, 8)]
 )
@@ -38,7 +40,8 @@ class Bet:
     cut: float
     epsilon: float
     delta: float
-    stake: float
+    stakes: tuple[float, ...]
+    """One for each player: they bet on the same event and differ in how much."""
     strength: float
     """Estimated excess in standard errors: how the search ranks pairs."""
     hits: tuple[float, float]
@@ -53,20 +56,35 @@ class Bet:
 
 @dataclass
 class Wealth:
-    """The running wealth, in logs, and its peak."""
+    """The wealth of all players together, in logs, and its peak.
 
-    log: float = 0.0
+    A mean of supermartingales is one, and so is what is left after the players share between batches.
+    """
+
     peak: float = 0.0
     rounds: int = 0
+    purses: NDArray[np.float64] | None = None
+
+    @property
+    def log(self) -> float:
+        """The logarithm of the wealth now; it began at 0."""
+        return 0.0 if self.purses is None else float(np.logaddexp.reduce(self.purses))
 
     def add(self, changes: NDArray[np.float64], goal: float) -> bool:
-        """Multiply in the rounds of a batch, one by one; stop where the goal is reached."""
-        path = self.log + np.cumsum(changes)
-        reached = np.flatnonzero(path >= goal)
-        stop = int(reached[0]) + 1 if reached.size else len(path)
+        """Multiply in the rounds of a batch, shape (players, rounds); stop where the goal is reached."""
+        players, rounds = changes.shape
+        if rounds == 0:
+            return False
+        if self.purses is None:
+            self.purses = np.full(players, -math.log(players))
+        paths = self.purses[:, None] + np.cumsum(changes, axis=1)
+        together = np.logaddexp.reduce(paths, axis=0)
+        reached = np.flatnonzero(together >= goal)
+        stop = int(reached[0]) + 1 if reached.size else rounds
         self.rounds += stop
-        self.log = float(path[stop - 1]) if stop else self.log
-        self.peak = max(self.peak, self.log)
+        self.peak = max(self.peak, float(together[:stop].max()))
+        even = float(together[stop - 1]) + math.log(_SHARE / players)
+        self.purses = np.logaddexp(paths[:, stop - 1] + math.log1p(-_SHARE), even)
         return bool(reached.size)
 
     def rejects(self, beta: float) -> bool:
@@ -104,10 +122,10 @@ def best_bet(
         if found is None or value > found.strength:
             cut, e = int(spot[0]), int(spot[1])
             found = Bet(
-                name, score, float(cuts[cut]), float(epsilons[e]), float(deltas[e]), 0.0, value,
-                (float(p[cut]), float(q[cut])), (len(a), len(b)),
+                name, score, float(cuts[cut]), float(epsilons[e]), float(deltas[e]),
+                (0.0,) * len(_LUCK), value, (float(p[cut]), float(q[cut])), (len(a), len(b)),
             )  # fmt: skip
-    return None if found is None else _with_stake(found)
+    return None if found is None else _with_stakes(found)
 
 
 def _strength(
@@ -127,16 +145,21 @@ def _strength(
     return np.asarray(excess / np.sqrt(variance))
 
 
-def _with_stake(bet: Bet) -> Bet:
-    """Kelly's stake at an excess shrunk for having been the largest of many: luck is not overbet."""
-    if bet.strength <= _LUCK:
-        return bet
+def _with_stakes(bet: Bet) -> Bet:
+    """Kelly's stake of each player, at an excess shrunk for having been the largest of many."""
     q = (bet.hits[1] * bet.seen[1] + 0.5) / (bet.seen[1] + 1)
     allowed = math.exp(min(bet.epsilon, 60.0)) * q + bet.delta
-    p = allowed + (1 - (_LUCK / bet.strength) ** 2) * max(bet.hits[0] - allowed, 0.0)
-    growth = _growth(min(p, 1.0), q, bet.epsilon, bet.delta, _FRACTIONS)
+    excess = max(bet.hits[0] - allowed, 0.0)
+    return replace(bet, stakes=tuple(_stake(bet, q, allowed, excess, luck) for luck in _LUCK))
+
+
+def _stake(bet: Bet, q: float, allowed: float, excess: float, luck: float) -> float:
+    if bet.strength <= luck:
+        return 0.0
+    p = min(allowed + (1 - (luck / bet.strength) ** 2) * excess, 1.0)
+    growth = _growth(p, q, bet.epsilon, bet.delta, _FRACTIONS)
     spot = int(np.argmax(growth))
-    return replace(bet, stake=float(_FRACTIONS[spot]) if growth[spot] > 0 else 0.0)
+    return float(_FRACTIONS[spot]) if growth[spot] > 0 else 0.0
 
 
 def _growth(
@@ -153,12 +176,12 @@ def _growth(
 
 
 def settle(bet: Bet, left: Encoded, right: Encoded) -> NDArray[np.float64]:
-    """Return the logs of what the rounds of a batch of fresh outputs multiply the wealth by."""
-    if bet.stake == 0:
-        return np.zeros(min(len(left), len(right)))
+    """Return the logs of what the rounds of fresh outputs multiply each wealth by: (players, rounds)."""
+    rounds = min(len(left), len(right))
+    if not any(bet.stakes):
+        return np.zeros((len(bet.stakes), rounds))
     factor = math.exp(min(bet.epsilon, 60.0))
-    lam = bet.stake / (factor + bet.delta)
+    lam = np.array(bet.stakes) / (factor + bet.delta)
     a, b = bet.holds(left), bet.holds(right)
-    rounds = min(len(a), len(b))
     x = a[:rounds].astype(float) - factor * b[:rounds].astype(float) - bet.delta
-    return np.asarray(np.log1p(lam * x))
+    return np.asarray(np.log1p(lam[:, None] * x))

@@ -83,12 +83,12 @@ def distribution_layer(
         return LayerResult(_LAYER, "skipped", reason)
     samples = _search(race, hints)
     wealth, sample, bet = _bet(race, samples)
-    seconds = time.process_time() - race.begin
+    seconds, draws = time.process_time() - race.begin, race.runs
     if bet is None or not wealth.rejects(beta):
         return _quiet(race, wealth, samples[0], seconds)
     return LayerResult(
         _LAYER, "refuted", "", race.runs, seconds, _evidence(race, wealth, sample, bet),
-        facts={"log_wealth": wealth.peak, "rounds": wealth.rounds},
+        facts={"log_wealth": wealth.peak, "rounds": wealth.rounds, "draws": draws},
     )  # fmt: skip
 
 
@@ -231,7 +231,7 @@ def _bet(race: _Race, samples: list[Sample]) -> tuple[Wealth, Sample, Bet | None
                 oriented = Sample(top.pair.flipped() if swap else top.pair)
                 return wealth, oriented, chosen
             bet = chosen
-        batch = int(batch * 1.5)
+        batch = int(batch * 1.25)
     return wealth, sample, bet
 
 

@@ -62,20 +62,29 @@ def test_wealth_is_fair_at_the_boundary_of_the_claim():
     """Exactly: the expected factor of one round is 1 when P[A] = e^eps P[B] + delta."""
     for epsilon, delta, q in ((1.0, 0.0, 0.2), (0.5, 0.1, 0.3)):
         p = math.exp(epsilon) * q + delta
-        bet = Bet("x", lambda e: e.cells[:, 0], 0.5, epsilon, delta, 0.7, 3.0, (p, q), (9, 9))
-        factor = 0.0
+        bet = Bet("x", lambda e: e.cells[:, 0], 0.5, epsilon, delta, (0.7, 0.1), 3.0, (p, q), (9, 9))
+        factor = np.zeros(2)
         for a, pa in ((1.0, p), (0.0, 1 - p)):
             for b, pb in ((1.0, q), (0.0, 1 - q)):
-                factor += pa * pb * math.exp(settle(bet, encode([a]), encode([b]))[0])
+                factor += pa * pb * np.exp(settle(bet, encode([a]), encode([b]))[:, 0])
         assert factor == pytest.approx(1.0)
-        assert settle(bet, encode([0.0]), encode([1.0]))[0] > -math.inf
+        assert np.isfinite(settle(bet, encode([0.0]), encode([1.0]))).all()
 
 
 def test_wealth_stops_at_the_goal():
     wealth = Wealth()
-    assert wealth.add(np.array([1.0, 2.0, 5.0, -50.0]), 6.9)
+    assert wealth.add(np.array([[1.0, 2.0, 5.0, -50.0]]), 6.9)
     assert wealth.rounds == 3
     assert wealth.rejects(1e-3)
+
+
+def test_players_who_share_neither_gain_nor_lose():
+    """Sharing leaves the wealth of all together as it was, so it stays a supermartingale."""
+    wealth = Wealth()
+    wealth.add(np.array([[0.5], [-3.0], [0.1]]), 6.9)
+    together = (math.exp(0.5) + math.exp(-3.0) + math.exp(0.1)) / 3
+    assert wealth.log == pytest.approx(math.log(together))
+    assert min(wealth.purses) > math.log(0.03 / 3 * together)
 
 
 def test_clopper_pearson_limits_are_exact_tails():

@@ -126,7 +126,7 @@ def power(seeds: int) -> dict[str, Any]:
             )  # fmt: skip
             pairs = GivenPairs((Pair([], [1], 1),))
             result = distribution_layer(subject, pairs, 1, wide, np.random.default_rng(seed), BETA)
-            draws.append(2 * result.facts["rounds"] if result.status == "refuted" else np.inf)
+            draws.append(result.facts["draws"] if result.status == "refuted" else np.inf)
         within = sum(d <= limit for d in draws)
         rows[f"{100 * excess - 100:.0f} % at epsilon 1"] = {
             "limit": limit, "within_limit": within, "seeds": seeds, "median_draws": float(median(draws)),
