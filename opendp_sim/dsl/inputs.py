@@ -70,13 +70,29 @@ def open_inputs(plan: Plan, memory: Memory, told: Told, ledger: Ledger | None = 
         for name, output in plan.outputs.items()
         if output.decl.query is not None
     }
-    blocks = {}
+    blocks: dict[str, Callable[[], Iterator[Block]]] = {}
+    refused: DataError | None = None
     for name, entry in used.items():
-        with counting(plan, None if entry.public else ledger):
-            source = source_of(entry.source, entry.records, program.folder, memory)
-            check_source(source, entry.ingest, lambda rows: told("checking", rows))
+        try:
+            with counting(plan, None if entry.public else ledger):
+                source = source_of(entry.source, entry.records, program.folder, memory)
+                check_source(source, entry.ingest, lambda rows: told("checking", rows))
+        except DataError as error:
+            refused = _naming(error, name, entry.source)
+            break
         blocks[name] = gated_blocks(source, entry.ingest)
+    if refused is not None:
+        raise refused  # outside the handler: it keeps no context whose frames hold data
     return Inputs(blocks, queries)
+
+
+def _naming(error: DataError, name: str, ref: SourceRef) -> DataError:
+    """Return the refusal with the dataset's name and file, which are public."""
+    argument = ref.argument.get("file") if isinstance(ref.argument, Mapping) else ref.argument
+    where = f"data.{name} ({ref.kind} {argument})"
+    if str(argument) not in error.where:
+        where += f": {error.where}"
+    return DataError(error.code, where, expected=error.expected, got=error.got, hint=error.hint)
 
 
 def open_queries(ref: SourceRef, output: OutputType, folder: str, memory: Memory) -> Block:
