@@ -6,8 +6,6 @@ or certificate; 70 internal error.
 
 from __future__ import annotations
 
-from contextlib import suppress
-from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -15,6 +13,8 @@ import typer
 from opendp_sim import __version__
 from opendp_sim.cli.about import explain_command, init_command, ops_command, schema_command
 from opendp_sim.cli.after import answer_command, ledger_app, verify_command
+from opendp_sim.cli.audit import audit_command
+from opendp_sim.cli.session import session_command
 from opendp_sim.cli.spec import apply_command, check_command, plan_command, types_command
 
 __all__ = ["app", "main"]
@@ -52,9 +52,8 @@ app.command("explain")(explain_command)
 app.command("ops")(ops_command)
 app.command("schema")(schema_command)
 app.command("init")(init_command)
-for _name in ("audit", "session"):
-    with suppress(ImportError):  # an extra that it needs may be missing
-        app.command(_name)(getattr(import_module(f"opendp_sim.cli.{_name}"), f"{_name}_command"))
+app.command("audit")(audit_command)
+app.command("session")(session_command)
 
 
 def main() -> None:
