@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,22 +135,34 @@ class SessionStore:
     def entries(self) -> list[tuple[str, Payload]]:
         """Return everything that was committed, in order. Secret: it holds the curator's updates."""
         rows = self._db.execute("SELECT kind, payload FROM entry ORDER BY place")
-        return [(kind, _unpacked_arrays(blob)) for kind, blob in rows]
+        try:
+            return [(kind, _unpacked_arrays(blob)) for kind, blob in rows]
+        except (ValueError, OSError, KeyError, BadZipFile):
+            raise self._damaged() from None
 
     def transcript(self) -> list[tuple[str, Payload]]:
         """Return the public part: reference queries, and queries with their answers."""
         return [(kind, payload) for kind, payload in self.entries() if kind in _PUBLIC]
 
     def purses(self) -> NDArray[np.int64] | None:
-        """Return what every purse holds after the last commit; None for a new store. Secret."""
-        row = self._db.execute("SELECT place, units FROM purses").fetchone()
-        if row is None:
+        """Return what every purse holds after the last commit; None for a new store. Secret.
+
+        Raises:
+            BudgetError (OS407): the store is damaged.
+        """
+        if self._next == 1:
             return None
-        place, blob = row
-        units = np.frombuffer(blob, dtype="<i8").astype(np.int64)
+        place, blob = self._db.execute("SELECT place, units FROM purses").fetchone()
         later = self._db.execute("SELECT who, units FROM entry WHERE place > ?", (place,))
-        for who, paid in later:
-            np.subtract.at(units, np.frombuffer(who, dtype="<i8"), np.frombuffer(paid, dtype="<i8"))
+        try:
+            units = np.frombuffer(blob, dtype="<i8").astype(np.int64)
+            for who, paid in later:
+                who, paid = (np.frombuffer(part, dtype="<i8") for part in (who, paid))  # noqa: PLW2901
+                if who.shape != paid.shape or (who < 0).any():
+                    raise self._damaged()
+                np.subtract.at(units, who, paid)
+        except (ValueError, TypeError, IndexError):
+            raise self._damaged() from None
         return units
 
     def _prepare(self, about: dict[str, str]) -> None:
@@ -161,9 +174,22 @@ class SessionStore:
                 "the mechanism, the space and the data that the session was started with",
                 "something else",
             )
-        self._next = self._db.execute("SELECT coalesce(max(place), 0) FROM entry").fetchone()[0] + 1
+        self._next = self._whole() + 1
         # The first commit of a process writes all purses, so that charges never need an older base.
         self._since = _DENSE
+
+    def _whole(self) -> int:
+        """Return the number of entries, unless one is missing or the purses are."""
+        entries = "SELECT count(*), coalesce(min(place), 1), coalesce(max(place), 0) FROM entry"
+        count, first, last = self._db.execute(entries).fetchone()
+        copies = self._db.execute("SELECT place FROM purses").fetchall()
+        fit = len(copies) == 1 and 1 <= copies[0][0] <= last if count else not copies
+        if first != 1 or last != count or not fit:
+            raise self._damaged()
+        return int(count)
+
+    def _damaged(self) -> BudgetError:
+        return self._refuse("every entry, and the purses after them", "a damaged store")
 
     def _refuse(self, expected: str, got: str) -> BudgetError:
         return BudgetError(
