@@ -14,9 +14,13 @@ import opendp_sim.audit.own_domains  # noqa: F401 - teaches the project's own do
 from opendp_sim.audit.atoms import Source
 from opendp_sim.audit.datasets import Records, atom_of, records_of
 from opendp_sim.audit.neighbours import RECORD_METRICS, Pair, RecordSpace
+from opendp_sim.audit.persons import PersonSpace
 from opendp_sim.audit.vectors import VECTOR_METRICS, VectorSpace
 from opendp_sim.core.errors import AuditError
 from opendp_sim.core.randomness import public_generator
+
+_PERSON_OF_A_ROW = 2
+"""Where ``own_domains`` puts the person of a row: values, label, person."""
 
 __all__ = ["GivenPairs", "PairSpace", "metric_name", "quiet_member", "simplest_dataset", "space_of"]
 
@@ -112,6 +116,9 @@ def space_of(
             records = records_of(domain) if generator is None else _generated(domain, generator)
             kind = "SymmetricDistance" if name == "Symmetric" else name
             return RecordSpace(records, kind, int(d_in))
+        if name == "IdDistance":
+            records = records_of(domain) if generator is None else _generated(domain, generator)
+            return PersonSpace(records, _person_place(domain, metric), int(d_in))
         if name in VECTOR_METRICS or name == "VectorNorm":
             return _vectors(domain, metric, name, d_in)
     except AuditError:
@@ -121,6 +128,18 @@ def space_of(
     if given:
         return GivenPairs(given)
     raise _unknown("a dataset metric or a norm", name)
+
+
+def _person_place(domain: dp.Domain, metric: dp.Metric) -> int:
+    """Return which part of a record names its person."""
+    descriptor = getattr(domain, "descriptor", None)
+    names = [column.name for column in getattr(descriptor, "columns", ())]
+    wanted = metric.descriptor.identifier_column
+    if wanted in names:
+        return names.index(wanted)
+    if getattr(descriptor, "ids", False):
+        return _PERSON_OF_A_ROW
+    raise _unknown("records that name their person", "records without an identifier")
 
 
 def _vectors(domain: dp.Domain, metric: dp.Metric, name: str, d_in: Any) -> VectorSpace:
