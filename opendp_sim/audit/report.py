@@ -13,6 +13,9 @@ from opendp_sim.audit.findings import Evidence, LayerResult
 
 __all__ = ["Report", "plain"]
 
+_LAYERS = 6
+"""L0 to L5."""
+
 
 @dataclass(frozen=True)
 class Report:
@@ -81,7 +84,11 @@ class Report:
     # --- rendering -----------------------------------------------------------------
 
     def __str__(self) -> str:
-        lines = [f"audit of {self.origin or self.subject} at d_in = {self.d_in}: {self.verdict}"]
+        ran = sum(layer.status != "skipped" for layer in self.layers)
+        lines = [
+            f"audit of {self.origin or self.subject} at d_in = {self.d_in}: {self.verdict}"
+            + f" ({ran} of {_LAYERS} checks ran)"
+        ]
         if self.evidence is not None:
             lines += ["", *_evidence_lines(self.evidence, self.layer)]
         lines.append("")

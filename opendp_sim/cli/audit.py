@@ -13,11 +13,10 @@ import typer
 
 from opendp_sim.audit import Report, audit, to_sarif
 from opendp_sim.cli._audit_spec import Auditable, spec_subjects
-from opendp_sim.core.errors import AuditError, SimError
+from opendp_sim.cli._run import handled
+from opendp_sim.core.errors import AuditError
 
 __all__ = ["audit_command"]
-
-_USAGE = 2
 
 
 def audit_command(
@@ -34,19 +33,18 @@ def audit_command(
 ) -> None:
     """Say `refuted`, with a counterexample, or `not refuted`, with what would have been seen.
 
-    Exit code 0: not refuted; 1: refuted; 2: wrong usage.
+    Exit code 0: not refuted; 1: refuted, or nothing that can be audited; 2: wrong usage.
     """
     distance: Any = int(d_in) if d_in == int(d_in) else d_in
-    try:
+    with handled(as_json_text=output == "json"):
         subjects = _subjects(target)
         share = beta / len(subjects)
-        reports = [
-            audit(obj, distance, budget, seed=seed, beta=share, origin=name, **options)
-            for name, obj, options in subjects
-        ]
-    except SimError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(_USAGE) from error
+        reports = []
+        for number, (name, obj, options) in enumerate(subjects, 1):
+            typer.echo(f"[{number}/{len(subjects)}] {name}", err=True)
+            reports.append(
+                audit(obj, distance, budget, seed=seed, beta=share, origin=name, **options)
+            )
     typer.echo(_render(reports, output, target))
     raise typer.Exit(int(any(report.evidence is not None for report in reports)))
 

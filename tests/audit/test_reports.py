@@ -107,8 +107,8 @@ def test_command(tmp_path, monkeypatch):
     sarif = run.invoke(app, ["audit", "audited_module:bad", "--d-in", "2", "--format", "sarif"])
     assert json.loads(sarif.stdout)["version"] == "2.1.0"
     assert run.invoke(app, ["audit", "audited_module:good"]).exit_code == 0
-    assert run.invoke(app, ["audit", "audited_module:missing"]).exit_code == 2
-    assert run.invoke(app, ["audit", "nothing"]).exit_code == 2
+    assert run.invoke(app, ["audit", "audited_module:missing"]).exit_code == 1
+    assert run.invoke(app, ["audit", "nothing"]).exit_code == 1
 
 
 def test_evidence_is_read_from_the_record():
