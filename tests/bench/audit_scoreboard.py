@@ -279,6 +279,7 @@ def main() -> None:
         """Put rows into the record as it is now: parts may be run side by side."""
         kept = json.loads(RECORD.read_text("utf-8")) if args.write and RECORD.exists() else record
         kept |= {name: rows, "opendp": version("opendp"), "numpy": np.__version__, "beta": BETA}
+        kept.setdefault("commands", {})[name] = " ".join(sys.argv[1:])
         kept.setdefault("dates", {})[name] = datetime.now(UTC).strftime("%Y-%m-%d")
         if args.write:
             RECORD.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", "utf-8")
@@ -298,7 +299,8 @@ def main() -> None:
     text = table(["figure", "target", "measured"], summary(record))
     print(text)
     if args.write:
-        command = "python tests/bench/audit_scoreboard.py --seeds 20 --control-audits 1000 --write"
+        ran = dict.fromkeys(record.get("commands", {}).values())
+        command = "; ".join(f"python tests/bench/audit_scoreboard.py {words}" for words in ran)
         write_section("audit_scoreboard", text, command)
 
 
