@@ -48,6 +48,14 @@ def test_the_plan_is_the_golden_one(monkeypatch):
     compare("small.plan.txt", result.stdout)
 
 
+@pytest.mark.parametrize("name", ["digits-session", "digits-hybrid"])
+def test_the_plan_of_a_session_says_what_a_record_serves_and_what_does_better(name):
+    found = " ".join(_run("plan", SPECS / f"{name}.yaml").stdout.split())
+    assert "expected neighbours:" in found
+    assert "queries a typical record serves 909.1" in found  # T / 0.55
+    assert "a one-off release usually serves better: class means" in found
+
+
 def test_the_plan_as_json_is_the_librarys():
     found = json.loads(_run("plan", FOLDER / "small.yaml", "--json").stdout)
     assert found == json.loads(plan_file(FOLDER / "small.yaml").canonical)

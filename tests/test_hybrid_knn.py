@@ -17,6 +17,7 @@ from opendp_sim.measurements._knn_features import Lens
 from opendp_sim.measurements._knn_hybrid import Hybrid
 from opendp_sim.measurements._knn_means import ClassMeans, means_scale
 from opendp_sim.measurements.hybrid_knn import HybridKnn
+from opendp_sim.measurements.ind_knn import IndKnn
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import GridRows, Rows
 
@@ -98,8 +99,28 @@ def test_a_failure_ends_it(monkeypatch):
 
 
 def test_the_plan_warns_where_a_one_off_release_does_better():
-    few = SETTING.neighbours_setting.model_copy(update={"size": 500, "queries": 100})
-    many = few.model_copy(update={"size": 50_000})
-    said = [s.bind(GRID, Symmetric()).reason for s in (few, many)]
-    assert "one-off" in said[0]
-    assert "one-off" not in said[1]
+    def said(size, queries, *, hybrid):
+        whole = SETTING.model_copy(update={"size": size, "queries": queries})
+        setting = whole if hybrid else IndKnn(rho=0.5, queries=queries, size=size)
+        return setting.bind(GRID, Symmetric()).reason
+
+    for hybrid in (False, True):
+        assert "one-off release usually serves better" in said(500, 100, hybrid=hybrid)
+        assert "one-off" not in said(50_000, 100, hybrid=hybrid)
+    assert "`hybrid_knn`" in said(500, 100, hybrid=False)
+    assert "`ind_knn` alone" in said(50_000, 100, hybrid=True)
+    between = said(1000, 100, hybrid=True)  # ten records a query, but 33 a hard one
+    assert "one-off" not in between
+    assert "`ind_knn`" not in between
+
+
+def test_the_facts_of_a_hybrid_are_those_of_its_parts():
+    facts = SETTING.bind(GRID, Symmetric()).expected
+    alone = SETTING.neighbours_setting.bind(GRID, Symmetric()).expected
+    served = "queries_a_typical_record_serves"
+    assert facts[served] == pytest.approx(alone[served] / SETTING.hard)
+    whole = IndKnn(rho=SETTING.rho, queries=200, size=1300).bind(GRID, Symmetric()).expected
+    noise = "relative_noise_of_class_means"
+    assert facts[noise] == pytest.approx(whole[noise])
+    ratio = facts["relative_noise_of_its_means"] / whole[noise]
+    assert ratio == pytest.approx(SETTING.share**-0.5)

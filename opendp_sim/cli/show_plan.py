@@ -95,9 +95,10 @@ def _releases(plan: Plan, body: dict[str, Any], out: Console) -> None:
             loss = ", ".join(f"{value:.6g}" for value in release["own"]["loss"])
             out.print(f"maps      {name}: d_in {body['privacy']['d_in']}{steps} -> {loss} "
                       f"({release['own']['measure'].replace('_', ' ')})")  # fmt: skip
+        if release.get("expected"):
+            out.print(f"expected  {name}: {_facts(release['expected'])}")
         if release.get("reason"):
-            facts = ", ".join(f"{k} {v:.6g}" for k, v in release["expected"].items())
-            out.print(f"chosen    {name}: {release['reason']} ({facts})")
+            out.print(f"chosen    {name}: {release['reason']}")
     out.print()
 
 

@@ -62,10 +62,15 @@ class Rule:
         return round(max(30.0, min(self.count_scale, self.neighbours / 2)))
 
     @property
+    def crowded(self) -> bool:
+        """Whether there are too few records a query for neighbours to beat a one-off release."""
+        return self.size < _WORTH * self.queries
+
+    @property
     def reason(self) -> str:
         """Say, from public numbers, whether a session is the right release at all."""
         served = f"set by its rule for {self.queries:,} queries of about {self.size:,} records"
-        if self.size >= _WORTH * self.queries:
+        if not self.crowded:
             return f"{served}; sessions do well at this ratio"
         return (
             f"{served}; at fewer than {_WORTH} records a query a one-off release usually serves better: "

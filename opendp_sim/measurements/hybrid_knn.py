@@ -6,6 +6,7 @@ Proof of the privacy map: ``hybrid_knn.md``, beside this file.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar
 
@@ -16,6 +17,7 @@ from opendp_sim.core.rounding import float_down, float_up
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.measurements._knn_hybrid import Hybrid
 from opendp_sim.measurements._knn_kernels import KERNELS, Cosine, Kernel
+from opendp_sim.measurements._knn_rule import Rule
 from opendp_sim.measurements.ind_knn import IndKnn
 from opendp_sim.spaces.checks import grid_rows
 from opendp_sim.spaces.metrics import Symmetric
@@ -117,7 +119,8 @@ class HybridKnn(Mechanism):
             privacy_map=lambda d_in: float_up(purse * d_in * d_in),  # Lemma 2
             start=lambda data: self.resume(rows, data).ask,
             resume=lambda data, store: self.resume(rows, data, store),
-            expected=inner.expected,
+            expected=self._facts(inner.expected),
+            reason=self.reason,
         )
 
     def resume(self, rows: GridRows, data: Any, store: Any = None) -> Hybrid:
@@ -131,6 +134,33 @@ class HybridKnn(Mechanism):
         rest = Fraction(self.rho) - self.means_rho
         asked = max(1, math.ceil(self.queries * self.hard))
         return IndKnn(rho=float_down(rest), queries=asked, size=self.size, kernel=self.kernel)
+
+    @property
+    def reason(self) -> str:
+        """Say, from public numbers, whether a hybrid is the right release at all."""
+        asked = self.neighbours_setting.queries
+        served = (
+            f"set by its rule for the {asked:,} least certain of {self.queries:,} queries of about "
+            f"{self.size:,} records"
+        )
+        if self.neighbours_setting.rule.crowded:
+            return (
+                f"{served}; with so few records a query a one-off release usually serves better: class "
+                "means (a kernel sketch with `classify`) or a linear model"
+            )
+        if not Rule(self.rho, self.queries, self.size).crowded:
+            return f"{served}; with so many records a query `ind_knn` alone usually serves better"
+        return f"{served}; class means alone usually come within a few points of it"
+
+    def _facts(self, of_neighbours: Mapping[str, float]) -> dict[str, float]:
+        """Return what the plan shows: of the neighbours on hard queries, of the means on all."""
+        facts = dict(of_neighbours)
+        # Queries that the means decide cost a record nothing.
+        facts["queries_a_typical_record_serves"] /= self.hard
+        whole = facts.pop("relative_noise_of_class_means") * math.sqrt(1.0 - self.share)
+        facts["relative_noise_of_its_means"] = whole / math.sqrt(self.share)
+        facts["relative_noise_of_class_means"] = whole
+        return facts
 
     @property
     def means_rho(self) -> Fraction:
