@@ -85,10 +85,9 @@ class Report:
 
     def __str__(self) -> str:
         ran = sum(layer.status != "skipped" for layer in self.layers)
-        lines = [
-            f"audit of {self.origin or self.subject} at d_in = {self.d_in}: {self.verdict}"
-            + f" ({ran} of {_LAYERS} checks ran)"
-        ]
+        name = self.origin or self.subject
+        checks = f"({ran} of {_LAYERS} checks ran)"
+        lines = [f"audit of {name} at d_in = {self.d_in}: {self.verdict} {checks}"]
         if self.evidence is not None:
             lines += ["", *_evidence_lines(self.evidence, self.layer)]
         lines.append("")
