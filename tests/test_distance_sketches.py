@@ -14,10 +14,10 @@ from opendp.extras.numpy import array2_domain
 
 import opendp_sim.prelude as sim
 from opendp_sim.core.capabilities import Linear
-from opendp_sim.core.sums import label_sums
+from opendp_sim.core.sums import ClassSums
 from opendp_sim.sketches._axes import Dyadic, dyadic_pieces, grouped
 from opendp_sim.sketches._far_ends import consistent
-from opendp_sim.sketches.moments_sketch import shortened
+from opendp_sim.sketches._moments_reader import shortened
 from opendp_sim.spaces.rows import GridRows
 from tests._distance_tools import UNEVEN, UNIT, Made, exact_sums, some_queries, some_rows
 
@@ -312,12 +312,17 @@ def test_class_sums_are_the_integer_sums() -> None:
     rng = np.random.default_rng(0)
     values = rng.integers(-(2**24), 2**24, (500, 7)).astype(np.float64)
     labels = rng.integers(0, 4, 500)
-    found = label_sums(values, labels, 5)
+    sums = ClassSums(5, 7, 64)
+    for start in range(0, 500, 64):
+        sums.add(values[start : start + 64], labels[start : start + 64])
+    found = sums.totals
     for label in range(5):
         assert found[label].tolist() == [
             sum(int(v) for v in values[labels == label, column]) for column in range(7)
         ]
-    assert np.array_equal(label_sums(values, None, 1)[0], found.sum(axis=0))
+    whole = ClassSums(1, 7, 100)
+    whole.add(values, None)
+    assert np.array_equal(whole.totals[0], found.sum(axis=0))
 
 
 def test_least_squares_is_least_squares() -> None:

@@ -110,13 +110,15 @@ class DistanceReading:
     """Sums of distances from one release, prepared once for any number of batches of queries.
 
     Attributes:
+        power: the exponent p of these sums.
         at: queries on the sketch's own input space to their sums.
-        bias: largest error besides noise, per record.
+        bias: the same queries to the largest error besides noise, per record, at each: shape (q,).
         stretch: without noise and bias the sum lies between the truth and ``stretch`` times it.
     """
 
+    power: float
     at: Callable[[Any], Linear]
-    bias: float
+    bias: Callable[[Any], NDArray[np.float64]]
     stretch: float = 1.0
 
 
@@ -126,6 +128,8 @@ class DistanceSums(Protocol):
     labels: tuple[str | int, ...] | None
     exponents: str
     """Which exponents p it answers, in words."""
+    power: float
+    """The sketch's own exponent, for p None."""
 
     def spread(self, p: float | None, alpha: float) -> float | None:
         """Return the largest deviation of a sum inside the box per unit of cell deviation.
@@ -133,6 +137,10 @@ class DistanceSums(Protocol):
         None if the sketch cannot answer sums of ``|x - y|^p`` (p None: the sketch's own distance).
         ``alpha`` is the width of the far-end intervals of structures that need one.
         """
+        ...
+
+    def bias(self, p: float | None) -> float:
+        """Return the largest error besides noise, per record, at queries on the grid in the box."""
         ...
 
     def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading:

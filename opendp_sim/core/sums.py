@@ -10,30 +10,42 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
-__all__ = ["label_sums"]
+__all__ = ["ClassSums"]
 
 _ROWS = 2**20
 """Rows whose sum is taken in float64; with coordinates below 2**32 it stays below 2**53."""
 
 
-def label_sums(
-    values: NDArray[np.float64], labels: NDArray[np.int64] | None, classes: int
-) -> NDArray[np.int64]:
-    """Return the sum of each class's rows: shape (classes, d).
+class ClassSums:
+    """The sum of each class's rows, added up block by block.
 
     Args:
-        values: shape (n, d), integers of magnitude below 2**32.
-        labels: shape (n,), below ``classes``; None for one class.
-        classes: number of classes.
+        classes: number of classes L.
+        columns: number of columns d.
+        rows: the most rows a block has, at most 2**20.
     """
-    out = np.zeros((classes, values.shape[1]), dtype=np.int64)
-    for start in range(0, len(values), _ROWS):
-        part = values[start : start + _ROWS]
-        if labels is None:
-            out[0] += part.sum(axis=0).astype(np.int64)
-            continue
+
+    def __init__(self, classes: int, columns: int, rows: int) -> None:
+        self.totals = np.zeros((classes, columns), dtype=np.int64)
+        self._rows = min(rows, _ROWS)
         # One entry a column of the class-by-row matrix: every row is added to its class, streaming.
-        where = labels[start : start + _ROWS], np.arange(len(part) + 1)
-        member = csc_array((np.ones(len(part)), *where), shape=(classes, len(part)))
-        out += (member @ part).astype(np.int64)
-    return out
+        # It is made once for all full blocks; only the classes in it change.
+        self._member = self._matrix(self._rows) if classes > 1 else None
+
+    def _matrix(self, rows: int) -> csc_array:
+        where = np.zeros(rows, dtype=np.int32), np.arange(rows + 1, dtype=np.int32)
+        return csc_array((np.ones(rows), *where), shape=(len(self.totals), rows))
+
+    def add(self, values: NDArray[np.float64], labels: NDArray[np.int64] | None) -> None:
+        """Add rows (n, d), integers of magnitude below 2**32, to the classes (n,) they belong to.
+
+        ``labels`` are below the number of classes; None puts all rows in the first.
+        """
+        for start in range(0, len(values), self._rows):
+            part = values[start : start + self._rows]
+            if labels is None or self._member is None:
+                self.totals[0] += part.sum(axis=0).astype(np.int64)
+                continue
+            member = self._member if len(part) == self._rows else self._matrix(len(part))
+            member.indices[:] = labels[start : start + len(part)]
+            self.totals += (member @ part).astype(np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from opendp_sim.core.capabilities import Arrays, DistanceReading, DistanceSums, Linear
+from opendp_sim.core.capabilities import Arrays, DistanceReading, DistanceSums
 from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import DataError, ReleaseError, SpaceError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
@@ -21,6 +21,10 @@ from opendp_sim.spaces.released import Answers, Released
 
 __all__ = ["Distance"]
 
+_FARTHEST = 2.0**51
+"""Steps: row maps stop here, and distances of whole steps are exact below it."""
+_LARGEST = 450
+"""Binary digits of a p-th power: its square, times all records, is a float."""
 COLUMNS = ("distance", "noise_error", "bias", "lower", "upper", "records")
 
 
@@ -32,9 +36,12 @@ class Distance(Mechanism):
         Input: a release of a sketch that offers ``distance_sums`` (``threshold_sketch``,
         ``moment_tree``, ``distance_tree``, ``moments_sketch``), and public queries of shape (q, d)
         in data units; they may lie outside the data's bounds.
-        Output: columns ``distance``, ``noise_error`` (one standard deviation), ``bias`` (the largest
-        error besides noise), ``lower``, ``upper`` and ``records``, each of shape (q, L), L being the
-        number of classes (1 without ``per_label``).
+        Output: columns ``distance``, ``noise_error`` (one standard deviation of the noise), ``bias``
+        (the largest error of the structure), ``lower``, ``upper`` and ``records``, each of shape
+        (q, L), L being the number of classes (1 without ``per_label``). The interval holds noise,
+        bias, ``alpha``, and the deviation of a random projection before the sketch
+        (``l1_embedding``, ``jl_projection``). It is about the rows as they were clipped and
+        quantized: `plan` shows what that rounding may cost, beside those steps.
 
     Stability
         Not a transformation.
@@ -45,7 +52,8 @@ class Distance(Mechanism):
     Raises
         ParameterError (OS101): p below 1, alpha outside (0, 1). ReleaseError (OS702): the release
         has no sums of distances, or not for this p. SpaceError (OS201): not a release. DataError
-        (OS607): queries of another width, or not finite.
+        (OS607): queries of another width, not finite, or 2**51 steps from zero. SpaceError (OS203):
+        the unit to the power p leaves the range of floats.
 
     Source
         [own] Lemma 1 in ``distance.md``.
@@ -97,42 +105,74 @@ class Distance(Mechanism):
         spread = sums.spread(self.p, self.alpha)
         if spread is None:
             raise refused(self.key, sums, self.p)
+        noise = f"noise_error{' of the sum' if self.mean else ''}"
+        expected = {noise: release.deviation * spread, "bias per record": sums.bias(self.p)}
         prepared: list[tuple[Arrays, DistanceReading]] = []
 
         def answer(released: Arrays, queries: Any) -> dict[str, NDArray[np.float64]]:
             if not prepared or prepared[0][0] is not released:
                 prepared[:] = [(released, sums.reading(released, self.p, self.alpha))]
-            reading = prepared[0][1]
-            found = reading.at(check_queries(release, queries))
-            return self._columns(sums, reading, found, released, release)
+            asked, reading = check_queries(release, queries), prepared[0][1]
+            check_reach(release, asked, reading.power)
+            return self._columns(sums, reading, asked, released, release)
 
+        power = sums.power if self.p is None else self.p
+        relative, lost = distortion(release, power)
+        if relative:
+            expected |= {"relative deviation of the projection": relative}
+            expected["bias per record"] += lost
         return Post(
-            answer, takes="release", output=Answers(COLUMNS, sums.labels, self.mean),
-            expected={f"noise_error{' of the sum' if self.mean else ''}": release.deviation * spread},
-        )  # fmt: skip
+            answer,
+            takes="release",
+            output=Answers(COLUMNS, sums.labels, self.mean),
+            expected=expected,
+        )
 
     def _columns(
-        self, sums: DistanceSums, reading: DistanceReading, found: Linear, released: Arrays,
+        self, sums: DistanceSums, reading: DistanceReading, asked: Any, released: Arrays,
         release: Released,
     ) -> dict[str, NDArray[np.float64]]:  # fmt: skip
-        counted = sums.counted(released)
+        found, counted = reading.at(asked), sums.counted(released)
         sizes = np.broadcast_to(counted.sizes[:, None], found.values.shape)
         least = np.maximum(sizes, 1.0)
         values, variance = found.values, np.broadcast_to(found.variance, sizes.shape)
-        bias = reading.bias * least
+        deviations = quantile(release, self.confidence)
+        relative, lost = distortion(release, reading.power)
+        # Per record, for as many records as there may be.
+        most = least + deviations * release.deviation * counted.factor
+        bias = (reading.bias(asked) + lost) * most
         if self.mean:
             values, bias = values / least, bias / least
             # First-order error of a ratio, with the covariance of its two parts (Lemma 2).
             variance = variance - 2 * values * found.with_count + (values * counted.factor) ** 2
             variance = np.maximum(variance, 0.0) / least**2
         noise = release.deviation * np.sqrt(variance)
-        reach = quantile(release, self.confidence) * noise
-        lower = (values - reach) / reading.stretch - bias
-        columns = values, noise, bias, lower, values + reach + bias, sizes
+        low, high = interval(values, deviations * noise, deviations * relative)
+        columns = values, noise, bias, low / reading.stretch - bias, high + bias, sizes
         return {
             name: np.ascontiguousarray(column.T)
             for name, column in zip(COLUMNS, columns, strict=True)
         }
+
+
+def interval(
+    values: NDArray[np.float64], reach: NDArray[np.float64], share: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return all S with ``(values - S)**2 <= reach**2 + (share S)**2``, as two ends (Lemma 2).
+
+    With a share of 1 or more (three random directions or fewer) nothing is too large.
+    """
+    rest = 1.0 - share**2
+    if rest <= 0:
+        return np.zeros_like(values), np.full_like(values, np.inf)
+    half = np.sqrt(np.square(share * values) + rest * np.square(reach))
+    return (values - half) / rest, (values + half) / rest
+
+
+def distortion(release: Released, power: float) -> tuple[float, float]:
+    """Return what a random map before the sketch does to these sums: relative, and per record."""
+    stated = getattr(release.queries, "distortion", ())
+    return (stated[1], stated[2]) if stated and stated[0] == power else (0.0, 0.0)
 
 
 def quantile(release: Released, confidence: float) -> float:
@@ -170,4 +210,23 @@ def check_queries(release: Released, queries: Any) -> Any:
             "OS607", "queries", expected=f"finite queries that arrive as shape (q, {width})",
             got=f"shape {np.shape(values)}", hint="pass one row a query, in the data's own columns.",
         )  # fmt: skip
+    if (np.abs(values) >= _FARTHEST).any():
+        raise DataError(
+            "OS607", "queries", expected="queries less than 2**51 grid steps from zero",
+            got="one farther away", hint="from there the distance to every record is the same number.",
+        )  # fmt: skip
     return queries
+
+
+def check_reach(release: Released, queries: Any, power: float) -> None:
+    """Refuse queries so far away that floats do not hold the p-th powers' variances."""
+    values = np.asarray(getattr(queries, "values", queries), dtype=np.float64)
+    rows = release.queries
+    ends = [abs(v) for name in ("lower", "upper") for v in getattr(rows, name, ())]
+    reach = math.log2(2.0 + float(np.abs(values).max(initial=0.0)) + max(ends, default=0))
+    # Factors of p-th powers are taken in steps or in data units; 2**31 records, squared, leave room.
+    if power * max(reach, reach + math.log2(getattr(rows, "unit", 1.0))) > _LARGEST:
+        raise DataError(
+            "OS607", "queries", expected=f"queries whose distances to the power {power:g} fit a float",
+            got="one too far away", hint="ask nearer to the data's bounds, or with a smaller p.",
+        )  # fmt: skip

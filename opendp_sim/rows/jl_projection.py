@@ -129,7 +129,8 @@ class JlProjection(Mechanism):
             function=projected,
             on_queries=lambda data: Rows(drawn.far(as_rows(data).values)),
             matrices=drawn.matrices,
-            expected=_errors(self.dimension),
+            expected=_errors(self.dimension)
+            | {"relative deviation of squared distances": math.sqrt(2 / self.dimension)},
             advice=_advice(rows.width),
         )
 
@@ -224,7 +225,7 @@ def _image(rows: GridRows, dimension: int, drawn: _Dense | _Hadamard) -> GridRow
         l2 = math.isqrt(drawn.norm_squared() * rows.l2**2) + 1
     return GridRows(
         width=dimension, labels=rows.labels, ids=rows.ids, unit=rows.unit / math.sqrt(dimension),
-        lower=(least,), upper=(most,), l2=l2,
+        lower=(least,), upper=(most,), l2=l2, distortion=(2.0, math.sqrt(2 / dimension), 0.0),
     )  # fmt: skip
 
 

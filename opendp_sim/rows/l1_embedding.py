@@ -6,10 +6,12 @@ Proof of the stability map and of the distortion: ``l1_embedding.md``, beside th
 from __future__ import annotations
 
 import math
+import sys
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm
 
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.constructors import constructors
@@ -47,7 +49,8 @@ class L1Embedding(Mechanism):
 
     Raises
         ParameterError (OS101): a parameter is outside its range. SpaceError (OS201, OS202): not grid
-        rows, another metric. (OS203): the grid is too fine for exact projection. (OS204): neither a
+        rows, another metric. (OS203): the grid is too fine for exact projection, or of another
+        order of magnitude than the clip. (OS204): neither a
         clip nor a norm bound in the type.
 
     Source
@@ -88,8 +91,8 @@ class L1Embedding(Mechanism):
         float | None,
         param(
             "Largest projection that is kept; the noise grows in proportion to it.", symbol="c",
-            unit="data units", default=None, gt=0,
-            hint="default 4 times the type's norm bound; 2 to 3 norms lose little.",
+            unit="data units", default=None, ge=2.0**-500,
+            le=2.0**500, hint="default 4 times the type's norm bound; 2 to 3 norms lose little.",
         ),
     ] = None  # fmt: skip
     bits: Annotated[
@@ -106,14 +109,20 @@ class L1Embedding(Mechanism):
         clip = self._clip(rows)
         half = 2 ** (self.bits - 1)
         step = clip / half
+        if not 2.0**-60 < rows.unit / step < 2.0**60:
+            raise SpaceError(
+                "OS203", f"{self.key}.clip", expected="a clip of a size with the grid's steps",
+                got=f"{clip:.3g} on steps of {rows.unit:.3g}", hint="2 to 4 times the rows' norm.",
+            )  # fmt: skip
         generator = public_generator(self.seed, self.key, "directions")
         matrix = generator.standard_normal((rows.width, self.directions)) * (rows.unit / step)
         projection = PhaseProjection.fit(
             matrix, np.full(self.directions, 0.5), rows.magnitude, f"{self.key}.input_domain"
         )
+        relative, lost = self._errors(rows, clip)
         output = GridRows(
             width=self.directions, labels=rows.labels, ids=rows.ids, lower=(-half,), upper=(half,),
-            unit=math.sqrt(math.pi / 2) * step / self.directions,
+            unit=math.sqrt(math.pi / 2) * step / self.directions, distortion=(1.0, relative, lost),
         )  # fmt: skip
         base = projection.base[:, None]
 
@@ -136,7 +145,7 @@ class L1Embedding(Mechanism):
             function=project,
             on_queries=queries,
             matrices=(projection.folded,),
-            expected={"relative deviation": math.sqrt((math.pi / 2 - 1) / self.directions)},
+            expected={"relative deviation": relative, "clipping and rounding, per record": lost},
         )
 
     def _clip(self, rows: GridRows) -> float:
@@ -149,6 +158,23 @@ class L1Embedding(Mechanism):
                 "`quantize`.",
             )  # fmt: skip
         return _DEVIATIONS * rows.l2 * rows.unit
+
+    def _errors(self, rows: GridRows, clip: float) -> tuple[float, float]:
+        """Return the relative deviation of a sum, and what a record may lose (Lemmas 2 and 3)."""
+        relative = math.sqrt((math.pi / 2 - 1) / self.directions)
+        if (
+            rows.distortion and rows.distortion[0] == 2
+        ):  # projected before: half of a square's error
+            relative = math.hypot(relative, rows.distortion[1] / 2)
+        longest = rows.l2 or math.sqrt(rows.width) * rows.magnitude
+        length = max(longest * rows.unit, sys.float_info.min)
+        beyond = clip / length
+        tail, density = float(norm.sf(beyond)), float(norm.pdf(beyond))
+        mean = 2 * (density - beyond * tail)
+        square = 2 * ((beyond**2 + 1) * tail - beyond * density)
+        cut = mean + 3 * math.sqrt(max(square - mean**2, 0.0) / self.directions)
+        step = 2 * clip / 2**self.bits
+        return relative, math.sqrt(math.pi / 2) * (length * max(cut, 0.0) + step)
 
 
 make_l1_embedding, then_l1_embedding = constructors(L1Embedding)

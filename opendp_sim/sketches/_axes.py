@@ -6,6 +6,7 @@ for bit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +25,7 @@ __all__ = [
     "fits",
     "grouped",
     "interval_sums",
+    "powered",
 ]
 
 LARGEST_FEATURE = 2**32
@@ -46,6 +48,16 @@ def fits(key: str, largest: float) -> None:
             "OS203", f"{key}.input_domain", expected=f"integer features up to {LARGEST_FEATURE}",
             got=f"a bound of {largest:.3g}", hint="quantize to fewer bits.",
         )  # fmt: skip
+
+
+def powered(key: str, unit: float, power: float) -> float:
+    """Return ``unit**power``, or refuse a unit whose powers floats cannot hold."""
+    if abs(math.log2(unit) * power) > 450:  # variances need their squares
+        raise SpaceError(
+            "OS203", f"{key}.input_domain", expected=f"distances whose power {power:g} fits a float",
+            got=f"steps of {unit:.3g}", hint="change the unit of the data, or ask for a smaller p.",
+        )  # fmt: skip
+    return float(unit**power)
 
 
 def grouped(

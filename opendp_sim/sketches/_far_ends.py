@@ -6,7 +6,8 @@ Proofs: ``distance_tree.md``, Lemmas 2 and 3. Everything here is post-processing
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,65 +15,100 @@ from scipy.sparse import csr_array
 
 from opendp_sim.sketches._axes import dyadic_pieces
 
-__all__ = ["consistent", "consistent_variance", "far_ends", "node_weights"]
+__all__ = ["FarEnds", "consistent", "consistent_variance"]
 
 
-def _fars(
-    reach: float, leaves: int, power: float, alpha: float
-) -> Iterator[tuple[int, int, float]]:
-    """Yield ``(nearest, farthest, far end)`` of each interval of distances, in leaf widths.
+@dataclass(frozen=True)
+class FarEnds:
+    """The far-end sum on one axis, in cells: the smallest parts of a column that leaves tell apart.
 
-    The far ends are ``(2**H - 1) (1 + alpha)**(-j/p)`` for integers j (negative for queries outside),
-    so they do not depend on which queries are asked together.
+    A cell at distance in ``(far_{j+1}, far_j]`` weighs ``far_j**p``; the far ends are
+    ``far_j = (cells - 1) (1 + alpha)**(-j/p)`` for integers j (negative for queries outside), so
+    they do not depend on which queries are asked together.
+
+    Attributes:
+        cells: number of cells, at most ``2**height``; cell c has the leaves
+            ``c 2**height // cells`` up to the next cell's first.
+        height: of the tree.
+        power: p. alpha: ratio of neighbouring far ends' p-th powers, less one.
+        reach: the largest distance that is asked for, in cells.
     """
-    ratio = (1.0 + alpha) ** (-1.0 / power)
-    far = leaves - 1.0
-    while far < reach:
-        far /= ratio
-    while far >= 1.0:
-        nearest, farthest = math.floor(far * ratio) + 1, math.floor(far)
-        if nearest <= farthest:
-            yield nearest, farthest, far
-        far *= ratio
 
+    cells: int
+    height: int
+    power: float
+    alpha: float
+    reach: float
 
-def far_ends(
-    positions: NDArray[np.int64], height: int, power: float, alpha: float
-) -> NDArray[np.float64]:
-    """Return each leaf's weight in the far-end sum at leaf positions: shape (positions, 2**H).
+    @property
+    def edges(self) -> NDArray[np.int64]:
+        """First leaf of each cell, and the number of leaves: shape (cells + 1,)."""
+        return (np.arange(self.cells + 1, dtype=np.int64) << self.height) // self.cells
 
-    A leaf at distance in ``(far_j (1 + alpha)**(-1/p), far_j]`` weighs ``far_j**p``.
-    """
-    leaves = 2**height
-    gap = np.abs(np.arange(leaves) - positions[:, None])
-    found = list(_fars(float(gap.max(initial=0)), leaves, power, alpha))[::-1]
-    farthest = np.array([0] + [interval[1] for interval in found])
-    weight = np.array([0.0] + [interval[2] ** power for interval in found])
-    return weight[np.searchsorted(farthest, gap)]
+    def intervals(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Return ``(nearest, farthest, weight)`` of each interval of distances, nearest first."""
+        step, base = math.log1p(self.alpha) / self.power, max(self.cells - 1, 1)
+        beyond = max(self.reach / base, 1.0)
+        most, least = math.ceil(math.log(base) / step), -math.ceil(math.log(beyond) / step)
+        far = base * np.exp(-step * np.arange(most, least - 1, -1))
+        farthest = np.floor(far).astype(np.int64)
+        nearest = np.concatenate([[1], farthest[:-1] + 1])
+        some = nearest <= farthest
+        weight: NDArray[np.float64] = far[some] ** self.power
+        return nearest[some], farthest[some], weight
 
+    def dense(self, positions: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return each leaf's weight in the sums at cell positions: shape (positions, leaves)."""
+        _, farthest, weight = self.intervals()
+        gap = np.abs(np.arange(self.cells) - positions[:, None])
+        place = np.searchsorted(np.concatenate([[0], farthest]), gap)
+        weights = np.concatenate([[0.0], weight])[place]
+        return np.repeat(weights, np.diff(self.edges), axis=1)
 
-def node_weights(
-    positions: NDArray[np.int64], height: int, power: float, alpha: float
-) -> csr_array:
-    """Return each node's weight in the far-end sum when intervals are cut into maximal nodes."""
-    leaves = 2**height
-    reach = float(np.maximum(np.abs(positions), np.abs(leaves - 1 - positions)).max(initial=0))
-    rows, columns, data = [], [], []
-    for nearest, farthest, far in _fars(reach, leaves, power, alpha):
-        for first, last in (
-            (positions + nearest, positions + farthest + 1),
-            (positions - farthest, positions - nearest + 1),
-        ):
-            span = np.clip(first, 0, leaves), np.clip(last, 0, leaves)
-            for which, level, node in dyadic_pieces(*span, height):
-                rows.append(which)
-                columns.append(2**level - 1 + node)
-                data.append(np.full(len(which), far**power))
-    shape = len(positions), 2 * leaves - 1
-    if not rows:
-        return csr_array(shape)
-    joined = np.concatenate(data), (np.concatenate(rows), np.concatenate(columns))
-    return csr_array(joined, shape=shape)
+    def nodes(self, positions: NDArray[np.int64]) -> csr_array:
+        """Return each node's weight in the sums when intervals are cut into maximal nodes."""
+        found = self.intervals()
+        right = self._side(positions, found, forward=True)
+        left = self._side(positions, found, forward=False)
+        asked, first, last, weight = (
+            np.concatenate(parts) for parts in zip(right, left, strict=True)
+        )
+        rows, columns, data = [], [], []
+        for which, level, node in dyadic_pieces(first, last, self.height):
+            rows.append(asked[which])
+            columns.append(2**level - 1 + node)
+            data.append(weight[which])
+        shape = len(positions), 2 ** (self.height + 1) - 1
+        if not rows:
+            return csr_array(shape)
+        joined = np.concatenate(data), (np.concatenate(rows), np.concatenate(columns))
+        return csr_array(joined, shape=shape)
+
+    def _side(
+        self,
+        positions: NDArray[np.int64],
+        found: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]],
+        *,
+        forward: bool,
+    ) -> tuple[NDArray[Any], ...]:
+        """Return ``(which position, first leaf, past the last, weight)`` of the intervals there."""
+        nearest, farthest, weight = found
+        ahead = self.cells - 1 - positions
+        low, high = (-positions, ahead) if forward else (-ahead, positions)
+        start = np.searchsorted(farthest, np.maximum(low, 1))
+        stop = np.maximum(np.searchsorted(nearest, high, side="right"), start)
+        asked = np.repeat(np.arange(len(positions)), stop - start)
+        # Counts from 0 within each position's run, then from its first interval.
+        run = np.arange(len(asked)) - np.repeat(
+            np.cumsum(stop - start) - (stop - start), stop - start
+        )
+        which, at = run + start[asked], positions[asked]
+        ends = (nearest[which], farthest[which] + 1)
+        first, last = (
+            (at + ends[0], at + ends[1]) if forward else (at - ends[1] + 1, at - ends[0] + 1)
+        )
+        inside = [self.edges[np.clip(end, 0, self.cells)] for end in (first, last)]
+        return asked, *inside, weight[which]
 
 
 def consistent_variance(weights: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -137,12 +137,17 @@ class GridRows(_RowDomain):
         unit: real value of one integer step (all columns alike).
         lower, upper: integer bounds, one for all columns or one a column.
         l2: an integer bound on every row's L2 norm, in steps, or None.
+        distortion: for the image of a random public map, ``(p, relative, lost)``: sums of the p-th
+            powers of its distances have this relative deviation, over the draw of the map, from
+            those they stand for, and clipping and rounding may move one by ``lost``, in real units.
+            Empty for rows that stand for themselves.
     """
 
     unit: float = 1.0
     lower: tuple[int, ...] = (0,)
     upper: tuple[int, ...] = (0,)
     l2: int | None = None
+    distortion: tuple[float, ...] = ()
 
     @property
     def magnitude(self) -> int:
