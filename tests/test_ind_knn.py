@@ -7,15 +7,27 @@ import json
 import numpy as np
 import opendp.prelude as dp
 import pytest
+from hypothesis import given, strategies as st
 from opendp.mod import OpenDPException
 from sklearn.datasets import load_digits
 
-from opendp_sim.core.errors import BudgetError, DataError, InternalError, ParameterError, SpaceError
+from opendp_sim.accounting.session import Session
+from opendp_sim.core.errors import (
+    BudgetError,
+    DataError,
+    InternalError,
+    ParameterError,
+    SimError,
+    SpaceError,
+)
+from opendp_sim.core.pipeline import bind_steps
 from opendp_sim.measurements._knn_noise import Stock
+from opendp_sim.measurements._knn_owners import Owners
 from opendp_sim.measurements._knn_predictor import Predictor
 from opendp_sim.measurements._knn_rule import Rule
 from opendp_sim.measurements.ind_knn import IndKnn, make_ind_knn
 from opendp_sim.rows.quantize import make_quantize
+from opendp_sim.spaces.ids import boxed, packed, unpacked
 from opendp_sim.spaces.metrics import IdDistance, Symmetric
 from opendp_sim.spaces.rows import GridRows, RealRows, Rows
 
@@ -297,6 +309,69 @@ def test_updates_before_the_first_query_and_without_ids():
     assert service._pool.labels[: service._pool.size].tolist() == [1]
     with pytest.raises(DataError, match="OS607"):
         predictor().delete([1])
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [np.array(["p", "p\0", "p\0\0"], dtype=object), np.array(["1", "1 ", "01"], dtype=object),
+     np.array([2**53, 2**53 + 1, -1])],
+)  # fmt: skip
+def test_ids_that_differ_are_different_persons(ids, monkeypatch):
+    """One purse each: what happens to one is nothing to the others, now and after a replay."""
+    monkeypatch.setattr(Stock, "noisy", lambda _, cells, scale: cells)
+    rows = Rows(np.array([LEFT, LEFT, UP]), np.array([0, 0, 1]), ids)
+    service = predictor(rows, OWNED, count_scale=9.0, vote_scale=9.0)
+    service.predict(np.array([LEFT]))
+    purses = service._purses.snapshot()
+    assert purses[0] == purses[1] < purses[2] == purses.max()
+    service.delete([ids.tolist()[1]])
+    assert service.predict(np.array([LEFT])).counts.tolist() == [1]
+    assert service._purses.snapshot()[1] == purses[1]
+    waiting = predictor(rows, OWNED, threshold=None)
+    waiting.delete([ids.tolist()[1]])
+    assert waiting._waiting[0].ids.tolist() == ids.tolist()[::2]
+
+
+@given(st.lists(st.text(max_size=3), max_size=6) | st.lists(st.integers(), max_size=6))
+def test_kept_ids_come_back_as_they_were(ids):
+    assert unpacked(packed(ids)).tolist() == ids
+    assert len(packed(ids)) == len(packed(boxed(ids)))
+    assert Owners(boxed(ids)).count == len(set(ids))
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [np.zeros(1, dtype=int), np.zeros(3, dtype=int), np.zeros((2, 2), dtype=int), np.array(7),
+     np.array([np.nan, 1.0]), np.array([b"a", b"b"]), np.array([True, False]), ["a", "b", "c"],
+     np.array(["a", None], dtype=object), np.array([1, "1"], dtype=object),
+     np.array([1, True], dtype=object), np.array([[1], "b"], dtype=object)],
+)  # fmt: skip
+def test_ids_that_name_no_person_are_outside_the_domain(ids, tmp_path):
+    rows = Rows(np.array([LEFT, UP]), np.array([0, 1]), ids)
+    for domain in (OWNED, RealRows(width=2, labels=("left", "up"), ids=True)):
+        with pytest.raises(DataError, match="OS602"):
+            domain.check(rows)
+    stages = bind_steps(OWNED, IdDistance("who"), [IndKnn(**PLAIN)])
+    with pytest.raises(SimError, match="OS602" if np.ndim(ids) else "OS902"):
+        Session(stages, lambda: [rows], tmp_path / "s.session")
+    assert not (tmp_path / "s.session").exists()
+    service = predictor(owned([LEFT, UP], [0, 1], [1, 2]), OWNED)
+    for update in (service.insert, service.relabel):
+        with pytest.raises(DataError, match="OS602"):
+            update(rows)
+    assert service.predict(np.array([LEFT])).labels
+
+
+def test_nothing_of_the_records_is_said_while_a_session_opens(tmp_path, monkeypatch):
+    def broken(*_):
+        raise KeyError("person 17")
+
+    stages = bind_steps(OWNED, IdDistance("who"), [IndKnn(**PLAIN)])
+    monkeypatch.setattr(Owners, "meet", broken)
+    with pytest.raises(InternalError, match="OS902") as caught:
+        Session(stages, lambda: [owned([LEFT], [0], [17])], tmp_path / "s.session")
+    assert "17" not in str(caught.value)
+    assert caught.value.__context__ is None
 
 
 def test_the_record_is_json():

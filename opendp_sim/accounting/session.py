@@ -9,11 +9,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from opendp_sim.accounting.session_store import SessionStore
+from opendp_sim.core.bridge import guarded
 from opendp_sim.core.claims import Interactive, Stable, Stage
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.core.pipeline import on_queries, resolve
 from opendp_sim.core.randomness import fingerprint
 from opendp_sim.sources.fold import collect_rows
+from opendp_sim.spaces.ids import packed
 from opendp_sim.spaces.rows import Rows
 
 __all__ = ["Session"]
@@ -47,10 +49,12 @@ class Session:
                 got="another one", hint="see `opendp-sim explain ind_knn`.",
             )  # fmt: skip
         self._maps = tuple(stages[:-1])
-        rows = collect_rows(self._maps, blocks)
-        self._store = SessionStore(path, _identity(stages, rows))
+        resume, key = claim.resume, stages[-1].mechanism.key
+        rows = guarded(lambda _: collect_rows(self._maps, blocks), key)(None)
+        guarded(stages[-1].domain.check, key)(rows)
+        self._store = SessionStore(path, guarded(lambda r: _identity(stages, r), key)(rows))
         try:
-            self._service = claim.resume(rows, self._store)
+            self._service = guarded(lambda r: resume(r, self._store), key)(rows)
         except BaseException:
             self._store.close()
             raise
@@ -126,7 +130,7 @@ def _surveys(stage: Stage) -> bool:
 
 def _identity(stages: Sequence[Stage], rows: Rows) -> str:
     """Return everything that purses belong to: steps, space, and a fingerprint of the data."""
-    parts = [rows.values, rows.labels, None if rows.ids is None else rows.ids.astype(str)]
+    parts = [rows.values, rows.labels, None if rows.ids is None else packed(rows.ids)]
     steps = [{stage.mechanism.key: stage.mechanism.spec()} for stage in stages]
     about = {
         "steps": steps,

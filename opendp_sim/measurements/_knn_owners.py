@@ -7,11 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.spaces.ids import persons
+
 __all__ = ["Owners"]
 
 
 class Owners:
     """A growing map from person ids to purse numbers. As secret as the dataset.
+
+    Two ids share a purse exactly when they are equal: ``"1"`` and ``1`` are two persons, and so are
+    texts that differ in a trailing NUL.
 
     Args:
         ids: shape (n,) identifiers of the first records; None when each record is its own person.
@@ -30,7 +35,7 @@ class Owners:
     def meet(self, ids: Any) -> int:
         """Enter persons not met before; return how many there were."""
         before = self.count
-        for person in _plain(ids):
+        for person in persons(ids):
             if person not in self._places:
                 self._places[person] = self.count
                 self.count += 1
@@ -40,16 +45,9 @@ class Owners:
         """Return the purse of each record."""
         if ids is None:
             return np.arange(rows, dtype=np.int64)
-        return np.array([self._places[person] for person in _plain(ids)], dtype=np.int64)
+        return np.array([self._places[person] for person in persons(ids)], dtype=np.int64)
 
     def known(self, ids: Any) -> NDArray[np.int64]:
         """Return the purses of those ids that were met before."""
-        found = [self._places[person] for person in _plain(ids) if person in self._places]
+        found = [self._places[person] for person in persons(ids) if person in self._places]
         return np.array(found, dtype=np.int64)
-
-
-def _plain(ids: Any) -> list[Any]:
-    array = np.asarray(ids)
-    if array.dtype.kind in "OU":
-        array = array.astype(str)
-    return array.tolist()  # type: ignore[no-any-return]

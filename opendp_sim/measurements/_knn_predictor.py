@@ -7,7 +7,7 @@ part, then the charges and the transcript into the store, and only then the answ
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,8 @@ from opendp_sim.measurements._knn_public import (
 )
 from opendp_sim.measurements._knn_service import Payload, Predictions, Service, Store, unreadable
 from opendp_sim.measurements._knn_vote import Charges, Near, Outcome, vote
-from opendp_sim.spaces.rows import GridRows, Rows, as_rows
+from opendp_sim.spaces.ids import packed, persons, unpacked
+from opendp_sim.spaces.rows import GridRows, Rows, as_rows, take
 
 __all__ = ["Predictor"]
 
@@ -86,7 +87,8 @@ class Predictor(Service):
         self._refuse_if_over()
         if not self._domain.ids:
             raise _no_ids(self._setting.key)
-        self._guard(lambda: self._delete(np.asarray(ids)))
+        who = persons(ids)
+        self._guard(lambda: self._delete(who))
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -252,29 +254,28 @@ class Predictor(Service):
         self._domain.check(as_rows(rows))
 
     def _insert(self, rows: Rows, kind: str) -> None:
-        ids = np.asarray(rows.ids)
         payload: dict[str, NDArray[Any]] = {
             "values": rows.values,
             "labels": np.asarray(rows.labels),
-            "ids": ids.astype(str) if ids.dtype == object else ids,
+            "ids": packed(rows.ids),
         }
         self._apply(kind, payload)
         self._keep(kind, payload)
 
-    def _delete(self, ids: NDArray[Any]) -> None:
-        payload = {"ids": ids.astype(str) if ids.dtype == object else ids}
+    def _delete(self, ids: list[Any]) -> None:
+        payload = {"ids": packed(ids)}
         self._apply("delete", payload)
         self._keep("delete", payload)
 
     def _apply(self, kind: str, payload: Payload) -> None:
+        ids = unpacked(payload["ids"])
         if kind in ("delete", "relabel"):
-            gone = self._owners.known(payload["ids"])
             if self._pool is not None:
-                self._pool.remove(gone)
+                self._pool.remove(self._owners.known(ids))
             else:
-                self._waiting = [_without(r, payload["ids"]) for r in self._waiting or ()]
+                self._waiting = [_without(r, set(ids.tolist())) for r in self._waiting or ()]
         if kind in ("insert", "relabel"):
-            rows = Rows(payload["values"], payload["labels"], payload["ids"])
+            rows = Rows(payload["values"], payload["labels"], ids)
             self._purses.open(self._owners.meet(rows.ids))
             self._join(rows)
 
@@ -298,10 +299,9 @@ class Predictor(Service):
             self._purses.restore(purses)
 
 
-def _without(rows: Rows, ids: NDArray[Any]) -> Rows:
-    keep = ~np.isin(np.asarray(rows.ids), ids)
-    labels = None if rows.labels is None else rows.labels[keep]
-    return Rows(rows.values[keep], labels, np.asarray(rows.ids)[keep])
+def _without(rows: Rows, gone: set[Any]) -> Rows:
+    keep = np.array([person not in gone for person in persons(rows.ids)], dtype=np.bool_)
+    return cast("Rows", take(rows, keep))
 
 
 def _no_ids(key: str) -> DataError:

@@ -12,6 +12,7 @@ from opendp.extras.numpy import NPArray2Domain, array2_domain
 
 from opendp_sim.core.errors import DataError
 from opendp_sim.core.space import FOREIGN_DOMAINS, Domain
+from opendp_sim.spaces.ids import persons
 
 __all__ = ["GridRows", "RealRows", "Rows", "as_rows", "length", "take"]
 
@@ -77,6 +78,8 @@ class _RowDomain(Domain):
                 rows.labels.min() >= 0 and rows.labels.max() < len(self.labels)
             ):
                 raise self._refuse("OS604", "labels among the public keys", "another label")
+        if rows.ids is not None and len(persons(rows.ids)) != len(values):
+            raise self._refuse("OS602", "one person identifier a row", "another number")
 
     @staticmethod
     def _refuse(code: str, expected: str, got: str) -> DataError:
