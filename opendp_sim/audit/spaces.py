@@ -155,6 +155,8 @@ def _vectors(domain: dp.Domain, metric: dp.Metric, name: str, d_in: Any) -> Vect
         name = {"l1": "L1Distance", "l2": "L2Distance", "linf": "LInfDistance"}[norm.norm]
         weights = tuple(weight for count, weight in norm.weights for _ in range(count))
         monotone = norm.monotone
+        if norm.touched is not None:
+            raise _unknown("pairs= for a distance that bounds the cells of a step", "none")
     return VectorSpace(
         source, name, d_in, size, scalar, quiet_member(domain), integral, monotone, weights
     )

@@ -90,7 +90,8 @@ def metric_text(metric: Metric) -> str:
     if by is not None:
         return f"distance by {by}"
     if isinstance(metric, VectorNorm):
-        return f"{metric.norm} distance" + (", monotone" if metric.monotone else "")
+        bound = "" if metric.touched is None else f", {metric.touched} cells a step at most"
+        return f"{metric.norm} distance" + (", monotone" if metric.monotone else "") + bound
     return {"Symmetric": "symmetric distance"}.get(type(metric).__name__, type(metric).__name__)
 
 

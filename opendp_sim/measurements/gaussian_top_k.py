@@ -14,14 +14,20 @@ from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
-from opendp_sim.core.rounding import sqrt_up
+from opendp_sim.core.rounding import float_up, sqrt_up
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.measurements._gap_utility import check_k
 from opendp_sim.measurements._peeling import NEEDS_CATALOGUE
 from opendp_sim.measurements._selection import OPENDP, SCALE, Coins, gaussian_rho
-from opendp_sim.spaces.counts import Votes, need_candidates, votes_space
+from opendp_sim.spaces.counts import KnownCounts, Votes, need_candidates, votes_space
 
-__all__ = ["GaussianTopK", "draw_noisy_top", "make_gaussian_top_k", "then_gaussian_top_k"]
+__all__ = [
+    "NORMS", "GaussianTopK", "draw_noisy_top", "items_of", "make_gaussian_top_k",
+    "then_gaussian_top_k",
+]  # fmt: skip
+
+NORMS = ("linf", "l2")
+"""Only the L2 distance can say that a user touches few items, and OpenDP has it."""
 
 
 @register
@@ -29,19 +35,20 @@ class GaussianTopK(Mechanism):
     r"""Add Gaussian noise to every count of a listed catalogue; release the k largest.
 
     Space
-        Input: vote counts over a listed public catalogue, under L∞ distance (monotone: the distance
-        is a number of users), with at most c items a user. Output: a list of k items in the public
-        order.
+        Input: vote counts over a listed public catalogue, under L2 distance, or under L∞ distance
+        (monotone: the distance is a number of users). Output: a list of k items in the public order.
 
     Stability
         Not a transformation.
 
     Privacy
-        .. math:: \rho(d_{in}) = c\, d_{in}^2 / (2 s^2)
+        .. math:: \rho(d_{in}) = d_{in}^2 / (2 s^2) \quad \text{or} \quad
+                  \rho(d_{in}) = m\, d_{in}^2 / (2 s^2)
 
-        under zero-concentrated divergence, d_in users; c is the bound of `vote_counts` on the items
-        of one user, or the number of items. OpenDP's own map at L2 distance ``d_in sqrt(c)``. Exact
-        noise, rounds outward, tight for the noisy counts.
+        under zero-concentrated divergence; first at an L2 distance, which `vote_counts` makes sqrt(c)
+        per user when a user is counted for c items at most (``norm="l2"``; the language takes it);
+        then at d_in users of L∞ distance, who may touch all m items. OpenDP's own map. Exact noise,
+        rounds outward, tight for the noisy counts.
 
     Raises
         ParameterError (OS101): a parameter is outside its range. (OS102): k is not below the number
@@ -75,7 +82,7 @@ class GaussianTopK(Mechanism):
 
     def bind(self, domain: Domain, metric: Metric) -> Private:
         """State Lemma 1 of ``gaussian_top_k.md``."""
-        votes = votes_space(self.key, domain, metric)
+        votes = votes_space(self.key, domain, metric, NORMS)
         candidates = need_candidates(self.key, votes, NEEDS_CATALOGUE)
         if not votes.listed:
             raise SpaceError(
@@ -85,12 +92,26 @@ class GaussianTopK(Mechanism):
         check_k(self.key, self.k, candidates)
         touched = min(votes.per_user or candidates, candidates)
         norm = sqrt_up(Fraction(touched))
+
+        def rho(d_in: Any) -> float:
+            if getattr(metric, "norm", None) == "l2":
+                return gaussian_rho(self.scale, 1, float_up(Fraction(d_in)))
+            return gaussian_rho(self.scale, votes.users(d_in), norm)
+
         return Private(
             measure="zero_concentrated_divergence",
-            privacy_map=lambda d_in: gaussian_rho(self.scale, votes.users(d_in), norm),
+            privacy_map=rho,
             function=lambda data: draw_noisy_top(OPENDP, votes, data, self.k, self.scale),
-            expected={"items_per_user": float(touched), "deviation": self.scale},
+            expected={
+                "items_per_user": float(items_of(domain) or touched),
+                "deviation": self.scale,
+            },
         )
+
+
+def items_of(domain: Domain) -> int | None:
+    """Return the bound on a user's items that a sketch was built with: for advice, not for a map."""
+    return domain.blocks[0].l1 if isinstance(domain, KnownCounts) else None
 
 
 def draw_noisy_top(coins: Coins, votes: Votes, data: Any, k: int, scale: float) -> list[str | int]:

@@ -50,7 +50,8 @@ class LimitedDomain(Mechanism):
         .. math:: \rho(d_{in}) = k (d_{in} / s)^2 / 8, \quad
                   \delta(d_{in}) = 1 - (1 + q e^{-(\theta - d_{in}) / s})^{-k}
 
-        approximate zero-concentrated, d_in users; q = min(k_max, d_in items per user) and theta, the
+        approximate zero-concentrated, d_in users; q = min(k_max, d_in touched), where
+        the distance states the items that a user touched (else k_max), and theta, the
         height of the threshold above rank k_max + 1, is the least whole number with
         :math:`\delta(c) \le \delta_t` at the calibrated distance c. With ``accounting: curve`` the
         exact curve of k rounds plus :math:`q / (1 + e^{(\theta - d_{in}) / s}) + q / (1 + e^{\theta

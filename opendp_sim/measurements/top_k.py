@@ -10,13 +10,13 @@ from typing import Annotated, Any, ClassVar
 
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.errors import ParameterError
+from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.measurements._gap_utility import check_k
 from opendp_sim.measurements._peeling import rounds_for
 from opendp_sim.measurements._selection import ACCOUNTING, DELTA, DISTANCE, SCALE, Accounting
-from opendp_sim.measurements.gaussian_top_k import GaussianTopK
+from opendp_sim.measurements.gaussian_top_k import NORMS, GaussianTopK, items_of
 from opendp_sim.measurements.limited_domain import LimitedDomain
 from opendp_sim.measurements.stable_top_k import StableTopK
 from opendp_sim.measurements.test_peel import TestPeel
@@ -33,8 +33,9 @@ class TopK(Mechanism):
     r"""Release the most voted items by the mechanism that the space and the parameters call for.
 
     Space
-        Input: vote counts under L∞ distance (monotone: the distance is a number of users). Output:
-        a list of items in the public order (None where `stable_top_k` finds no stable set).
+        Input: vote counts under L∞ distance (monotone: the distance is a number of users), or under
+        L2 distance where the rule picks `gaussian_top_k`. Output: a list of items in the public order
+        (None where `stable_top_k` finds no stable set).
 
     Stability
         Not a transformation.
@@ -44,12 +45,13 @@ class TopK(Mechanism):
 
         The rule looks at public things only: without ``k``, `stable_top_k`; with ``k`` on an unknown
         catalogue, `limited_domain`; with ``k`` on a listed catalogue where a user touches fewer than
-        0.41 min(k, m - k) items, `gaussian_top_k`; else `test_peel`. The claim says which, and why.
+        0.41 min(k, m - k) items, and the distance says so (L2), `gaussian_top_k`; else `test_peel`.
+        The claim says which, and why.
 
     Raises
         ParameterError (OS101): a parameter is outside its range. (OS102): neither k nor k_max, k_max
         not above k, or k not below the number of candidates. SpaceError (OS201, OS202): not vote
-        counts.
+        counts, or L2 distance where the rule picks another mechanism.
 
     Source
         [own] Lemma 1 in ``top_k.md``.
@@ -94,8 +96,17 @@ class TopK(Mechanism):
 
     def bind(self, domain: Domain, metric: Metric) -> Private:
         """Choose by Lemma 1 of ``top_k.md`` and bind what was chosen."""
-        votes = votes_space(self.key, domain, metric)
+        votes = votes_space(self.key, domain, metric, NORMS)
+        by_l2 = getattr(metric, "norm", None) == "l2"
+        if by_l2:  # the rule may look at the bound: the map of what it picks here does not
+            votes = replace(votes, per_user=items_of(domain))
         chosen, reason = self.chosen(votes)
+        if by_l2 and not isinstance(chosen, GaussianTopK):
+            raise SpaceError(
+                "OS202", f"{self.key}.input_metric", expected="L∞ distance between counts", got="l2",
+                hint=f"give the sketch norm='linf', as the rule picks {chosen.key} here; or name "
+                "`gaussian_top_k`.",
+            )  # fmt: skip
         claim = chosen.bind(domain, metric)
         if not isinstance(claim, Private):
             raise TypeError(chosen.key)

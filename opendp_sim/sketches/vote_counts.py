@@ -6,6 +6,7 @@ Proof of the stability map: ``vote_counts.md``, beside this file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -36,7 +37,7 @@ class VoteCounts(Mechanism):
         users, under symmetric distance, or under the id distance of the users' column. Output with a
         public catalogue (``items``, or a category's keys): a sketch of one block, ``counts`` of shape
         (m,), in the catalogue's order; votes for other items are left out. Output without one: the
-        items that occur, sorted, with their counts.
+        items that occur, sorted, with their counts, under a distance that states c.
 
     Stability
         .. math:: L_\infty = 1, \quad L_1 = c, \quad L_2 = \sqrt{c}
@@ -146,7 +147,7 @@ class VoteCounts(Mechanism):
         if catalogue is not None:
             return self._known(catalogue, read, counted=user is not None, by_row=by_row)
         per_user = 1 if by_row else self.max_items
-        output = OpenCounts(item.dtype == "str", self.universe, per_user)
+        output = OpenCounts(item.dtype == "str", self.universe)
 
         def fold(blocks: Blocks) -> dict[str, NDArray[Any]]:
             table, votes = self._count(blocks, read, self._inside)
@@ -160,7 +161,7 @@ class VoteCounts(Mechanism):
                 "votes": votes[np.array(order, dtype=np.int64)],
             }
 
-        return Stable(output=output, fold=fold, output_metric=USERS)
+        return Stable(output=output, fold=fold, output_metric=replace(USERS, touched=per_user))
 
     def _known(
         self, catalogue: tuple[str | int, ...], read: Any, *, counted: bool, by_row: bool

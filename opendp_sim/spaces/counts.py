@@ -57,12 +57,10 @@ class OpenCounts(Domain):
     Args:
         text: whether items are strings (else int64).
         universe: items are the integers 0 to universe - 1, if they are public; else None.
-        per_user: the most items one user is counted for, or None.
     """
 
     text: bool
     universe: int | None = None
-    per_user: int | None = None
 
     def check(self, data: Any) -> None:
         """Refuse other shapes, repeated or unsorted items, counts below one."""
@@ -107,7 +105,7 @@ class Votes:
         steps: users that one unit of the metric may stand for (2 for L∞ that is not monotone).
         candidates: public number of candidates, or None when the catalogue is unknown.
         listed: whether every candidate has a cell of its own.
-        per_user: the most counts one user touches, or None.
+        per_user: the most counts one user touches, if the metric says so; else None.
     """
 
     domain: Domain
@@ -157,29 +155,40 @@ class Votes:
         return [_plain(item) for item in np.asarray(data["item"])[places]]
 
 
-def votes_space(key: str, domain: Domain, metric: Metric) -> Votes:
-    """Return the view of a space of counts, or refuse it on behalf of the mechanism ``key``."""
-    per_user: int | None = None
+def votes_space(
+    key: str, domain: Domain, metric: Metric, norms: tuple[str, ...] = ("linf",)
+) -> Votes:
+    """Return the view of a space of counts, or refuse it on behalf of the mechanism ``key``.
+
+    What one user touches is a fact about pairs of datasets, so it is read from the metric alone: a
+    domain that OpenDP knows as a bare vector is reached by other transformations too.
+    """
     candidates: int | None
     if isinstance(domain, KnownCounts):
-        candidates, listed, per_user = domain.size, True, domain.blocks[0].l1
+        candidates, listed = domain.size, True
     elif isinstance(domain, IntVector) and domain.cells is not None:
         candidates, listed = domain.cells, True
     elif isinstance(domain, OpenCounts):
-        candidates, listed, per_user = domain.universe, False, domain.per_user
+        candidates, listed = domain.universe, False
     else:
         raise SpaceError(
             "OS201", f"{key}.input_domain", expected="vote counts", got=type(domain).__name__,
             hint="put `vote_counts` before it, or start from vector_domain(atom_domain(T='i64'), "
             "size=number of items).",
         )  # fmt: skip
-    if not isinstance(metric, VectorNorm) or metric.norm != "linf" or metric.weights:
+    if not isinstance(metric, VectorNorm) or metric.norm not in norms or metric.weights:
         raise SpaceError(
             "OS202", f"{key}.input_metric", expected="L∞ distance between counts",
             got=str(getattr(metric, "norm", type(metric).__name__)),
             hint="give the sketch norm='linf', or use linf_distance(T='i64', monotonic=True).",
         )  # fmt: skip
-    return Votes(domain, 1 if metric.monotone else 2, candidates, listed, per_user)
+    steps = 1 if metric.monotone else 2
+    if metric.touched is not None and steps > 1:
+        raise SpaceError(
+            "OS202", f"{key}.input_metric", expected="a monotone distance where items are bounded",
+            got="one that is not monotone", hint="count with `vote_counts`, whose steps are monotone.",
+        )  # fmt: skip
+    return Votes(domain, steps, candidates, listed, metric.touched)
 
 
 def need_candidates(key: str, votes: Votes, hint: str) -> int:

@@ -39,15 +39,18 @@ class VectorNorm(Metric):
         norm: ``"l1"``, ``"l2"`` or ``"linf"``.
         weights: runs of ``(cells, weight)``; empty when every weight is 1.
         monotone: for L∞, whether all differences have one sign.
+        touched: for L∞, the most cells that one step moves; None for no bound. OpenDP's own metric
+            knows no such bound, so a bounded one chains with nothing that does not state it too.
     """
 
     norm: str
     weights: tuple[tuple[int, int], ...] = ()
     monotone: bool = False
+    touched: int | None = None
 
     def native(self) -> dp.Metric | None:
-        """Return OpenDP's metric when no cell is weighted."""
-        if self.weights:
+        """Return OpenDP's metric when no cell is weighted and no bound on cells is stated."""
+        if self.weights or self.touched is not None:
             return None
         if self.norm == "l1":
             return dp.l1_distance(T="i64")
