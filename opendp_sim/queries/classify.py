@@ -1,6 +1,7 @@
 """Classify: the class whose density is greatest at the query.
 
-Why the default rule is maximum likelihood: ``classify.md``, beside this file.
+Why the default rule is maximum likelihood, and what it does with classes of few records:
+``classify.md``, beside this file.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.queries.density import check_queries, kernel_sums
+from opendp_sim.queries.density import check_queries, kernel_sums, least_records
 from opendp_sim.spaces.released import Answers
 
 __all__ = ["Classify"]
@@ -30,7 +31,8 @@ class Classify(Mechanism):
     Space
         Input: a release with ``per_label: true`` and public queries, or the answers of ``density``
         on one. Output: columns ``label`` (q,), an index into the public labels, ``margin`` (q,) and
-        ``score`` (q, L).
+        ``score`` (q, L). Under ``max_likelihood`` a class that is not visibly larger than its noise
+        counts as one that is just so.
 
     Stability
         Not a transformation.
@@ -43,7 +45,7 @@ class Classify(Mechanism):
         (OS204): the release has no labels. ReleaseError (OS702): no kernel sums.
 
     Source
-        [own] Lemma 1 in ``classify.md``.
+        [own] Lemmas 1 and 2 in ``classify.md``.
 
     Example
         >>> Classify().spec()
@@ -57,7 +59,8 @@ class Classify(Mechanism):
     rule: Annotated[
         Literal["max_likelihood", "map"],
         param(
-            "max_likelihood compares mean kernel values; map compares sums, so priors count.",
+            "max_likelihood compares mean kernel values, a class that is not visibly larger than its "
+            "noise counting as one that is; map compares sums, so priors count.",
             symbol="m", unit="none", default="max_likelihood",
             hint="with one p-stable hash a repetition the kernel's tail is heavy and map predicts "
             "the majority: use max_likelihood, or joined hashes.",
@@ -69,29 +72,38 @@ class Classify(Mechanism):
         del metric
         if isinstance(domain, Answers):
             self._need(domain.labels)
-            if not {"density", "records"} <= set(domain.columns):
+            if not {"density", "records", "least_records"} <= set(domain.columns):
                 raise SpaceError(
                     "OS201", f"{self.key}.input_domain", expected="densities",
                     got=", ".join(domain.columns), hint="put `density` before `classify`.",
                 )  # fmt: skip
 
             def again(answer: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-                sizes = np.maximum(answer["records"], 1.0)
-                sums = answer["density"] * sizes if domain.normalised else answer["density"]
-                return _best(self._scores(sums, sizes))
+                sizes, least = answer["records"], answer["least_records"]
+                sums = answer["density"]
+                if domain.normalised:
+                    sums = sums * np.maximum(sizes, least)
+                return self._best(sums, sizes, least)
 
             return Post(again, takes="answer", output=Answers(COLUMNS, domain.labels))
-        sums, _ = kernel_sums(self.key, domain)
+        sums, deviation = kernel_sums(self.key, domain)
         self._need(sums.labels)
+        noise = deviation * sums.noise_factor()
 
         def classify(released: Arrays, queries: Any) -> dict[str, NDArray[Any]]:
             found = sums.estimate(released, check_queries(domain, queries)).groups[0].T
-            return _best(self._scores(found, np.maximum(sums.totals(released)[0], 1.0)))
+            sizes, factor = sums.totals(released)
+            return self._best(found, sizes, least_records(factor * deviation, noise))
 
         return Post(classify, takes="release", output=Answers(COLUMNS, sums.labels))
 
-    def _scores(self, sums: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.float64]:
-        return sums / sizes if self.rule == "max_likelihood" else sums
+    def _best(self, sums: NDArray[np.float64], sizes: Any, least: Any) -> dict[str, NDArray[Any]]:
+        """Arg max by row; ties go to the first label, a fixed public order."""
+        # Without a floor, noise over a class of few records outweighs every mean kernel value.
+        scores = sums if self.rule == "map" else sums / np.maximum(sizes, least)
+        ordered = np.sort(scores, axis=1)
+        margin = ordered[:, -1] - ordered[:, -2] if scores.shape[1] > 1 else ordered[:, -1]
+        return {"label": scores.argmax(axis=1), "margin": margin, "score": scores}
 
     def _need(self, labels: object) -> None:
         if labels is None:
@@ -99,10 +111,3 @@ class Classify(Mechanism):
                 "OS204", f"{self.key}.input_domain", expected="per-label structures", got="no labels",
                 hint="set `per_label: true` on the sketch and give `select` a label.",
             )  # fmt: skip
-
-
-def _best(scores: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
-    """Arg max by row; ties go to the first label, a fixed public order."""
-    ordered = np.sort(scores, axis=1)
-    margin = ordered[:, -1] - ordered[:, -2] if scores.shape[1] > 1 else ordered[:, -1]
-    return {"label": scores.argmax(axis=1), "margin": margin, "score": scores}

@@ -5,6 +5,7 @@ Proof and error formulas: ``density.md``, beside this file.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -20,7 +21,13 @@ from opendp_sim.spaces.released import Answers, Released
 
 __all__ = ["Density"]
 
-COLUMNS = ("density", "noise_error", "sketch_error", "lower", "upper", "records")
+COLUMNS = (
+    "density", "noise_error", "sketch_error", "lower", "upper", "records", "least_records"
+)  # fmt: skip
+_OF_COUNT = 4.0
+"""Deviations of the count that a class must exceed: an empty one does so 3 times in 100,000."""
+_OF_SUM = 16.0
+"""Deviations of a sum that it must exceed: an empty class's mean then deviates by 1/16 from 0."""
 
 
 @register
@@ -30,9 +37,10 @@ class Density(Mechanism):
     Space
         Input: a release of a sketch that offers ``kernel_sums`` (``race_sketch``,
         ``fourier_sketch``, ...), and public queries of shape (q, d) in data units.
-        Output: columns ``density``, ``noise_error``, ``sketch_error``, ``lower``, ``upper`` and
-        ``records`` (the released class sizes), each of shape (q, L), L being the number of classes
-        (1 without ``per_label``).
+        Output: columns ``density``, ``noise_error``, ``sketch_error``, ``lower``, ``upper``,
+        ``records`` (the released class sizes) and ``least_records`` (the size below which a class is
+        not told from noise), each of shape (q, L), L being the number of classes (1 without
+        ``per_label``).
 
     Stability
         Not a transformation.
@@ -46,7 +54,8 @@ class Density(Mechanism):
         width, or not finite.
 
     Source
-        [own] Lemma 1 in ``density.md``; median of means as in Theorem 4 of Coleman and Shrivastava.
+        [own] Lemmas 1 and 2 in ``density.md``; median of means as in Theorem 4 of Coleman and
+        Shrivastava.
 
     Example
         >>> Density(confidence=0.9).spec()["estimator"]
@@ -82,7 +91,8 @@ class Density(Mechanism):
     normalise: Annotated[
         bool,
         param(
-            "Divide by the released number of records: a mean kernel value instead of a sum.",
+            "Divide by the released number of records, or by `least_records` if that is more: a mean "
+            "kernel value instead of a sum.",
             symbol="N", unit="none", default=False, hint="true gives values comparable between sizes.",
         ),
     ] = False  # fmt: skip
@@ -98,7 +108,7 @@ class Density(Mechanism):
 
         return Post(
             answer, takes="release", output=Answers(COLUMNS, sums.labels, self.normalise),
-            expected={"noise_error": noise},
+            expected={"noise_error times records" if self.normalise else "noise_error": noise},
         )  # fmt: skip
 
     def _answer(
@@ -113,18 +123,35 @@ class Density(Mechanism):
         noise_variance = np.full_like(values, loss * noise**2)
         sketch_variance = np.maximum(total - noise_variance, 0.0)
         sizes, factor = sums.totals(released)
+        least = least_records(factor * deviation, math.sqrt(loss) * noise)
+        normal = norm.ppf(0.5 + self.confidence / 2)
+        reach = normal * np.sqrt(noise_variance + sketch_variance)
+        lower, upper = values - reach, values + reach
+        shift = sums.bias() * np.maximum(sizes, 0.0)
         if self.normalise:
-            least = np.maximum(sizes, 1.0)
-            values = values / least
-            noise_variance = noise_variance / least**2 + (values * factor * deviation / least) ** 2
-            sketch_variance = sketch_variance / least**2
-        reach = norm.ppf(0.5 + self.confidence / 2) * np.sqrt(noise_variance + sketch_variance)
-        reach += sums.bias() * (1.0 if self.normalise else np.maximum(sizes, 0.0))
+            seen, divisor = sizes >= least, np.maximum(sizes, least)
+            values, sketch_variance = values / divisor, sketch_variance / divisor**2
+            of_count = values * factor * deviation
+            noise_variance = (noise_variance + of_count**2) / divisor**2
+            reach = normal * np.sqrt(noise_variance + sketch_variance)
+            lower = np.where(seen, values - reach, np.minimum(lower, 0.0))  # Lemma 2
+            upper = np.where(seen, values + reach, np.maximum(upper, 0.0))
+            shift = np.full_like(sizes, sums.bias())
         columns = (
-            values, np.sqrt(noise_variance), np.sqrt(sketch_variance), values - reach, values + reach,
-            np.broadcast_to(sizes, values.shape).copy(),
+            values, np.sqrt(noise_variance), np.sqrt(sketch_variance), lower - shift, upper + shift,
+            np.broadcast_to(sizes, values.shape).copy(), np.full_like(values, least),
         )  # fmt: skip
         return dict(zip(COLUMNS, columns, strict=True))
+
+
+def least_records(of_count: float, of_sum: float) -> float:
+    """Return the released size below which a class is not told from noise: public numbers only.
+
+    Args:
+        of_count: deviation of the released number of records.
+        of_sum: deviation that noise gives a kernel sum.
+    """
+    return max(1.0, _OF_COUNT * of_count, _OF_SUM * of_sum)
 
 
 def kernel_sums(key: str, domain: Domain) -> tuple[KernelSums, float]:

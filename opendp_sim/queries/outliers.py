@@ -32,7 +32,8 @@ class Outliers(Mechanism):
         in data units. Output: columns of shape (q, L): ``outlier``, 1 where
         :math:`\hat f + z_{1-\alpha} \hat\sigma < T`; ``score``, the estimated mean kernel value
         :math:`\hat f`; ``probability``, that noise and sketch alone would show so low a value at a
-        query whose true value is T.
+        query whose true value is T (1 for a class that is not visibly larger than its noise: it is
+        never flagged).
 
     Stability
         Not a transformation.
@@ -84,6 +85,7 @@ class Outliers(Mechanism):
             chance = norm.cdf(
                 (score + sums.bias() - self.threshold) / np.maximum(deviation, 1e-300)
             )
+            chance = np.where(found["records"] < found["least_records"], 1.0, chance)
             return {
                 "outlier": (chance < self.false_alarms).astype(np.int64),
                 "score": score,
