@@ -10,7 +10,7 @@ import pytest
 
 from opendp_sim.accounting.individual_filter import IndividualFilter
 from opendp_sim.core.errors import SpaceError
-from opendp_sim.measurements._knn_features import Lens
+from opendp_sim.measurements._knn_features import Lens, normalised_norm
 from opendp_sim.measurements._knn_hash import Codes, SignCodes, SignHashes, Tables, chosen
 from opendp_sim.measurements._knn_kernels import Cosine, Rbf, Student
 from opendp_sim.measurements._knn_noise import Stock
@@ -134,6 +134,20 @@ def test_hash_tables_find_records_as_often_as_stated(cosine):
         codes = [coder.codes(rows) for rows in seen]
         alike = [coder.alike(codes[0][:, [i]], codes[1][:, i], cosine)[0] for i in range(900)]
         _close(np.mean(alike), stated)
+
+
+@pytest.mark.parametrize(("width", "dtype"), [(64, "f4"), (1024, "f4"), (2**18, "f8")])
+def test_codes_are_computed_where_their_products_are_exact(width, dtype):
+    """The float follows from the longest plane that was drawn and the longest row there may be."""
+    for coder in (Tables.draw(0, 1, 4, width), Codes.draw(SignCodes(words=1), width)):
+        planes = coder.planes.astype(np.int64)
+        assert coder.planes.dtype == dtype
+        assert (coder.planes == planes).all()
+        bound = float(np.sqrt((planes**2).sum(axis=1).max())) * normalised_norm(width)
+        assert bound < {"f4": 2**24, "f8": 2**53}[dtype]
+        assert dtype == "f4" or bound > 2**24
+    longest = Lens.plain(GridRows(width=width, upper=(9,)), normalise=True).norm
+    assert longest == normalised_norm(width)
 
 
 def _close(found, stated):

@@ -13,7 +13,7 @@ from opendp_sim.core.errors import DataError
 from opendp_sim.core.row_products import exact_dtype, squared_norms
 from opendp_sim.spaces.rows import GridRows, as_rows
 
-__all__ = ["SIDE", "Lens", "grid_queries"]
+__all__ = ["SIDE", "Lens", "grid_queries", "normalised_norm"]
 
 SIDE = 2048
 """Steps in the unit length of normalised rows: products stay below 2**24, exact in float32."""
@@ -51,7 +51,7 @@ class Lens:
     def norm(self) -> float:
         """Bound on the L2 norm of a seen row, in steps."""
         if self.normalise:
-            return SIDE * (1 + 1e-9) + math.sqrt(self.domain.width) / 2
+            return normalised_norm(self.domain.width)
         low, high = (np.broadcast_to(end, self.domain.width) for end in self._ends())
         # Wherever inside its bounds the centre will be, a coordinate stays below their distance.
         far = np.maximum(np.maximum(np.abs(low), np.abs(high)), high - low)
@@ -90,6 +90,11 @@ class Lens:
         """Return the lens centred on the mean of public queries, rounded to the grid."""
         mean = np.clip(np.rint(queries.mean(axis=0)), *self._ends())
         return Lens(self.domain, self.normalise, mean)
+
+
+def normalised_norm(width: int) -> float:
+    """Bound the L2 norm of a normalised row of that many columns, in steps."""
+    return SIDE * (1 + 1e-9) + math.sqrt(width) / 2
 
 
 def grid_queries(domain: GridRows, data: Any) -> NDArray[np.float64]:

@@ -19,7 +19,8 @@ from scipy.stats import binom
 
 from opendp_sim.core.mechanism import Option, param
 from opendp_sim.core.randomness import public_generator
-from opendp_sim.core.row_products import exact_products
+from opendp_sim.core.row_products import exact_dtype, exact_products, squared_norms
+from opendp_sim.measurements._knn_features import normalised_norm
 
 __all__ = [
     "SEARCHES",
@@ -139,11 +140,12 @@ class Coder(Protocol):
         ...
 
 
-def _planes(seed: int, count: int, width: int) -> NDArray[np.float32]:
-    """Draw integer hyperplanes whose products with normalised rows are exact in float32."""
+def _planes(seed: int, count: int, width: int) -> NDArray[Any]:
+    """Draw integer hyperplanes, in the float in which their products with seen rows are exact."""
     generator = public_generator(seed, "ind_knn", "planes")
     planes = np.rint(_ENTRY * generator.standard_normal((count, width)).clip(-8, 8))
-    return planes.astype(np.float32)
+    longest = math.sqrt(squared_norms(planes).max())
+    return planes.astype(exact_dtype(longest, normalised_norm(width), "ind_knn"))
 
 
 def longest_plane(width: int) -> float:
@@ -151,7 +153,7 @@ def longest_plane(width: int) -> float:
     return 8 * _ENTRY * math.sqrt(width)
 
 
-def _signs(planes: NDArray[np.float32], seen: NDArray[Any]) -> Iterator[tuple[slice, Any]]:
+def _signs(planes: NDArray[Any], seen: NDArray[Any]) -> Iterator[tuple[slice, Any]]:
     """Yield parts of the rows and on which side of each plane they lie, shape (planes, part)."""
     step = max(1, 2**22 // len(planes))
     for start in range(0, len(seen), step):
@@ -165,7 +167,7 @@ class Codes:
 
     rows: int
     wanted: float
-    planes: NDArray[np.float32]
+    planes: NDArray[Any]
     dtype: ClassVar[type[np.unsignedinteger[Any]]] = np.uint64
 
     @classmethod
@@ -212,7 +214,7 @@ class Tables:
 
     rows: int
     bits: int
-    planes: NDArray[np.float32]
+    planes: NDArray[Any]
     dtype: ClassVar[type[np.unsignedinteger[Any]]] = np.uint16
 
     @classmethod

@@ -240,7 +240,7 @@ class IndKnn(Mechanism):
             )  # fmt: skip
         lens = Lens.plain(rows, normalise=self.normalise)
         lens.dtype(self.key)
-        if hashed:
+        if hashed:  # a refusal while there is no data yet; the drawn planes choose their float
             exact_dtype(lens.norm, longest_plane(rows.width), self.key)
         return rows
 
