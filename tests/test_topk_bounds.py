@@ -13,10 +13,12 @@ from opendp_sim.core.claims import Block
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.measurements.gaussian_top_k import GaussianTopK
 from opendp_sim.measurements.limited_domain import LimitedDomain
+from opendp_sim.measurements.pate_labels import PateLabels
 from opendp_sim.measurements.top_k import TopK
 from opendp_sim.spaces.counts import USERS, KnownCounts, OpenCounts
-from opendp_sim.spaces.metrics import IdDistance, VectorNorm
+from opendp_sim.spaces.metrics import IdDistance, Symmetric, VectorNorm
 from opendp_sim.spaces.records import Column, Records
+from opendp_sim.spaces.rows import RealRows
 from opendp_sim.spaces.sketch import IntVector
 
 dp.enable_features("contrib")
@@ -106,3 +108,21 @@ def test_one_user_of_every_item_breaks_the_bounded_map():
     bounded = GaussianTopK(k=2, scale=2.0).bind(ONE_ITEM, replace(USERS, touched=1))
     unbounded = GaussianTopK(k=2, scale=2.0).bind(ONE_ITEM, USERS)
     assert bounded.privacy_map(1) < 8 / (2 * 2.0**2) <= unbounded.privacy_map(1)
+
+
+def test_a_persons_record_replaces_a_teacher_and_costs_two():
+    """With d = 1 the threshold is one vote too low: one teacher's new row moves a gap by two."""
+    rows = RealRows(width=4)
+    one, two = (
+        PateLabels(
+            labels=4, rule={"stable": {"k_max": 2}}, scale=4.0, delta=1e-6, distance=users
+        ).bind(rows, Symmetric())
+        for users in (1, 2)
+    )
+    before, after = np.zeros((5, 4)), np.zeros((5, 4))
+    before[:, 0] = after[:, 0] = 1
+    after[4] = [0, 1, 0, 0]
+    gaps = [table.sum(axis=0)[0] - table.sum(axis=0)[1] for table in (before, after)]
+    assert gaps[0] - gaps[1] == 2
+    assert two.privacy_map(2)[0] == pytest.approx(4 * two.privacy_map(1)[0])
+    assert two.privacy_map(2)[1] <= 1e-6 < one.privacy_map(2)[1]

@@ -96,8 +96,9 @@ class PateLabels(Mechanism):
 
         d_in teachers, T queries. First ``stable`` (approximate zero-concentrated), C the least
         threshold with :math:`\delta(c) \le \delta_t` at the calibrated distance c; then ``gaussian``
-        (zero-concentrated), n the smaller of tau and the number of labels. One person's record sits
-        in one teacher. Exact noise, rounds outward, tight per query.
+        (zero-concentrated), n the smaller of tau and the number of labels. A person's record, in one
+        teacher alone, changes that teacher's row: d_in = 2, and ``distance: 2`` to calibrate for
+        it. Exact noise, rounds outward, tight per query.
 
     Raises
         ParameterError (OS101): a parameter is outside its range. (OS102): k_max is not below the
