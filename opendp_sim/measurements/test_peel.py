@@ -38,6 +38,10 @@ from opendp_sim.spaces.counts import Votes, need_candidates, votes_space
 
 __all__ = ["TestPeel", "draw_tested", "make_test_peel", "then_test_peel"]
 
+_OF_DELTA = 0.1
+"""Part of a curve's delta at which the test's threshold stands. What it takes, peeling lacks, while a
+tenth of the delta raises the threshold only as the root of a logarithm."""
+
 
 @register
 class TestPeel(Mechanism):
@@ -58,7 +62,7 @@ class TestPeel(Mechanism):
         approximate zero-concentrated, d_in users; s is the scale of peeling in r draws,
         :math:`t = 2 s \sqrt{(1 - w) / (w r)}` that of the test, which so costs the share w of rho; T
         as in ``stable_set``. With ``accounting: curve`` the larger of the two cases (same set,
-        different sets) as one (epsilon, delta) curve, T calibrated at half of
+        different sets) as one (epsilon, delta) curve, T calibrated at a tenth of
         ``delta``. Refused where d_in reaches T. Exact draws,
         rounds outward.
 
@@ -117,7 +121,7 @@ class TestPeel(Mechanism):
         rounds = rounds_for(votes, self.k)
         noise = 2 * self.scale * math.sqrt((1 - self.share) / (self.share * rounds))
         single = self.accounting == "curve"
-        delta = self.delta / 2 if single else self.delta
+        delta = self.delta * _OF_DELTA if single else self.delta
         threshold = threshold_of(self.key, noise, delta, self.distance)
 
         def approximate(d_in: Any) -> tuple[float, float]:
