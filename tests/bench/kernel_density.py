@@ -22,7 +22,8 @@ from opendp_sim.spaces.rows import RealRows, Rows
 from tests.bench._kernels import exact_flat, exact_sums, noisy, pipeline, through
 from tests.bench._results import parser, table, write_section
 
-EPSILONS, RELEASES, QUERIES = (0.1, 0.5, 1.0, 2.0), 2, 300
+EPSILONS, RELEASES, QUERIES = (0.1, 0.5, 1.0, 2.0), 40, 300
+SETTINGS = [(measure, epsilon) for measure in ("zcdp", "pure") for epsilon in EPSILONS]
 
 
 def frequencies(measure: str, epsilon: float, count: int) -> int:
@@ -56,6 +57,50 @@ def structures(
     return out
 
 
+def measured(
+    name: str, structure: str, seed: int, points: np.ndarray, queries: np.ndarray, space: RealRows,
+    truths: dict[tuple[str, str], np.ndarray],
+) -> dict[tuple[str, float], list[float]]:  # fmt: skip
+    """One seed: every measure and epsilon from the few builds that they need."""
+    count, builds, out = len(points), {}, {}
+    for measure, epsilon in SETTINGS:
+        size = frequencies(measure, epsilon, count)
+        if structure.startswith("gauss"):
+            size = 0
+        if size not in builds:
+            stages = pipeline(space, *structures(name, measure, epsilon, count, seed)[structure])
+            start = time.process_time()
+            flat = exact_flat(stages[1:], through(stages[:1], points))
+            builds[size] = stages, flat, time.process_time() - start
+        stages, flat, built = builds[size]
+        reader = stages[-1].claim.capabilities["kernel_sums"]
+        where = (name, type(reader).__name__)
+        if where not in truths:
+            truths[where] = exact_sums(points, queries, reader) / count
+        truth = truths[where]
+        of = noisy(stages, flat, epsilon, measure)
+        post = Density().bind(of.released, Symmetric())
+        asked = of.queries(Rows(queries))
+        start = time.process_time()
+        found = post.function(of.arrays, asked)
+        query = time.process_time() - start
+        error = np.abs(found["density"][:, 0] / count - truth)
+        total = np.hypot(found["noise_error"], found["sketch_error"])[:, 0] / count
+        out[measure, epsilon] = [
+            float(truth.mean()), error.mean(), math.sqrt(2 / math.pi) * total.mean(),
+            (error / truth).mean(), built, query / QUERIES * 1e6,
+        ]  # fmt: skip
+    return out
+
+
+def bare_product(points: np.ndarray, size: int) -> float:
+    matrix = np.ones((points.shape[1], size))
+    start = time.process_time()
+    for at in range(0, len(points), 8192):
+        points[at : at + 8192] @ matrix
+    return time.process_time() - start
+
+
 def main() -> None:
     options = parser(__doc__ or "").parse_args()
     news = np.load(options.data / "newsgroups_minilm.npz")
@@ -70,51 +115,32 @@ def main() -> None:
     truths: dict[tuple[str, str], np.ndarray] = {}
     bare: dict[tuple[str, int], float] = {}
     for name, (points, queries, space) in sets.items():
-        count = len(points)
-        for structure in structures(name, "zcdp", 1.0, count, 0):
-            for measure in ("zcdp", "pure"):
-                for epsilon in EPSILONS:
-                    size = frequencies(measure, epsilon, count)
-                    runs = []
-                    for seed in range(RELEASES):
-                        steps = structures(name, measure, epsilon, count, seed)[structure]
-                        stages = pipeline(space, *steps)
-                        reader = stages[-1].claim.capabilities["kernel_sums"]
-                        where = (name, type(reader).__name__)
-                        if where not in truths:
-                            truths[where] = exact_sums(points, queries, reader) / count
-                        truth = truths[where]
-                        start = time.process_time()
-                        flat = exact_flat(stages[1:], through(stages[:1], points))
-                        built = time.process_time() - start
-                        of = noisy(stages, flat, epsilon, measure)
-                        post = Density().bind(of.released, Symmetric())
-                        asked = of.queries(Rows(queries))
-                        start = time.process_time()
-                        found = post.function(of.arrays, asked)
-                        query = time.process_time() - start
-                        error = np.abs(found["density"][:, 0] / count - truth)
-                        total = np.hypot(found["noise_error"], found["sketch_error"])[:, 0] / count
-                        runs.append([error.mean(), (error / truth).mean(),
-                                     math.sqrt(2 / math.pi) * total.mean(), built, query / QUERIES * 1e6])  # fmt: skip
-                    if (name, size) not in bare:
-                        matrix = np.ones((points.shape[1], size))
-                        start = time.process_time()
-                        for at in range(0, count, 8192):
-                            points[at : at + 8192] @ matrix
-                        bare[name, size] = time.process_time() - start
-                    mean = np.mean(runs, axis=0)
-                    shown = "-" if structure.startswith("gauss") else size
-                    rows.append([name, structure, measure, epsilon, shown, float(truth.mean()),
-                                 mean[0], mean[2], mean[1], mean[3], mean[3] / bare[name, size], mean[4]])  # fmt: skip
-                    print(rows[-1], flush=True)
+        for structure in structures(name, "zcdp", 1.0, len(points), 0):
+            begin = time.process_time()
+            runs = [
+                measured(name, structure, seed, points, queries, space, truths)
+                for seed in range(RELEASES)
+            ]
+            for measure, epsilon in SETTINGS:
+                each = np.array([run[measure, epsilon] for run in runs])
+                size = frequencies(measure, epsilon, len(points))
+                if (name, size) not in bare:
+                    bare[name, size] = bare_product(points, size)
+                truth, error, predicted, relative, built, query = each.mean(axis=0)
+                scatter = each[:, 1].std(ddof=1) / math.sqrt(RELEASES)
+                shown = "-" if structure.startswith("gauss") else size
+                rows.append([name, structure, measure, epsilon, shown, truth, error, scatter, predicted,
+                             relative, built, built / bare[name, size], query])  # fmt: skip
+                print(rows[-1][:5], [f"{v:.4g}" for v in rows[-1][5:]], flush=True)
+            print(f"{time.process_time() - begin:.0f} s", flush=True)
     text = table(
         ["data", "structure", "measure", "epsilon", "features", "mean kernel value",
-         "mean |error|", "predicted", "mean relative error", "build, s", "build / bare product",
+         "mean |error|", "its se", "predicted", "mean relative error", "build, s", "build / bare product",
          "query, us"], rows,
     )  # fmt: skip
     text += (
-        f"\n\n{QUERIES} held-out queries, {RELEASES} releases with fresh seeds and noise; errors of "
+        f"\n\n{QUERIES} held-out queries, {RELEASES} releases with fresh seeds and noise; its se: "
+        "from the scatter of the releases; releases of one seed and size share a build; errors of "
         "the mean kernel value; delta = 1e-6 for zCDP. Gaussian kernel of bandwidth 0.8 (embeddings) "
         "and 20 (skin), RACE's p-stable L2 kernel of the same width. The JL row's prediction does not "
         "hold the projection's own kernel error (bound 0.06), which no budget removes. Build includes "
