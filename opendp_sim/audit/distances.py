@@ -105,6 +105,7 @@ def to_float(value: Any) -> float:
 def _gaps(left: Any, right: Any) -> list[Any]:
     """Return absolute differences, cell by cell; a missing cell counts as zero only in mappings."""
     if isinstance(left, Mapping):
+        left, right = _open_counts(left), _open_counts(right)
         keys = list(dict.fromkeys([*left, *right]))
         return [_gap(left.get(k, 0), right.get(k, 0)) for k in keys]
     if _whole(left) and _whole(right) and np.shape(left) == np.shape(right):
@@ -116,6 +117,14 @@ def _gaps(left: Any, right: Any) -> list[Any]:
     if len(first) != len(second):
         return [_INFINITE]
     return [_gap(a, b) for a, b in zip(first, second, strict=True)]
+
+
+def _open_counts(table: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Return counts of the items that occur as item to count; other mappings as they are."""
+    if set(table) != {"item", "votes"}:
+        return table
+    items, votes = (np.asarray(table[name]).tolist() for name in ("item", "votes"))
+    return dict(zip(items, votes, strict=True))
 
 
 def _whole(value: Any) -> bool:
