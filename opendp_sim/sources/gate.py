@@ -52,8 +52,9 @@ def gate(block: Block, records: Records, mode: Ingest) -> Block:
     records.check(block)
     if _missing(block, records).any():
         raise DataError(
-            "OS603", "records", expected="an entry in every cell", got="a missing entry",
-            hint=_CLEAN,
+            "OS603", "records", expected="an entry of its column's dtype in every cell",
+            got="a missing entry, or one of another dtype",
+            hint=f"names of persons and items need `dtype: str`; else {_CLEAN}",
         )  # fmt: skip
     return block
 
