@@ -132,28 +132,40 @@ def test_measured_vote_noise_is_what_the_answer_and_the_plan_say():
     assert ((ratio > 1 - 1e-9) & (ratio < 1 + 1 / 32)).all()
     standard = answers.votes[:, 1] / answers.deviations
     assert abs(standard.std() - 1) < 5 / np.sqrt(2 * 1000)
-    rule = Rule(0.5, 1000, 10_000)
+    rule = Rule(0.5, 1000, 10_000, 2)
     scale = rule.vote_scale(0.7) * np.sqrt(rule.neighbours)
-    facts = rule.facts(2, rule.count_scale, rule.minimum_count)
+    facts = rule.facts(rule.count_scale, rule.minimum_count)
     assert facts["relative_vote_noise"] == pytest.approx(scale / (0.7 * rule.neighbours))
 
 
 def test_a_record_of_mean_activity_serves_what_the_plan_says(monkeypatch):
     """With exact counts, a record selected in a share p of the queries spends its purse then."""
     setting = IndKnn(rho=0.2, queries=400, size=4000, threshold=0.5, centre=False, levels=255)
-    rule = setting.rule
-    promised = rule.facts(2, rule.count_scale, rule.minimum_count)[
-        "queries_a_typical_record_serves"
-    ]
+    rule = setting.rule(2)
+    promised = rule.facts(rule.count_scale, rule.minimum_count)["queries_a_typical_record_serves"]
     assert promised == pytest.approx(400 / 0.55)
     near = round(rule.neighbours)
     service = Predictor(setting, GRID, Rows(np.array([LEFT] * near), np.zeros(near, dtype=int)))
-    service._scales = setting.scales(1.0)  # as a public reference of weight 1 would set them
+    service._scales = setting.scales(1.0, 2)  # as a public reference of weight 1 would set them
     monkeypatch.setattr(Stock, "noisy", lambda _, cells, scale: cells)
     served = 0
     while service.predict(np.array([LEFT])).counts[0] == near:
         served += 1
     assert served == pytest.approx(rule.share * promised, rel=0.05)
+
+
+def test_a_neighbourhood_is_hardly_larger_than_a_class():
+    few, many = Rule(0.01, 500, 1300, 2), Rule(0.01, 500, 1300, 10)
+    assert few.neighbours == pytest.approx(0.4 * 1300)  # two classes: the old bound holds first
+    assert many.neighbours == pytest.approx(1.3 * 130)
+    assert many.share == pytest.approx(0.13)
+    assert Rule(50.0, 500, 1300, 10).neighbours == pytest.approx(4 * np.sqrt(10))
+    assert Rule(0.01, 500, 1300, 10, wanted=700).neighbours == 700
+    grid = GridRows(width=2, labels=tuple(range(10)), lower=(-9,), upper=(9,))
+    setting = IndKnn(rho=0.01, queries=500, size=1300)
+    assert setting.bind(grid, Symmetric()).expected["neighbours"] == many.neighbours
+    empty = Rows(np.zeros((0, 2)), np.zeros(0, dtype=np.int64))
+    assert Predictor(setting, grid, empty)._rule.neighbours == many.neighbours
 
 
 def test_digits_are_recognised():

@@ -55,7 +55,7 @@ class Predictor(Service):
         self, setting: Any, domain: GridRows, data: Rows, store: Store | None = None
     ) -> None:
         super().__init__(setting, domain, store)
-        self._rule = setting.rule
+        self._rule = setting.rule(len(domain.labels or ()))
         self._angular: bool = setting.kernel.angular
         self._owners = Owners(data.ids)
         self._purses = IndividualFilter(setting.rho, 0)
@@ -127,7 +127,7 @@ class Predictor(Service):
             seen = Seen.of(lens.see_queries(queries, self._dtype))
             self._reference = Reference(seen, self._rule.share, setting.kernel.faintest(lens.unit))
             weight = self._reference.mean_weight(self._ladder, angular=self._angular)
-        self._scales = setting.scales(weight)
+        self._scales = setting.scales(weight, len(self._classes))
         self._answered = Answered(lens)
         self._pool = Pool(lens, self._dtype, self._coder(lens))
         for rows in self._waiting or ():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 __all__ = ["Rule"]
 
 _SMALL = 15_000
+_OF_A_CLASS = 1.3
 _COUNT_SHARE = 0.05
 _VOTE_SHARE = 0.5
 _WORTH = 20
@@ -22,21 +23,28 @@ class Rule:
         rho: the budget of a person.
         queries: T, how many queries are planned.
         size: n, a public guess of the number of records.
+        classes: number of public labels; 1 when nothing is known about them.
         wanted: the neighbours that a query should find, where someone knows better.
     """
 
     rho: float
     queries: int
     size: int
+    classes: int = 1
     wanted: int | None = None
 
     @property
     def neighbours(self) -> float:
-        """K*: neighbours a query should find; few on large sets, where each is better."""
+        """K*: neighbours a query should find; few on large sets, where each is better.
+
+        Little more than a class has: beyond, most neighbours must be of other classes.
+        """
         if self.wanted is not None:
             return float(self.wanted)
         factor = min(4.0, 4.0 * _SMALL / self.size)
-        return self.share_of(factor * math.sqrt(self.queries / self.rho)) * self.size
+        most = _OF_A_CLASS * self.size / self.classes
+        quiet = factor * math.sqrt(self.queries / self.rho)
+        return self.share_of(min(quiet, most)) * self.size
 
     def share_of(self, neighbours: float) -> float:
         """Return a number of neighbours as a share of the records, at most 0.4."""
@@ -77,7 +85,7 @@ class Rule:
             "class means (a kernel sketch with `classify`) or a linear model, or `hybrid_knn`"
         )
 
-    def facts(self, classes: int, count_scale: float, minimum: int) -> dict[str, float]:
+    def facts(self, count_scale: float, minimum: int) -> dict[str, float]:
         """Return what the plan shows: all from public numbers."""
         spent = _VOTE_SHARE / self.queries + self.share / (2 * count_scale**2 * self.rho)
         return {
@@ -90,5 +98,5 @@ class Rule:
             ),
             "queries_a_typical_record_serves": 1.0 / spent,
             # The same for the class means of unit vectors, released once with the whole budget.
-            "relative_noise_of_class_means": classes / (self.size * math.sqrt(2 * self.rho)),
+            "relative_noise_of_class_means": self.classes / (self.size * math.sqrt(2 * self.rho)),
         }

@@ -143,7 +143,7 @@ class HybridKnn(Mechanism):
             f"set by its rule for the {asked:,} least certain of {self.queries:,} queries of about "
             f"{self.size:,} records"
         )
-        if self.neighbours_setting.rule.crowded:
+        if self.neighbours_setting.rule(1).crowded:
             return (
                 f"{served}; with so few records a query a one-off release usually serves better: class "
                 "means (a kernel sketch with `classify`) or a linear model"

@@ -187,15 +187,14 @@ class IndKnn(Mechanism):
         """State Lemma 2 of ``ind_knn.md`` for this grid, or refuse it."""
         rows = self._space(domain, metric)
         purse = Fraction(self.rho)
+        rule, scales = self.rule(len(rows.labels or ())), self.scales(1.0, len(rows.labels or ()))
         return Interactive(
             measure="zero_concentrated_divergence",
             privacy_map=lambda d_in: float_up(purse * d_in * d_in),  # Lemma 2
             start=lambda data: self.resume(rows, data).ask,
             resume=lambda data, store: self.resume(rows, data, store),
-            expected=self.rule.facts(
-                len(rows.labels or ()), self.scales(1.0).count, self.scales(1.0).minimum
-            ),
-            reason=self.rule.reason,
+            expected=rule.facts(scales.count, scales.minimum),
+            reason=rule.reason,
         )
 
     def resume(self, rows: GridRows, data: Any, store: Any = None) -> Predictor:
@@ -203,19 +202,18 @@ class IndKnn(Mechanism):
         rows.check(data)
         return Predictor(self, rows, as_rows(data), store)
 
-    @property
-    def rule(self) -> Rule:
-        """What sets every scale that was left out."""
-        return Rule(self.rho, self.queries, self.size, self.neighbours)
+    def rule(self, classes: int) -> Rule:
+        """Return what sets every scale that was left out."""
+        return Rule(self.rho, self.queries, self.size, classes, self.neighbours)
 
     @property
     def needs_reference(self) -> bool:
         """Whether public queries must come before the first prediction."""
         return self.centre or self.threshold is None
 
-    def scales(self, weight: float) -> Scales:
+    def scales(self, weight: float, classes: int) -> Scales:
         """Return the noise in force, for a typical kernel weight of a neighbour."""
-        rule = self.rule
+        rule = self.rule(classes)
         return Scales(
             count=self.count_scale or rule.count_scale,
             vote=(self.vote_scale or rule.vote_scale(weight)) * self.levels,

@@ -15,12 +15,16 @@ VOTES = (0.7, 1.0, 1.5)
 
 def tuned(data, rho, queries, factor, loudness):
     plain = IndKnn(rho=rho, queries=queries, size=data.size)
-    wanted = max(1, min(round(plain.rule.neighbours * factor), data.size // 2))
+    wanted = max(
+        1, min(round(plain.rule(len(data.grid.labels)).neighbours * factor), data.size // 2)
+    )
     setting = plain.model_copy(update={"neighbours": wanted})
     service = Predictor(setting, data.grid, data.train)
     service.refer(data.queries)
     weight = service._reference.mean_weight(service._ladder, angular=True)
-    louder = setting.model_copy(update={"vote_scale": loudness * setting.rule.vote_scale(weight)})
+    louder = setting.model_copy(
+        update={"vote_scale": loudness * setting.rule(len(data.grid.labels)).vote_scale(weight)}
+    )
     service = Predictor(louder, data.grid, data.train)
     return k.share_right(data, service.predict(data.queries).labels)
 
