@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 __all__ = ["Profile", "after_rounds", "nothing", "peeling_profile"]
 
 _ULP = 2.0**-52
+_WIDE = 30.0
+"""Grid steps, in nats, from which on e**step is divided out: it overflows at 709."""
 _DEVIATIONS = 6.0
 """Half ranges times root rounds after which a composition weighs less than 1e-31."""
 
@@ -42,7 +44,7 @@ class Profile:
         place = np.minimum(size / self.step * (1 - 4 * _ULP), len(self.values) - 1.0)
         left = np.minimum(place.astype(np.int64), max(len(self.values) - 2, 0))
         right = np.minimum(left + 1, len(self.values) - 1)
-        share = np.expm1(np.minimum(place - left, 1.0) * self.step) / np.expm1(self.step)
+        share = _chord(np.minimum(place - left, 1.0), self.step)
         value = self.values[left] * (1 - share) + self.values[right] * share
         value = np.minimum(value * (1 + 16 * _ULP), 1.0)
         mirrored = -np.expm1(-size) * (1 + 4 * _ULP) + np.exp(-size) * value
@@ -52,6 +54,16 @@ class Profile:
     def delta(self, epsilon: float) -> float:
         """Return an upper bound on delta at ``epsilon >= 0``."""
         return float(self.at(np.array(max(epsilon, 0.0))))
+
+
+def _chord(part: NDArray[np.float64], step: float) -> NDArray[np.float64]:
+    """Return ``(e**(part step) - 1) / (e**step - 1)``; a wide step rounds it down, which is safe."""
+    if step <= _WIDE:
+        share: NDArray[np.float64] = np.expm1(part * step) / np.expm1(step)
+        return share
+    # The same with e**step divided out, which does not overflow; exp's argument is off by ulps of step.
+    down = max(0.0, 1 - 8 * _ULP * (1 + step))
+    return np.exp((part - 1.0) * step) * np.expm1(-part * step) / math.expm1(-step) * down
 
 
 def nothing(step: float, size: int) -> Profile:

@@ -18,6 +18,8 @@ from opendp_sim.accounting.peeling_profile import Profile, after_rounds, reach_o
 __all__ = ["chosen_profile", "gated_delta", "stable_profile"]
 
 _CELLS = 64
+_MOST_CELLS = 2**16
+"""Grid points of a profile; the last bound holds beyond, which costs only where losses are vast."""
 _FAR = 12
 """Deviations beyond which a pass or a failure weighs less than 1e-31."""
 
@@ -43,7 +45,8 @@ def chosen_profile(scale: float, threshold: int, distance: int, range_: float) -
     mu = distance / scale
     step = range_ / _CELLS if range_ else mu / _CELLS
     top = mu * mu / 2 + _FAR * mu + reach_of(1, range_)
-    x: NDArray[np.float64] = np.arange(math.ceil(top / step) + 2, dtype=np.float64) * step
+    size = min(math.ceil(top / step) + 2, _MOST_CELLS)
+    x: NDArray[np.float64] = np.arange(size, dtype=np.float64) * step
     profile = Profile(step, stable_profile(x, scale, threshold, distance))
     return after_rounds(profile, 1 if range_ else 0, range_)
 

@@ -50,15 +50,16 @@ Accounting = Literal["zcdp", "curve"]
 
 SCALE: dict[str, Any] = {
     "unit": "votes", "gt": 0, "le": 2.0**40,
-    "hint": "the language solves it from the budget: leave it out, or write `scale: solve`.",
+    "hint": "the language solves it from the budget: leave it out, or write `scale: solve`; if no "
+    "scale fits, `distance` is below the unit's d_in, or delta's reserve too small.",
 }  # fmt: skip
 DELTA: dict[str, Any] = {
-    "unit": "probability", "gt": 0, "le": 0.1,
+    "unit": "probability", "ge": 1e-100, "le": 0.1,
     "hint": "well below one over the number of users: 1e-6, or half of the budget's delta.",
 }  # fmt: skip
 DISTANCE: dict[str, Any] = {
     "symbol": "c", "unit": "users", "default": 1, "ge": 1, "le": 1000,
-    "hint": "1, unless the unit of privacy is a group of users or a replaced user (2).",
+    "hint": "the unit's d_in: 2 for a replaced user; a spec that leaves it out gets that.",
 }  # fmt: skip
 ACCOUNTING: dict[str, Any] = {
     "symbol": "-", "unit": "none", "default": "zcdp",

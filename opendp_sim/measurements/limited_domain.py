@@ -33,6 +33,8 @@ from opendp_sim.spaces.counts import Votes, votes_space
 __all__ = ["LimitedDomain", "draw_limited", "make_limited_domain", "then_limited_domain"]
 
 _SLACK = 1 + 1e-9
+_TINY = 1e-300
+"""Added where a positive chance may round to 0."""
 
 
 @register
@@ -139,7 +141,7 @@ class LimitedDomain(Mechanism):
         if users == 0:
             return 0.0
         odds = self._swaps(votes, users) * math.exp((users - height) / self.scale)
-        return min(1.0, -math.expm1(-self.k * math.log1p(odds)) * _SLACK)
+        return min(1.0, -math.expm1(-self.k * math.log1p(odds)) * _SLACK + _TINY)
 
     def _appear(self, votes: Votes, users: int, height: int) -> float:
         """Bound the chance that an item of one side alone beats the threshold (Lemma 3)."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.errors import BudgetError
+from opendp_sim.core.errors import BudgetError, ParameterError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.rounding import float_up
 from opendp_sim.core.space import Domain, Metric
@@ -24,6 +24,11 @@ from opendp_sim.spaces.counts import Votes, votes_space
 __all__ = ["TopStable", "draw_top_stable", "make_top_stable", "then_top_stable"]
 
 _SLACK = 1 + 1e-9
+_REACH = 45.0
+"""Scales of the threshold's noise after which the table is cut."""
+_CUT = math.exp(-_REACH)
+_WIDEST = 50_000
+"""Noise scales, in votes, up to which the table of the tail is built."""
 
 
 @register
@@ -134,6 +139,7 @@ class TopStable(Mechanism):
 
     def threshold(self) -> int:
         """Return the least C that ``distance`` users' difference reaches rarely enough."""
+        self._tabulated()
         low, high = 0, 1
         while self.k_max * difference_tail(*self.scales, high) > self.delta:
             high *= 2
@@ -143,18 +149,35 @@ class TopStable(Mechanism):
             low, high = (low, middle) if fits else (middle, high)
         return self.distance + high
 
+    def _tabulated(self) -> None:
+        """Refuse what the table of Lemma 3 cannot hold or tell from its own rounding."""
+        gap, bar = self.scales
+        least = 4 * self.k_max * _CUT
+        if self.delta < least:
+            raise ParameterError(
+                "OS102", f"{self.key}.delta", expected=f"a delta of at least {least:.1e}",
+                got=self.delta, hint="the tail is known up to 2 exp(-45) a rank; ask for more delta.",
+            )  # fmt: skip
+        if bar > _WIDEST or gap > _WIDEST:
+            field = "epsilon" if self.share in (0.37, 0.5) else "share"
+            raise ParameterError(
+                "OS102", f"{self.key}.{field}", expected=f"noise scales of at most {_WIDEST:,} votes",
+                got=getattr(self, field),
+                hint="raise the budget, or leave share at 0.37; at such noise nothing is ever stable.",
+            )  # fmt: skip
+
 
 @lru_cache(maxsize=4096)
 def difference_tail(left: float, right: float, least: int) -> float:
     """Bound ``Pr[X - Y >= least]``, X and Y discrete Laplace of these scales (Lemma 3)."""
-    reach = math.ceil(45 * right)
+    reach = math.ceil(_REACH * right)
     y = np.arange(-reach, reach + 1)
     mass = np.exp(-np.abs(y) / right) * math.tanh(0.5 / right)
     q, at = math.exp(-1 / left), least + y
     up = np.exp(-np.maximum(at, 0) / left) / (1 + q)
     down = 1 - np.exp(-np.maximum(1 - at, 0) / left) / (1 + q)
     inside = float((mass * np.where(at >= 1, up, down)).sum())
-    return min(1.0, inside * _SLACK + 2 * math.exp(-45.0))
+    return min(1.0, inside * _SLACK + 2 * _CUT)
 
 
 def draw_top_stable(
