@@ -36,7 +36,14 @@ from opendp_sim.dsl.output_types import OutputType, type_outputs, unreleased
 from opendp_sim.dsl.places import check_places
 from opendp_sim.dsl.reader import Draft, draft_of_file
 from opendp_sim.dsl.shares import check_numerics, check_shares, spend_of
-from opendp_sim.dsl.types import Bound, Typed, bind_release, release_record, type_stages
+from opendp_sim.dsl.types import (
+    Bound,
+    Typed,
+    bind_release,
+    release_record,
+    type_stages,
+    users_of,
+)
 
 __all__ = ["Plan", "ReleasePlan", "plan_file", "plan_of"]
 
@@ -222,7 +229,8 @@ def _release(typed: Typed, privacy: Privacy, target: Target) -> tuple[ReleasePla
     before = prefix(typed, probe.norm)
 
     def at(value: float | None) -> tuple[Bound, dp.Measurement, dp.Measurement]:
-        bound = bind_release(typed, release_record(release, value, delta))
+        record = release_record(release, value, delta, distance=users_of(typed, d_in))
+        bound = bind_release(typed, record)
         own = chain(before, bound)
         return bound, own, cast(own, bound.claim.measure, privacy.measure, delta)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -18,7 +19,11 @@ from opendp_sim.dsl.ir import DataEntry, Program, ReleaseDecl, StageDecl, Unit
 from opendp_sim.dsl.read_steps import locate
 from opendp_sim.spaces.metrics import IdDistance, Symmetric
 
-__all__ = ["Bound", "Typed", "bind_release", "release_record", "source_metric", "type_stages"]
+__all__ = [
+    "Bound", "Typed", "bind_release", "release_record", "source_metric", "type_stages", "users_of",
+]  # fmt: skip
+_MOST_USERS = 1000
+"""The largest calibrated distance that a selection takes."""
 
 Numerics = Literal["exact", "idealized"]
 
@@ -218,11 +223,13 @@ def _check_release(typed: Typed, notes: Notes) -> Typed | None:
 
 def release_record(
     release: ReleaseDecl, value: float | None = None, delta: float | None = None,
-    *, probe: bool = False,
+    *, distance: int = 1, probe: bool = False,
 ) -> Mechanism:  # fmt: skip
     """Return the record of a release, with the solved parameter filled in.
 
-    ``probe`` fills in a harmless value, to learn the types before anything is solved.
+    ``probe`` fills in a harmless value, to learn the types before anything is solved. ``distance`` is
+    what a threshold is calibrated for where the author does not say: a smaller one than the unit's
+    makes a delta that no noise brings below its share.
     """
     assert release.key is not None  # noqa: S101 - only `none` has no key
     cls = REGISTRY[release.key]
@@ -231,8 +238,16 @@ def release_record(
         params[release.solve] = 1.0 if probe or value is None else value
     if "delta" in cls.model_fields and cls.model_fields["delta"].is_required():
         params.setdefault("delta", delta or 1e-9)
+    if "distance" in cls.model_fields and 1 < distance <= _MOST_USERS:
+        params.setdefault("distance", distance)
     record: Mechanism = cls.from_spec(params)
     return record
+
+
+def users_of(typed: Typed, d_in: int) -> int:
+    """Return the distance before a release in whole steps (users), at the unit's distance."""
+    step = typed.stability if typed.faces is None else typed.faces.linf
+    return math.ceil(step * d_in)
 
 
 def bind_release(typed: Typed, record: Mechanism) -> Bound:
