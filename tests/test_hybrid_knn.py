@@ -10,7 +10,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from opendp_sim.accounting.session import Session
-from opendp_sim.core.errors import BudgetError, DataError, InternalError
+from opendp_sim.core.errors import BudgetError, DataError, InternalError, SpaceError
 from opendp_sim.core.pipeline import bind_steps
 from opendp_sim.measurements import _knn_means
 from opendp_sim.measurements._knn_features import Lens
@@ -84,6 +84,20 @@ def test_means_are_released_once_and_survive(tmp_path, monkeypatch):
         assert np.array_equal(session._service._means.cells, cells)
         assert np.array_equal(session._service._purses_now(), left)
         assert len(session.ask(QUERIES[40:45]).labels) == 5
+
+
+def test_a_session_counts_easy_answers_and_keeps_its_records(tmp_path):
+    stages = bind_steps(GRID, Symmetric(), [SETTING])
+    with Session(stages, lambda: [TRAIN], tmp_path / "s") as session:
+        session.refer(QUERIES)
+        session.ask(QUERIES[:60])
+        assert session.answered == 60
+        for update, records in (
+            (session.insert, TRAIN), (session.relabel, TRAIN), (session.delete, [1]),
+        ):  # fmt: skip
+            with pytest.raises(SpaceError, match="OS201"):
+                update(records)
+        assert len(session.ask(QUERIES[:3]).labels) == 3
 
 
 def test_a_failure_ends_it(monkeypatch):

@@ -344,6 +344,23 @@ def test_ids_that_differ_are_different_persons(ids, monkeypatch):
     assert waiting._waiting[0].ids.tolist() == ids.tolist()[::2]
 
 
+@pytest.mark.parametrize(("ids", "foreign"), [([1, 2], "1"), (["1", "2"], 1)])
+def test_ids_of_the_other_kind_are_refused_and_change_nothing(ids, foreign):
+    service = predictor(owned([LEFT, UP], [0, 1], ids), OWNED)
+    for update in (
+        lambda: service.delete([foreign]),
+        lambda: service.insert(owned([UP], [1], [foreign])),
+        lambda: service.relabel(owned([UP], [1], [foreign])),
+    ):
+        with pytest.raises(DataError, match="OS607"):
+            update()
+    with pytest.raises(DataError, match="OS602"):
+        service.delete([ids])
+    assert service._pool.alive[:2].all()
+    assert service._pool.size == len(service._purses.snapshot()) == 2
+    assert service.predict(np.array([LEFT])).labels
+
+
 @given(st.lists(st.text(max_size=3), max_size=6) | st.lists(st.integers(), max_size=6))
 def test_kept_ids_come_back_as_they_were(ids):
     assert unpacked(packed(ids)).tolist() == ids

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
+import pickle
 import shutil
 import sqlite3
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -276,3 +279,28 @@ def test_closing_another_descriptor_lets_nobody_in(tmp_path):
         session.ask(QUERIES[1:2])
     with kill.opened(path) as session:
         assert len(session._store.transcript()) == 2
+
+
+def test_another_thread_is_refused_and_the_session_goes_on(tmp_path):
+    with kill.opened(tmp_path / "s.sqlite") as session, ThreadPoolExecutor(1) as other:
+        session.ask(QUERIES[:1])
+        left = session._service._purses.snapshot()
+        for step in (
+            lambda: session.ask(QUERIES[:1]), lambda: session.refer(QUERIES),
+            lambda: session.delete([1]), lambda: session.insert(kill.data()), lambda: session.answered,
+        ):  # fmt: skip
+            with pytest.raises(BudgetError, match="OS407"):
+                other.submit(step).result()
+        assert np.array_equal(session._service._purses.snapshot(), left)
+        session.ask(QUERIES[:1])
+        assert session.answered == 2
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_what_is_used_once_is_not_copied(again, tmp_path):
+    """A copy would spend the same purses, or give out the same noise, a second time."""
+    with kill.opened(tmp_path / "s.sqlite") as session:
+        for one in (session._service, session._service._stock, Stock()):
+            with pytest.raises(BudgetError, match="OS407"):
+                again(one)
+        session.ask(QUERIES[:1])

@@ -12,9 +12,11 @@ import typer
 from typer.testing import CliRunner
 
 from opendp_sim.cli import app
-from opendp_sim.cli.session import session_command
+from opendp_sim.cli.session import _plain, session_command
+from opendp_sim.core.errors import DataError
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.serve import serve
+from opendp_sim.measurements._knn_service import Predictions
 from opendp_sim.sources.builtin import builtin_source
 
 SPECS = Path(__file__).parents[1] / "specs"
@@ -148,3 +150,69 @@ def test_two_sessions_of_one_release_would_be_charged_as_one(folder, second):
     assert "error[OS306]" in message
     assert "two sessions" in message
     assert not (folder / "more.session").exists()
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_line_ends_the_session_or_anybody_s_purse(folder):
+    """Whatever a line holds, it gets one line of strict JSON, and the next one is answered."""
+    bad = [
+        {"delete": [["p1", "p2"]]}, {"delete": [["p1"], ["p2", "p3"]]}, {"delete": [5]},
+        {"delete": ["p1", 5]}, {"delete": [True]}, {"delete": [None]}, {"delete": [{"who": "p1"}]},
+        {"insert": [3]}, {"insert": [{"x": [0, 0], "kind": "a", "who": 5}]},
+        {"insert": [{"x": [0, 0], "kind": "a", "who": None}]}, {"relabel": [[["p1"]]]},
+        {"queries": [[1, 2], [3]]}, {"query": [[1, 2], [3]]}, {"query": DEEP[:400]},
+        {"query": {"x": [[1], 2]}}, {"query": [1e400, 1]}, {"query": [10**400, 1]},
+        {"query": "text"}, {"query": True}, f'{{"query": {DEEP}}}\n', DEEP + "\n",
+        '{"query": [0, 0], "id": NaN}\n', '{"query": [0, 0], "id": 1e999}\n', '{"query": 1' + "0" * 5000 + "}\n",
+    ]  # fmt: skip
+    lines = [{"query": [0.5, 0.5]}, *bad, {"query": [1e308, 1]}, {"query": [0.5, 0.5]}]
+    out = run(folder / "people.yaml", "--updates", lines=lines)
+    assert len(out) == len(lines)
+    assert {answer["error"]["code"] for answer in out[1:-2]} == {"OS304", "OS607"}
+    assert "label" in out[-2]
+    assert "label" in out[-1]
+
+
+def test_bytes_that_are_no_text_are_one_bad_line(folder):
+    lines = b'{"delete": ["\xff"]}\n{"query": [0.5, 0.5]}\n'
+    alone = typer.Typer()
+    alone.command()(session_command)
+    spec = str(folder / "people.yaml")
+    result = CliRunner().invoke(alone, [spec, "--updates"], input=lines)
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert first["error"]["code"] == "OS304"
+    assert "label" in second
+
+
+def test_a_deletion_names_persons_in_the_type_of_their_column(folder):
+    """An integer is nobody among texts; a category is named by its public keys."""
+    spec = (folder / "people.yaml").read_text()
+    for dtype, who, good, bad in (
+        ("int64", np.arange(60) // 2, 5, "5"),
+        ("{dtype: category, keys: [u, v], role: privacy_id}", np.array(["u", "v"] * 30), "u", "w"),
+    ):
+        held = dict(np.load(folder / "people.npz")) | {"who": who}
+        np.savez(folder / "people.npz", **held)
+        name = dtype[:4].strip("{")
+        typed = spec.replace("{dtype: str, role: privacy_id}", dtype if "{" in dtype
+                             else f"{{dtype: {dtype}, role: privacy_id}}")  # fmt: skip
+        (folder / "typed.yaml").write_text(typed.replace("people.session", f"{name}.session"))
+        with serve(plan_file(folder / "typed.yaml")) as served:
+            alive = served.session._service._pool.alive
+            with pytest.raises(DataError, match="OS607"):
+                served.update("delete", [bad])
+            assert alive[:60].all()
+            served.update("delete", [good])
+            assert 0 < (~alive[:60]).sum() == (who == good).sum()
+
+
+def test_numbers_that_json_lacks_are_null():
+    answers = Predictions(
+        ("a",), np.array([3]), np.array([[1.5, -np.inf, np.nan]]), np.array([np.inf])
+    )
+    (plain,) = _plain(answers)
+    assert plain["votes"] == [1.5, None, None]
+    json.dumps(plain, allow_nan=False)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+
 from opendp_sim.accounting.session_store import SessionStore
 from opendp_sim.core.bridge import guarded
 from opendp_sim.core.claims import Interactive, Stable, Stage
-from opendp_sim.core.errors import SpaceError
+from opendp_sim.core.errors import BudgetError, SpaceError
 from opendp_sim.core.pipeline import on_queries, resolve
 from opendp_sim.core.randomness import fingerprint
 from opendp_sim.sources.fold import collect_rows
@@ -27,7 +30,8 @@ class Session:
     A context manager. ``ask``, ``refer`` are for analysts; ``insert``, ``relabel`` and ``delete`` are
     for whoever keeps the data. Records and queries are given as the source has them: they go
     through the same row maps. Where a row map surveys the data (``bound_contributions``), the
-    session takes no new records: ``insert`` and ``relabel`` are refused (OS201).
+    session takes no new records: ``insert`` and ``relabel`` are refused (OS201). Another thread than
+    the one that opened the session is refused (OS407), and the session goes on.
 
     Args:
         stages: row maps and, last, an interactive mechanism (``core.pipeline.bind_steps``).
@@ -49,6 +53,7 @@ class Session:
                 got="another one", hint="see `opendp-sim explain ind_knn`.",
             )  # fmt: skip
         self._maps = tuple(stages[:-1])
+        self._thread = threading.get_ident()
         resume, key = claim.resume, stages[-1].mechanism.key
         rows = guarded(lambda _: collect_rows(self._maps, blocks), key)(None)
         guarded(stages[-1].domain.check, key)(rows)
@@ -83,19 +88,24 @@ class Session:
     @property
     def answered(self) -> int:
         """How many queries this store has answered: public."""
+        self._refuse_other_threads()
         return sum(
             len(payload["labels"])
             for kind, payload in self._store.transcript()
-            if kind == "answers"
+            if kind in ("answers", "easy")
         )
 
     def ask(self, queries: Any) -> Any:
         """Answer public queries, in order; all of them are charged before the first one leaves."""
-        return self._service.predict(on_queries(self._maps, queries))
+        self._refuse_other_threads()
+        with np.errstate(all="ignore"):  # public numbers, however large
+            return self._service.predict(on_queries(self._maps, queries))
 
     def refer(self, queries: Any) -> bool:
         """Say what public queries look like, before the first question."""
-        return bool(self._service.refer(on_queries(self._maps, queries)))
+        self._refuse_other_threads()
+        with np.errstate(all="ignore"):
+            return bool(self._service.refer(on_queries(self._maps, queries)))
 
     def insert(self, records: Any) -> None:
         """Add records; a person who was here before keeps their purse."""
@@ -107,10 +117,12 @@ class Session:
 
     def delete(self, ids: Any) -> None:
         """Remove all records of some persons, free and at once."""
+        self._refuse_other_threads()
         self._service.delete(ids)
 
     def _rows(self, records: Any) -> Any:
         """Send new records through the row maps, which must not depend on the records before."""
+        self._refuse_other_threads()
         if surveys := [stage.mechanism.key for stage in self._maps if _surveys(stage)]:
             # What such a map keeps was decided over all records at once; new ones judged by
             # themselves would come on top of what their person already has.
@@ -122,6 +134,14 @@ class Session:
         if self._maps:
             self._maps[0].domain.check(records)
         return resolve(self._maps, lambda: ())(records)
+
+    def _refuse_other_threads(self) -> None:
+        """Refuse before anything is touched: the store answers to the thread that opened it."""
+        if threading.get_ident() != self._thread:
+            raise BudgetError(
+                "OS407", "session", expected="the thread that opened the session", got="another one",
+                hint="send questions to that thread through a queue; the session stays open.",
+            )  # fmt: skip
 
 
 def _surveys(stage: Stage) -> bool:

@@ -34,7 +34,7 @@ Charge = tuple[NDArray[np.int64], NDArray[np.int64]]
 _FORMAT = "opendp_sim/session/1"
 _DENSE = 64
 """Commits between two full copies of the purses."""
-_PUBLIC = ("reference", "answers")
+_PUBLIC = ("reference", "answers", "means", "easy")
 _TABLES = """
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE entry (
@@ -106,7 +106,8 @@ class SessionStore:
         """Make an entry and its charges durable, both or neither.
 
         Args:
-            kind: ``answers`` or ``reference`` (public), or an update or failure (secret).
+            kind: ``answers``, ``easy``, ``means`` or ``reference`` (public), or an update or failure
+                (secret).
             payload: plain arrays.
             charges: who paid how many units; a person may occur in several.
             snapshot: returns all purses as they are after the charges.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,6 +62,8 @@ def session_command(
             if queries is not None:
                 _answer_file(served, queries)
             else:
+                if isinstance(sys.stdin, io.TextIOWrapper):
+                    sys.stdin.reconfigure(errors="surrogateescape")
                 _converse(served, sys.stdin, sys.stdout, updates=updates)
 
 
@@ -102,12 +106,22 @@ def _converse(served: Served, lines: IO[str], out: IO[str], *, updates: bool) ->
         _say(answer, out)
 
 
+def _returns(name: Any) -> bool:
+    """Whether an "id" can be sent back as it came: JSON has no NaN and no infinity."""
+    try:
+        json.dumps(name, allow_nan=False)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def _read(line: str) -> dict[str, Any]:
     try:
+        line.encode()  # bytes that are no text came in as lone surrogates
         message = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _unreadable() from None
-    if not isinstance(message, dict):
+    if not isinstance(message, dict) or not _returns(message.get("id")):
         raise _unreadable()
     return message
 
@@ -134,14 +148,19 @@ def _plain(answers: Any) -> Iterator[dict[str, Any]]:
         answers.labels, answers.counts, answers.votes, answers.deviations, strict=True
     ):
         yield {
-            "label": label, "count": int(count), "votes": [round(float(v), 6) for v in votes],
-            "deviation": round(float(deviation), 6),
+            "label": label, "count": int(count), "votes": [_number(v) for v in votes],
+            "deviation": _number(deviation),
         }  # fmt: skip
+
+
+def _number(value: float) -> float | None:
+    """Return a number as JSON knows it; nothing for a class that was not asked about."""
+    return round(float(value), 6) if math.isfinite(value) else None
 
 
 def _say(answer: dict[str, Any], out: IO[str]) -> None:
     """Write one answer as one line, at once."""
-    out.write(json.dumps(answer) + "\n")
+    out.write(json.dumps(answer, allow_nan=False) + "\n")
     out.flush()
 
 

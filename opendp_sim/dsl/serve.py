@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path as File
 from types import TracebackType
@@ -22,7 +22,8 @@ from opendp_sim.dsl.places import is_private
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.write import check_writable
 from opendp_sim.sources.source import from_arrays
-from opendp_sim.spaces.records import Records
+from opendp_sim.spaces.ids import persons
+from opendp_sim.spaces.records import Column, Records
 
 __all__ = ["Served", "serve"]
 
@@ -57,15 +58,23 @@ class Served:
     def queries(self, queries: Sequence[Any]) -> dict[str, Any]:
         """Return queries as columns, or refuse them."""
         if not all(isinstance(query, Mapping) for query in queries):
-            queries = [self._named(query) for query in queries]
+            with _plain_values():
+                queries = [self._named(query) for query in queries]
         return _columns(self.features, queries)
 
     def update(self, what: str, records: Any) -> None:
-        """Insert or relabel records (mappings of columns to values), or delete person ids."""
-        if what == "delete":
-            self.session.delete(np.asarray(records))
-        else:
+        """Insert or relabel records (mappings of columns to values), or delete person ids.
+
+        Ids are of the declared type of their column: ``"5"`` is not 5, and is refused.
+        """
+        who = self.records.privacy_id
+        if what != "delete":
             getattr(self.session, what)(_columns(self.records, records))
+        elif who is None:
+            self.session.delete(records)
+        else:
+            ids = _columns(Records((who,)), [{who.name: person} for person in records])
+            self.session.delete(ids[who.name])
 
     def _named(self, query: Any) -> dict[str, Any]:
         """Cut one list of numbers into the feature columns, in their order."""
@@ -143,14 +152,29 @@ def _chosen(plan: Plan, name: str | None) -> OutputType:
 
 def _columns(records: Records, rows: Any) -> dict[str, Any]:
     """Turn rows of plain values into checked columns; text of values never leaves here."""
-    try:
-        raw = {c.name: np.asarray([row[c.name] for row in rows]) for c in records.columns}
+    with _plain_values():
+        raw = {c.name: _raw(c, [row[c.name] for row in rows]) for c in records.columns}
         blocks = list(from_arrays(records, raw).blocks())
         block = {n: np.concatenate([b[n] for b in blocks]) for n in blocks[0]}
         records.check(block)
-    except (DataError, ValueError, TypeError, KeyError, IndexError):
-        raise _unfit() from None
     return block
+
+
+def _raw(column: Column, values: list[Any]) -> Any:
+    """Return a column's plain values as an array; texts and identifiers as they are."""
+    if column.dtype == "str":
+        return np.array(persons([*values, ""])[:-1], dtype=object)
+    return np.asarray(persons(values) if column.role else values)
+
+
+@contextmanager
+def _plain_values() -> Iterator[None]:
+    """Turn whatever numpy says of values that fit no column into one refusal."""
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except (DataError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
+        raise _unfit() from None
 
 
 def _unfit() -> DataError:

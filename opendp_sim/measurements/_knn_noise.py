@@ -10,15 +10,17 @@ from __future__ import annotations
 import os
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
 
+from opendp_sim.core.errors import BudgetError
 from opendp_sim.measurements._sampling_laplace import MAX_SCALE
 from opendp_sim.measurements._sampling_noise import add_gaussian
 
-__all__ = ["Stock", "noisy"]
+__all__ = ["Stock", "noisy", "uncopied"]
 
 _BLOCK = 512
 _HALF = 1 << 61
@@ -37,6 +39,10 @@ class Stock:
         """Nothing that is inside."""
         return "Stock(secret)"
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refuse to be copied or pickled: a copy would give out the same noise again (OS407)."""
+        raise uncopied("noise drawn ahead")
+
     def noisy(self, cells: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
         """Return the cells plus independent discrete Gaussian noise of that scale.
 
@@ -52,6 +58,14 @@ class Stock:
         if rest.size:
             self._left[scale] = rest
         return _sum(cells, mine)
+
+
+def uncopied(what: str) -> BudgetError:
+    """Return the refusal to copy something that must be used once."""
+    return BudgetError(
+        "OS407", "copy", expected="one of its kind", got=f"a copy of {what}",
+        hint="share the object itself, or start a session and open its store again.",
+    )  # fmt: skip
 
 
 def noisy(cells: NDArray[np.int64], scale: float) -> NDArray[np.int64]:

@@ -32,6 +32,11 @@ class Owners:
         """Nothing that depends on data."""
         return "Owners(secret)"
 
+    def fit(self, ids: list[Any]) -> bool:
+        """Whether ids are of the kind of those met before: integers, or texts. Public: a dtype."""
+        met = next(iter(self._places), None)
+        return met is None or not ids or isinstance(ids[0], type(met))
+
     def meet(self, ids: Any) -> int:
         """Enter persons not met before; return how many there were."""
         before = self.count

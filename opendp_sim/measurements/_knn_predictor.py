@@ -88,6 +88,8 @@ class Predictor(Service):
         if not self._domain.ids:
             raise _no_ids(self._setting.key)
         who = persons(ids)
+        if not self._owners.fit(who):
+            raise _other_ids(self._setting.key)
         self._guard(lambda: self._delete(who))
 
     # --- inside ---------------------------------------------------------------------------------
@@ -252,6 +254,8 @@ class Predictor(Service):
         if not self._domain.ids:
             raise _no_ids(self._setting.key)
         self._domain.check(as_rows(rows))
+        if not self._owners.fit(persons(rows.ids)):
+            raise _other_ids(self._setting.key)
 
     def _insert(self, rows: Rows, kind: str) -> None:
         payload: dict[str, NDArray[Any]] = {
@@ -302,6 +306,13 @@ class Predictor(Service):
 def _without(rows: Rows, gone: set[Any]) -> Rows:
     keep = np.array([person not in gone for person in persons(rows.ids)], dtype=np.bool_)
     return cast("Rows", take(rows, keep))
+
+
+def _other_ids(key: str) -> DataError:
+    return DataError(
+        "OS607", key, expected="ids of the kind that the dataset has", got="the other kind",
+        hint="5 and '5' are two persons: give integers where the column is int64, texts where str.",
+    )  # fmt: skip
 
 
 def _no_ids(key: str) -> DataError:

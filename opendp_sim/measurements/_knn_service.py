@@ -10,10 +10,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.errors import BudgetError, DataError, InternalError
+from opendp_sim.core.errors import BudgetError, DataError, InternalError, SpaceError
 from opendp_sim.measurements._knn_features import grid_queries
+from opendp_sim.measurements._knn_noise import uncopied
 from opendp_sim.measurements._knn_vote import Charges
-from opendp_sim.spaces.rows import GridRows
+from opendp_sim.spaces.rows import GridRows, Rows
 
 __all__ = ["LEAST_REFERENCE", "Payload", "Predictions", "Service", "Store", "unreadable"]
 
@@ -79,6 +80,10 @@ class Service:
     def __repr__(self) -> str:
         """Nothing that depends on data."""
         return f"{type(self).__name__}({self._setting.key}, secret)"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refuse to be copied or pickled: a copy would spend the same purses again (OS407)."""
+        raise uncopied("a service")
 
     @property
     @abstractmethod
@@ -161,10 +166,32 @@ class Service:
             len(self._domain.labels or ()),
         )
 
+    def insert(self, rows: Rows) -> None:
+        """Refuse records: only ``ind_knn`` has purses that outlive them (OS201)."""
+        del rows
+        raise self._fixed_records()
+
+    def relabel(self, rows: Rows) -> None:
+        """Refuse records, as ``insert`` does."""
+        del rows
+        raise self._fixed_records()
+
+    def delete(self, ids: Any) -> None:
+        """Refuse to delete, as ``insert`` refuses."""
+        del ids
+        raise self._fixed_records()
+
+    def _fixed_records(self) -> SpaceError:
+        return SpaceError(
+            "OS201", self._setting.key, expected="a mechanism whose records may change: ind_knn",
+            got="one with fixed records", hint="start a new store with the records as they are now.",
+        )  # fmt: skip
+
     def _guard(self, step: Callable[[], Any]) -> Any:
         """Run a step that touches data; a failure ends the release, charged in full."""
         try:
-            return step()
+            with np.errstate(all="ignore"):  # whether a warning appears depends on the data
+                return step()
         except Exception:  # noqa: BLE001 - whatever it says may be about the data
             self._end()
         except BaseException:
