@@ -43,6 +43,7 @@ def releases(sketch: dict[str, Any], rows: Rows, count: int = RELEASES) -> list[
     claim = stages[-1].claim
     assert isinstance(claim, Stable)
     flat = whole_function(claim)(resolve(stages, list)(rows))
+    assert claim.faces is not None
     scale = claim.faces.bound("l2", 1) / math.sqrt(2 * RHO)
     noise: Any = lookup("gaussian")(scale=scale).bind(claim.output, claim.output.metric("l2"))  # type: ignore[attr-defined]
     return [Release.of_sketch(stages, noise.function(flat), noise.noise, {}) for _ in range(count)]
@@ -65,7 +66,7 @@ def test_an_empty_class_does_not_win_on_noise(noisy: list[Release]) -> None:
         asked = of.queries(queries)
         right = {}
         for rule in ("max_likelihood", "map"):
-            post = Classify(rule=rule).bind(of.released, Symmetric())  # type: ignore[arg-type]
+            post = Classify(rule=rule).bind(of.released, Symmetric())
             right[rule] = np.mean(post.function(of.arrays, asked)["label"] == queries.labels)
         assert right["map"] > 0.99
         assert right["max_likelihood"] > 0.97
@@ -137,6 +138,6 @@ def test_small_classes_alone_are_compared_by_their_sums() -> None:
     asked = of.queries(clusters(50, 1))
     rules = [
         Classify(rule=rule).bind(of.released, Symmetric()) for rule in ("max_likelihood", "map")
-    ]  # type: ignore[arg-type]
+    ]
     first, second = (post.function(of.arrays, asked)["label"] for post in rules)
     assert (first == second).all()

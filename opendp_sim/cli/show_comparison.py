@@ -16,10 +16,11 @@ def show_comparison(found: Comparison) -> None:
     )
     if found.error is not None:
         share = found.error / found.exact if found.exact else float("nan")
-        say(f"          exact kernel sum {found.exact:.2f} on average; private answers are off by "
-            f"{found.error:.2f} ({share:.1%})")  # fmt: skip
-        say(f"          noise and sketch {found.mapped:.2f} (predicted {found.predicted:.2f}, of which "
-            f"noise {found.noise:.2f}); grid and projection {found.maps:.2f}")  # fmt: skip
+        what, form = ("mean kernel value", ".4g") if found.normalised else ("kernel sum", ".2f")
+        say(f"          exact {what} {found.exact:{form}} on average; private answers are off by "
+            f"{found.error:{form}} ({share:.1%})")  # fmt: skip
+        say(f"          noise and sketch {found.mapped:{form}} (predicted {found.predicted:{form}}, of "
+            f"which noise {found.noise:{form}}); grid and projection {found.maps:{form}}")  # fmt: skip
     if found.accuracy is not None:
         private, exact = found.accuracy
         say(f"          right labels: {private:.1%} private, {exact:.1%} with exact kernel sums")

@@ -21,7 +21,7 @@ from opendp_sim.dsl.inputs import query_records, source_of
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.sources.fold import collect_rows
-from opendp_sim.spaces.released import Released
+from opendp_sim.spaces.released import Answers, Released
 from opendp_sim.spaces.rows import RealRows, Rows, as_rows
 
 __all__ = ["Comparison", "compare", "refuse_private"]
@@ -34,7 +34,8 @@ class Comparison:
     """One output against the exact answers to the same queries; errors are mean absolute values.
 
     Attributes:
-        exact: mean exact kernel sum, on the data as it is.
+        exact: mean over the queries of the exact kernel sum, on the data as it is.
+        normalised: the answers, and so every number here, are mean kernel values rather than sums.
         error: of the answers against those.
         mapped: of the answers against the exact kernel sums of the data as the sketch sees it, behind
             clamping, grid and projection.
@@ -53,6 +54,7 @@ class Comparison:
     noise: float | None = None
     maps: float | None = None
     accuracy: tuple[float, float] | None = None
+    normalised: bool = False
 
 
 def refuse_private(plan: Plan) -> None:
@@ -72,7 +74,7 @@ def refuse_private(plan: Plan) -> None:
 
 
 def compare(done: Applied) -> list[Comparison]:
-    """Compare every answered output of a run that asks for kernel sums.
+    """Compare every answered output of a run that asks for kernel sums, or for classes by them.
 
     Raises:
         SpecError (OS306): the data is not public. DataError (OS607): there is nothing to compare.
@@ -81,14 +83,20 @@ def compare(done: Applied) -> list[Comparison]:
     found = [
         _one(name, output, done)
         for name, output in done.plan.outputs.items()
-        if output.decl.query is not None and output.posts
+        if output.decl.query is not None and _comparable(output.domain)
     ]
     if not found:
         raise DataError(
-            "OS607", "compare", expected="an output with `post:` and `query:`", got="none",
-            hint="add a `query:` with held-out records to an output.",
+            "OS607", "compare", expected="an output that answers `density` or `classify`",
+            got="none", hint="add such a `post:` and a `query:` with held-out records to an output.",
         )  # fmt: skip
     return found
+
+
+def _comparable(answers: object) -> bool:
+    """Say whether answers are kernel sums or the labels of classes: draws and summits are neither."""
+    columns = set(answers.columns) if isinstance(answers, Answers) else set()
+    return {"density", "noise_error"} <= columns or {"label", "margin"} <= columns
 
 
 def _one(name: str, output: OutputType, done: Applied) -> Comparison:
@@ -101,13 +109,16 @@ def _one(name: str, output: OutputType, done: Applied) -> Comparison:
     if "label" in answer:
         return _labels(output, answer, exact, before, labels)
     again = _sums(sums, behind, seen)
+    normalised = isinstance(output.domain, Answers) and output.domain.normalised
+    if normalised:
+        exact, again = _means(exact, before), _means(again, behind)
     half = math.sqrt(2 / math.pi)  # mean absolute value of a normal error, per deviation
     reported = np.hypot(answer["noise_error"], answer["sketch_error"])
     return Comparison(
         name, len(queries), float(exact.mean()),
         error=_mean(answer["density"] - exact), mapped=_mean(answer["density"] - again),
         predicted=half * _mean(reported), noise=half * _mean(answer["noise_error"]),
-        maps=_mean(again - exact),
+        maps=_mean(again - exact), normalised=normalised,
     )  # fmt: skip
 
 
@@ -122,6 +133,15 @@ def _sums(sums: Any, rows: Rows, queries: NDArray[np.float64]) -> NDArray[np.flo
         return np.asarray(weights.sum(axis=0)[:, None])
     each = [weights[rows.labels == label].sum(axis=0) for label in range(len(sums.labels))]
     return np.stack(each, axis=1)
+
+
+def _means(sums: NDArray[np.float64], rows: Rows) -> NDArray[np.float64]:
+    """Return exact mean kernel values by class; 0 for a class without records."""
+    sizes = np.array([len(rows)])
+    if sums.shape[1] > 1 and rows.labels is not None:
+        sizes = np.bincount(rows.labels, minlength=sums.shape[1])
+    means: NDArray[np.float64] = sums / np.maximum(sizes, 1)
+    return means
 
 
 def _labels(
