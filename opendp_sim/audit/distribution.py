@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit import encoding
-from opendp_sim.audit.betting import Bet, Wealth, best_bet, settle
+from opendp_sim.audit.betting import Bet, Wealth, best_bet, both_ways, settle
 from opendp_sim.audit.binomial import certified_delta, certified_epsilon
 from opendp_sim.audit.curves import Curve
 from opendp_sim.audit.encoding import Encoded
@@ -157,13 +157,16 @@ def _strength(race: _Race, sample: Sample) -> float:
     return bet.strength if bet is not None else -math.inf
 
 
-def _choose(race: _Race, sample: Sample) -> tuple[Bet | None, bool]:
-    """Learn on one half of the past, choose on the other; return the better direction."""
+def _choose(race: _Race, sample: Sample) -> tuple[Bet | None, bool, Bet | None]:
+    """Learn on one half of the past, choose on the other.
+
+    Returns:
+        The better direction's bet, whether it is the swapped one, and the other direction's bet.
+    """
     left, right = sample.all()
     half = len(left) // 2
     curve = race.curve(sample.pair)
-    best: Bet | None = None
-    swapped = False
+    found: list[Bet | None] = []
     extra = {**race.events, **_white_box(race.subject, sample.pair)}
     for swap in (False, True):
         a, b = (right, left) if swap else (left, right)
@@ -172,10 +175,10 @@ def _choose(race: _Race, sample: Sample) -> tuple[Bet | None, bool]:
             first = second = slice(None)
         signed = {name: _signed(score, -1.0 if swap else 1.0) for name, score in extra.items()}
         scores = learn(a.part(first), b.part(first), signed)
-        bet = best_bet(scores, a, b, curve, second)
-        if bet is not None and (best is None or bet.strength > best.strength):
-            best, swapped = bet, swap
-    return best, swapped
+        found.append(best_bet(scores, a, b, curve, second))
+    strengths = [-math.inf if bet is None else bet.strength for bet in found]
+    swapped = strengths[1] > strengths[0]
+    return found[swapped], swapped, found[not swapped]
 
 
 def _signed(score: Score, sign: float) -> Score:
@@ -218,12 +221,15 @@ def _bet(race: _Race, samples: list[Sample]) -> tuple[Wealth, Sample, Bet | None
         choices = [(_choose(race, s), s) for s in samples]
         number += 1
         choices.sort(key=lambda c: -(c[0][0].strength if c[0][0] is not None else -math.inf))
-        (chosen, swap), top = choices[0]
+        (chosen, swap, other), top = choices[0]
         if number % 4 == 0 and len(samples) > 1:  # look at the others again: no bet, only knowledge
-            for other in samples:
-                if other is not top:
-                    race.extend(other, batch // 2)
+            for rest in samples:
+                if rest is not top:
+                    race.extend(rest, batch // 2)
         size = min(batch, race.budget.bet_pairs - wealth.rounds)
+        if chosen is not None:
+            past = top.all()
+            chosen = both_ways(chosen, other, *(past[::-1] if swap else past))
         left, right = _timed(race, top, size)
         if chosen is not None:
             a, b = (right, left) if swap else (left, right)
@@ -296,7 +302,7 @@ def _quiet(race: _Race, wealth: Wealth, sample: Sample, seconds: float) -> Layer
 def _lower_bound(race: _Race, sample: Sample, left: Encoded, right: Encoded) -> dict[str, float]:
     """Certify a lower bound on epsilon: event chosen on one half, Clopper-Pearson on the other."""
     del left, right
-    first, swap = _choose(race, sample)
+    first, swap, _ = _choose(race, sample)
     if first is None:
         return {"epsilon": 0.0, "delta": 0.0}
     runs = min(2000, max(200, sample.runs))

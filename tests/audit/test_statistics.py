@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from opendp_sim.audit import Coins, NoiseLaw, Subject, tree_pmf
 from opendp_sim.audit.accountants import attained_delta, quadrature_delta
-from opendp_sim.audit.betting import Bet, Wealth, settle
+from opendp_sim.audit.betting import Bet, Wealth, best_bet, both_ways, settle
 from opendp_sim.audit.binomial import certified_delta, lower_limit, upper_limit
 from opendp_sim.audit.curves import approx_curve, claimed_curve, gaussian_delta, renyi_curve
 from opendp_sim.audit.distances import exceeds, measure_distance
@@ -62,13 +63,61 @@ def test_wealth_is_fair_at_the_boundary_of_the_claim():
     """Exactly: the expected factor of one round is 1 when P[A] = e^eps P[B] + delta."""
     for epsilon, delta, q in ((1.0, 0.0, 0.2), (0.5, 0.1, 0.3)):
         p = math.exp(epsilon) * q + delta
-        bet = Bet("x", lambda e: e.cells[:, 0], 0.5, epsilon, delta, (0.7, 0.1), 3.0, (p, q), (9, 9))
+        bet = Bet(
+            "x", lambda e: e.cells[:, 0], 0.5, epsilon, delta, (0.7, 0.1), 3.0, (p, q), (9, 9)
+        )
         factor = np.zeros(2)
         for a, pa in ((1.0, p), (0.0, 1 - p)):
             for b, pb in ((1.0, q), (0.0, 1 - q)):
                 factor += pa * pb * np.exp(settle(bet, encode([a]), encode([b]))[:, 0])
         assert factor == pytest.approx(1.0)
         assert np.isfinite(settle(bet, encode([0.0]), encode([1.0]))).all()
+
+
+@pytest.mark.parametrize("excess", [0.7, 1.0, 1.3])
+def test_betting_both_ways_is_a_supermartingale_exactly_within_the_claim(excess: float):
+    """Exactly, over all outcomes: E[F] = 1 at the boundary, below it inside, above it outside."""
+    epsilon, delta, q, r = 1.0, 0.02, 0.15, 0.2
+    p, s = (excess * (math.exp(epsilon) * x + delta) for x in (q, r))
+    left_law = {(1, 0): p, (0, 1): r, (0, 0): 1 - p - r}  # S and T are disjoint, T on the other end
+    right_law = {(1, 0): q, (0, 1): s, (0, 0): 1 - q - s}
+    values = {(1, 0): 1.0, (0, 1): -1.0, (0, 0): 0.0}
+    high = Bet(
+        "s", lambda e: e.cells[:, 0], 0.5, epsilon, delta, (0.4, 0.1, 0.0), 9.0, (p, q), (9, 9)
+    )
+    low = Bet(
+        "t", lambda e: -e.cells[:, 0], 0.5, epsilon, delta, (0.5, 0.1, 0.3), 9.0, (s, r), (9, 9)
+    )
+    mean = np.zeros(3)
+    for a, pa in left_law.items():
+        for b, pb in right_law.items():
+            change = settle(replace(high, against=low), encode([values[a]]), encode([values[b]]))
+            assert np.isfinite(change).all()
+            mean += pa * pb * np.exp(change[:, 0])
+    if excess == 1.0:
+        assert mean == pytest.approx(1.0, abs=1e-12)
+    elif excess < 1:
+        assert (mean < 1).all()
+    else:
+        assert (mean > 1).all()
+
+
+def test_stakes_of_two_bets_never_risk_the_whole_wealth():
+    """However strong both look, the worst outcome leaves two percent, and both events are bet on."""
+    rng = np.random.default_rng(5)
+    left, right = encode(list(laplace((4000,), 0.6) + 1)), encode(list(laplace((4000,), 0.6)))
+    for _ in range(20):
+        epsilon = float(rng.choice([0.0, 0.5, 1.0]))
+        curve = approx_curve(epsilon, float(rng.choice([0.0, 0.01])))
+        score = {"first cell": lambda e: e.cells[:, 0]}
+        back = {"minus": lambda e: -e.cells[:, 0]}
+        one = best_bet(score, left, right, curve, slice(None))
+        two = best_bet(back, right, left, curve, slice(None))
+        joined = both_ways(one, two, left, right)
+        total = np.array(joined.stakes) + np.array(joined.against.stakes)
+        assert (np.array(joined.against.stakes) > 0).any()
+        assert (total <= 0.98 + 1e-12).all()
+        assert np.isfinite(settle(joined, encode([-9.0]), encode([9.0]))).all()
 
 
 def test_wealth_stops_at_the_goal():
