@@ -33,18 +33,6 @@ def errors(made: Made, queries: Any, true: Any, times: int, *noise: Any, **param
 
 
 @pytest.mark.audit
-def test_threshold_sketch_costs_one_query() -> None:
-    """1 / sqrt(2 rho) within 10 %, for a range of 1: 2,000 releases, 6.3 sigma, below 1e-9."""
-    rows = some_rows(LINE, 1000)
-    queries = np.linspace(0, 64, 9)[:, None]
-    true = np.abs(rows.values - queries.T).sum(axis=0)[:, None] / 64
-    made = Made(LINE, rows, "threshold_sketch", thresholds=64)
-    found, _ = errors(made, queries, true, 2000, GAUSS, made.scale(rho=0.5))
-    root = np.sqrt(np.square(found[:, :, 0]).mean(axis=0))
-    assert np.abs(root - 1).max() < 0.1
-
-
-@pytest.mark.audit
 def test_trees_at_epsilon_one() -> None:
     """Moment tree: mean absolute error at most 6 ranges; the published tree is over four times worse.
 

@@ -25,7 +25,7 @@ __all__ = ["MomentsReader", "shortened"]
 
 _KEY = "moments_sketch"
 _COUNT_SHARE = 1 / 20
-_CELLS = 2**19
+_CELLS = 2**18
 """Cells of a chunk: they stay in the cache between the norm and the sum."""
 
 
