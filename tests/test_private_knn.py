@@ -68,6 +68,24 @@ def test_a_solved_scale_fits_and_is_near_the_least():
         scale_for(1e-6, 1e-9, 10, 1.0)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "rate"), [(1.0, 1e-5, 1e-6), (50.0, 1e-5, 1.0), (50.0, 1e-5, 0.5)]
+)
+def test_where_hardly_any_noise_is_needed_there_is_a_least_scale(epsilon, delta, rate):
+    scale = scale_for(epsilon, delta, 1, rate)
+    assert scale == 0.3
+    assert epsilon_of(scale, rate, 1, delta) <= epsilon
+    cells = np.arange(-12, 13)
+    law, moved = (np.exp(-((cells - s) ** 2) / (2 * scale**2)) for s in (0, 1))
+    law, moved = law / law.sum(), moved / moved.sum()
+    p = law[:, None] * law[None, :]
+    q = (1 - rate) * p + rate * moved[:, None] * moved[::-1][None, :]
+    found = epsilon_of(scale, rate, 1, delta)
+    for one, other in ((q, p), (p, q)):
+        assert np.maximum(one - np.exp(found) * other, 0).sum() <= delta * (1 + 1e-9)
+
+
 def test_without_the_accountant_a_coded_refusal(monkeypatch):
     monkeypatch.setitem(sys.modules, "dp_accounting.pld", None)
     with pytest.raises(AuditError, match="OS503"):

@@ -22,7 +22,8 @@ RATE_STEPS = 2**32
 """Sampling rates are multiples of one over this, so that coins are exact."""
 _REACH = 13.0
 """Deviations of the difference kept; the rest (below e**-84) counts as an infinite loss."""
-_MOST_SCALE = 2.0**12
+_LEAST_SCALE, _MOST_SCALE = 0.3, 2.0**12
+"""Scales in between are looked for. Below, noise is almost always zero: nothing is gained by less."""
 _COARSE, _FINE = 0.2, 0.01
 _CLOSE, _AIM, _TRIES = 0.997, 0.9985, 12
 
@@ -74,7 +75,9 @@ def _pair(scale: float, rate: float) -> tuple[dict[Any, float], dict[Any, float]
     log_law += np.where(difference % 2 == 0, *_thetas(scale))
     log_law -= np.log(np.exp(log_law - log_law.max()).sum()) + log_law.max()
     log_ratio = (difference - 1) / (scale * scale)
-    mixed = log_law + np.log1p(rate * np.expm1(log_ratio))
+    # In logs: at small scales a ratio is beyond a float, and at rate 1 the first part is nothing.
+    kept = math.log1p(-rate) if rate < 1.0 else -math.inf
+    mixed = np.logaddexp(kept + log_law, math.log(rate) + log_law + log_ratio)
     keys = difference.tolist()
     plain: dict[Any, float] = dict(zip(keys, log_law.tolist(), strict=True))
     both: dict[Any, float] = dict(zip(keys, mixed.tolist(), strict=True))
@@ -95,6 +98,8 @@ def _thetas(scale: float) -> tuple[float, float]:
 def scale_for(epsilon: float, delta: float, queries: int, rate: float) -> float:
     """Return a noise scale, within about 0.3 % of the least, at which the queries cost at most epsilon.
 
+    Never below 0.3, where noise is almost always zero, also if less would do.
+
     Raises:
         BudgetError (OS401): no scale below 4,096 does. AuditError (OS503): as ``epsilon_of``.
     """
@@ -102,12 +107,12 @@ def scale_for(epsilon: float, delta: float, queries: int, rate: float) -> float:
     for fineness in (_COARSE, _FINE):
         # The loss falls about as one over the scale; a step too short is made up for.
         for _ in range(_TRIES):
-            if not 0.0 < guess < _MOST_SCALE:
+            if not guess < _MOST_SCALE:
                 raise _out_of_reach()
             found = epsilon_of(guess, rate, queries, delta, fineness)
-            if _CLOSE * epsilon <= found <= epsilon:
+            if _CLOSE * epsilon <= found <= epsilon or (found <= epsilon and guess == _LEAST_SCALE):
                 break
-            guess *= found / (epsilon * _AIM)
+            guess = max(_LEAST_SCALE, guess * found / (epsilon * _AIM))
     while epsilon_of(guess, rate, queries, delta, _FINE) > epsilon:
         guess *= 1.01
     return guess
