@@ -5,18 +5,13 @@ The exact distribution of each comes from running it with exact coins (``tests._
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from opendp_sim.audit import Control, Twin
-from opendp_sim.core.bridge import build
-from opendp_sim.core.claims import Private
-from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.measurements._gap_utility import GapUtility
 from opendp_sim.measurements._peeling import peeled
-from opendp_sim.measurements._selection import OPENDP
 from opendp_sim.measurements.choose_k import ChooseK, draw_k
 from opendp_sim.measurements.limited_domain import LimitedDomain, draw_limited
 from opendp_sim.measurements.peel import Peel
@@ -24,44 +19,8 @@ from opendp_sim.measurements.stable_set import StableSet, draw_set
 from opendp_sim.measurements.stable_top_k import StableTopK, draw_stable
 from opendp_sim.measurements.test_peel import TestPeel as TestThenPeel, draw_tested
 from opendp_sim.measurements.top_stable import TopStable
-from opendp_sim.spaces.counts import USERS, votes_space
-from opendp_sim.spaces.sketch import IntVector
-from tests._enumeration import distribution
-
-ITEMS = 4
-SPACE = IntVector(ITEMS)
-VOTES = votes_space("twin", SPACE, USERS)
-Draw = Callable[[Any, Any], Any]
-
-
-def _counts(data: Any) -> Any:
-    return np.asarray(data, dtype=np.int64)
-
-
-def _made(mechanism: Mechanism, draw: Draw) -> Any:
-    """A measurement with the claim of ``mechanism`` that runs ``draw``."""
-    claim = mechanism.bind(SPACE, USERS)
-    assert isinstance(claim, Private)
-    broken = Private(
-        claim.measure, claim.privacy_map, lambda data: repr(draw(OPENDP, _counts(data)))
-    )
-    return build(broken, mechanism.key, SPACE, USERS)
-
-
-def _entry(
-    kind: Any, name: str, mechanism: Mechanism, draw: Draw, d_in: int = 1, pairs: Any = (), **more: Any
-) -> Any:  # fmt: skip
-    def pmf(data: Any) -> dict[Any, float]:
-        exact = distribution(lambda coins: draw(coins, _counts(data)))
-        return {"None" if answer is None else answer: p for answer, p in exact.items()}
-
-    options = {} if kind is Control else {"pmf": pmf}
-    if pairs:
-        options["pairs"] = [tuple(list(side) for side in pair) for pair in pairs]
-    return kind(
-        name=f"{mechanism.key}/{name}", make=lambda: _made(mechanism, draw), d_in=d_in,
-        options=options, **more,
-    )  # fmt: skip
+from opendp_sim.spaces.counts import USERS
+from tests.audit.selection import ITEMS, SPACE, VOTES, entry
 
 
 def _gap_later(coins: Any, h: Any) -> Any:
@@ -121,35 +80,35 @@ _TESTED = TestThenPeel(k=2, scale=2.0, delta=0.05, share=0.5)
 _BAR = int(_TESTED.bind(SPACE, USERS).expected["threshold"])
 
 TWINS = [
-    _entry(Twin, "published_threshold_two_users", _TWO,
+    entry(Twin, "published_threshold_two_users", _TWO,
            lambda c, h: draw_set(c, VOTES, h, 2, 0.8, _PUBLISHED), d_in=2,
            why="threshold 1 + s sqrt(2 ln 1/delta), where two users may differ"),
-    _entry(Twin, "off_by_one_gap", _SET, _gap_later, why="tests the gap below rank k + 1"),
-    _entry(Twin, "gap_leaked", _SET, _gap_leaked, why="releases the exact gap beside the set"),
-    _entry(Twin, "ordered_list", _SET, _ordered,
+    entry(Twin, "off_by_one_gap", _SET, _gap_later, why="tests the gap below rank k + 1"),
+    entry(Twin, "gap_leaked", _SET, _gap_leaked, why="releases the exact gap beside the set"),
+    entry(Twin, "ordered_list", _SET, _ordered,
            pairs=[((5, 5, 0, 0), (5, 6, 0, 0))], why="lists the set in the order of its counts"),
-    _entry(Twin, "ties_by_other_users", _SET, _ties_by_users,
+    entry(Twin, "ties_by_other_users", _SET, _ties_by_users,
            why="ties are broken by the parity of all votes, threshold one too low"),
-    _entry(Twin, "items_that_occur", Peel(k=1, scale=2.0), _occurring,
+    entry(Twin, "items_that_occur", Peel(k=1, scale=2.0), _occurring,
            why="peels among the items with votes only"),
-    _entry(Twin, "forgot_the_rounds", Peel(k=1, scale=2.0),
+    entry(Twin, "forgot_the_rounds", Peel(k=1, scale=2.0),
            lambda c, h: peeled(c, VOTES, h, 2, 2.0), why="two rounds charged as one"),
-    _entry(Twin, "half_the_scale", ChooseK(k_max=3, scale=2.0),
+    entry(Twin, "half_the_scale", ChooseK(k_max=3, scale=2.0),
            lambda c, h: draw_k(c, VOTES, h, _UTILITY, 1.0),
            pairs=[((5, 5, 4, 4), (6, 5, 5, 4))], why="gaps treated as monotone"),
-    _entry(Twin, "no_test", _STABLE, _untested, why="releases the set at a private rank untested"),
-    _entry(Twin, "low_stop", _LIMITED, lambda c, h: draw_limited(c, VOTES, h, 1, 2, 1.5, 1),
+    entry(Twin, "no_test", _STABLE, _untested, why="releases the set at a private rank untested"),
+    entry(Twin, "low_stop", _LIMITED, lambda c, h: draw_limited(c, VOTES, h, 1, 2, 1.5, 1),
            why="the stop stands one vote above rank k_max + 1, without ln(k_max / delta)"),
-    _entry(Twin, "off_by_one_gap", _TOP, _top_later, why="tests the gap after the next item"),
+    entry(Twin, "off_by_one_gap", _TOP, _top_later, why="tests the gap after the next item"),
 ]  # fmt: skip
 CONTROLS = [
-    _entry(Control, "sound", _SET, lambda c, h: draw_set(c, VOTES, h, 2, 0.8, _T)),
-    _entry(Control, "sound", Peel(k=2, scale=2.0), lambda c, h: peeled(c, VOTES, h, 2, 2.0)),
-    _entry(Control, "sound", ChooseK(k_max=3, scale=2.0),
+    entry(Control, "sound", _SET, lambda c, h: draw_set(c, VOTES, h, 2, 0.8, _T)),
+    entry(Control, "sound", Peel(k=2, scale=2.0), lambda c, h: peeled(c, VOTES, h, 2, 2.0)),
+    entry(Control, "sound", ChooseK(k_max=3, scale=2.0),
            lambda c, h: draw_k(c, VOTES, h, _UTILITY, 2.0)),
-    _entry(Control, "sound", _STABLE, lambda c, h: draw_stable(c, VOTES, h, _STABLE.plan())),
-    _entry(Control, "sound", _LIMITED,
+    entry(Control, "sound", _STABLE, lambda c, h: draw_stable(c, VOTES, h, _STABLE.plan())),
+    entry(Control, "sound", _LIMITED,
            lambda c, h: draw_limited(c, VOTES, h, 1, 2, 1.5, _HEIGHT)),
-    _entry(Control, "sound", _TESTED,
+    entry(Control, "sound", _TESTED,
            lambda c, h: draw_tested(c, VOTES, h, 2, 2.0, 2 * 2.0 * (0.5 / 1.0) ** 0.5, _BAR)),
 ]  # fmt: skip

@@ -1,0 +1,100 @@
+"""What the twins of private selection share: tiny histograms, exact coins, one line a twin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.audit import Control, Twin
+from opendp_sim.core.bridge import build
+from opendp_sim.core.claims import Private
+from opendp_sim.core.mechanism import Mechanism
+from opendp_sim.measurements._selection import OPENDP
+from opendp_sim.spaces.counts import USERS, votes_space
+from opendp_sim.spaces.sketch import IntVector
+from tests._enumeration import distribution
+
+__all__ = [
+    "ITEMS", "SPACE", "VOTES", "best", "by_count", "claimed", "entry", "falling", "gap", "number", "twins",
+]  # fmt: skip
+
+ITEMS = 4
+SPACE = IntVector(ITEMS)
+VOTES = votes_space("twin", SPACE, USERS)
+Draw = Callable[[Any, Any], Any]
+
+
+def claimed(mechanism: Mechanism, space: Any = SPACE, metric: Any = USERS) -> Private:
+    """Return the claim of a mechanism over small histograms."""
+    claim = mechanism.bind(space, metric)
+    assert isinstance(claim, Private)
+    return claim
+
+
+def number(mechanism: Mechanism, name: str) -> int:
+    """Return one of the public numbers of a claim: its threshold, its height."""
+    return int(claimed(mechanism).expected[name])
+
+
+def entry(
+    kind: Any, name: str, mechanism: Mechanism, draw: Draw, d_in: int = 1, pairs: Any = (),
+    privacy_map: Any = None, space: Any = SPACE, metric: Any = USERS,
+    read: Callable[[Any], Any] = lambda data: np.asarray(data, dtype=np.int64), **more: Any,
+) -> Any:  # fmt: skip
+    """Give ``draw`` the claim of ``mechanism``, and its exact distribution by exact coins.
+
+    Args:
+        pairs: neighbours on which the fault shows; tried first.
+        privacy_map: a claim that is wrong by itself, in place of the mechanism's.
+        read: from a dataset to what ``draw`` takes.
+    """
+    claim = claimed(mechanism, space, metric)
+
+    def make() -> Any:
+        broken = replace(claim, function=lambda data: repr(draw(OPENDP, read(data))))
+        if privacy_map is not None:
+            broken = replace(broken, privacy_map=privacy_map)
+        return build(broken, mechanism.key, space, metric)
+
+    def pmf(data: Any) -> dict[Any, float]:
+        exact = distribution(lambda coins: draw(coins, read(data)))
+        return {"None" if answer is None else answer: p for answer, p in exact.items()}
+
+    options = {} if kind is Control else {"pmf": pmf}
+    if len(pairs):
+        options["pairs"] = [tuple(np.asarray(side).tolist() for side in pair) for pair in pairs]
+    return kind(name=f"{mechanism.key}/{name}", make=make, d_in=d_in, options=options, **more)
+
+
+def twins(mechanism: Mechanism, *rows: tuple[Any, ...], **more: Any) -> list[Twin]:
+    """Return a table of broken copies: (name, why, draw, left, right) and keywords of ``entry``."""
+    made = []
+    for name, why, draw, left, right, *options in rows:
+        made.append(
+            entry(Twin, name, mechanism, draw, pairs=[(left, right)], why=why,
+                  **{**more, **(options[0] if options else {})})
+        )  # fmt: skip
+    return made
+
+
+def best(h: Any, k: int) -> list[int]:
+    """Return the exact top k, in the public order."""
+    return sorted(by_count(h, k))
+
+
+def by_count(h: Any, k: int) -> list[int]:
+    """Return the exact top k, most votes first."""
+    return [int(i) for i in VOTES.rank(h, k).places]
+
+
+def gap(h: Any, k: int) -> int:
+    """Return the exact gap below rank k."""
+    return int(VOTES.rank(h, k + 1).gaps[k - 1])
+
+
+def falling(h: Any, items: Any) -> list[int]:
+    """Return items in the order of their exact counts."""
+    return sorted((int(i) for i in items), key=lambda i: (-int(h[i]), i))

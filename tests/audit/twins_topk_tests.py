@@ -1,0 +1,216 @@
+"""Mechanisms that test the stability of a set, each broken in one way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.measurements._gap_utility import GapUtility
+from opendp_sim.measurements._peeling import peeled
+from opendp_sim.measurements.choose_k import draw_k
+from opendp_sim.measurements.peel import Peel
+from opendp_sim.measurements.stable_top_k import StableTopK, draw_stable
+from opendp_sim.measurements.test_peel import TestPeel as TestThenPeel, draw_tested
+from opendp_sim.measurements.top_stable import TopStable, draw_top_stable
+from opendp_sim.spaces.sketch import IntVector
+from tests.audit.selection import VOTES, best, by_count, claimed, falling, gap, number, twins
+
+# --- stable_top_k ------------------------------------------------------------------------------------
+
+_S = 1.2
+_STABLE = StableTopK(k_max=3, scale=_S, delta=0.05)
+_CURVE = _STABLE.model_copy(update={"accounting": "curve"})
+_PLAN, _CURVED = _STABLE.plan(), _CURVE.plan()
+_UTILITY = GapUtility(3, None, None, 0.0)
+
+
+def _tested(coins: Any, h: Any, k: int, scale: float = _S, plan: Any = _PLAN) -> Any:
+    return best(h, k) if coins.reaches(scale, plan.threshold - gap(h, k)) else None
+
+
+def _until_one_passes(coins: Any, h: Any) -> Any:
+    for _ in range(3):
+        found = draw_stable(coins, VOTES, h, _PLAN)
+        if found is not None:
+            return found
+    return None
+
+
+def _one_draw_reused(coins: Any, h: Any) -> Any:
+    noisy = coins.noisy(VOTES.rank(h, 4).gaps, _S)
+    k = 1 + int(np.argmax(noisy))
+    return best(h, k) if noisy[k - 1] >= _PLAN.threshold else None
+
+
+def _largest_gap(_: Any, h: Any) -> int:
+    return 1 + int(np.argmax(VOTES.rank(h, 4).gaps))
+
+
+def _order_told(coins: Any, h: Any) -> Any:
+    found = draw_stable(coins, VOTES, h, _PLAN)
+    return found and falling(h, found)
+
+
+def _later_gap(coins: Any, h: Any) -> Any:
+    k = draw_k(coins, VOTES, h, GapUtility(2, None, None, 0.0), _S)
+    return best(h, k) if coins.reaches(_S, _PLAN.threshold - gap(h, k + 1)) else None
+
+
+# --- test_peel ---------------------------------------------------------------------------------------
+
+_TESTED = TestThenPeel(k=2, scale=2.0, delta=0.05, share=0.5)
+_SINGLE = _TESTED.model_copy(update={"accounting": "curve"})
+_NOISE = 2 * 2.0 * (0.5 / (0.5 * 2)) ** 0.5
+_BAR, _LOW = number(_TESTED, "threshold"), number(_SINGLE, "threshold")
+
+
+def _test(coins: Any, h: Any, k: int = 2, noise: float = _NOISE, bar: int = _BAR) -> bool:
+    return bool(coins.reaches(noise, bar - gap(h, k)))
+
+
+def _peel(coins: Any, h: Any, scale: float = 2.0) -> Any:
+    return peeled(coins, VOTES, h, 2, scale)
+
+
+def _first_kept(coins: Any, h: Any) -> Any:
+    if _test(coins, h):
+        return best(h, 2)
+    first = by_count(h, 1)[0]
+    rest = np.delete(np.arange(len(h)), first)
+    return sorted([first, int(rest[coins.top(h[rest], 1, 2.0)[0]])])
+
+
+def _those_that_occur(coins: Any, h: Any) -> Any:
+    items = np.flatnonzero(h)
+    if _test(coins, h) or len(items) <= 2:
+        return best(h, 2)
+    return sorted(int(items[i]) for i in coins.top(h[items], 2, 2.0))
+
+
+# Over many equal candidates peeling names none of them, so that the test alone decides.
+_MANY = 300
+_SPACE = IntVector(_MANY)
+_WIDE = TestThenPeel(k=1, scale=2.0, delta=0.05, share=0.9)
+_HIGH = int(claimed(_WIDE, _SPACE).expected["threshold"])
+_ZERO = np.zeros(_MANY, dtype=np.int64)
+_ONE, _PAIR = (np.isin(np.arange(_MANY), at).astype(np.int64) for at in ([1], [0, 1]))
+
+
+def _wide(coins: Any, h: Any, bar: int, rank: int = 1, tests: int = 1) -> Any:
+    noise = 2 * 2.0 * (0.1 / 0.9) ** 0.5
+    order = np.argsort(-h, kind="stable")
+    between = int(h[order[rank - 1]] - h[order[rank]])
+    if any(coins.reaches(noise, bar - between) for _ in range(tests)):
+        return [int(order[0])]
+    return [int(i) for i in coins.top(h, 1, 2.0)]
+
+
+# --- top_stable --------------------------------------------------------------------------------------
+
+_TOP = TopStable(k=1, k_max=2, epsilon=4.0, delta=0.05)
+_C = _TOP.threshold()
+
+
+def _search(coins: Any, h: Any, bar: int = _C) -> Any:
+    """Sizes that pass, largest first, one after another."""
+    bar += coins.laplace(_TOP.scales[1])
+    for size in (2, 1):
+        if coins.laplace_reaches(_TOP.scales[0], bar - gap(h, size)):
+            yield size
+
+
+def _noiseless(coins: Any, h: Any) -> Any:
+    bar = _C + coins.laplace(_TOP.scales[1])
+    return next((best(h, size) for size in (2, 1) if gap(h, size) >= bar), None)
+
+
+def _first(coins: Any, h: Any, bar: int = _C) -> Any:
+    size = next(_search(coins, h, bar), None)
+    if size is None:
+        return None
+    found = best(h, size)
+    return found if size == 1 else [found[coins.top(np.zeros(2, dtype=np.int64), 1, 1.0)[0]]]
+
+
+def _cut_by_counts(coins: Any, h: Any) -> Any:
+    size = next(_search(coins, h), None)
+    return None if size is None else by_count(h, 1)
+
+
+def _gap_told(coins: Any, h: Any) -> Any:
+    size = next(_search(coins, h), None)
+    return None if size is None else (size, gap(h, size))
+
+
+TWINS = [
+    *twins(
+        _STABLE,
+        ("threshold_one_low", "the threshold is rounded down once too often",
+         lambda c, h: draw_stable(c, VOTES, h, replace(_PLAN, threshold=_PLAN.threshold - 1)), (0, 1, 1, 2), (0, 0, 1, 1)),
+        ("largest_gap_for_nothing", "the rank with the largest gap is taken without noise",
+         lambda c, h: _tested(c, h, _largest_gap(c, h)), (0, 0, 1, 3), (0, 0, 2, 3)),
+        ("until_one_passes", "draws and tests three times and pays once", _until_one_passes, (0, 1, 1, 2), (0, 0, 1, 1)),
+        ("one_draw_reused", "the noise that found the largest gap also tests it", _one_draw_reused, (0, 1, 1, 2), (0, 0, 1, 1)),
+        ("order_told", "the set is listed by its counts", _order_told, (0, 0, 3, 3), (0, 0, 2, 3)),
+        ("later_gap", "tests the gap below the next rank", _later_gap, (0, 3, 3, 3), (0, 2, 2, 3)),
+    ),
+    *twins(
+        _CURVE,
+        ("half_noise_in_the_test", "the noise on the gap has half its scale, the threshold is as before",
+         lambda c, h: _tested(c, h, draw_k(c, VOTES, h, _UTILITY, _S), _S / 2, _CURVED), (0, 0, 0, 3), (0, 0, 1, 3)),
+        ("choice_at_half_the_scale", "the rank is drawn as if gaps were monotone",
+         lambda c, h: _tested(c, h, draw_k(c, VOTES, h, _UTILITY, _S / 2), _S, _CURVED), (0, 0, 1, 3), (0, 0, 2, 3)),
+    ),
+    *twins(
+        _STABLE.model_copy(update={"distance": 2}),
+        ("threshold_of_one_user", "calibrated at one user, claimed for two",
+         lambda c, h: draw_stable(c, VOTES, h, _PLAN), (0, 0, 0, 2), (0, 0, 0, 0)), d_in=2,
+    ),
+    *twins(
+        _TESTED,
+        ("no_noise_in_the_test", "releases the set wherever the exact gap reaches three",
+         lambda c, h: best(h, 2) if gap(h, 2) >= 3 else _peel(c, h), (2, 2, 0, 0), (3, 3, 0, 0)),
+        ("first_item_kept", "where the test fails the first item stays and one is drawn", _first_kept, (0, 1, 1, 1), (0, 0, 0, 0)),
+        ("items_that_occur", "peels among the items with votes", _those_that_occur, (0, 0, 0, 0), (0, 0, 0, 1)),
+        ("order_told", "the set is listed by its counts",
+         lambda c, h: by_count(h, 2) if _test(c, h) else _peel(c, h), (0, 0, 2, 3), (0, 0, 2, 2)),
+    ),
+    *twins(
+        _SINGLE,
+        ("half_noise_in_the_test", "the noise on the gap has half its scale",
+         lambda c, h: draw_tested(c, VOTES, h, 2, 2.0, _NOISE / 4, _LOW // 2), (0, 0, 3, 3), (0, 0, 2, 2)),
+        ("peels_at_half_the_scale", "peeling at half the scale that is charged",
+         lambda c, h: draw_tested(c, VOTES, h, 2, 1.0, _NOISE, _LOW), (0, 0, 0, 0), (0, 0, 0, 1)),
+        ("test_not_charged", "no noise of the test and no delta in the claim",
+         lambda c, h: best(h, 2) if gap(h, 2) >= 2 else _peel(c, h), (0, 1, 1, 0), (0, 2, 2, 0),
+         {"privacy_map": claimed(Peel(k=2, scale=2.0, accounting="curve")).privacy_map}),
+    ),
+    *twins(
+        _WIDE,
+        ("threshold_one_low", "the threshold is rounded down once too often",
+         lambda c, h: _wide(c, h, _HIGH - 1), _ONE, _ZERO),
+        ("later_gap", "tests the gap below rank k + 1",
+         lambda c, h: _wide(c, h, _HIGH, rank=2), 30 * _PAIR + _ONE, 30 * _PAIR),
+        ("three_tests_one_delta", "tests three times and pays delta once",
+         lambda c, h: _wide(c, h, _HIGH, tests=3), _ONE, _ZERO),
+        space=_SPACE,
+    ),
+    *twins(
+        _TOP,
+        ("threshold_one_low", "the threshold is rounded down once too often",
+         lambda c, h: _first(c, h, bar=_C - 1), (0, 0, 1, 1), (0, 0, 0, 0)),
+        ("delta_of_one_rank", "the threshold forgets that several ranks may pass",
+         lambda c, h: _first(c, h, bar=_TOP.model_copy(update={"delta": 0.1}).threshold()), (0, 0, 1, 1), (0, 0, 0, 0)),
+        ("gaps_without_noise", "only the threshold of the search is noisy", _noiseless,
+         (0, 0, _C, 2 * _C), (0, 0, _C - 1, 2 * _C)),
+        ("cut_by_counts", "a set that is too large is cut to its most voted item", _cut_by_counts, (0, 0, 3, 3), (0, 0, 2, 3)),
+        ("gap_told", "tells the exact gap of the size that passed", _gap_told, (0, 0, 3, 3), (0, 0, 2, 3)),
+    ),
+    *twins(
+        _TOP.model_copy(update={"distance": 2}),
+        ("threshold_of_one_user", "calibrated at one user, claimed for two",
+         lambda c, h: draw_top_stable(c, VOTES, h, 1, 2, _TOP.scales, _C), (0, 0, 0, 2), (0, 1, 1, 1)), d_in=2,
+    ),
+]  # fmt: skip
