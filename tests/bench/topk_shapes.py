@@ -112,7 +112,9 @@ def main() -> None:
     )
     print(text)
     if args.write:
-        write_section("topk_shapes", text, "python tests/bench/topk_shapes.py --write")
+        write_section(
+            "topk_shapes", text, f"python tests/bench/topk_shapes.py --write --runs {args.runs}"
+        )
 
 
 if __name__ == "__main__":
