@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import opendp.prelude as dp
@@ -406,3 +407,23 @@ def test_nothing_of_the_records_is_said_while_a_session_opens(tmp_path, monkeypa
 def test_the_record_is_json():
     setting = IndKnn(**PLAIN, search={"sign_hashes": {"recall": 0.8}}, kernel="rbf")
     assert IndKnn.from_spec(json.loads(json.dumps(setting.spec()))) == setting
+
+
+def test_threads_take_turns_at_the_purses(monkeypatch):
+    """Eight threads ask about one record at once: its purse pays as often as one thread's would."""
+    monkeypatch.setattr(Stock, "noisy", lambda _, cells, scale: cells)
+    rows = Rows(np.array([LEFT]), np.array([0]))
+    alone = predictor(rows)
+    served = sum(alone.predict(np.array([LEFT])).counts[0] for _ in range(64))
+    assert 0 < served < 64
+    shared = predictor(rows)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: shared.predict(np.array([LEFT])).counts[0], range(64)))
+    assert sum(found) == served
+
+
+def test_a_fork_cannot_ask():
+    service = predictor()
+    service._process += 1
+    with pytest.raises(BudgetError, match="OS407"):
+        service.predict(np.array([LEFT]))

@@ -72,25 +72,25 @@ class Predictor(Service):
 
     def insert(self, rows: Rows) -> None:
         """Add records of persons, between queries; a person known before keeps their purse."""
-        self._refuse_if_over()
-        self._updatable(rows)
-        self._guard(lambda: self._insert(rows, "insert"))
+        with self._alone():
+            self._updatable(rows)
+            self._guard(lambda: self._insert(rows, "insert"))
 
     def relabel(self, rows: Rows) -> None:
         """Replace all records of the persons in ``rows`` by these; purses stay as they are."""
-        self._refuse_if_over()
-        self._updatable(rows)
-        self._guard(lambda: self._insert(rows, "relabel"))
+        with self._alone():
+            self._updatable(rows)
+            self._guard(lambda: self._insert(rows, "relabel"))
 
     def delete(self, ids: Any) -> None:
         """Remove all records of some persons. Free, immediate, and silent about who existed."""
-        self._refuse_if_over()
         if not self._domain.ids:
             raise _no_ids(self._setting.key)
         who = persons(ids)
-        if not self._owners.fit(who):
-            raise _other_ids(self._setting.key)
-        self._guard(lambda: self._delete(who))
+        with self._alone():
+            if not self._owners.fit(who):
+                raise _other_ids(self._setting.key)
+            self._guard(lambda: self._delete(who))
 
     # --- inside ---------------------------------------------------------------------------------
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import RLock
 from typing import Any, Protocol
 
 import numpy as np
@@ -76,6 +79,7 @@ class Service:
     def __init__(self, setting: Any, domain: GridRows, store: Store | None) -> None:
         self._setting, self._domain, self._store = setting, domain, store
         self._over = False
+        self._turn, self._process = RLock(), os.getpid()
 
     def __repr__(self) -> str:
         """Nothing that depends on data."""
@@ -128,7 +132,10 @@ class Service:
     def refer(self, rows: Any) -> bool:
         """Set the public reference queries; returns whether they are in force (only the first are)."""
         queries = grid_queries(self._domain, rows)
-        self._refuse_if_over()
+        with self._alone():
+            return self._refer(queries)
+
+    def _refer(self, queries: NDArray[np.float64]) -> bool:
         if self._ready or len(queries) < 2:
             return False
         self._guard(lambda: self._set_reference(queries))
@@ -142,7 +149,10 @@ class Service:
             allowed: shape (m, L); the labels that may vote and win on each query. Public.
         """
         queries = grid_queries(self._domain, rows)
-        self._refuse_if_over()
+        with self._alone():
+            return self._predict(queries, allowed)
+
+    def _predict(self, queries: NDArray[np.float64], allowed: Any) -> Predictions:
         if not self._ready:
             if len(queries) < LEAST_REFERENCE:
                 raise DataError(
@@ -210,6 +220,18 @@ class Service:
                 self._store.commit("failure", {}, [], lambda: purses)
             except Exception:  # noqa: BLE001 - the store itself failed; nothing left this process
                 return
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the purses: one question or update at a time, in the process that opened them.
+
+        Two threads would both find a purse full, and a fork is a second set of purses.
+        """
+        if os.getpid() != self._process:
+            raise uncopied("a service, by a fork")
+        with self._turn:
+            self._refuse_if_over()
+            yield
 
     def _refuse_if_over(self) -> None:
         if self._over:
