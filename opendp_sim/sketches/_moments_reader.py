@@ -128,17 +128,18 @@ class MomentsReader:
         labels = rows.labels if self.per_label else None
         step = max(1, _CELLS // self.rows.width)
         sums = ClassSums(classes, self.rows.width, step)
-        squares, sizes = np.zeros((2, classes), dtype=np.int64)
+        where = np.zeros(len(rows), dtype=np.int64) if labels is None else labels
+        sizes = np.bincount(where, minlength=classes)
+        squares = np.zeros(classes, dtype=np.int64)
         for start in range(0, len(rows), step):
             part = slice(start, start + step)
-            values, own = rows.values[part], None if labels is None else labels[part]
-            where = np.zeros(len(values), dtype=np.int64) if own is None else own
-            sizes += np.bincount(where, minlength=classes)
+            values = rows.values[part]
             if self.reach is not None:
                 values = shortened(values, self.reach)
-            sums.add(values, own)
+            sums.add(values, None if labels is None else labels[part])
             if self.squares:
-                np.add.at(squares, where, squared_norms(values).astype(np.int64) >> self.shift)
+                norms = squared_norms(values).astype(np.int64)
+                np.add.at(squares, where[part], norms >> self.shift)
         u0, u1, u2 = self.multipliers
         parts = [u1 * sums.totals.ravel(), u0 * sizes, u2 * squares]
         out += np.concatenate(parts[: 3 if self.squares else 2])

@@ -18,6 +18,11 @@ from opendp_sim.spaces.sketch import Sketch
 
 __all__ = ["MomentsSketch", "make_moments_sketch", "then_moments_sketch"]
 
+_SHORTENED = (
+    "the bias allows for every row being as long as the type says; how many the radius shortens is "
+    "private, so no interval can say less."
+)
+
 
 @register
 class MomentsSketch(Mechanism):
@@ -115,6 +120,7 @@ class MomentsSketch(Mechanism):
             faces=output.faces,
             capabilities=offers,
             expected=reader.expected,
+            advice=() if reader.reach is None or not self.squares else (_SHORTENED,),
         )
 
 
