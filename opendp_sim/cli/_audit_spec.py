@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from opendp_sim.core.claims import Interactive
 from opendp_sim.core.errors import AuditError
 from opendp_sim.dsl.accountant import chain, prefix
@@ -32,6 +34,10 @@ def spec_subjects(path: Path) -> list[Auditable]:
             found.append((f"{path}#{name} (before the noise)", before, {}))
         claim = release.bound.claim
         if isinstance(claim, Interactive):
+            typer.echo(
+                f"not audited: {path}#{name}, an interactive release; audit it from Python with drive=",
+                err=True,
+            )
             continue
         options: dict[str, Any] = {}
         if claim.core is not None and claim.noise is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import opendp.prelude as dp
 import pytest
@@ -14,6 +15,7 @@ from opendp_sim.audit.evidence import scoreboard, standing
 from opendp_sim.audit.findings import Budget
 from opendp_sim.audit.sweep import audit_constructor
 from opendp_sim.cli import app
+from opendp_sim.cli._audit_spec import spec_subjects
 from opendp_sim.core.errors import AuditError
 from tests.audit.stand_ins import LINE, SYMMETRIC
 
@@ -116,3 +118,10 @@ def test_evidence_is_read_from_the_record():
     for key, entry in record.items():
         assert standing(key).verdict == entry["verdict"]
     assert standing("no_such_mechanism").tier == "asserted"
+
+
+def test_an_interactive_release_of_a_spec_is_said_to_be_left_out(capsys):
+    specs = Path(__file__).parents[2] / "specs"
+    found = spec_subjects(specs / "digits-session.yaml")
+    assert [name for name, _, _ in found if "before the noise" not in name] == []
+    assert "not audited" in capsys.readouterr().err
