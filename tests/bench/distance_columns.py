@@ -99,7 +99,7 @@ def main() -> None:
     text += (
         f"\n\nUCI optdigits (CC BY 4.0), 3,620 private rows of 64 columns, 2,000 queries, epsilon = 1 "
         f"at delta = 1e-6 (rho = {rho_of(1.0):.4g}) for all. Queries of one release share its noise, so "
-        "one release's mean varies by a factor of seven: figures of single runs cannot be compared."
+        "one release's mean varies by a factor of six to eight: figures of single runs cannot be compared."
     )
     print(text)
     if options.write:
