@@ -40,7 +40,7 @@ def sliced(directions: int, x: np.ndarray, queries: np.ndarray) -> list[object]:
     exact = cdist(queries, x)
     built = Built(BALL, steps(directions, 0, ("threshold_sketch", {"thresholds": 128})), x)
     plain = built.ask(None, queries)["distance"][:, 0]
-    times = 300 if directions <= 256 else 150
+    times = 1000 if directions <= 256 else 600
     errors, _ = runs(built, built.noise(rho=RHO), queries, plain, times)
     measured = math.sqrt(np.square(errors).mean())
     tree = {"levels": 7, "tuned_for": "gaussian"}
