@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from opendp_sim.audit.accountants import accounting_layer
+from opendp_sim.audit.asked import checked_distance
 from opendp_sim.audit.distribution import distribution_layer
 from opendp_sim.audit.encoding import Encoded
 from opendp_sim.audit.enumeration import enumeration_layer
@@ -23,7 +25,7 @@ from opendp_sim.audit.noise_law import noise_layer
 from opendp_sim.audit.report import Report, versions
 from opendp_sim.audit.shape import structure_layer
 from opendp_sim.audit.spaces import PairSpace, space_of
-from opendp_sim.audit.stability import stability_layer
+from opendp_sim.audit.stability import StabilitySearch
 from opendp_sim.audit.subject import Subject, read_subject
 from opendp_sim.core.errors import AuditError
 from opendp_sim.core.randomness import public_generator
@@ -32,6 +34,8 @@ __all__ = ["SHARES", "assert_not_refuted", "audit"]
 
 SHARES = {"structure": 0.1, "coupling": 0.1, "noise": 0.3, "distribution": 0.5}
 """How beta is divided; they add up to one."""
+_FIRST_LOOK = 0.25
+"""Part of L1's seconds that it gets before L2."""
 
 
 def audit(
@@ -76,7 +80,8 @@ def audit(
         origin: what the object was made from, for the report.
 
     Raises:
-        AuditError: OS501, the object has no claim or nothing says what its datasets are.
+        AuditError: OS501, the object has no claim, nothing says what its datasets are, or ``d_in`` is
+            no distance that it claims anything about.
     """
     begin = time.perf_counter()
     known = isinstance(budget, Budget) or budget in ("quick", "deep")
@@ -88,28 +93,18 @@ def audit(
         )  # fmt: skip
     spend = budget if isinstance(budget, Budget) else Budget.of(budget)
     subject = read_subject(obj, d_in, core=core, noise=noise, drive=drive, sample=sample)
+    d_in = checked_distance(subject, d_in)
     given = tuple(Pair(left, right, d_in) for left, right in pairs)
     space = space_of(
         subject.input_domain, subject.input_metric, d_in,
         pairs=tuple((p.left, p.right) for p in given), generator=generator,
     )  # fmt: skip
-    space = _first(given, space)
+    case = _Case(
+        subject, _first(given, space), d_in, spend, public_generator(seed, "audit"), beta, given,
+        pmf, composed, _scored(events), output_distance,
+    )  # fmt: skip
     layers: list[LayerResult] = []
-    rng = public_generator(seed, "audit")
-    for layer in _layers(
-        subject,
-        space,
-        d_in,
-        spend,
-        rng,
-        beta,
-        given,
-        pmf,
-        composed,
-        _scored(events),
-        output_distance,
-        layers,
-    ):
+    for layer in _layers(case):
         layers.append(layer)
         if layer.status == "refuted":
             break
@@ -119,35 +114,55 @@ def audit(
     )  # fmt: skip
 
 
-def _layers(
-    subject: Subject,
-    space: PairSpace,
-    d_in: Any,
-    spend: Budget,
-    rng: np.random.Generator,
-    beta: float,
-    given: tuple[Pair, ...],
-    pmf: Any,
-    composed: bool,
-    events: Any,
-    output_distance: Any,
-    done: list[LayerResult],
-) -> Iterable[LayerResult]:
+@dataclass(frozen=True)
+class _Case:
+    """What the layers are given."""
+
+    subject: Subject
+    space: PairSpace
+    d_in: Any
+    budget: Budget
+    rng: np.random.Generator
+    beta: float
+    given: tuple[Pair, ...]
+    pmf: Any
+    composed: bool
+    events: Any
+    output_distance: Any
+
+
+def _layers(case: _Case) -> Iterable[LayerResult]:
     """Yield the layers in order; each is run only when asked for."""
-    yield structure_layer(subject, space, spend, rng, beta * SHARES["structure"], composed=composed)
-    yield stability_layer(
-        subject, space, d_in, spend, rng, beta * SHARES["coupling"], output_distance
+    begin = time.process_time()
+    subject, space, spend, rng = case.subject, case.space, case.budget, case.rng
+    risk = {layer: case.beta * share for layer, share in SHARES.items()}
+    yield structure_layer(subject, space, spend, rng, risk["structure"], composed=case.composed)
+    search = StabilitySearch(
+        subject, space, case.d_in, spend, rng, risk["coupling"], case.output_distance
     )
-    hint = done[-1].facts.get("pair")
-    if hint is not None and not done[-1].facts.get("largest_ratio"):
-        hint = None
-    yield noise_layer(subject, space, spend, rng, beta * SHARES["noise"], hint)
-    yield enumeration_layer(subject, space, spend, rng, pmf)
+    # Gross faults of the noise are common and seen at once: only a short look comes before them.
+    found = search.look(_FIRST_LOOK * spend.stability_seconds)
+    noise = None
+    if found.status == "not refuted":
+        noise = noise_layer(subject, space, spend, rng, risk["noise"], _worth(found))
+        if noise.status != "refuted":
+            found = search.look((1 - _FIRST_LOOK) * spend.stability_seconds)
+    yield found
+    hint = _worth(found)
+    yield noise or noise_layer(subject, space, spend, rng, risk["noise"], hint)
+    yield enumeration_layer(subject, space, spend, rng, case.pmf)
     yield accounting_layer(subject, hint)
-    hints = (*given, hint) if hint is not None else given
+    hints = (*case.given, hint) if hint is not None else case.given
     yield distribution_layer(
-        subject, space, d_in, spend, rng, beta * SHARES["distribution"], hints, events
-    )
+        subject, space, case.d_in, spend.left(time.process_time() - begin), rng,
+        risk["distribution"], hints, case.events,
+    )  # fmt: skip
+
+
+def _worth(found: LayerResult) -> Pair | None:
+    """Return the pair that L1 liked best, if anything moved there."""
+    pair: Pair | None = found.facts.get("pair")
+    return pair if found.facts.get("largest_ratio") else None
 
 
 def _first(given: tuple[Pair, ...], space: PairSpace) -> PairSpace:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -67,7 +67,7 @@ def parameters(given: list[str] | None) -> dict[str, str]:
 
 
 @contextmanager
-def handled(*, as_json_text: bool = False) -> Iterator[None]:
+def handled(*, as_json_text: bool = False, exits: Mapping[str, int] = EXITS) -> Iterator[None]:
     """Turn every error into its text or JSON, and into its exit code; no traceback ever leaves."""
     try:
         yield
@@ -84,7 +84,7 @@ def handled(*, as_json_text: bool = False) -> Iterator[None]:
             say_json({"errors": [_plain(error)]})
         else:
             _complain(_simple(error))
-        raise typer.Exit(EXITS[error.code[:3]]) from None
+        raise typer.Exit(exits[error.code[:3]]) from None
     except (typer.Exit, typer.BadParameter, typer.Abort):
         raise
     except BrokenPipeError:

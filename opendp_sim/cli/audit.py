@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +14,7 @@ import typer
 
 from opendp_sim.audit import Report, audit, to_sarif
 from opendp_sim.cli._audit_spec import Auditable, spec_subjects
-from opendp_sim.cli._run import handled
+from opendp_sim.cli._run import EXITS, handled
 from opendp_sim.core.errors import AuditError
 
 __all__ = ["audit_command"]
@@ -21,9 +22,12 @@ __all__ = ["audit_command"]
 
 def audit_command(
     target: Annotated[
-        str, typer.Argument(help="a spec, or module:factory (a callable or an object)")
+        str,
+        typer.Argument(
+            help="a spec, or module:factory (a callable or an object)", metavar="TARGET"
+        ),
     ],
-    d_in: Annotated[float, typer.Option(help="input distance of the claim")] = 1,
+    d_in: Annotated[str, typer.Option(help="input distance of the claim; 1 is one record")] = "1",
     budget: Annotated[
         Literal["quick", "deep"], typer.Option(help="about 10 s, or about 2 min")
     ] = "quick",
@@ -33,10 +37,11 @@ def audit_command(
 ) -> None:
     """Say `refuted`, with a counterexample, or `not refuted`, with what would have been seen.
 
-    Exit code 0: not refuted; 1: refuted, or nothing that can be audited; 2: wrong usage.
+    Exit code 0: not refuted. 1: refuted, or a spec that `check` refuses as well. 2: wrong usage, or
+    nothing there that can be audited.
     """
-    distance: Any = int(d_in) if d_in == int(d_in) else d_in
-    with handled(as_json_text=output == "json"):
+    with handled(as_json_text=output == "json", exits=EXITS | {"OS5": 2}):
+        distance = _number(d_in)
         subjects = _subjects(target)
         share = beta / len(subjects)
         reports = []
@@ -49,27 +54,79 @@ def audit_command(
     raise typer.Exit(int(any(report.evidence is not None for report in reports)))
 
 
+def _number(text: str) -> Any:
+    """Read a distance; what distance fits is for the audit to say."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise AuditError(
+            "OS501", "audit.d_in", expected="a positive number", got=text[:40],
+            hint="for example `--d-in 1`, one record.",
+        ) from None  # fmt: skip
+    return int(number) if number.is_integer() else number
+
+
 def _subjects(target: str) -> list[Auditable]:
     """Return what is audited, by name."""
     if target.endswith((".yaml", ".yml")):
         return spec_subjects(Path(target))
     module, colon, name = target.partition(":")
-    if not colon:
+    if not (module and colon and name):
         raise AuditError(
             "OS501", "audit.target", expected="a spec (*.yaml) or module:factory", got=target,
             hint="for example `opendp-sim audit my_package.mechanisms:noisy_count`.",
         )  # fmt: skip
     dp.enable_features("contrib", "honest-but-curious")
     sys.path.insert(0, str(Path.cwd()))
+    found = _imported(module, name)
+    if isinstance(found, (dp.Transformation, dp.Measurement, dp.Odometer)) or not callable(found):
+        return [(target, found, {})]
+    return [(target, _made(found, target), {})]
+
+
+def _imported(module: str, name: str) -> Any:
     try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise AuditError(
-            "OS501", "audit.target", expected="an importable module with that name in it", got=target,
-            hint="run from the folder the module is in, or install it.",
+        return getattr(importlib.import_module(module), name)
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and (error.name or "") in module:
+            raise _unmade(
+                f"{module}:{name}", "an importable module", f"no module named {error.name}",
+                "run from the folder the module is in, or install it.",
+            ) from error  # fmt: skip
+        if isinstance(error, AttributeError) and module in sys.modules:
+            raise _unmade(
+                f"{module}:{name}", "a name of that module", f"no {name} in it",
+                "name a function without arguments, or an OpenDP object.",
+            ) from error  # fmt: skip
+        raise _unmade(
+            f"{module}:{name}",
+            "a module that imports",
+            _place(error),
+            "run it in Python to see why.",
+        ) from error
+
+
+def _made(factory: Any, target: str) -> Any:
+    """Call the user's factory; what goes wrong in it is theirs to see, by kind and place."""
+    try:
+        return factory()
+    except Exception as error:
+        raise _unmade(
+            target, "a factory that works without arguments", _place(error),
+            "call it in Python to see the whole message.",
         ) from error  # fmt: skip
-    made = isinstance(found, (dp.Transformation, dp.Measurement, dp.Odometer))
-    return [(target, found if made or not callable(found) else found(), {})]
+
+
+def _place(error: Exception) -> str:
+    """Return kind and place of an exception; its text could quote what the factory read."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if f.filename != __file__ and "importlib" not in f.filename]
+    where = f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
+    return f"{type(error).__name__}{where}"
+
+
+def _unmade(target: str, expected: str, got: str, hint: str) -> AuditError:
+    return AuditError("OS501", target, expected=expected, got=got, hint=hint)
 
 
 def _render(reports: list[Report], output: str, target: str) -> str:

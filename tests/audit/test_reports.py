@@ -109,8 +109,69 @@ def test_command(tmp_path, monkeypatch):
     sarif = run.invoke(app, ["audit", "audited_module:bad", "--d-in", "2", "--format", "sarif"])
     assert json.loads(sarif.stdout)["version"] == "2.1.0"
     assert run.invoke(app, ["audit", "audited_module:good"]).exit_code == 0
-    assert run.invoke(app, ["audit", "audited_module:missing"]).exit_code == 1
-    assert run.invoke(app, ["audit", "nothing"]).exit_code == 1
+    assert run.invoke(app, ["audit", "audited_module:missing"]).exit_code == 2
+    assert run.invoke(app, ["audit", "nothing"]).exit_code == 2
+
+
+WRONG = """
+import opendp.prelude as dp
+
+space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+good = lambda: dp.t.make_count(*space)
+sums = lambda: dp.t.make_int_checked_sum(1, (0, 1))
+needs = lambda argument: argument
+nothing = lambda: None
+number = 3
+def fails():
+    raise ValueError("record 42")
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["good", "--d-in", "-1"], "a positive number"),
+        (["good", "--d-in", "0"], "a positive number"),
+        (["good", "--d-in", "0.5"], "a whole number"),
+        (["good", "--d-in", "1e30"], "at most 1000 records"),
+        (["good", "--d-in", "1001"], "at most 1000 records"),
+        (["good", "--d-in", "nan"], "a positive number"),
+        (["good", "--d-in", "inf"], "a positive number"),
+        (["good", "--d-in", "one"], "a positive number"),
+        (["good", "--d-in", ""], "a positive number"),
+        (["good", "--beta", "2"], "0 < beta < 1"),
+        (["good", "--beta", "nan"], "0 < beta < 1"),
+        (["good", "--budget", "slow"], "slow"),
+        (["good", "--format", "xml"], "xml"),
+        (["needs"], "works without arguments"),
+        (["fails"], "ValueError at"),
+        (["sums"], "works without arguments"),
+        (["nothing"], "a Transformation, Measurement"),
+        (["number"], "a Transformation, Measurement"),
+        (["absent"], "a name of that module"),
+        ([""], "module:factory"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_wrong_usage_is_refused_by_code_and_exits_with_two(
+    tmp_path, monkeypatch, arguments, expected
+):
+    (tmp_path / "wrong_module.py").write_text(WRONG)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    done = CliRunner().invoke(app, ["audit", f"wrong_module:{arguments[0]}", *arguments[1:]])
+    assert done.exit_code == 2
+    assert expected in " ".join(done.output.split())
+    assert "OS903" not in done.output
+    assert "record 42" not in done.output
+
+
+def test_a_map_that_refuses_a_distance_claims_nothing_there():
+    picky = dp.t.make_user_transformation(
+        LINE, SYMMETRIC, LINE, SYMMETRIC, list, lambda d: d if d < 3 else 1 // 0
+    )
+    with pytest.raises(AuditError, match="claims something"):
+        audit(picky, 5)
+    assert audit(picky, 2, SHORT).verdict == "not refuted"
 
 
 def test_evidence_is_read_from_the_record():

@@ -1,0 +1,77 @@
+"""The distance that was asked about: a claim is made at every one, an audit looks at one that fits."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+import opendp.prelude as dp
+
+from opendp_sim.audit.neighbours import RECORD_METRICS
+from opendp_sim.audit.spaces import metric_name
+from opendp_sim.audit.subject import Subject
+from opendp_sim.core.errors import AuditError
+
+__all__ = ["MOST_CHANGES", "checked_distance"]
+
+MOST_CHANGES = 1000
+"""Records (or persons) that a pair may differ by: every one of them is made and edited."""
+
+
+def checked_distance(subject: Subject, d_in: Any) -> Any:
+    """Return the distance in the kind that the metric counts in, or refuse it.
+
+    Raises:
+        AuditError: OS501, no positive number, no whole number where records are counted, more records
+            than a search can edit, or a distance at which the map itself refuses to claim anything.
+    """
+    if isinstance(d_in, tuple):
+        return d_in  # of a metric with several parts; the map is the only one who can say
+    number = isinstance(d_in, Real) and not isinstance(d_in, bool)
+    if not number or math.isnan(d_in) or math.isinf(d_in) or d_in <= 0:
+        raise _refused(
+            "a positive number", d_in,
+            "1 is one record; distance 0, a permutation, is tried in every audit.",
+        )  # fmt: skip
+    counted = _counted(subject.input_metric)
+    if counted and d_in != int(d_in):
+        raise _refused("a whole number: this metric counts", d_in, "1 is one record or one unit.")
+    if counted and _of_records(subject.input_metric) and d_in > MOST_CHANGES:
+        raise _refused(
+            f"at most {MOST_CHANGES} records", d_in,
+            "a fault of a map shows at small distances first: 1, 2 or 3.",
+        )  # fmt: skip
+    distance: Any = int(d_in) if counted else d_in
+    _claimed(subject, distance)
+    return distance
+
+
+def _of_records(metric: dp.Metric | None) -> bool:
+    kinds = (*RECORD_METRICS, "Symmetric", "IdDistance")
+    return metric is not None and metric_name(metric) in kinds
+
+
+def _counted(metric: dp.Metric | None) -> bool:
+    if metric is None:
+        return False
+    return _of_records(metric) or str(metric.distance_type)[:1] in "iu"
+
+
+def _claimed(subject: Subject, distance: Any) -> None:
+    """Ask the map once: what it refuses, it does not claim."""
+    claim = subject.privacy_map or subject.stability_map
+    try:
+        if claim is not None:
+            claim(distance)
+    except Exception as error:  # noqa: BLE001 - a foreign map may raise anything
+        raise _refused(
+            "a distance at which the object's map claims something", distance,
+            f"its map raised {type(error).__name__}; ask about a smaller distance.",
+        ) from None  # fmt: skip
+
+
+def _refused(expected: str, got: Any, hint: str) -> AuditError:
+    text = repr(got)
+    shown = text if len(text) <= 40 else text[:37] + "..."
+    return AuditError("OS501", "audit.d_in", expected=expected, got=shown, hint=hint)
