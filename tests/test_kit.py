@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -88,6 +89,25 @@ def doubled(inner: Any, rows: Rows) -> Rows:
     )
 
 
+def remembering(claim: Any) -> Any:
+    """Keeps what it was last asked about: an answer tells of two releases."""
+    kept: list[Any] = []
+
+    def answer(released: Any, queries: Any) -> Any:
+        kept.append(released["counts"].sum())
+        return {"label": np.asarray(kept[-2:][0] + claim.function(released, queries)["label"])}
+
+    return replace(claim, function=answer)
+
+
+def opening(claim: Any) -> Any:
+    def answer(released: Any, queries: Any) -> Any:
+        with Path(__file__).open(encoding="utf-8"):
+            return claim.function(released, queries)
+
+    return replace(claim, function=answer)
+
+
 TWINS: list[tuple[str, Any, Law]] = [
     ("forgets the repetitions", of("race_sketch", faces(l1=RACE.count_weight + 1)), maps.check_faces_bound_the_distance),
     ("forgets the count in L2", of("race_sketch", faces(l2_squared=RACE.repetitions)), maps.check_faces_bound_the_distance),
@@ -110,6 +130,8 @@ TWINS: list[tuple[str, Any, Law]] = [
     ("shape follows the data", of("gaussian", lambda c: replace(c, function=lambda x: c.function(x)[: max(1, abs(int(x.sum())) % 16)])), rel.check_shapes_do_not_depend_on_data),
     ("random post-processing", of("classify", lambda c: replace(c, function=lambda *a: {"label": np.random.rand(3)})), rel.check_post_processing_is_pure),
     ("post in place", of("classify", lambda c: replace(c, function=lambda a, q: {"label": a["counts"].__iadd__(1).copy()})), rel.check_post_processing_is_pure),
+    ("remembers the last release", of("classify", remembering), rel.check_post_processing_reads_the_release_alone),
+    ("opens a file", of("classify", opening), rel.check_post_processing_reads_the_release_alone),
     ("no bound on bits", replace(CASES["quantize"], mechanism=Unfenced(bits=6)), laws.check_every_bound_is_enforced),
 ]  # fmt: skip
 

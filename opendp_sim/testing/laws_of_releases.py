@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import builtins
+import io
+import json
 import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import given, settings
@@ -16,6 +23,7 @@ __all__ = [
     "check_loss_is_zero_at_zero_and_monotone",
     "check_noise_is_declared",
     "check_post_processing_is_pure",
+    "check_post_processing_reads_the_release_alone",
     "check_shapes_do_not_depend_on_data",
 ]
 
@@ -83,6 +91,52 @@ def check_post_processing_is_pure(case: Case) -> None:
         assert np.array_equal(np.asarray(value), np.asarray(two[name])), name
     for name, value in kept.items():
         assert np.array_equal(value, first[name]), f"{name} was changed in place"
+
+
+def check_post_processing_reads_the_release_alone(case: Case) -> None:
+    """A query made anew from its record answers the same, opens nothing, and remembers no release."""
+    claim = case.claim()
+    if not isinstance(claim, Post) or case.released is None:
+        return
+    first, queries = case.released()
+    rest = () if claim.takes == "answer" else (queries,)
+    expected = claim.function(first, *rest)
+    record = type(case.mechanism).from_spec(json.loads(json.dumps(case.mechanism.spec())))
+    anew = record.bind(case.domain, case.metric)
+    assert isinstance(anew, Post)
+    with _nothing_opened():
+        _same(expected, anew.function(_sealed(first), *rest))
+        other = {name: np.zeros_like(np.asarray(value)) for name, value in first.items()}
+        with suppress(SimError):
+            anew.function(_sealed(other), *rest)
+        _same(expected, anew.function(_sealed(first), *rest))
+
+
+def _sealed(released: Mapping[str, Any]) -> dict[str, Any]:
+    """Return copies that cannot be written to."""
+    out = {name: np.array(value, copy=True) for name, value in released.items()}
+    for value in out.values():
+        value.setflags(write=False)
+    return out
+
+
+def _same(expected: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    assert set(expected) == set(found)
+    for name, value in expected.items():
+        assert np.array_equal(np.asarray(value), np.asarray(found[name])), name
+
+
+@contextmanager
+def _nothing_opened() -> Iterator[None]:
+    """Fail when a file is opened: what was released is all that an answer may know."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a file was opened")
+
+    with ExitStack() as stack:
+        for module, name in ((builtins, "open"), (io, "open"), (os, "open")):
+            stack.enter_context(patch.object(module, name, refuse))
+        yield
 
 
 def _distances_proved(claim: Private | Interactive) -> list[int]:
