@@ -135,24 +135,43 @@ def test_measured_vote_noise_is_what_the_answer_and_the_plan_say():
     assert abs(standard.std() - 1) < 5 / np.sqrt(2 * 1000)
     rule = Rule(0.5, 1000, 10_000, 2)
     scale = rule.vote_scale(0.7) * np.sqrt(rule.neighbours)
-    facts = rule.facts(rule.count_scale, rule.minimum_count)
+    facts = rule.facts(rule.count_scale, None, rule.minimum_count)
     assert facts["relative_vote_noise"] == pytest.approx(scale / (0.7 * rule.neighbours))
 
 
-def test_a_record_of_mean_activity_serves_what_the_plan_says(monkeypatch):
-    """With exact counts, a record selected in a share p of the queries spends its purse then."""
-    setting = IndKnn(rho=0.2, queries=400, size=4000, threshold=0.5, centre=False, levels=255)
-    rule = setting.rule(2)
-    promised = rule.facts(rule.count_scale, rule.minimum_count)["queries_a_typical_record_serves"]
-    assert promised == pytest.approx(400 / 0.55)
-    near = round(rule.neighbours)
+@pytest.mark.parametrize(
+    ("given", "others"),
+    [({}, True), ({}, False), ({"vote_scale": 0.4}, False), ({"minimum_count": 90}, False),
+     ({"count_scale": 40.0, "vote_scale": 0.4, "minimum_count": 200}, True)],
+)  # fmt: skip
+def test_a_record_serves_what_the_plan_says(monkeypatch, given, others):
+    """With exact counts: spread over its neighbours, or near to every query and alone there."""
+    setting = IndKnn(rho=0.2, queries=400, size=4000, threshold=0.5, centre=False, **given)
+    facts = setting.bind(GRID, Symmetric()).expected
+    if not given:
+        assert facts["queries_a_typical_record_serves"] == pytest.approx(400 / 0.55)
+    near = round(facts["neighbours"]) if others else 1
     service = Predictor(setting, GRID, Rows(np.array([LEFT] * near), np.zeros(near, dtype=int)))
     service._scales = setting.scales(1.0, 2)  # as a public reference of weight 1 would set them
     monkeypatch.setattr(Stock, "noisy", lambda _, cells, scale: cells)
     served = 0
-    while service.predict(np.array([LEFT])).counts[0] == near:
+    while service.predict(np.array([LEFT])).votes[0, 0] >= near:
         served += 1
-    assert served == pytest.approx(rule.share * promised, rel=0.05)
+    if others:
+        promised = facts["queries_a_typical_record_serves"] * facts["neighbours"] / 4000
+    else:
+        promised = facts["queries_a_record_near_to_all_serves"]
+    assert served == pytest.approx(promised, rel=0.05, abs=1)
+
+
+def test_a_plan_says_how_long_a_record_near_to_every_query_lasts():
+    """Few queries of few records: 54 by the average, three by the record that is asked each time."""
+    claim = IndKnn(rho=0.36, queries=30, size=900).bind(GRID, Symmetric())
+    spread, near = (claim.expected[f"queries_a_{who}_serves"] for who in ("typical_record",
+                    "record_near_to_all"))  # fmt: skip
+    assert f"about {spread:,.0f} queries if each finds" in claim.reason
+    assert f"about {near:,.0f} if it is near to all" in claim.reason
+    assert near < spread / 10
 
 
 def test_a_neighbourhood_is_hardly_larger_than_a_class():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["Rule"]
+__all__ = ["Rule", "lasts"]
 
 _SMALL = 15_000
 _OF_A_CLASS = 1.3
@@ -74,10 +75,12 @@ class Rule:
         """Whether there are too few records a query for neighbours to beat a one-off release."""
         return self.size < _WORTH * self.queries
 
-    @property
-    def reason(self) -> str:
+    def reason(self, facts: Mapping[str, float]) -> str:
         """Say, from public numbers, whether a session is the right release at all."""
-        served = f"set by its rule for {self.queries:,} queries of about {self.size:,} records"
+        served = (
+            f"set by its rule for {self.queries:,} queries of about {self.size:,} records; "
+            f"{lasts(facts)}"
+        )
         if not self.crowded:
             return f"{served}; sessions do well at this ratio"
         return (
@@ -85,18 +88,44 @@ class Rule:
             "class means (a kernel sketch with `classify`) or a linear model, or `hybrid_knn`"
         )
 
-    def facts(self, count_scale: float, minimum: int) -> dict[str, float]:
-        """Return what the plan shows: all from public numbers."""
-        spent = _VOTE_SHARE / self.queries + self.share / (2 * count_scale**2 * self.rho)
+    def facts(self, count: float, vote: float | None, minimum: int) -> dict[str, float]:
+        """Return what the plan shows: all from public numbers.
+
+        Args:
+            count: noise scale of counts.
+            vote: noise scale of votes per root of the count, in kernel values; None when the rule
+                sets it from the weight of a typical neighbour, which it is proportional to.
+            minimum: the least count that the vote noise is scaled to.
+        """
+        neighbours = self.neighbours
+        # Where somebody else set the scale, the heaviest neighbour counts as typical.
+        vote = self.vote_scale(1.0) if vote is None else vote
+        counted = 1.0 / (2 * count**2)
+        voted = 1.0 / (2 * vote**2)
+        near, few = counted + voted / max(neighbours, minimum), counted + voted / minimum
         return {
-            "neighbours": self.neighbours,
-            "count_noise": count_scale,
+            "neighbours": neighbours,
+            "count_noise": count,
             "minimum_count": float(minimum),
             # Deviation of a vote over the total of the votes, at K* neighbours.
-            "relative_vote_noise": math.sqrt(
-                self.queries / (2 * _VOTE_SHARE * self.size * self.rho * self.neighbours)
-            ),
-            "queries_a_typical_record_serves": 1.0 / spent,
+            "relative_vote_noise": vote * math.sqrt(max(neighbours, minimum)) / neighbours,
+            "queries_a_typical_record_serves": self.rho / (near * self.share),
+            "queries_a_record_near_to_all_serves": self.rho / few,
             # The same for the class means of unit vectors, released once with the whole budget.
             "relative_noise_of_class_means": self.classes / (self.size * math.sqrt(2 * self.rho)),
         }
+
+
+def lasts(facts: Mapping[str, float]) -> str:
+    """Say how many queries a record serves, and what that assumes."""
+    spread = facts["queries_a_typical_record_serves"]
+    near = facts["queries_a_record_near_to_all_serves"]
+    return (
+        f"a record serves {_about(spread)} queries if each finds {facts['neighbours']:,.0f} and all are "
+        f"found alike, but {_about(near)} if it is near to all of them and few others are: ask "
+        "about different things"
+    )
+
+
+def _about(number: float) -> str:
+    return f"about {number:,.0f}" if number >= 1.0 else "less than one of the"

@@ -17,7 +17,7 @@ from opendp_sim.core.rounding import float_down, float_up
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.measurements._knn_hybrid import Hybrid
 from opendp_sim.measurements._knn_kernels import KERNELS, Cosine, Kernel
-from opendp_sim.measurements._knn_rule import Rule
+from opendp_sim.measurements._knn_rule import Rule, lasts
 from opendp_sim.measurements.ind_knn import IndKnn
 from opendp_sim.spaces.checks import grid_rows
 from opendp_sim.spaces.metrics import Symmetric
@@ -113,14 +113,14 @@ class HybridKnn(Mechanism):
         """State Lemma 2 of ``hybrid_knn.md`` for this grid, or refuse it."""
         rows = grid_rows(self.key, domain, metric, needs_labels=True)
         inner = self.neighbours_setting.bind(rows, Symmetric())
-        purse = Fraction(self.rho)
+        purse, facts = Fraction(self.rho), self._facts(inner.expected)
         return Interactive(
             measure="zero_concentrated_divergence",
             privacy_map=lambda d_in: float_up(purse * d_in * d_in),  # Lemma 2
             start=lambda data: self.resume(rows, data).ask,
             resume=lambda data, store: self.resume(rows, data, store),
-            expected=self._facts(inner.expected),
-            reason=self.reason,
+            expected=facts,
+            reason=self._reason(facts),
         )
 
     def resume(self, rows: GridRows, data: Any, store: Any = None) -> Hybrid:
@@ -135,13 +135,12 @@ class HybridKnn(Mechanism):
         asked = max(1, math.ceil(self.queries * self.hard))
         return IndKnn(rho=float_down(rest), queries=asked, size=self.size, kernel=self.kernel)
 
-    @property
-    def reason(self) -> str:
+    def _reason(self, facts: Mapping[str, float]) -> str:
         """Say, from public numbers, whether a hybrid is the right release at all."""
         asked = self.neighbours_setting.queries
         served = (
             f"set by its rule for the {asked:,} least certain of {self.queries:,} queries of about "
-            f"{self.size:,} records"
+            f"{self.size:,} records; {lasts(facts)}"
         )
         if self.neighbours_setting.rule(1).crowded:
             return (
@@ -155,7 +154,7 @@ class HybridKnn(Mechanism):
     def _facts(self, of_neighbours: Mapping[str, float]) -> dict[str, float]:
         """Return what the plan shows: of the neighbours on hard queries, of the means on all."""
         facts = dict(of_neighbours)
-        # Queries that the means decide cost a record nothing.
+        # Queries that the means decide cost a record nothing; all that are near to it may be others.
         facts["queries_a_typical_record_serves"] /= self.hard
         whole = facts.pop("relative_noise_of_class_means") * math.sqrt(1.0 - self.share)
         facts["relative_noise_of_its_means"] = whole / math.sqrt(self.share)

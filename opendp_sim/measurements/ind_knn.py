@@ -188,13 +188,14 @@ class IndKnn(Mechanism):
         rows = self._space(domain, metric)
         purse = Fraction(self.rho)
         rule, scales = self.rule(len(rows.labels or ())), self.scales(1.0, len(rows.labels or ()))
+        facts = rule.facts(scales.count, self.vote_scale, scales.minimum)
         return Interactive(
             measure="zero_concentrated_divergence",
             privacy_map=lambda d_in: float_up(purse * d_in * d_in),  # Lemma 2
             start=lambda data: self.resume(rows, data).ask,
             resume=lambda data, store: self.resume(rows, data, store),
-            expected=rule.facts(scales.count, scales.minimum),
-            reason=rule.reason,
+            expected=facts,
+            reason=rule.reason(facts),
         )
 
     def resume(self, rows: GridRows, data: Any, store: Any = None) -> Predictor:
