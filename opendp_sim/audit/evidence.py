@@ -1,4 +1,4 @@
-"""The evidence tier of a mechanism: read from recorded audits and the proof beside the code.
+"""The evidence tier of a mechanism, in words: read from recorded laws, audits and broken twins.
 
 The record is written by the scoreboard (``tests/bench/audit_scoreboard.py --write``) and shipped as
 data; nothing here is kept by hand. ``accounting`` reads the same file for certificates.
@@ -25,6 +25,8 @@ class Standing:
 
     key: str
     tier: str
+    kind: str
+    laws: tuple[str, ...]
     verdict: str
     layers: tuple[str, ...]
     audits: int
@@ -39,7 +41,7 @@ class Standing:
             else "no audit"
         )
         twins = f"; {self.twins_caught} of {self.twins} broken twins caught" if self.twins else ""
-        return f"{self.key}: {self.tier}; {audits}{twins}"
+        return f"{self.key}: {self.tier}; {len(self.laws)} laws; {audits}{twins}"
 
 
 def scoreboard() -> dict[str, Any]:
@@ -49,10 +51,10 @@ def scoreboard() -> dict[str, Any]:
 
 def standing(key: str) -> Standing:
     """Return what stands behind a mechanism, from the record."""
-    entry = record(key) or {}
-    twins = [r for name, r in scoreboard().get("twins", {}).items() if name.split("/", 1)[0] == key]
+    found = record(key) or {"kind": None, "laws": {}, "audits": None, "twins": None}
+    audits, twins = found["audits"] or {}, found["twins"] or {}
     return Standing(
-        key, tier(key), entry.get("verdict", "not audited"), tuple(entry.get("layers", ())),
-        entry.get("audits", 0), sum(r["caught"] == r["seeds"] for r in twins), len(twins),
-        entry.get("date", ""),
+        key, tier(key), found["kind"] or "unknown", tuple(found["laws"].get("held") or ()),
+        audits.get("verdict", "not audited"), tuple(audits.get("layers", ())),
+        audits.get("audits", 0), twins.get("caught", 0), twins.get("of", 0), audits.get("date", ""),
     )  # fmt: skip

@@ -57,7 +57,10 @@ def certificate(
             public=typed.entry.name if typed.entry.public else None,
         ),
         "privacy": claim_about(plan, plan.releases[typed.name]),
-        "evidence": {key: {"tier": tier(key), "record": record(key)} for key in typed.mechanisms},
+        "evidence": {
+            key: {"tier": tier(key), "record": record(key)}
+            for key in (*typed.mechanisms, *_asked(plan, output))
+        },
         "versions": versions(),
         "file": {"name": saved.name, "sha256": digest_of(saved)},
         "ledger": None,
@@ -67,6 +70,13 @@ def certificate(
     path = certificate_path(saved)
     write_json(path, body)
     return path
+
+
+def _asked(plan: Plan, output: str) -> list[str]:
+    """Return the queries behind an output, in order; those of an output that it starts from first."""
+    decl = plan.outputs[output].decl
+    before = _asked(plan, decl.source) if decl.source in plan.outputs else []
+    return [*before, *(step.key for step in decl.post)]
 
 
 def verify(path: str | File, spec: str | File | None = None) -> tuple[list[str], list[str]]:

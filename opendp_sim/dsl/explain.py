@@ -56,7 +56,7 @@ _FAMILIES = {
     "3": "a spec, or a plan made from one", "4": "a budget or a ledger", "5": "an audit",
     "6": "data, a file or a query", "7": "a release or a certificate", "9": "a bug here",
 }  # fmt: skip
-_EXITS = {"1": 1, "2": 1, "3": 1, "4": 3, "5": 1, "6": 4, "7": 5, "9": 70}
+_EXITS = {"1": 1, "2": 1, "3": 1, "4": 3, "5": "1, or 2 of `audit`", "6": 4, "7": 5, "9": 70}
 
 
 def _error(code: str) -> str:
@@ -81,10 +81,24 @@ def _mechanism(cls: type[Mechanism]) -> str:
     proof = files(package).joinpath(f"{cls.key}.md")
     lines += ["", f"Proof     {proof if proof.is_file() else 'none beside the code'}"]
     lines += [f"Source    {cls.source.key}, {cls.source.where}", f"Evidence  {tier(cls.key)}"]
-    found = record(cls.key)
-    if found:
-        lines += [f"          {name}: {value}" for name, value in sorted(found.items())]
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"          {line}" for line in _behind(cls.key))])
+
+
+def _behind(key: str) -> list[str]:
+    """Return what was recorded, in a line each: laws, audits, broken twins."""
+    found = record(key)
+    if found is None:
+        return ["nothing recorded"]
+    held, failed = (found["laws"][name] or [] for name in ("held", "failed"))
+    lines = [f"{len(held)} laws held" + (f", {len(failed)} failed" if failed else "")
+             + (f" ({found['laws']['date']}): {', '.join(held)}" if held else "")]  # fmt: skip
+    audits, twins = found["audits"], found["twins"]
+    if audits:
+        lines.append(f"{audits['audits']} audits {audits['verdict']} ({audits['date']}): "
+                     f"{', '.join(audits['layers'])}")  # fmt: skip
+    if twins:
+        lines.append(f"{twins['caught']} of {twins['of']} broken twins refuted")
+    return lines
 
 
 def explain_stage(plan: Plan, name: str) -> str:

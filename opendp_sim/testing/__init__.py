@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from opendp_sim.core.claims import Interactive, Post, Private, Stable
 from opendp_sim.testing import laws as _any, laws_of_maps as _maps, laws_of_releases as _releases
 from opendp_sim.testing.case import Case
 
-__all__ = ["Case", "Law", "all_laws"]
+__all__ = ["Case", "Law", "all_laws", "laws_about"]
 
 Law = Callable[[Case], None]
 
@@ -26,3 +27,35 @@ def all_laws() -> list[Law]:
         for name in module.__all__
         if name.startswith("check_")
     ]
+
+
+_ROWS = (_maps.check_rows_stay_stable, _maps.check_rows_are_local)
+_SUMS = (
+    _maps.check_sketch_is_a_sum, _maps.check_faces_bound_the_distance, _maps.check_faces_are_attained,
+)  # fmt: skip
+_NOISE = (_releases.check_noise_is_declared, _releases.check_shapes_do_not_depend_on_data)
+
+
+def laws_about(case: Case) -> list[Law]:
+    """Return the laws that say something about a mechanism of this kind; the others hold of it idly."""
+    return [law for law in all_laws() if _concerns(law, case)]
+
+
+def _concerns(law: Law, case: Case) -> bool:
+    claim = case.claim()
+    if law is _maps.check_rows_are_local:
+        return case.is_row_map and isinstance(claim, Stable) and claim.function is not None
+    if law in _ROWS:
+        return case.is_row_map
+    if law in _SUMS:
+        return case.is_sketch and (law is not _SUMS[-1] or case.attains is not None)
+    if law in _NOISE:
+        declared = isinstance(claim, Private) and claim.noise is not None
+        return declared and (law is _NOISE[1] or claim.core is not None)  # type: ignore[union-attr]
+    if law.__module__ == _maps.__name__:
+        return isinstance(claim, Stable)
+    if law is _releases.check_loss_is_zero_at_zero_and_monotone:
+        return isinstance(claim, Private | Interactive)
+    if law.__module__ == _releases.__name__:
+        return isinstance(claim, Post) and case.released is not None
+    return True

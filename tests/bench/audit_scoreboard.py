@@ -3,7 +3,7 @@
     python tests/bench/audit_scoreboard.py --seeds 20 --control-audits 1000 --write
 
 ``--write`` replaces the record that ships with the package (what the evidence tier reads) and this
-script's section of RESULTS.md. Parts can be run alone: ``--only twins,controls,power,defects,mechanisms``;
+script's section of RESULTS.md. Parts can be run alone: ``--only laws,twins,controls,power,defects,mechanisms``;
 the others keep what the record already says. Rows are saved one by one, so a run can be
 continued; ``--fresh`` starts over.
 """
@@ -28,7 +28,9 @@ sys.path.insert(0, str(ROOT))
 
 import numpy as np  # noqa: E402
 import opendp.prelude as dp  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
 
+import opendp_sim.prelude  # noqa: E402, F401 - fills the registry
 from opendp_sim.audit import NoiseLaw, Subject, audit, collect  # noqa: E402
 from opendp_sim.audit.distribution import distribution_layer  # noqa: E402
 from opendp_sim.audit.evidence import RECORD  # noqa: E402
@@ -38,8 +40,11 @@ from opendp_sim.audit.noise_law import residual_tests  # noqa: E402
 from opendp_sim.audit.runner import SHARES  # noqa: E402
 from opendp_sim.audit.spaces import GivenPairs  # noqa: E402
 from opendp_sim.audit.sweep import audit_constructor  # noqa: E402
+from opendp_sim.core.claims import Interactive, Private, Stable  # noqa: E402
+from opendp_sim.testing import Case, laws_about  # noqa: E402
 from tests.audit.stand_ins import LINE, PURE, SYMMETRIC, laplace  # noqa: E402
 from tests.bench._results import parser, table, write_section  # noqa: E402
+from tests.cases import cases  # noqa: E402
 
 BETA = 1e-3
 SHORT = replace(
@@ -194,6 +199,54 @@ def mechanisms(seeds: int, rows: Rows, save: Save) -> Rows:
     return rows
 
 
+def laws(save: Save) -> Rows:
+    """Every law that concerns a mechanism, on its case; what holds idly is not counted."""
+    load_profile()
+    rows: Rows = {}
+    for key, case in sorted(cases().items()):
+        held, failed = [], []
+        for law in laws_about(case):
+            name = law.__name__.removeprefix("check_")
+            if law.__name__ in case.excused:
+                continue
+            try:
+                law(case)
+            except Exception as error:  # noqa: BLE001 - whatever a law raises, it did not hold
+                failed.append(name)
+                print(key, name, type(error).__name__, flush=True)
+            else:
+                held.append(name)
+        rows[key] = {
+            "kind": kind_of(case), "held": held, "failed": failed,
+            "excused": {n.removeprefix("check_"): why for n, why in case.excused.items()},
+            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        }  # fmt: skip
+        print(
+            f"{key:24} {rows[key]['kind']:20} {len(held)} laws held, {len(failed)} failed",
+            flush=True,
+        )
+    save(rows)
+    return rows
+
+
+def kind_of(case: Case) -> str:
+    """Return what sort of thing a mechanism is, in the words of the record."""
+    if case.is_sketch:
+        return "sketch"
+    claim = case.claim()
+    names = {Stable: "row map", Private: "release", Interactive: "interactive release"}
+    return names.get(type(claim), "post-processing")
+
+
+def load_profile() -> None:
+    """Hypothesis as in the tests: the same examples each time."""
+    settings.register_profile(
+        "record", max_examples=40, deadline=None, derandomize=True, database=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )  # fmt: skip
+    settings.load_profile("record")
+
+
 def summary(record: dict[str, Any]) -> list[list[object]]:
     """The table: figure, target, measured."""
     rows: list[list[object]] = []
@@ -244,6 +297,15 @@ def summary(record: dict[str, Any]) -> list[list[object]]:
             rows.append([name, "caught", f"{r['caught']} of {r['seeds']}"])
     for name, r in record.get("defects", {}).items():
         rows.append([f"blind: {name}", "< 5 s", f"{r['verdict']}, {r['seconds']} s"])
+    if found := record.get("laws"):
+        held, failed = (sum(len(r[k]) for r in found.values()) for k in ("held", "failed"))
+        rows.append(
+            [
+                "laws that held, over all mechanisms",
+                "all",
+                f"{held} of {held + failed}, {len(found)} mechanisms",
+            ]
+        )
     if found := record.get("mechanisms"):
         refuted = [k for k, r in found.items() if r["verdict"] == "refuted"]
         rows.append(
@@ -268,7 +330,7 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=20)
     options.add_argument("--control-audits", type=int, default=1000)
     options.add_argument("--mechanism-seeds", type=int, default=3)
-    options.add_argument("--only", default="defects,power,mechanisms,twins,controls")
+    options.add_argument("--only", default="laws,defects,power,mechanisms,twins,controls")
     options.add_argument("--fresh", action="store_true", help="measure again what the record has")
     options.add_argument("--budget", default="quick", choices=("quick", "deep"))
     args = options.parse_args()
@@ -289,6 +351,7 @@ def main() -> None:
         before = {} if args.fresh else record.get(name, {})
         save = partial(keep, name)
         parts: dict[str, Any] = {
+            "laws": lambda s=save: laws(s),
             "defects": defects,
             "power": lambda: power(args.seeds),
             "mechanisms": lambda b=before, s=save: mechanisms(args.mechanism_seeds, b, s),
