@@ -98,6 +98,23 @@ def test_every_bad_spec_has_a_code_here():
     assert set(BAD) == set(CODES)
 
 
+@pytest.mark.parametrize(("old", "new"), [
+    ("flow:", "tests: [released]\nflow:"),
+    ("{noise: gaussian, scale: solve, spend: 100%}",
+     "{mechanism: {gaussian: {}}, on_fail: stop}"),
+    ("{noise: gaussian, scale: solve, spend: 100%}",
+     "{mechanism: {gaussian: {}}, filter: individual}"),
+])  # fmt: skip
+def test_a_word_that_nothing_enforces_is_refused(old, new, tmp_path):
+    """An entry that was kept and not enforced would be taken for a promise."""
+    spec = tmp_path / "people.yaml"
+    assert PEOPLE.count(old) == 1
+    spec.write_text(PEOPLE.replace(old, new))
+    found = _run("check", str(spec), "--json")
+    assert found.exit_code == 1
+    assert [error["code"] for error in json.loads(found.stdout)["errors"]] == ["OS303"]
+
+
 def test_the_caret_stands_under_the_offending_text(beside):
     text = _run("check", "bad/face_too_small.yaml").stderr
     caret = next(line for line in text.splitlines() if "^" in line)

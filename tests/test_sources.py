@@ -30,6 +30,7 @@ from opendp_sim.sources.conform import MISSING, key_indices
 from opendp_sim.sources.fold import build_sketch, collect_rows
 from opendp_sim.sources.gate import check_source, gate, gated_blocks
 from opendp_sim.sources.opening import KINDS, open_source
+from opendp_sim.sources.place import reading
 from opendp_sim.sources.source import Source, fold_blocks, from_arrays, from_chunks, map_blocks
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.records import Column, Records
@@ -228,6 +229,32 @@ def test_missing_and_broken_files(tmp_path: Path, kind: str) -> None:
     (tmp_path / "broken").write_bytes(b"\x93NUMPY\x01\x00\xff\xfe" + SECRET.encode() * 9)
     error = refused(lambda: check_source(open_source(kind, "broken", RECORDS, tmp_path)))
     assert error.code in ("OS601", "OS602")
+
+
+def test_a_readers_own_words_are_not_kept() -> None:
+    """A reader may quote a record; ``from None`` alone would leave its error as the context."""
+    with pytest.raises(DataError) as caught, reading(Path("t.csv"), "readable .csv"):
+        raise ValueError(SECRET)
+    seen: BaseException | None = caught.value
+    assert seen is not None
+    assert SECRET not in str(seen)
+    assert seen.__cause__ is None
+    assert seen.__context__ is None
+
+
+def test_a_wrong_dtype_is_named_as_one_whatever_stands_for_it() -> None:
+    """2.345 under int64 is no value outside the bounds; the text is the declaration, nothing else."""
+    records = Records((Column("age", "int64", bounds=(0, 150)), Column("x", "array[f64, 1]")))
+    texts = []
+    for defect in (1, 7):
+        ages = np.full(9, 30)
+        ages[-defect:] = MISSING
+        source = from_arrays(records, {"age": ages, "x": np.zeros((9, 1))})
+        error = refused(lambda source=source: check_source(source))
+        assert error.code == "OS603"
+        assert "age int64" in error.expected
+        texts.append(str(error))
+    assert texts[0] == texts[1]
 
 
 @pytest.mark.parametrize("name", ["t.npz", "t.npy", "t.parquet"])

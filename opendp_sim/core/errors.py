@@ -6,7 +6,7 @@ The families are the hundreds: 1 parameter, 2 space, 3 spec, 4 budget, 5 audit, 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 __all__ = [
     "CATALOGUE",
@@ -85,6 +85,16 @@ class SimError(Exception):
         self.code, self.where, self.expected, self.got, self.hint = code, where, expected, got, hint
         shown = got if isinstance(got, str) else repr(got)
         super().__init__(f"{code} {where}: expected {expected}; got {shown}. Hint: {hint}")
+
+    def alone(self) -> NoReturn:
+        """Raise it without the exception that is being handled, which could hold a record.
+
+        ``from None`` only hides that exception: it stays reachable as the context.
+        """
+        try:
+            raise self
+        finally:
+            self.__cause__ = self.__context__ = None
 
 
 class ParameterError(SimError):

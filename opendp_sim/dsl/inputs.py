@@ -17,7 +17,7 @@ from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.sources.blocks import Block
-from opendp_sim.sources.gate import check_source, gated_blocks
+from opendp_sim.sources.gate import check_entries, check_source, gated_blocks
 from opendp_sim.sources.opening import open_source
 from opendp_sim.sources.source import Source, from_arrays
 from opendp_sim.spaces.records import Column, Records
@@ -112,6 +112,7 @@ def read_queries(source: Source, where: str) -> Block:
                 hint="put one row a query into the file.",
             )  # fmt: skip
         block = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        check_entries(block, source.records)
         source.records.check(block)
     except DataError as error:
         if error.code in ("OS601", "OS606", "OS607"):

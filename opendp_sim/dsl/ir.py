@@ -137,8 +137,6 @@ class ReleaseDecl:
     params: tuple[tuple[str, Any], ...] = ()
     solve: str | None = None
     spend: Fraction | None = None
-    filter: str | None = None
-    on_fail: str | None = None
 
     def plain(self) -> Plain | str:
         """The spec's form."""
@@ -149,10 +147,7 @@ class ReleaseDecl:
         if self.kind == "noise":
             scale = "solve" if self.solve else params.pop("scale")
             return _drop({"noise": self.key, "scale": scale, **params, "spend": spend})
-        return _drop({
-            "mechanism": {self.key: params}, "spend": spend, "filter": self.filter,
-            "on_fail": self.on_fail,
-        })  # fmt: skip
+        return _drop({"mechanism": {self.key: params}, "spend": spend})
 
 
 def _thaw(value: Any) -> Any:
@@ -226,7 +221,6 @@ class Program:
     privacy: Privacy | None
     flow: tuple[StageDecl, ...]
     outputs: tuple[OutputDecl, ...]
-    tests: tuple[Any, ...] = ()
     folder: str = field(default=".", compare=False)
     values: tuple[tuple[str, Any], ...] = field(default=(), compare=False)
     """The public parameters that were in force, for the certificate."""
@@ -240,7 +234,6 @@ class Program:
             "privacy": self.privacy.plain() if self.privacy else None,
             "flow": {stage.name: stage.plain() for stage in self.flow},
             "outputs": {output.name: output.plain() for output in self.outputs},
-            "tests": list(self.tests) or None,
         })  # fmt: skip
 
     @property

@@ -128,7 +128,7 @@ def noise_keys() -> list[str]:
 
 
 def _mechanism(value: dict[str, Any], path: Path, notes: Notes) -> ReleaseDecl | None:
-    fields = Fields(value, path, notes, ("mechanism", "spend", "filter", "on_fail"))
+    Fields(value, path, notes, ("mechanism", "spend"))  # refuses other words
     spend = _spend(value, path, notes)
     named = split_step(value["mechanism"], (*path, "mechanism"), notes)
     if named is None:
@@ -153,10 +153,7 @@ def _mechanism(value: dict[str, Any], path: Path, notes: Notes) -> ReleaseDecl |
     read_record(cls, given, where, notes, solved=solved)
     if len(notes.findings) > before or spend is HOLE or hole_in(params):
         return None
-    return ReleaseDecl(
-        "mechanism", key, _frozen_items(given), solve, spend,
-        fields.value.get("filter"), fields.value.get("on_fail"),
-    )  # fmt: skip
+    return ReleaseDecl("mechanism", key, _frozen_items(given), solve, spend)
 
 
 def _solved(cls: type[Mechanism], params: dict[str, Any]) -> str | None:

@@ -13,7 +13,7 @@ import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.dsl import document as yaml
 from opendp_sim.dsl.diagnostic import Notes
 from opendp_sim.dsl.document import Document
-from opendp_sim.dsl.fields import HOLE, Fields, listing, mapping, shown, text
+from opendp_sim.dsl.fields import HOLE, Fields, mapping, shown, text
 from opendp_sim.dsl.ir import VERSION, DataEntry, OutputDecl, Program, StageDecl, Unit
 from opendp_sim.dsl.parameters import resolve_parameters
 from opendp_sim.dsl.read_data import read_data
@@ -23,7 +23,7 @@ from opendp_sim.dsl.read_privacy import read_privacy
 
 __all__ = ["SECTIONS", "Draft", "draft_of", "draft_of_file"]
 
-SECTIONS = ("spec", "name", "params", "data", "privacy", "flow", "outputs", "tests")
+SECTIONS = ("spec", "name", "params", "data", "privacy", "flow", "outputs")
 
 
 @dataclass
@@ -69,7 +69,6 @@ def _draft(
     fields = Fields(body, (), notes, SECTIONS)
     _version(fields, notes)
     name = fields.take("name", text)
-    tests = fields.take("tests", listing, [])
     entries = read_data(fields.take("data", mapping), notes)
     public_only = bool(entries) and all(e is not None and e.public for e in entries.values())
     privacy, unit = None, None
@@ -81,8 +80,7 @@ def _draft(
     program = Program(
         name=name if isinstance(name, str) else "", data=_good(entries), privacy=privacy,
         flow=_good(stages), outputs=_good(outputs),
-        tests=() if tests is HOLE else tuple(tests), folder=folder,
-        values=tuple(sorted(values.items())),
+        folder=folder, values=tuple(sorted(values.items())),
     )  # fmt: skip
     every: dict[str, Any] = entries | stages | outputs
     broken = frozenset(word for word, value in every.items() if value is None)

@@ -35,7 +35,6 @@ def json_schema() -> Schema:
             "privacy": _privacy(),
             "flow": _named(_stage()),
             "outputs": _named(_output()),
-            "tests": {"type": "array"},
         }, ["spec", "name", "data", "flow", "outputs"]),
         "$defs": {
             "source": _source(),
@@ -138,7 +137,7 @@ def _release() -> Schema:
             for key, cls in sorted(REGISTRY.items())
             if cls.room == "measurements"
         ]},
-        "spend": spend, "filter": {"type": "string"}, "on_fail": {"type": "string"},
+        "spend": spend,
     }, ["mechanism"])  # fmt: skip
     return {"anyOf": [{"const": "none"}, noise, mechanism]}
 

@@ -174,7 +174,7 @@ def _plain_values() -> Iterator[None]:
         with np.errstate(all="ignore"):
             yield
     except (DataError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
-        raise _unfit() from None
+        _unfit().alone()
 
 
 def _unfit() -> DataError:

@@ -19,7 +19,7 @@ from opendp_sim.sources.source import Source
 from opendp_sim.spaces.records import Column, Records
 from opendp_sim.spaces.rows import take
 
-__all__ = ["Ingest", "check_source", "gate", "gated_blocks"]
+__all__ = ["Ingest", "check_entries", "check_source", "gate", "gated_blocks"]
 
 Ingest = Literal["refuse", "enforce", "assume"]
 """``refuse`` data that breaks its declaration, ``enforce`` it, or ``assume`` that it holds."""
@@ -49,14 +49,20 @@ def gate(block: Block, records: Records, mode: Ingest) -> Block:
         return block
     if mode == "enforce":
         block = _enforced(block, records)
+    check_entries(block, records)  # first: what stands for a missing integer breaks any bounds
     records.check(block)
+    return block
+
+
+def check_entries(block: Block, records: Records) -> None:
+    """Refuse cells that could not be read as their column's dtype (OS603); the text names no cell."""
     if _missing(block, records).any():
+        told = ", ".join(f"{c.name} {c.dtype}" for c in records.columns if _can_miss(c))
         raise DataError(
-            "OS603", "records", expected="an entry of its column's dtype in every cell",
+            "OS603", "records", expected=f"an entry of its column's dtype in every cell: {told}",
             got="a missing entry, or one of another dtype",
             hint=f"names of persons and items need `dtype: str`; else {_CLEAN}",
         )  # fmt: skip
-    return block
 
 
 def gated_blocks(
@@ -99,6 +105,11 @@ def check_source(
 def _check_structure(block: Block, records: Records) -> None:
     """Check names, widths and dtypes: what the declaration says about a table without records."""
     records.check({name: column[:0] for name, column in block.items()})
+
+
+def _can_miss(column: Column) -> bool:
+    """Say whether a cell of the column can be missing without being NaN or a foreign label."""
+    return not column.keys and column.numpy_dtype.kind in "iuO"
 
 
 def _missing(block: Block, records: Records) -> NDArray[np.bool_]:

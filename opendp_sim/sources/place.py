@@ -83,8 +83,8 @@ def reading(file: Path, kind: str) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 - zip, decoding, arrow and csv errors may quote data
         if isinstance(error, FileNotFoundError):
             got = "no such file"
-        raise DataError(
+        DataError(
             "OS601", str(file), expected=f"a {kind} file", got=got,
             hint="check the path (it is relative to the spec), the kind of source, and that the "
             "file is complete.",
-        ) from None  # fmt: skip
+        ).alone()  # fmt: skip
