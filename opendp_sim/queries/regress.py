@@ -5,7 +5,6 @@ What is computed, and why least squares is the default: ``regress.md``, beside t
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -20,7 +19,10 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.queries.density import check_queries
 from opendp_sim.spaces.released import Answers, Released
 
-__all__ = ["Regress"]
+__all__ = ["Regress", "least_squares"]
+
+_STRENGTHS = 13
+"""Candidate fits: slopes as large as the target's variance allows, then half as large in square, ..."""
 
 
 @register
@@ -28,7 +30,7 @@ class Regress(Mechanism):
     r"""Fit a column as a linear function of the others; predict, or return the coefficients.
 
     Space
-        Input: a release of ``second_moments`` (ridge least squares with an adaptive ridge) or of
+        Input: a release of ``second_moments`` (least squares, shrunk as far as its noise asks) or of
         ``paired_projections`` (the published surrogate, minimised without derivatives), and public
         queries of shape (q, d) in data units, whose target column is ignored. Output: the column
         ``prediction`` of shape (q,); or, with ``answer: coefficients``, the column ``coefficient``
@@ -46,8 +48,8 @@ class Regress(Mechanism):
         DataError (OS607): queries of another width, or not finite.
 
     Source
-        [own] Lemma 1 in ``regress.md``; the adaptive ridge is Wang's idea, the surrogate Coleman and
-        Shrivastava's.
+        [own] Lemmas 1 to 4 in ``regress.md``; adapting to the released matrix is Wang's idea, the
+        surrogate Coleman and Shrivastava's.
 
     Example
         >>> Regress(target=1).spec()["answer"]
@@ -73,14 +75,6 @@ class Regress(Mechanism):
             hint="coefficients needs no queries.",
         ),
     ] = "prediction"  # fmt: skip
-    ridge: Annotated[
-        float,
-        param(
-            "Least eigenvalue that the ridge brings the noisy matrix to, in deviations of its noise.",
-            symbol="kappa", unit="noise deviations", default=3.0, ge=0, le=100,
-            hint="3 is above the noise's own largest eigenvalue (about 2); 0 for no ridge.",
-        ),
-    ] = 3.0  # fmt: skip
     evaluations: Annotated[
         int,
         param(
@@ -129,20 +123,7 @@ class Regress(Mechanism):
         self, sums: SecondMomentSums, released: Arrays, target: int, deviation: float
     ) -> NDArray[np.float64]:
         gram, factor = sums.gram(released)
-        others = np.delete(np.arange(1, sums.width + 1), target)
-        total, means = max(gram[0, 0], 1.0), gram[0] / max(gram[0, 0], 1.0)
-        centred = gram - np.outer(gram[0], gram[0]) / total
-        inner, cross = centred[np.ix_(others, others)], centred[others, target + 1]
-        wanted = self.ridge * deviation * factor * math.sqrt(len(others))
-        eigenvalues, vectors = np.linalg.eigh(inner)
-        ridge = max(0.0, wanted - float(eigenvalues.min(initial=0.0)))
-        # Without noise a singular matrix has its least-norm solution.
-        scale = eigenvalues + ridge
-        usable = scale > 1e-12 * max(1.0, float(scale.max(initial=0.0)))
-        along = (vectors * cross[:, None]).sum(axis=0)
-        slopes = (vectors * np.where(usable, along / np.where(usable, scale, 1.0), 0.0)).sum(axis=1)
-        start = means[target + 1] - float((slopes * means[others]).sum())
-        return sums.to_data(np.concatenate([[start], slopes]), target)
+        return sums.to_data(least_squares(gram, target + 1, deviation * factor), target)
 
     def _surrogate(
         self, sums: SurrogateLoss, released: Arrays, target: int, deviation: float
@@ -158,3 +139,56 @@ class Regress(Mechanism):
         options = {"maxfev": self.evaluations, "adaptive": True, "initial_simplex": corners}
         found = minimize(loss, start, method="Nelder-Mead", options=options)
         return sums.to_data(np.asarray(found.x, dtype=np.float64), target)
+
+
+def least_squares(gram: NDArray[np.float64], target: int, noise: float) -> NDArray[np.float64]:
+    """Fit one column on the others from a noisy matrix of sums of products.
+
+    Args:
+        gram: shape (c, c), columns in [-1, 1], the constant 1 first.
+        target: index of the column to fit, at least 1.
+        noise: deviation of an entry.
+
+    Returns:
+        Shape (c - 1,): the intercept, then the other columns' slopes, in the units of ``gram``.
+    """
+    others = np.delete(np.arange(1, len(gram)), target - 1)
+    count, variance = max(float(gram[0, 0]), 0.0), noise * noise
+    # Lemma 2: a mean in [-1, 1] with the least largest risk; also what keeps 1 / count finite.
+    share = count / (count * count + variance) if count > 0.0 else 0.0
+    means = np.clip(gram[0] * share, -1.0, 1.0)
+    centred = gram - np.outer(gram[0], gram[0]) * share
+    # Centring adds the noise of the means to that of the products.
+    spread = 1.0 + float(np.square(means[others]).mean()) if len(others) else 1.0
+    of_target = 1.0 + float(means[target]) ** 2
+    slopes = _slopes(
+        centred[np.ix_(others, others)], centred[others, target], float(centred[target, target]),
+        variance * spread * of_target, variance * spread * spread,
+    )  # fmt: skip
+    start = means[target] - float((slopes * means[others]).sum())
+    return np.concatenate([[start], slopes])
+
+
+def _slopes(
+    inner: NDArray[np.float64], cross: NDArray[np.float64], total: float, of_cross: float,
+    of_inner: float,
+) -> NDArray[np.float64]:  # fmt: skip
+    """Return the candidate of least estimated risk, no slopes at all being one (Lemmas 3 and 4)."""
+    eigenvalues, vectors = np.linalg.eigh(inner)
+    along = (vectors * cross[:, None]).sum(axis=0)
+    largest = float(eigenvalues.max(initial=0.0))
+    usable = eigenvalues > 1e-12 * max(1.0, largest)
+    kept = np.where(usable, eigenvalues, 0.0)
+    best, chosen = 0.0, np.zeros(len(kept))
+    most = max(total, 0.0) / max(float(kept.sum()), 1e-12)
+    for strength in range(_STRENGTHS):
+        size = most * 0.5**strength
+        noise = of_cross + of_inner * len(kept) * size
+        divisor = size * kept * kept + noise
+        filtered = np.where(usable, size * kept / np.where(divisor > 0.0, divisor, 1.0), 0.0)
+        found = filtered * along
+        risk = float((kept * found * found - 2.0 * along * found + 2.0 * noise * filtered).sum())
+        if risk < best:
+            best, chosen = risk, found
+    slopes: NDArray[np.float64] = (vectors * chosen).sum(axis=1)
+    return slopes

@@ -57,7 +57,7 @@ class SecondMoments(Mechanism):
 
     Source
         [own] Lemma 2 in ``second_moments.md``; sufficient statistics perturbation is Vu and
-        Slavkovic's, its adaptive ridge Wang's.
+        Slavkovic's, adapting the fit to what was released Wang's.
 
     Example
         >>> import opendp.prelude as dp, numpy as np
