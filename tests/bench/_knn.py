@@ -1,10 +1,15 @@
-"""What the nearest-neighbour benches share: data on a grid, budgets, baselines."""
+"""What the nearest-neighbour benches share: data on a grid, budgets, every method as labels of queries."""
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import subprocess
+import sys
+import tempfile
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -13,9 +18,13 @@ import numpy as np
 import opendp.prelude as dp
 from scipy.optimize import minimize_scalar
 
+from opendp_sim.measurements._knn_features import Lens
+from opendp_sim.measurements._knn_hybrid import Hybrid
 from opendp_sim.measurements._knn_means import ClassMeans
 from opendp_sim.measurements._knn_predictor import Predictor
+from opendp_sim.measurements._knn_public import Seen
 from opendp_sim.measurements._knn_sampler import Sampler
+from opendp_sim.measurements.hybrid_knn import HybridKnn
 from opendp_sim.measurements.ind_knn import IndKnn
 from opendp_sim.measurements.private_knn import PrivateKnn
 from opendp_sim.spaces.rows import GridRows, Rows
@@ -37,6 +46,27 @@ class Set:
         return len(self.train)
 
 
+@dataclass(frozen=True)
+class Asked:
+    """The queries of one run: ``which`` of the held-out ones, in order; asked again when they run out."""
+
+    which: np.ndarray
+    rows: np.ndarray
+    labels: np.ndarray
+    once: np.ndarray
+    """Each different query once: what a reference shows."""
+
+    def __len__(self) -> int:
+        return len(self.which)
+
+
+def asked(data: Set, queries: int, rep: int = 0) -> Asked:
+    """Return the queries of run number ``rep``: the next ones of a fixed random order."""
+    which = (rep * queries + np.arange(queries)) % len(data.queries)
+    once = data.queries[np.unique(which)]
+    return Asked(which, data.queries[which], data.labels[which], once)
+
+
 def _set(name, x, y, xt, yt, low, high, bits=12, seed=0):
     unit = (high - low) / 2**bits
     kinds, both = np.unique(np.concatenate([y, yt]), return_inverse=True)
@@ -45,7 +75,7 @@ def _set(name, x, y, xt, yt, low, high, bits=12, seed=0):
         width=x.shape[1], labels=tuple(range(len(kinds))), unit=unit,
         lower=(round(low / unit),), upper=(round(high / unit),),
     )  # fmt: skip
-    pick = np.random.default_rng(seed).permutation(len(xt))[:2000]
+    pick = np.random.default_rng(seed).permutation(len(xt))
 
     def steps(values):
         return np.rint(values.astype(np.float64) / unit).clip(grid.lower, grid.upper)
@@ -69,6 +99,7 @@ def load(name: str, data: Path) -> Set:
     return _set("digits", x[:1297], y[:1297], x[1297:], y[1297:], 0, 16)
 
 
+@lru_cache
 def rho_of(epsilon: float, delta: float = DELTA) -> float:
     """The largest rho whose optimal conversion gives epsilon."""
 
@@ -86,65 +117,72 @@ def rho_of(epsilon: float, delta: float = DELTA) -> float:
     return low
 
 
-def share_right(data: Set, labels, count=None) -> float:
-    return 100.0 * float((np.array(labels) == data.labels[:count]).mean())
+def share_right(labels, of: Asked) -> float:
+    return 100.0 * float((np.asarray(labels) == of.labels).mean())
 
 
-def ind_knn(data: Set, rho: float, queries: int, count=None, **changed) -> float:
-    setting = IndKnn(rho=rho, queries=queries, size=data.size, **changed)
-    service = Predictor(setting, data.grid, data.train)
-    return share_right(data, service.predict(data.queries[:count]).labels, count)
+def _served(service, of: Asked) -> np.ndarray:
+    service.refer(of.once)
+    return np.array(service.predict(of.rows).labels)
 
 
-def private_knn(data: Set, epsilon: float, queries: int, rate: float, k: int, count=None) -> float:
-    setting = PrivateKnn(epsilon=epsilon, delta=DELTA, queries=queries, neighbours=k, rate=rate)
+def ind_knn(data: Set, of: Asked, rho: float, **changed) -> np.ndarray:
+    setting = IndKnn(rho=rho, queries=len(of), size=data.size, **changed)
+    return _served(Predictor(setting, data.grid, data.train), of)
+
+
+def hybrid(data: Set, of: Asked, rho: float) -> np.ndarray:
+    setting = HybridKnn(rho=rho, queries=len(of), size=data.size)
+    return _served(Hybrid(setting, data.grid, data.train), of)
+
+
+def private_knn(data: Set, of: Asked, epsilon: float, rate: float, k: int, some=None) -> np.ndarray:
+    """The noise is for all queries; ``some`` says how many of them are asked."""
+    setting = PrivateKnn(epsilon=epsilon, delta=DELTA, queries=len(of), neighbours=k, rate=rate)
     service = Sampler(setting, data.grid, data.train, setting.scale)
-    return share_right(data, service.predict(data.queries[:count]).labels, count)
+    service.refer(of.once)
+    return np.array(service.predict(of.rows[:some]).labels)
 
 
-def seen(data: Set):
+def seen(data: Set, of: Asked):
     """Rows and queries through the lens of the services, and the lens."""
-    from opendp_sim.measurements._knn_features import Lens
-    from opendp_sim.measurements._knn_public import Seen
-
-    lens = Lens.plain(data.grid, normalise=True).centred_on(data.queries)
+    lens = Lens.plain(data.grid, normalise=True).centred_on(of.once)
     dtype = lens.dtype("bench")
-    return lens, lens.see(data.train.values, dtype), Seen.of(lens.see_queries(data.queries, dtype))
+    return lens, lens.see(data.train.values, dtype), Seen.of(lens.see_queries(of.rows, dtype))
 
 
-def class_means(data: Set, rho: float, through) -> float:
-    lens, rows, queries = through
+def class_means(data: Set, of: Asked, rho: float) -> np.ndarray:
+    lens, rows, queries = seen(data, of)
     means = ClassMeans.release(lens, rows, data.train.labels, len(data.grid.labels), rho)
-    return share_right(data, means.scores(queries).argmax(axis=1))
+    return means.scores(queries).argmax(axis=1)
 
 
-def plain_knn(data: Set, through, k: int) -> float:
-    _, rows, queries = through
-    right = 0
+def plain_knn(data: Set, of: Asked, k: int) -> np.ndarray:
+    _, rows, queries = seen(data, of)
+    out = []
     for start in range(0, len(queries), 256):
         product = queries.rows[start : start + 256] @ rows.T
         near = np.argpartition(-product, k, axis=1)[:, :k]
-        for i, found in enumerate(near):
-            weight = product[i, found].astype(float).clip(0)
-            votes = np.bincount(data.train.labels[found], weights=weight)
-            right += votes.argmax() == data.labels[start + i]
-    return 100.0 * right / len(queries)
+        for scores, found in zip(product, near, strict=True):
+            weight = scores[found].astype(float).clip(0)
+            out.append(np.bincount(data.train.labels[found], weights=weight).argmax())
+    return np.array(out)
 
 
 def noisy_gradient(
-    data: Set, rho: float, through, steps: int, rate: float, clip: float, rng
-) -> float:
+    data: Set, of: Asked, rho: float, steps: int, rate: float, clip: float
+) -> np.ndarray:
     """Softmax regression by full-batch noisy gradient descent; zCDP of ``steps`` Gaussian releases.
 
     A baseline for accuracy only (float noise, not a release of this package).
     """
-    lens, rows, queries = through
+    rng = np.random.default_rng()
+    lens, rows, queries = seen(data, of)
     x = (rows * lens.unit).astype(np.float32)
     y = np.eye(len(data.grid.labels), dtype=np.float32)[data.train.labels]
     w = np.zeros((x.shape[1], y.shape[1]), dtype=np.float32)
     scale = clip * math.sqrt(steps / (2 * rho))
-    velocity = np.zeros_like(w)
-    average = np.zeros_like(w)
+    velocity, average = np.zeros_like(w), np.zeros_like(w)
     for step in range(steps):
         z = x @ w
         p = np.exp(z - z.max(axis=1, keepdims=True))
@@ -156,4 +194,32 @@ def noisy_gradient(
         velocity = 0.8 * velocity - rate * total / (clip * len(x))
         w += velocity
         average += w if step >= steps // 2 else 0
-    return share_right(data, (queries.rows @ average).argmax(axis=1))
+    return (queries.rows @ average).argmax(axis=1)
+
+
+def torch_python(wanted: str | None) -> str | None:
+    """Return an interpreter that has Opacus: the one wanted, else this one, else none."""
+    for python in filter(None, (wanted, sys.executable)):
+        if not subprocess.run(
+            [python, "-c", "import opacus"], check=False, capture_output=True
+        ).returncode:
+            return python
+    return None
+
+
+def opacus(python: str, data: Set, of: Asked, epsilon: float, settings) -> list[np.ndarray]:
+    """Train a linear model by DP-SGD for each (rate, epochs, step size, clip), elsewhere."""
+    lens, rows, queries = seen(data, of)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "data.npz"
+        np.savez(
+            file, x=(rows * lens.unit).astype(np.float32), y=data.train.labels,
+            queries=(queries.rows * lens.unit).astype(np.float32),
+            settings=np.array([(epsilon, DELTA, *setting) for setting in settings]),
+        )  # fmt: skip
+        program = Path(__file__).with_name("_knn_opacus.py")
+        done = subprocess.run(
+            [python, "-P", str(program), str(file)], check=True, capture_output=True, text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+    return [np.array(json.loads(line)) for line in done.stdout.splitlines() if line[:1] == "["]

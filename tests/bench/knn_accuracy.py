@@ -1,10 +1,18 @@
-"""Accuracy of private prediction against epsilon, and against the number of queries."""
+"""Accuracy of private prediction against epsilon, and against the number of queries.
+
+Every run is one line of a file (``--keep``), so that the whole can be done in parts (``--minutes``): a run
+that is in the file is not repeated, and the tables are made of the file when nothing is missing.
+"""
 
 from __future__ import annotations
 
 import json
-import sys
+import os
 import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -12,104 +20,285 @@ from tests.bench import _knn as k
 from tests.bench._results import parser, table, write_section
 
 EPSILONS = (0.5, 1.0, 2.0)
-GRID = {
-    "mnist": ([0.03, 0.1], [100, 300, 1000]),
-    "newsgroups": ([0.1, 0.3], [50, 150, 400]),
-    "digits": ([0.2, 0.5], [20, 60]),
+COUNTS = (100, 500, 1000, 2000, 5000)
+MAIN = 2000
+CODES, TABLES = {"sign_codes": {}}, {"sign_hashes": {"tables": 60, "bits": 8}}
+OURS = {
+    "Ind-KNN, cosine": {},
+    "Ind-KNN, cosine, reuse": {"reuse": True},
+    "Ind-KNN, cosine, hashed": {"search": CODES},
+    "Ind-KNN, cosine, hashed, reuse": {"search": CODES, "reuse": True},
+    "Ind-KNN, rbf": {"kernel": "rbf"},
+    "Ind-KNN, rbf, reuse": {"kernel": "rbf", "reuse": True},
+    "Ind-KNN, rbf, hashed": {"kernel": "rbf", "search": CODES},
+    "Ind-KNN, rbf, hashed, reuse": {"kernel": "rbf", "search": CODES, "reuse": True},
 }
-LINEAR = [(20, 4.0, 0.5), (40, 8.0, 0.5), (80, 8.0, 0.3)]
+ABLATION = "Ind-KNN, cosine, 60 tables of 8 bits"
+HYBRID, SAMPLED, MEANS = "Hybrid", "Private kNN, tuned", "Noisy class means"
+DESCENT, FIXED, TUNED = (
+    "Linear, noisy gradient descent, tuned",
+    "Linear, DP-SGD (Opacus), one setting",
+    "Linear, DP-SGD (Opacus), tuned",
+)
+PLAIN = "kNN without privacy"
+ONE_OFF = (MEANS, DESCENT, FIXED, TUNED)
+"""Released once, whatever the number of queries."""
+GRID = {
+    "mnist": [(r, n) for r in (0.03, 0.1, 0.3) for n in (100, 300, 1000, 3000) if n < 9000 * r],
+    "newsgroups": [(r, n) for r in (0.1, 0.3, 1.0) for n in (50, 150, 400, 1000)],
+    "digits": [(r, n) for r in (0.2, 0.5, 1.0) for n in (20, 60, 130)],
+}
+STEPS = [(20, 4.0, 0.5), (40, 8.0, 0.5), (80, 8.0, 0.3)]
+SGD = [(0.1, 20, 4.0, 0.1), (0.1, 20, 4.0, 0.3), (0.05, 20, 2.0, 0.3), (0.1, 20, 2.0, 1.0)]
+"""Sampling rate, epochs, step size, clip. The first is the one setting."""
 
 
-def tuned_private(data, epsilon, queries, count):
-    rates, ks = GRID[data.name]
-    scored = [
-        (k.private_knn(data, epsilon, queries, r, n, count=min(400, queries)), r, n)
-        for r in rates
-        for n in ks
-    ]
-    _, rate, n = max(scored)
-    return k.private_knn(data, epsilon, queries, rate, n, count=count), f"rate {rate}, k {n}"
+@dataclass(frozen=True)
+class Run:
+    """One method at one budget, number of queries and repetition."""
+
+    set: str
+    method: str
+    epsilon: float
+    queries: int
+    rep: int
+
+    @property
+    def key(self) -> str:
+        return json.dumps([self.set, self.method, self.epsilon, self.queries, self.rep])
 
 
-def column(data, epsilon, queries, through, *, full):
-    """All methods at one budget; ``full`` adds those that do not depend on the number of queries."""
-    rho, out = k.rho_of(epsilon), {}
-    count = min(queries, len(data.queries))
-    knn = lambda **changed: k.ind_knn(data, rho, queries, count, **changed)  # noqa: E731
-    out["Ind-KNN, cosine"] = knn()
-    out["Ind-KNN, rbf"] = knn(kernel="rbf")
-    if full:
-        out["Ind-KNN, cosine, reuse"] = knn(reuse=True)
-        out["Ind-KNN, rbf, reuse"] = knn(kernel="rbf", reuse=True)
-        out["Ind-KNN, cosine, sign codes (recall 0.9)"] = knn(search={"sign_codes": {}})
-        out["Ind-KNN, cosine, 60 tables of 8 bits"] = knn(
-            search={"sign_hashes": {"tables": 60, "bits": 8}}
+class Kept:
+    """The runs that are done, a line each: which queries, whether right, CPU seconds."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path, self.lines = path, {}
+        for line in path.read_text().splitlines() if path and path.exists() else ():
+            self.lines.update(json.loads(line))
+
+    def get(self, key: str, make: Callable[[], object]) -> object:
+        if key not in self.lines:
+            self.lines[key] = made = make()
+            if self._path:
+                with self._path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps({key: made}) + "\n")
+        return self.lines[key]
+
+
+def runs_of(name: str, reps: int, torch: str | None) -> list[Run]:
+    """Return all runs of a set; repetitions outermost, so that what is there is even."""
+    linear = ONE_OFF if torch else ONE_OFF[:2]
+    out = []
+    for rep in range(reps):
+        out.append(Run(name, PLAIN, 0.0, MAIN, rep))
+        for epsilon in EPSILONS:
+            methods = (*OURS, ABLATION, HYBRID, SAMPLED, *linear)
+            out += [Run(name, method, epsilon, MAIN, rep) for method in methods]
+        for count in COUNTS:
+            if count != MAIN:
+                out += [Run(name, m, 2.0, count, rep) for m in (*OURS, HYBRID, SAMPLED)]
+    return out
+
+
+def best(kept: Kept, run: Run, choices, score) -> tuple:
+    """Return the setting with the best score on the test labels of the first repetition, kept."""
+    key = "choice " + json.dumps([run.set, run.method, run.epsilon, run.queries])
+    found = kept.get(key, lambda: list(choices[int(np.argmax(score(choices)))]))
+    return tuple(found)
+
+
+def predicted(data: k.Set, run: Run, kept: Kept, torch: str | None) -> np.ndarray:
+    of, first = k.asked(data, run.queries, run.rep), k.asked(data, run.queries, 0)
+    epsilon, rho = run.epsilon, k.rho_of(run.epsilon) if run.epsilon else 0.0
+    if run.method in OURS:
+        return k.ind_knn(data, of, rho, **OURS[run.method])
+    if run.method == ABLATION:
+        return k.ind_knn(data, of, rho, search=TABLES)
+    if run.method == HYBRID:
+        return k.hybrid(data, of, rho)
+    if run.method == MEANS:
+        return k.class_means(data, of, rho)
+    if run.method == FIXED:
+        return k.opacus(torch, data, of, epsilon, SGD[:1])[0]
+    some = min(500, len(first))
+
+    def hits(labels):
+        return float((labels == first.labels[: len(labels)]).mean())
+
+    if run.method == PLAIN:
+        found = best(
+            kept, run, [(5,), (20,)], lambda c: [hits(k.plain_knn(data, first, *s)) for s in c]
         )
-    out["Hybrid"] = hybrid(data, rho, queries, count)
-    out["Private kNN, tuned on the test labels"], chosen = tuned_private(
-        data, epsilon, queries, count
+        return k.plain_knn(data, of, *found)
+    if run.method == SAMPLED:
+        found = best(kept, run, GRID[run.set],
+                     lambda c: [hits(k.private_knn(data, first, epsilon, *s, some=some)) for s in c])  # fmt: skip
+        return k.private_knn(data, of, epsilon, *found)
+    if run.method == DESCENT:
+        found = best(
+            kept, run, STEPS, lambda c: [hits(k.noisy_gradient(data, first, rho, *s)) for s in c]
+        )
+        return k.noisy_gradient(data, of, rho, *found)
+    found = best(
+        kept, run, SGD, lambda c: [hits(p) for p in k.opacus(torch, data, first, epsilon, c)]
     )
-    if full:
-        out["Noisy class means"] = k.class_means(data, rho, through)
-        rng = np.random.default_rng(0)
-        out["Noisy gradient descent, linear, tuned on the test labels"] = max(
-            k.noisy_gradient(data, rho, through, *settings, rng) for settings in LINEAR
-        )
-    return out, chosen
+    return k.opacus(torch, data, of, epsilon, [found])[0]
 
 
-def hybrid(data, rho, queries, count):
-    from opendp_sim.measurements._knn_hybrid import Hybrid
-    from opendp_sim.measurements.hybrid_knn import HybridKnn
+def measured(data: k.Set, run: Run, kept: Kept, torch: str | None) -> dict:
+    start = sum(os.times()[:4])  # with children
+    of = k.asked(data, run.queries, run.rep)
+    right = predicted(data, run, kept, torch) == of.labels
+    return {
+        "right": np.packbits(right).tobytes().hex(),
+        "cpu": round(sum(os.times()[:4]) - start, 2),
+    }
 
-    setting = HybridKnn(rho=rho, queries=queries, size=data.size)
-    service = Hybrid(setting, data.grid, data.train)
-    return k.share_right(data, service.predict(data.queries[:count]).labels, count)
+
+def done(kept: Kept, data: k.Set, runs: list[Run], torch: str | None, stop: float) -> bool:
+    for run in runs:
+        if time.monotonic() > stop:
+            return False
+        kept.get(run.key, lambda run=run: measured(data, run, kept, torch))
+    return True
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A share of right answers and its standard error, in points.
+
+    The error is the larger of two: over different queries (repetitions averaged), over repetitions.
+    """
+
+    value: float
+    error: float
+
+    @classmethod
+    def of(cls, values: list[np.ndarray], which: list[np.ndarray]) -> Cell:
+        """Average values of single queries, one array a repetition."""
+        place = np.concatenate(which)
+        value, times = np.bincount(place, np.concatenate(values)), np.bincount(place)
+        each = value[times > 0] / times[times > 0]
+        means = np.array([v.mean() for v in values])
+        error = each.std(ddof=1) / len(each) ** 0.5
+        if len(means) > 2:
+            error = max(error, means.std(ddof=1) / len(means) ** 0.5)
+        return cls(100 * float(means.mean()), 100 * float(error))
+
+    def __str__(self) -> str:
+        return f"{self.value:.1f} ± {self.error:.1f}"
+
+
+class Answers:
+    """Right or wrong, by query, of everything kept about one set."""
+
+    def __init__(self, kept: Kept, data: k.Set, runs: list[Run]) -> None:
+        self._found, self._which = defaultdict(list), defaultdict(list)
+        for run in runs:
+            bits = np.frombuffer(bytes.fromhex(kept.lines[run.key]["right"]), dtype=np.uint8)
+            at = run.method, run.epsilon, run.queries
+            self._found[at].append(np.unpackbits(bits)[: run.queries].astype(float))
+            self._which[at].append(k.asked(data, run.queries, run.rep).which)
+
+    def _at(self, method: str, epsilon: float, queries: int):
+        if method == PLAIN:
+            return method, 0.0, MAIN
+        return method, epsilon, MAIN if method in ONE_OFF else queries
+
+    def cell(self, method: str, epsilon: float, queries: int) -> Cell:
+        at = self._at(method, epsilon, queries)
+        return Cell.of(self._found[at], self._which[at])
+
+    def ahead(self, one: str, other: str, epsilon: float, queries: int) -> Cell:
+        """Return how far one method is ahead: query by query where both were asked the same."""
+        a, b = self._at(one, epsilon, queries), self._at(other, epsilon, queries)
+        if a == b or self._which[a][0].shape == self._which[b][0].shape:
+            gaps = [x - y for x, y in zip(self._found[a], self._found[b], strict=True)]
+            return Cell.of(gaps, self._which[a])
+        left, right = self.cell(one, epsilon, queries), self.cell(other, epsilon, queries)
+        return Cell(left.value - right.value, (left.error**2 + right.error**2) ** 0.5)
+
+
+def report(kept: Kept, data: k.Set, runs: list[Run], torch: str | None) -> str:
+    answers = Answers(kept, data, runs)
+    linear = ONE_OFF if torch else ONE_OFF[:2]
+    budgets = [(epsilon, MAIN) for epsilon in EPSILONS]
+    counts = [(2.0, count) for count in COUNTS]
+    heads = [f"epsilon {e:g}" for e, _ in budgets], [f"T = {n:,}" for _, n in counts]
+    shown = (*OURS, ABLATION, HYBRID, SAMPLED, *linear, PLAIN), (*OURS, HYBRID, SAMPLED, *linear)
+
+    def wide(head, methods, cells):
+        rows = [[m, *(str(answers.cell(m, *cell)) for cell in cells)] for m in methods]
+        return table(["% right", *head], rows)
+
+    pairs = [("Ind-KNN, cosine", SAMPLED), ("Ind-KNN, rbf", SAMPLED)]
+    pairs += [("Ind-KNN, cosine", m) for m in linear]
+    pairs += [(HYBRID, "Ind-KNN, cosine"), (HYBRID, MEANS)]
+    ahead = [
+        [f"{one} - {other}", *(str(answers.ahead(one, other, *c)) for c in [*budgets, *counts])]
+        for one, other in pairs
+    ]
+    chosen = {
+        key.removeprefix("choice "): value
+        for key, value in kept.lines.items()
+        if key.startswith("choice ") and json.loads(key.removeprefix("choice "))[0] == data.name
+    }
+    notes = "; ".join(
+        f"{method}, epsilon {epsilon:g}, T {queries:,}: {', '.join(map(str, value))}"
+        for (_, method, epsilon, queries), value in ((json.loads(c), v) for c, v in chosen.items())
+    )
+    reps = 1 + max(run.rep for run in runs)
+    again = len(data.queries) < MAIN
+    return "\n\n".join(
+        [
+            wide(heads[0], shown[0], budgets),
+            "Against the number of queries, at epsilon 2 (models that are released once do not depend on it):",
+            wide(heads[1], shown[1], counts),
+            f"Differences in points, first at T = {MAIN:,}, then at epsilon 2:",
+            table(["", *heads[0], *heads[1]], ahead),
+            f"{data.name}: {data.size:,} records, {data.grid.width} columns"
+            f"{' (raw pixels)' if data.name == 'mnist' else ''}, {len(data.grid.labels)} classes, "
+            f"{len(data.queries):,} held-out queries; first table T = {MAIN:,}, delta = 1e-5; {reps} runs a "
+            "cell with fresh noise"
+            + (
+                ", the held-out queries asked again and again to make T."
+                if again
+                else " and the next T queries."
+            )
+            + " ± is one standard error: over queries, or over runs where that is larger. Ind-KNN and the hybrid "
+            "use their defaults and see no label of the test set; hashed is `sign_codes` at recall 0.9. Tuned "
+            "methods are given the best of a grid on the test labels of the first run (private kNN: rate and k; "
+            "descent: steps, step size, clip; DP-SGD: sampling rate, epochs, step size, clip), then run afresh: "
+            f"{notes}. DP-SGD with one setting: {', '.join(map(str, SGD[0]))} for every set and budget, fixed in "
+            "a pilot on the test labels of the digits. CPU time of all runs "
+            f"{sum(kept.lines[run.key]['cpu'] for run in runs):.0f} s.",
+        ]
+    )
 
 
 def main():
     options = parser(__doc__)
     options.add_argument("--sets", nargs="+", default=["digits", "newsgroups", "mnist"])
+    options.add_argument("--reps", type=int, default=3)
+    options.add_argument("--keep", type=Path, help="file of the runs that are done")
+    options.add_argument("--minutes", type=float, default=1e9, help="stop after so long")
+    options.add_argument("--torch-python", help="an interpreter that has opacus")
     args = options.parse_args()
+    kept, stop = Kept(args.keep), time.monotonic() + 60 * args.minutes
+    torch = k.torch_python(args.torch_python)
     for name in args.sets:
-        start = time.process_time()
         data = k.load(name, args.data)
-        through = k.seen(data)
-        queries = min(2000, len(data.queries))
-        results, notes = {}, []
-        for epsilon in EPSILONS:
-            found, chosen = column(data, epsilon, queries, through, full=True)
-            notes.append(f"epsilon {epsilon:g}: {chosen}")
-            for method, value in found.items():
-                results.setdefault(method, []).append(round(value, 1))
-            print(name, epsilon, json.dumps(found), file=sys.stderr, flush=True)
-        best = max(k.plain_knn(data, through, n) for n in (5, 20))
-        results["kNN without privacy (best of k = 5, 20)"] = [round(best, 1)] * 3
-        rows = [[method, *values] for method, values in results.items()]
-        text = table(["% right", *(f"epsilon {e:g}" for e in EPSILONS)], rows)
-        text += "\n\nAgainst the number of queries, epsilon 2:\n\n"
-        counts = [n for n in (200, 500, 1000, 2000) if n <= queries]
-        many = {}
-        for n in counts:
-            for method, value in column(data, 2.0, n, through, full=False)[0].items():
-                many.setdefault(method, []).append(round(value, 1))
-        text += table(
-            ["% right", *(f"T = {n}" for n in counts)], [[m, *v] for m, v in many.items()]
-        )
-        text += (
-            f"\n\n{name}: {data.size:,} records, {data.grid.width} columns, {len(data.grid.labels)} "
-            f"classes, T = {queries} held-out queries, delta = 1e-5, one run each (deviation of a cell "
-            f"about {100 * (0.1 / queries) ** 0.5:.1f} points from the queries alone). Ind-KNN and hybrid use their "
-            "defaults, no label of the test set seen; private kNN and the linear model are given the "
-            f"best of a grid chosen on the test labels ({'; '.join(notes)}). CPU time of the section "
-            f"{time.process_time() - start:.0f} s."
-        )
+        runs = runs_of(name, args.reps, torch)
+        if not done(kept, data, runs, torch, stop):
+            print("not done yet")
+            return
+        text = report(kept, data, runs, torch)
         print(text)
         if args.write:
             write_section(
                 f"Private prediction: accuracy, {name}",
                 text,
-                f"python -m tests.bench.knn_accuracy --sets {name} --write",
+                f"python -m tests.bench.knn_accuracy --sets {name} --reps {args.reps} --write",
             )
 
 
