@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 
 import numpy as np
 import opendp.prelude as dp
@@ -58,6 +59,55 @@ def test_one_query_without_sampling_against_the_exact_sum():
     q /= q.sum()
     delta = np.maximum(q - np.exp(epsilon) * p, 0).sum()
     assert epsilon_of(scale, 1.0, 1, float(delta)) == pytest.approx(epsilon, abs=0.001)
+
+
+def exact_pairs(scale, rate, queries):
+    """The laws of a transcript's loss, by brute force: losses with and without a record, masses."""
+    reach = math.ceil(14 * scale * math.sqrt(2)) + 3
+    cells = np.arange(-reach, reach + 1)
+    law = np.exp(-(np.arange(-2 * reach, 2 * reach + 1) ** 2) / (2 * scale**2))
+    law /= law.sum()
+    plain = np.convolve(law, law)  # of X - Y
+    middle = len(plain) // 2
+    plain = plain[middle + cells]
+    mixed = (1 - rate) * plain + rate * plain * np.exp((cells - 1) / scale**2)
+    p, q = np.ones(1), np.ones(1)
+    for _ in range(queries):
+        p, q = np.outer(p, plain).ravel(), np.outer(q, mixed).ravel()
+    return p, q
+
+
+@pytest.mark.parametrize(
+    ("scale", "rate", "queries"),
+    [(0.4, 0.001, 2), (0.7, 0.3, 2), (0.8, 1.0, 2), (2.0, 1.0, 2), (3.0, 0.2, 2), (5.0, 1e-6, 2),
+     (0.5, 0.1, 3), (1.0, 0.01, 3), (40.0, 0.5, 1), (40.0, 1e-7, 1), (0.3, 1e-9, 1)],
+)  # fmt: skip
+@pytest.mark.parametrize("delta", [1e-3, 1e-7, 1e-11])
+def test_the_grid_of_losses_never_makes_a_loss_smaller(scale, rate, queries, delta):
+    """At the epsilon that is claimed, delta summed over all transcripts is no more than delta."""
+    p, q = exact_pairs(scale, rate, queries)
+    claimed = epsilon_of(scale, rate, queries, delta)
+
+    def spent(epsilon):
+        return max(np.maximum(q - np.exp(epsilon) * p, 0).sum(),
+                   np.maximum(p - np.exp(epsilon) * q, 0).sum())  # fmt: skip
+
+    assert spent(claimed) <= delta
+    if claimed > 0:
+        assert spent(claimed - 0.003 - 0.01 * claimed) > delta
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "queries", "rate"),
+    [(50.0, 1e-9, 1000, 1e-3), (20.0, 1e-9, 1000, 1e-3), (2.0, 1e-5, 5000, 0.2),
+     (1.0, 1e-6, 10**6, 1e-3), (0.1, 1e-9, 10**5, 0.01), (1.0, 1e-12, 1, 1.0)],
+)  # fmt: skip
+def test_any_scale_is_found_in_seconds(epsilon, delta, queries, rate):
+    started = time.process_time()
+    scale = scale_for(epsilon, delta, queries, rate)
+    assert time.process_time() - started < 20  # one or two; it was a minute and more
+    found = epsilon_of(scale, rate, queries, delta)
+    assert 0.99 * epsilon <= found <= epsilon
 
 
 def test_a_solved_scale_fits_and_is_near_the_least():

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opendp_sim.core.errors import AuditError, BudgetError
 
@@ -24,8 +25,13 @@ _REACH = 13.0
 """Deviations of the difference kept; the rest (below e**-84) counts as an infinite loss."""
 _LEAST_SCALE, _MOST_SCALE = 0.3, 2.0**12
 """Scales in between are looked for. Below, noise is almost always zero: nothing is gained by less."""
-_COARSE, _FINE = 0.2, 0.01
-_CLOSE, _AIM, _TRIES = 0.997, 0.9985, 12
+_CLOSE, _AIM, _NARROW, _TRIES = 0.997, 0.9985, 1.0005, 40
+_BEYOND = math.exp(-_REACH * _REACH / 2 + 1.0)
+"""Mass of each law placed where the other has none, for what is beyond reach."""
+_ROUNDED = 1 - 1e-6
+"""What of delta is used: the rest is for the rounding of floats."""
+_OF_DEVIATION, _STEP, _LEAST_STEP, _CELLS = 0.05, 0.002, 1e-9, 100_000
+"""The grid of losses: parts of a deviation, longest and shortest step, most steps in one query."""
 
 
 def dyadic_rate(rate: float) -> int:
@@ -34,9 +40,7 @@ def dyadic_rate(rate: float) -> int:
 
 
 @lru_cache(maxsize=256)
-def epsilon_of(
-    scale: float, rate: float, queries: int, delta: float, fineness: float = 0.01
-) -> float:
+def epsilon_of(scale: float, rate: float, queries: int, delta: float) -> float:
     """Return epsilon at ``delta`` of that many queries, under adding or removing one record.
 
     Lemma 1 of ``subsampled_votes.md``.
@@ -46,44 +50,67 @@ def epsilon_of(
         rate: sampling probability; rounded up to ``RATE_STEPS``.
         queries: how many queries are composed, adaptively.
         delta: in (0, 1).
-        fineness: what rounding up may add to the sum of the losses.
 
     Raises:
         AuditError (OS503): dp-accounting is not installed.
     """
     try:
-        from dp_accounting.pld import privacy_loss_distribution as pld  # noqa: PLC0415 - an extra
+        from dp_accounting.pld import pld_pmf, privacy_loss_distribution  # noqa: PLC0415 - an extra
     except ImportError:
         raise AuditError(
             "OS503", "subsampled_votes", expected="dp-accounting", got="no such package",
             hint="pip install 'opendp_sim[audit]', or use ind_knn, which needs no accountant.",
         ) from None  # fmt: skip
-    with_record, without = _pair(scale, dyadic_rate(rate) / RATE_STEPS)
-    # Rounding up adds at most one interval a query.
-    step = min(1e-4, fineness / queries)
-    one: Any = pld.from_two_probability_mass_functions(
-        without, with_record, value_discretization_interval=step, symmetric=False
+    law, losses = _pair(scale, dyadic_rate(rate) / RATE_STEPS)
+    with_record = law * np.exp(losses)
+    step = _step(losses, with_record)
+    pmf = pld_pmf.create_pmf_pessimistic_connect_dots
+    one: Any = privacy_loss_distribution.PrivacyLossDistribution(
+        pmf(step, *_curve(losses, law, step)),
+        pmf(step, *_curve(-losses[::-1], with_record[::-1], step)),
     )
-    return float(one.self_compose(queries).get_epsilon_for_delta(delta))
+    return float(one.self_compose(queries).get_epsilon_for_delta(delta * _ROUNDED))
 
 
-def _pair(scale: float, rate: float) -> tuple[dict[Any, float], dict[Any, float]]:
-    """Return the log laws of the difference of two cells, with and without a record."""
+def _step(losses: NDArray[np.float64], law: NDArray[np.float64]) -> float:
+    """Return a grid for losses: a small part of their deviation, but no more than ``_CELLS`` steps."""
+    mean = float(law @ losses)
+    deviation = math.sqrt(float(law @ (losses - mean) ** 2))
+    spread = float(losses[-1] - losses[0])
+    return max(min(_OF_DEVIATION * deviation, _STEP), spread / _CELLS, _LEAST_STEP)
+
+
+def _curve(
+    losses: NDArray[np.float64], lower: NDArray[np.float64], step: float
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return grid losses, and the hockey-stick divergences there of the law ``lower * e**losses``.
+
+    Losses ascend. Beside it, each law has mass ``_BEYOND`` where the other has none.
+    """
+    grid = np.arange(math.floor(losses[0] / step) - 1, math.ceil(losses[-1] / step) + 2)
+    first = np.searchsorted(losses, grid * step, side="right")
+    # sum of lower * (e**loss - e**epsilon), from the far end: small losses keep their digits
+    above, below = (
+        np.append(np.cumsum(terms[::-1])[::-1], 0.0) for terms in (lower * np.expm1(losses), lower)
+    )
+    apart = above[first] - np.expm1(grid * step) * below[first] + _BEYOND
+    return grid, np.minimum.accumulate(np.clip(apart, _BEYOND, 1.0))
+
+
+def _pair(scale: float, rate: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the law of the difference of two cells, and the loss of each with a record, ascending."""
     reach = math.ceil(_REACH * math.sqrt(2) * scale) + 2
     difference = np.arange(-reach, reach + 1)
     log_law = -(difference.astype(np.float64) ** 2) / (4 * scale * scale)
     log_law += np.where(difference % 2 == 0, *_thetas(scale))
     log_law -= np.log(np.exp(log_law - log_law.max()).sum()) + log_law.max()
     log_ratio = (difference - 1) / (scale * scale)
-    # In logs: at small scales a ratio is beyond a float, and at rate 1 the first part is nothing.
-    kept = math.log1p(-rate) if rate < 1.0 else -math.inf
-    mixed = np.logaddexp(kept + log_law, math.log(rate) + log_law + log_ratio)
-    keys = difference.tolist()
-    plain: dict[Any, float] = dict(zip(keys, log_law.tolist(), strict=True))
-    both: dict[Any, float] = dict(zip(keys, mixed.tolist(), strict=True))
-    # Mass beyond reach is nobody's in the other law: an infinite loss, in either direction.
-    both["beyond with"] = plain["beyond without"] = -_REACH * _REACH / 2 + 1.0
-    return both, plain
+    if rate == 1.0:
+        return np.exp(log_law), log_ratio
+    # log(1 - rate + rate * ratio): small losses keep their digits, large ratios do not overflow
+    near = np.log1p(rate * np.expm1(np.minimum(log_ratio, 1.0)))
+    far = np.logaddexp(math.log1p(-rate), math.log(rate) + log_ratio)
+    return np.exp(log_law), np.where(log_ratio <= 1.0, near, far)
 
 
 def _thetas(scale: float) -> tuple[float, float]:
@@ -103,19 +130,23 @@ def scale_for(epsilon: float, delta: float, queries: int, rate: float) -> float:
     Raises:
         BudgetError (OS401): no scale below 4,096 does. AuditError (OS503): as ``epsilon_of``.
     """
-    guess = max(1.0, 2.0 * rate * math.sqrt(queries) / epsilon)
-    for fineness in (_COARSE, _FINE):
-        # The loss falls about as one over the scale; a step too short is made up for.
-        for _ in range(_TRIES):
-            if not guess < _MOST_SCALE:
-                raise _out_of_reach()
-            found = epsilon_of(guess, rate, queries, delta, fineness)
-            if _CLOSE * epsilon <= found <= epsilon or (found <= epsilon and guess == _LEAST_SCALE):
-                break
-            guess = max(_LEAST_SCALE, guess * found / (epsilon * _AIM))
-    while epsilon_of(guess, rate, queries, delta, _FINE) > epsilon:
-        guess *= 1.01
-    return guess
+    low, high = _LEAST_SCALE, _MOST_SCALE
+    if epsilon_of(low, rate, queries, delta) <= epsilon:
+        return low
+    guess = min(max(1.0, 2.0 * rate * math.sqrt(queries) / epsilon), high / 2)
+    for _ in range(_TRIES):
+        found = epsilon_of(guess, rate, queries, delta)
+        if _CLOSE * epsilon <= found <= epsilon:
+            return guess
+        low, high = (guess, high) if found > epsilon else (low, guess)
+        if high <= low * _NARROW:
+            break
+        # The loss falls about as one over the scale; where that leads out of the bracket, halve it.
+        aimed = guess * found / (epsilon * _AIM)
+        guess = aimed if low * _NARROW < aimed < high / _NARROW else math.sqrt(low * high)
+    if epsilon_of(high, rate, queries, delta) > epsilon:
+        raise _out_of_reach()
+    return high
 
 
 def _out_of_reach() -> BudgetError:
