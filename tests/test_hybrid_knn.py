@@ -63,6 +63,9 @@ def test_only_the_unsure_are_asked_about_and_only_leaders_win():
     before = service._purses_now().copy()
     answers = service.predict(QUERIES)
     asked = answers.deviations > 0
+    assert (np.isnan(answers.counts) == ~asked).all()  # nobody was counted, and nothing drawn
+    assert (np.isnan(answers.deviations) == ~asked).all()
+    assert np.isfinite(answers.votes[~asked]).all()
     assert 0.2 < asked.mean() < 0.4
     assert (np.isfinite(answers.votes[asked]).sum(axis=1) == 2).all()
     assert (service._purses_now() < before).any()

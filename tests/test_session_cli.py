@@ -210,9 +210,10 @@ def test_a_deletion_names_persons_in_the_type_of_their_column(folder):
 
 
 def test_numbers_that_json_lacks_are_null():
-    answers = Predictions(
-        ("a",), np.array([3]), np.array([[1.5, -np.inf, np.nan]]), np.array([np.inf])
-    )
-    (plain,) = _plain(answers)
-    assert plain["votes"] == [1.5, None, None]
-    json.dumps(plain, allow_nan=False)
+    votes = np.array([[1.5, -np.inf, np.nan]] * 2)
+    answers = Predictions(("a", "b"), np.array([3.0, np.nan]), votes, np.array([np.inf, np.nan]))
+    counted, easy = _plain(answers)
+    assert counted["votes"] == [1.5, None, None]
+    assert json.dumps(counted["count"]) == "3"
+    assert easy["count"] is easy["deviation"] is None
+    json.dumps([counted, easy], allow_nan=False)

@@ -148,7 +148,7 @@ def _plain(answers: Any) -> Iterator[dict[str, Any]]:
         answers.labels, answers.counts, answers.votes, answers.deviations, strict=True
     ):
         yield {
-            "label": label, "count": int(count), "votes": [_number(v) for v in votes],
+            "label": label, "count": _whole(count), "votes": [_number(v) for v in votes],
             "deviation": _number(deviation),
         }  # fmt: skip
 
@@ -156,6 +156,11 @@ def _plain(answers: Any) -> Iterator[dict[str, Any]]:
 def _number(value: float) -> float | None:
     """Return a number as JSON knows it; nothing for a class that was not asked about."""
     return round(float(value), 6) if math.isfinite(value) else None
+
+
+def _whole(count: Any) -> int | None:
+    """Return a count; nothing where nobody was counted."""
+    return None if math.isnan(count) else int(count)
 
 
 def _say(answer: dict[str, Any], out: IO[str]) -> None:

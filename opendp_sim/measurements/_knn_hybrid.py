@@ -95,7 +95,7 @@ class Hybrid(Service):
         order, gaps = ClassMeans.leaders(scores)
         hard = np.flatnonzero(gaps < self._cut)
         winners, votes = order[:, 0].copy(), scores.copy()
-        counts, deviations = np.zeros(len(queries), dtype=np.int64), np.zeros(len(queries))
+        counts, deviations = (np.full(len(queries), np.nan) for _ in range(2))
         if hard.size:
             may = np.zeros((hard.size, scores.shape[1]), dtype=np.bool_)
             np.put_along_axis(may, order[hard], values=True, axis=1)

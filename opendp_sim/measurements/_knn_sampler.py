@@ -114,7 +114,7 @@ class Sampler(Service):
         votes = np.array([self._votes(pool, product, len(classes)) for product in products])
         answers = Predictions(
             tuple(classes[winner] for winner in votes.argmax(axis=1)),
-            np.full(len(votes), self._setting.neighbours, dtype=np.int64),
+            np.full(len(votes), np.nan),  # a parameter says how many vote
             votes.astype(np.float64),
             np.full(len(votes), self._scale),
         )

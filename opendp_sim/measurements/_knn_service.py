@@ -56,13 +56,15 @@ class Predictions:
 
     Attributes:
         labels: the predicted public labels.
-        counts: shape (m,); noisy numbers of neighbours.
-        votes: shape (m, L); noisy kernel weight of each class, earlier answers included.
-        deviations: shape (m,); deviation of the noise on the votes.
+        counts: shape (m,); noisy numbers of neighbours, whole numbers; NaN where nobody was counted.
+        votes: shape (m, L); noisy kernel weight of each class, earlier answers included; -inf for a
+            class that was not asked about. Where nobody was counted, scores of released means.
+        deviations: shape (m,); deviation of the noise on the votes; NaN where no noise was drawn for
+            this answer, because an earlier release gave it.
     """
 
     labels: tuple[str | int, ...]
-    counts: NDArray[np.int64]
+    counts: NDArray[np.int64] | NDArray[np.float64]
     votes: NDArray[np.float64]
     deviations: NDArray[np.float64]
 
