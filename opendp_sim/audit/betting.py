@@ -31,10 +31,11 @@ from opendp_sim.audit.scores import LEARNED, Score
 __all__ = ["Bet", "Wealth", "best_bet", "both_ways", "settle"]
 
 _FRACTIONS = np.concatenate([np.geomspace(1e-4, 0.2, 24), np.linspace(0.25, 0.98, 20)])
-_LUCK = (1.5, 2.5, 3.5)
-"""Strength that the best of many events has by luck: a bold, a middling and a careful player's guess."""
-_SHARE = 0.03
-"""Part of the wealth that the players share evenly after each batch: none is ruined for good."""
+_LUCK = (1.5, 2.5, 3.5, math.inf)
+"""Strength that the best of many events has by luck: a bold, a middling and a careful player's guess,
+and that of one who never bets and so keeps what the others lose."""
+_DOUBT = 2.0
+"""Pseudo-count of either outcome of an event: few outputs look like a sure thing to a learner."""
 _CUTS = np.concatenate(
     [np.geomspace(0.002, 0.1, 8), np.linspace(0.15, 0.85, 15), 1 - np.geomspace(0.1, 0.002, 8)]
 )
@@ -80,6 +81,9 @@ class Wealth:
     peak: float = 0.0
     rounds: int = 0
     purses: NDArray[np.float64] | None = None
+    batches: int = 0
+    unused: int = 0
+    """Rounds of the last batch after the one that reached the goal: drawn, but not needed."""
 
     @property
     def log(self) -> float:
@@ -98,9 +102,14 @@ class Wealth:
         reached = np.flatnonzero(together >= goal)
         stop = int(reached[0]) + 1 if reached.size else rounds
         self.rounds += stop
+        self.unused = rounds - stop
         self.peak = max(self.peak, float(together[:stop].max()))
-        even = float(together[stop - 1]) + math.log(_SHARE / players)
-        self.purses = np.logaddexp(paths[:, stop - 1] + math.log1p(-_SHARE), even)
+        # The players share the wealth, half of it after the first batch and 1/(k + 1) after the k-th:
+        # what small samples mislead them to lose is made up for, and later winnings hardly shrink.
+        self.batches += 1
+        share = 1 / (self.batches + 1)
+        even = float(together[stop - 1]) + math.log(share / players)
+        self.purses = np.logaddexp(paths[:, stop - 1] + math.log1p(-share), even)
         return bool(reached.size)
 
     def rejects(self, beta: float) -> bool:
@@ -153,7 +162,8 @@ def _strength(
     deltas: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Excess over its standard error; rates are pulled in by a pseudo-count so that 0 has an error."""
-    ps, qs = (p * first + 0.5) / (first + 1), (q * second + 0.5) / (second + 1)
+    ps = (p * first + _DOUBT) / (first + 2 * _DOUBT)
+    qs = (q * second + _DOUBT) / (second + 2 * _DOUBT)
     excess = p[:, None] - factors[None, :] * qs[:, None] - deltas[None, :]
     variance = (ps * (1 - ps) / first)[:, None] + factors[None, :] ** 2 * (qs * (1 - qs) / second)[
         :, None
@@ -163,7 +173,7 @@ def _strength(
 
 def _with_stakes(bet: Bet) -> Bet:
     """Kelly's stake of each player, at an excess shrunk for having been the largest of many."""
-    q = (bet.hits[1] * bet.seen[1] + 0.5) / (bet.seen[1] + 1)
+    q = (bet.hits[1] * bet.seen[1] + _DOUBT) / (bet.seen[1] + 2 * _DOUBT)
     allowed = math.exp(min(bet.epsilon, 60.0)) * q + bet.delta
     excess = max(bet.hits[0] - allowed, 0.0)
     return replace(bet, stakes=tuple(_stake(bet, q, allowed, excess, luck) for luck in _LUCK))

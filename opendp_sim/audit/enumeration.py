@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from opendp_sim.audit.curves import Curve
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.spaces import PairSpace
@@ -86,15 +87,19 @@ def enumeration_layer(
         return LayerResult(_LAYER, "skipped", "a stability claim has no curve")
     pairs, outcomes, worst = 0, 0, 0.0
     top: list[Pair] = []
+    curves: dict[Any, Curve] = {}
     end = begin + min(5.0, 0.5 * budget.seconds)
     for pair in _pairs(space, rng, top):
         if time.process_time() > end and pairs:
             break
         pairs += 1
+        if pair.distance not in curves:
+            curves[pair.distance] = subject.curve(pair.distance)
+        curve = curves[pair.distance]
         left, right = pmf(pair.left), pmf(pair.right)
         outcomes = max(outcomes, len(left), len(right))
         for side, a, b in ((pair, left, right), (pair.flipped(), right, left)):
-            excess, epsilon, allowed = _worst(subject, side, a, b)
+            excess, epsilon, allowed = _worst(curve, a, b)
             if excess > _TOLERANCE:
                 return LayerResult(
                     _LAYER, "refuted", "", pairs, time.process_time() - begin,
@@ -120,9 +125,8 @@ def _pairs(space: PairSpace, rng: np.random.Generator, top: list[Pair]) -> Any:
 
 
 def _worst(
-    subject: Subject, pair: Pair, left: Mapping[Hashable, Any], right: Mapping[Hashable, Any]
+    curve: Curve, left: Mapping[Hashable, Any], right: Mapping[Hashable, Any]
 ) -> tuple[float, float, float]:
-    curve = subject.curve(pair.distance)
     gaps = [
         (hockey_stick(left, right, float(e)) - float(d), float(e), float(d))
         for e, d in zip(curve.grid, curve.deltas, strict=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from opendp_sim.audit.neighbours import Pair
@@ -14,19 +15,33 @@ Status = Literal["refuted", "not refuted", "skipped"]
 
 @dataclass(frozen=True)
 class Budget:
-    """How much each layer may spend."""
+    """How much each layer may spend. Seconds are CPU seconds of this process.
+
+    A smaller budget finds less; the risk of a false alarm is the same at any budget.
+    """
 
     name: str
+    """What the report calls it."""
     stability_seconds: float
+    """L1: seconds of the search, a quarter of them before L2 and the rest after."""
     stability_trials: int
+    """L1: most pairs looked at."""
     structure_pairs: int
+    """L0: pairs compared by type, shape and exception, in at most a fifth of ``seconds``."""
     noise_runs: int
+    """L2: releases of the first dataset; up to eight times as many of few cells, fewer of slow ones."""
     search_pairs: int
+    """L3: most pairs in the race."""
     search_runs: int
+    """L3: most releases a side of one pair in the first round of the race."""
     bet_pairs: int
+    """L3: most rounds of betting; a round is one release from either side."""
     seconds: float
-    """Of the whole-curve layer: search and betting together."""
+    """L3: race and bets together."""
+    total: float = math.inf
+    """All layers: L3 gets what the others leave, but never less than two fifths of ``seconds``."""
     forks: bool = False
+    """L2: whether releases of forked processes are compared too."""
 
     @classmethod
     def of(cls, name: str) -> Budget:
@@ -40,7 +55,12 @@ class Budget:
         return cls(
             "quick", stability_seconds=2.0, stability_trials=6000, structure_pairs=24,
             noise_runs=400, search_pairs=64, search_runs=1000, bet_pairs=250_000, seconds=5.5,
+            total=8.5,
         )  # fmt: skip
+
+    def left(self, spent: float) -> Budget:
+        """Return the budget of L3 after so many seconds of the other layers."""
+        return replace(self, seconds=max(0.4 * self.seconds, min(self.seconds, self.total - spent)))
 
 
 @dataclass(frozen=True)

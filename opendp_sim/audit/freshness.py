@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit.noise import NoiseLaw
+from opendp_sim.audit.residuals import NoiseTest
 from opendp_sim.audit.subject import Subject
 
 __all__ = ["fresh_tests"]
@@ -21,10 +22,8 @@ __all__ = ["fresh_tests"]
 _RUNS = 24
 
 
-def fresh_tests(subject: Subject, data: Any, *, forks: bool) -> list[Any]:
+def fresh_tests(subject: Subject, data: Any, *, forks: bool) -> list[NoiseTest]:
     """Return one test per way of running side by side."""
-    from opendp_sim.audit.noise_law import NoiseTest  # noqa: PLC0415
-
     ways = [("threads", _in_threads)]
     if forks and hasattr(os, "fork"):
         ways.append(("forks", _in_forks))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,10 @@ class NoiseLaw:
     def scales(self, cells: int) -> NDArray[np.float64]:
         """Return one scale a cell."""
         return np.broadcast_to(np.asarray(self.scale, dtype=float), (cells,))
+
+    def part(self, spots: NDArray[np.int64], cells: int) -> NoiseLaw:
+        """Return the law of some of the cells."""
+        return replace(self, scale=self.scales(cells)[spots])
 
     def loss(self, shift: NDArray[np.float64]) -> float:
         """Return the exact loss of a shift: epsilon for Laplace, rho for Gaussian."""

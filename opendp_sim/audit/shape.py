@@ -58,8 +58,8 @@ def structure_layer(
         runs += 2 * _PROBES
         if not left & right and suspects < _SUSPECTS:
             suspects += 1
-            evidence = _confirm(subject, pair, beta / (2 * _SUSPECTS))
-            runs += 2 * (_FEW + _CONFIRM)
+            evidence, more = _confirm(subject, pair, beta / (2 * _SUSPECTS))
+            runs += more
             if evidence is not None:
                 return _refuted(evidence, runs, begin)
     text = f"{len(pairs)} pairs" + (", releases replayed both ways" if composed else "")
@@ -80,13 +80,15 @@ def _pairs(space: PairSpace, count: int, rng: np.random.Generator) -> list[Pair]
     return out + [space.draw(rng) for _ in range(count - len(out))]
 
 
-def _confirm(subject: Subject, pair: Pair, beta: float) -> Evidence | None:
-    """Certify in two stages, few runs first: a failing run can be slow."""
+def _confirm(subject: Subject, pair: Pair, beta: float) -> tuple[Evidence | None, int]:
+    """Certify in two stages, few runs first: a failing run can be slow. Returns the runs, too."""
+    done = 0
     for runs in (_FEW, _CONFIRM):
         found = _certify(subject, pair, runs, beta / 2)
+        done += 2 * (runs + 1)
         if found is not None:
-            return found
-    return None
+            return found, done
+    return None, done
 
 
 def _certify(subject: Subject, pair: Pair, runs: int, beta: float) -> Evidence | None:

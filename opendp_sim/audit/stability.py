@@ -10,72 +10,68 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
 
-from opendp_sim.audit.datasets import records_of
-from opendp_sim.audit.distances import exceeds, measure_distance, ratio, to_float
-from opendp_sim.audit.encoding import Raised
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
-from opendp_sim.audit.losses import claim_ratio
-from opendp_sim.audit.neighbours import RECORD_METRICS, Pair
-from opendp_sim.audit.noise import difference, flat
-from opendp_sim.audit.spaces import PairSpace, metric_name, quiet_member
+from opendp_sim.audit.looks import Measured, call, distance_of_outputs, observer
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.spaces import PairSpace, quiet_member
 from opendp_sim.audit.strassen import couple
 from opendp_sim.audit.subject import Subject
-from opendp_sim.core.errors import AuditError
 
-__all__ = ["Measured", "stability_layer"]
+__all__ = ["StabilitySearch"]
 
 _LAYER = "L1 stability"
 _COUPLINGS = 5
 _PATIENCE = 1500
-_TOLERANCE = 1e-9
-"""Relative; only where the loss itself is computed in floats."""
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What one pair showed."""
+class StabilitySearch:
+    """A search that can be continued: a short look first, the rest when the noise was looked at too.
 
-    ratio: float
-    broken: bool
-    outputs: tuple[Any, Any]
-    claimed: Any
-    attained: Any
-    kind: str = "stability"
+    Args:
+        subject: what is audited.
+        space: where pairs come from.
+        d_in: the input distance of the claim.
+        budget: how many pairs it may try in all.
+        rng: of the walk.
+        beta: risk of the coupling tests, over all looks together.
+        output_distance: distance of two outputs, for a metric the auditor does not know.
+    """
 
+    def __init__(
+        self, subject: Subject, space: PairSpace, d_in: Any, budget: Budget,
+        rng: np.random.Generator, beta: float,
+        output_distance: Callable[[Any, Any], Any] | None = None,
+    ) -> None:  # fmt: skip
+        look = observer(subject, output_distance)
+        self._seconds = 0.0
+        self._hunt: _Hunt | None = None
+        if look is not None:
+            distance = distance_of_outputs(subject, output_distance)
+            hunt = self._hunt = _Hunt(subject, space, look, distance, beta)
+            self._walk = _walk(space, d_in, budget.stability_trials, rng, lambda: hunt.best_pair)
 
-def stability_layer(
-    subject: Subject,
-    space: PairSpace,
-    d_in: Any,
-    budget: Budget,
-    rng: np.random.Generator,
-    beta: float,
-    output_distance: Callable[[Any, Any], Any] | None = None,
-) -> LayerResult:
-    """Search for a pair whose outputs are further apart than the claim allows, and shrink it."""
-    begin = time.process_time()
-    look = _observer(subject, output_distance)
-    if look is None:
-        return LayerResult(_LAYER, "skipped", "no noiseless part declared (core=, noise=)")
-    hunt = _Hunt(subject, space, look, _distance_of(subject, output_distance), beta)
-    for pair in _walk(space, d_in, budget, rng, lambda: hunt.best_pair):
-        if hunt.visit(pair):
-            break
-    spent = time.process_time() - begin
-    if hunt.evidence is not None:
-        return LayerResult(_LAYER, "refuted", "", hunt.runs, spent, hunt.evidence)
-    return LayerResult(
-        _LAYER, "not refuted", "", hunt.runs, spent,
-        power=f"{hunt.runs} pairs tried; the closest attains {max(hunt.best, 0):.3g} of the claim; "
-        "any pair tried above the claim would have shown, exactly",
-        facts={"largest_ratio": max(hunt.best, 0.0), "pair": hunt.best_pair},
-    )  # fmt: skip
+    def look(self, seconds: float) -> LayerResult:
+        """Go on for some seconds; return what all looks so far have seen."""
+        begin = time.process_time()
+        hunt = self._hunt
+        if hunt is None:
+            return LayerResult(_LAYER, "skipped", "no noiseless part declared (core=, noise=)")
+        for pair in self._walk:
+            if hunt.visit(pair) or time.process_time() > begin + seconds:
+                break
+        self._seconds += time.process_time() - begin
+        if hunt.evidence is not None:
+            return LayerResult(_LAYER, "refuted", "", hunt.runs, self._seconds, hunt.evidence)
+        return LayerResult(
+            _LAYER, "not refuted", "", hunt.runs, self._seconds,
+            power=f"{hunt.runs} pairs tried; the closest attains {max(hunt.best, 0):.3g} of the claim; "
+            "any pair tried above the claim would have shown, exactly",
+            facts={"largest_ratio": max(hunt.best, 0.0), "pair": hunt.best_pair},
+        )  # fmt: skip
 
 
 @dataclass
@@ -138,19 +134,15 @@ class _Hunt:
 def _walk(
     space: PairSpace,
     d_in: Any,
-    budget: Budget,
+    trials: int,
     rng: np.random.Generator,
     best: Callable[[], Pair | None],
 ) -> Iterator[Pair]:
-    """Yield corners, then fresh pairs and small changes of the best one, until the budget ends."""
-    end = time.process_time() + budget.stability_seconds
+    """Yield corners, then fresh pairs and small changes of the best one."""
     count = 0
-    for pair in space.corners(rng):
+    for count, pair in enumerate(space.corners(rng), 1):  # noqa: B007 - counts on below
         yield pair
-        count += 1
-        if time.process_time() > end:
-            return
-    while count < budget.stability_trials and time.process_time() < end:
+    for _ in range(count, trials):
         top = best()
         coin = rng.random()
         if top is not None and top.genome is not None and coin < 0.5:
@@ -161,7 +153,6 @@ def _walk(
             yield space.draw(rng, d_in * int(rng.integers(2, 4)))
         else:
             yield space.draw(rng)
-        count += 1
 
 
 def _shrink(
@@ -183,171 +174,11 @@ def _shrink(
     return pair
 
 
-# --- looking at one pair --------------------------------------------------------------
-
-
-def _distance_of(
-    subject: Subject, output_distance: Callable[[Any, Any], Any] | None
-) -> Callable[[Any, Any], Any]:
-    if output_distance is not None:
-        return output_distance
-    name = metric_name(subject.output_metric) if subject.output_metric is not None else ""
-    descriptor = getattr(subject.output_metric, "descriptor", None)
-    if name == "VectorNorm" and descriptor is not None:
-        return _weighted(descriptor)
-    name = "SymmetricDistance" if name == "Symmetric" else name
-    split = _splitter(subject, name)
-    return lambda left, right: measure_distance(name, split(left), split(right))
-
-
-def _splitter(subject: Subject, name: str) -> Callable[[Any], Any]:
-    """Take outputs apart into records where the output domain knows how."""
-    if name in RECORD_METRICS and subject.output_domain is not None:
-        try:
-            return records_of(subject.output_domain).split
-        except AuditError:
-            pass
-    return lambda value: value
-
-
-def _weighted(norm: Any) -> Callable[[Any, Any], Any]:
-    """The norms of our own metric: cells over their weights."""
-    weights = np.concatenate(
-        [np.full(count, weight) for count, weight in norm.weights] or [np.ones(1, int)]
-    )
-    kind = {"l1": "L1Distance", "l2": "L2Distance", "linf": "LInfDistance"}[norm.norm]
-
-    def distance(left: Any, right: Any) -> Any:
-        first, second = np.ravel(left), np.ravel(right)
-        if first.shape != second.shape:
-            return math.inf
-        moved = np.flatnonzero(first != second)
-        cells = np.broadcast_to(weights, first.shape)[moved].tolist()
-        gaps = zip(first[moved].tolist(), second[moved].tolist(), cells, strict=True)
-        scaled = [Fraction(int(a) - int(b), int(w)) for a, b, w in gaps]
-        return measure_distance(kind, scaled, [0] * len(scaled))
-
-    return distance
-
-
-def _call(function: Callable[[Any], Any], data: Any) -> Any:
-    try:
-        return function(data)
-    except Exception as error:  # noqa: BLE001
-        return Raised.of(error)
-
-
-def _observer(
-    subject: Subject, output_distance: Callable[[Any, Any], Any] | None
-) -> Callable[[Pair], Measured] | None:
-    if subject.stability_map is not None:
-        return _transformation(subject, output_distance)
-    if subject.core is None or subject.noise is None:
-        return None
-    return _release(subject)
-
-
-def _exception(left: Any, right: Any) -> Measured:
-    same = left == right if isinstance(left, Raised) and isinstance(right, Raised) else False
-    return Measured(0.0, not same, (left, right), "the same behaviour", "an exception", "exception")
-
-
-def _transformation(
-    subject: Subject, output_distance: Callable[[Any, Any], Any] | None
-) -> Callable[[Pair], Measured]:
-    distance_of = _distance_of(subject, output_distance)
-    name = metric_name(subject.output_metric) if subject.output_metric is not None else ""
-    descriptor = getattr(subject.output_metric, "descriptor", None)
-    if name == "VectorNorm":
-        name = {"l1": "L1Distance", "l2": "L2Distance", "linf": "LInfDistance"}[descriptor.norm]  # type: ignore[union-attr]
-    name = "SymmetricDistance" if name == "Symmetric" else name
-    claims: dict[Any, Any] = {}
-
-    def look(pair: Pair) -> Measured:
-        if pair.distance not in claims:
-            claims[pair.distance] = _map(subject.stability_map, pair.distance)
-        claimed = claims[pair.distance]
-        left, right = _call(subject.run, pair.left), _call(subject.run, pair.right)
-        if isinstance(left, Raised) or isinstance(right, Raised):
-            return _exception(left, right)
-        distance = distance_of(left, right)
-        if output_distance is not None:
-            return Measured(
-                float(distance) / float(claimed) if claimed else math.inf * bool(distance),
-                bool(distance > claimed), (left, right), claimed, distance,
-            )  # fmt: skip
-        return Measured(
-            ratio(name, distance, claimed), exceeds(name, distance, claimed),
-            (left, right), claimed, _shown(name, distance),
-        )  # fmt: skip
-
-    return look
-
-
-def _map(stability_map: Any, distance: Any) -> Any:
-    """Return the claim; a map that refuses a distance claims nothing there."""
-    try:
-        return stability_map(distance)
-    except Exception:  # noqa: BLE001
-        return math.inf
-
-
-def _shown(name: str, distance: Any) -> Any:
-    if isinstance(distance, tuple):
-        return tuple(to_float(d) for d in distance)
-    return math.sqrt(to_float(distance)) if name == "L2Distance" else to_float(distance)
-
-
-def _release(subject: Subject) -> Callable[[Pair], Measured]:
-    claims: dict[Any, Any] = {}
-    inner = subject.noise if isinstance(subject.noise, dp.Measurement) else None
-
-    def look(pair: Pair) -> Measured:
-        if pair.distance not in claims:
-            claims[pair.distance] = _map(subject.privacy_map, pair.distance)
-        claimed = claims[pair.distance]
-        if subject.core is None:
-            return Measured(0.0, broken=False, outputs=(None, None), claimed=claimed, attained=0.0)
-        left, right = _call(subject.core, pair.left), _call(subject.core, pair.right)
-        if isinstance(left, Raised) or isinstance(right, Raised):
-            return _exception(left, right)
-        if isinstance(claimed, float) and math.isinf(claimed):
-            return Measured(0.0, False, (left, right), claimed, 0.0, "loss")
-        if inner is not None:
-            return _through(inner, left, right, claimed)
-        first, second = flat(left), flat(right)
-        if first.size != second.size:
-            return Measured(math.inf, True, (left, right), first.shape, second.shape, "shape")
-        law = subject.law(first.size)
-        if law is None or subject.measure is None:
-            return Measured(0.0, broken=False, outputs=(left, right), claimed=claimed, attained=0.0)
-        size = claim_ratio(law, difference(second, first), subject.measure, claimed)
-        attained = f"{size:.6g} of the claim"
-        return Measured(size, size > 1 + _TOLERANCE, (left, right), claimed, attained, "loss")
-
-    return look
-
-
-def _through(inner: dp.Measurement, left: Any, right: Any, claimed: Any) -> Measured:
-    """Price a distance by the map of the measurement that is applied to the noiseless part."""
-    name = metric_name(inner.input_metric)
-    distance = to_float(measure_distance(name, left, right))
-    distance = math.sqrt(distance) if name == "L2Distance" else distance
-    whole = str(inner.input_distance_type)[0] in "iu"
-    if not math.isfinite(distance):
-        return Measured(math.inf, True, (left, right), claimed, "infinite", "loss")
-    cost = inner.map(int(distance) if whole else distance)
-    if isinstance(cost, float) and isinstance(claimed, float):
-        size = cost / claimed if claimed else math.inf * bool(cost)
-        return Measured(size, size > 1 + _TOLERANCE, (left, right), claimed, cost, "loss")
-    return Measured(0.0, False, (left, right), claimed, cost, "loss")
-
-
 def _random_output(subject: Subject, pair: Pair) -> bool:
     """Say whether the function is randomised: does repeating it change the output?"""
     for data in (pair.left, pair.right):
-        first = _text(_call(subject.run, data))
-        if any(_text(_call(subject.run, data)) != first for _ in range(8)):
+        first = _text(call(subject.run, data))
+        if any(_text(call(subject.run, data)) != first for _ in range(8)):
             return True
     return False
 

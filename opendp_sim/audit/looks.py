@@ -1,0 +1,203 @@
+"""Looking at one pair: how far apart are its outputs, in parts of what is claimed?
+
+For a transformation the output metric decides. For a release of the form core + noise the distance
+of the noiseless parts is priced by the declared noise in the measure of the claim. Nothing is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+
+from opendp_sim.audit.datasets import records_of
+from opendp_sim.audit.distances import exceeds, measure_distance, ratio, to_float
+from opendp_sim.audit.encoding import Raised
+from opendp_sim.audit.losses import claim_ratio
+from opendp_sim.audit.neighbours import RECORD_METRICS, Pair
+from opendp_sim.audit.noise import difference, flat
+from opendp_sim.audit.spaces import metric_name
+from opendp_sim.audit.subject import Subject
+from opendp_sim.core.errors import AuditError
+
+__all__ = ["Measured", "call", "distance_of_outputs", "observer"]
+
+_TOLERANCE = 1e-9
+"""Relative; only where the loss itself is computed in floats."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one pair showed."""
+
+    ratio: float
+    broken: bool
+    outputs: tuple[Any, Any]
+    claimed: Any
+    attained: Any
+    kind: str = "stability"
+
+
+def distance_of_outputs(
+    subject: Subject, output_distance: Callable[[Any, Any], Any] | None
+) -> Callable[[Any, Any], Any]:
+    """Return the distance of two outputs in the output metric, or the user's own."""
+    if output_distance is not None:
+        return output_distance
+    name = metric_name(subject.output_metric) if subject.output_metric is not None else ""
+    descriptor = getattr(subject.output_metric, "descriptor", None)
+    if name == "VectorNorm" and descriptor is not None:
+        return _weighted(descriptor)
+    name = "SymmetricDistance" if name == "Symmetric" else name
+    split = _splitter(subject, name)
+    return lambda left, right: measure_distance(name, split(left), split(right))
+
+
+def _splitter(subject: Subject, name: str) -> Callable[[Any], Any]:
+    """Take outputs apart into records where the output domain knows how."""
+    if name in RECORD_METRICS and subject.output_domain is not None:
+        try:
+            return records_of(subject.output_domain).split
+        except AuditError:
+            pass
+    return lambda value: value
+
+
+def _weighted(norm: Any) -> Callable[[Any, Any], Any]:
+    """The norms of our own metric: cells over their weights."""
+    weights = np.concatenate(
+        [np.full(count, weight) for count, weight in norm.weights] or [np.ones(1, int)]
+    )
+    kind = {"l1": "L1Distance", "l2": "L2Distance", "linf": "LInfDistance"}[norm.norm]
+
+    def distance(left: Any, right: Any) -> Any:
+        first, second = np.ravel(left), np.ravel(right)
+        if first.shape != second.shape:
+            return math.inf
+        moved = np.flatnonzero(first != second)
+        cells = np.broadcast_to(weights, first.shape)[moved].tolist()
+        gaps = zip(first[moved].tolist(), second[moved].tolist(), cells, strict=True)
+        scaled = [Fraction(int(a) - int(b), int(w)) for a, b, w in gaps]
+        return measure_distance(kind, scaled, [0] * len(scaled))
+
+    return distance
+
+
+def call(function: Callable[[Any], Any], data: Any) -> Any:
+    """Return what a function returns, or the exception it raises as an output."""
+    try:
+        return function(data)
+    except Exception as error:  # noqa: BLE001
+        return Raised.of(error)
+
+
+def observer(
+    subject: Subject, output_distance: Callable[[Any, Any], Any] | None
+) -> Callable[[Pair], Measured] | None:
+    """Return how a pair is looked at; ``None`` when no noiseless part is declared."""
+    if subject.stability_map is not None:
+        return _transformation(subject, output_distance)
+    if subject.core is None or subject.noise is None:
+        return None
+    return _release(subject)
+
+
+def _exception(left: Any, right: Any) -> Measured:
+    same = left == right if isinstance(left, Raised) and isinstance(right, Raised) else False
+    return Measured(0.0, not same, (left, right), "the same behaviour", "an exception", "exception")
+
+
+def _transformation(
+    subject: Subject, output_distance: Callable[[Any, Any], Any] | None
+) -> Callable[[Pair], Measured]:
+    distance_of = distance_of_outputs(subject, output_distance)
+    name = metric_name(subject.output_metric) if subject.output_metric is not None else ""
+    descriptor = getattr(subject.output_metric, "descriptor", None)
+    if name == "VectorNorm":
+        name = {"l1": "L1Distance", "l2": "L2Distance", "linf": "LInfDistance"}[descriptor.norm]  # type: ignore[union-attr]
+    name = "SymmetricDistance" if name == "Symmetric" else name
+    claims: dict[Any, Any] = {}
+
+    def look(pair: Pair) -> Measured:
+        if pair.distance not in claims:
+            claims[pair.distance] = _map(subject.stability_map, pair.distance)
+        claimed = claims[pair.distance]
+        left, right = call(subject.run, pair.left), call(subject.run, pair.right)
+        if isinstance(left, Raised) or isinstance(right, Raised):
+            return _exception(left, right)
+        distance = distance_of(left, right)
+        if output_distance is not None:
+            return Measured(
+                float(distance) / float(claimed) if claimed else math.inf * bool(distance),
+                bool(distance > claimed), (left, right), claimed, distance,
+            )  # fmt: skip
+        return Measured(
+            ratio(name, distance, claimed), exceeds(name, distance, claimed),
+            (left, right), claimed, _shown(name, distance),
+        )  # fmt: skip
+
+    return look
+
+
+def _map(stability_map: Any, distance: Any) -> Any:
+    """Return the claim; a map that refuses a distance claims nothing there."""
+    try:
+        return stability_map(distance)
+    except Exception:  # noqa: BLE001
+        return math.inf
+
+
+def _shown(name: str, distance: Any) -> Any:
+    if isinstance(distance, tuple):
+        return tuple(to_float(d) for d in distance)
+    return math.sqrt(to_float(distance)) if name == "L2Distance" else to_float(distance)
+
+
+def _release(subject: Subject) -> Callable[[Pair], Measured]:
+    claims: dict[Any, Any] = {}
+    inner = subject.noise if isinstance(subject.noise, dp.Measurement) else None
+
+    def look(pair: Pair) -> Measured:
+        if pair.distance not in claims:
+            claims[pair.distance] = _map(subject.privacy_map, pair.distance)
+        claimed = claims[pair.distance]
+        if subject.core is None:
+            return Measured(0.0, broken=False, outputs=(None, None), claimed=claimed, attained=0.0)
+        left, right = call(subject.core, pair.left), call(subject.core, pair.right)
+        if isinstance(left, Raised) or isinstance(right, Raised):
+            return _exception(left, right)
+        if isinstance(claimed, float) and math.isinf(claimed):
+            return Measured(0.0, False, (left, right), claimed, 0.0, "loss")
+        if inner is not None:
+            return _through(inner, left, right, claimed)
+        first, second = flat(left), flat(right)
+        if first.size != second.size:
+            return Measured(math.inf, True, (left, right), first.shape, second.shape, "shape")
+        law = subject.law(first.size)
+        if law is None or subject.measure is None:
+            return Measured(0.0, broken=False, outputs=(left, right), claimed=claimed, attained=0.0)
+        size = claim_ratio(law, difference(second, first), subject.measure, claimed)
+        attained = f"{size:.6g} of the claim"
+        return Measured(size, size > 1 + _TOLERANCE, (left, right), claimed, attained, "loss")
+
+    return look
+
+
+def _through(inner: dp.Measurement, left: Any, right: Any, claimed: Any) -> Measured:
+    """Price a distance by the map of the measurement that is applied to the noiseless part."""
+    name = metric_name(inner.input_metric)
+    distance = to_float(measure_distance(name, left, right))
+    distance = math.sqrt(distance) if name == "L2Distance" else distance
+    whole = str(inner.input_distance_type)[0] in "iu"
+    if not math.isfinite(distance):
+        return Measured(math.inf, True, (left, right), claimed, "infinite", "loss")
+    cost = inner.map(int(distance) if whole else distance)
+    if isinstance(cost, float) and isinstance(claimed, float):
+        size = cost / claimed if claimed else math.inf * bool(cost)
+        return Measured(size, size > 1 + _TOLERANCE, (left, right), claimed, cost, "loss")
+    return Measured(0.0, False, (left, right), claimed, cost, "loss")
