@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
+import opendp.prelude as dp
 import pytest
 from typer.testing import CliRunner
 
+import opendp_sim.prelude as sim
 from opendp_sim.cli import app
+from opendp_sim.spaces.counts import USERS
+from opendp_sim.spaces.sketch import IntVector
+
+dp.enable_features("contrib")
 
 SPEC = (Path(__file__).parent.parent / "specs" / "teacher-votes.yaml").read_text(encoding="utf-8")
 
@@ -93,3 +100,99 @@ def test_bad_tables_are_refused_and_repeated_votes_run(tmp_path, rows, code):
     found = run(tmp_path, VOTES.replace("MECHANISM", "peel: {k: 2}"), "apply")
     assert (found.exit_code == 0) == (code is None), found.output
     assert code is None or code in found.output
+
+
+@pytest.mark.parametrize(("measure", "accounting"), [("approx", "curve"), ("approx", "zcdp"),
+                                                     ("approx_zcdp", "zcdp"), ("zcdp", "zcdp")])  # fmt: skip
+def test_noisy_max_has_a_way_through_the_language(tmp_path, measure, accounting):
+    (tmp_path / "votes.csv").write_text("who,word\n1,a\n1,b\n2,a\n", encoding="utf-8")
+    spec = VOTES.replace("MECHANISM", f"noisy_max_gaussian: {{k_max: 3, accounting: {accounting}}}")
+    spec = spec.replace("measure: approx_zcdp", f"measure: {measure}")
+    if measure != "approx_zcdp":
+        spec = spec.replace(", reserve: {mechanisms: 5.0e-6, conversion: 5.0e-6}", "")
+    found = run(tmp_path, spec, "apply")
+    assert found.exit_code == 0, found.output
+    assert json.loads((tmp_path / "found.json").read_text())
+
+
+@pytest.mark.parametrize("measure", ["approx", "approx_zcdp"])
+def test_a_renyi_curve_alone_is_refused_with_the_way_out(tmp_path, measure):
+    spec = VOTES.replace("MECHANISM", "noisy_max_gaussian: {k_max: 3}")
+    found = run(tmp_path, spec.replace("measure: approx_zcdp", f"measure: {measure}").replace(
+        ", reserve: {mechanisms: 5.0e-6, conversion: 5.0e-6}", ""), "plan")  # fmt: skip
+    said = " ".join(found.output.split())
+    assert found.exit_code == 1
+    assert "OS405" in said
+    assert "accounting: curve" in said
+
+
+def test_a_curve_costs_less_noise_than_its_zcdp_where_there_are_many_ranks():
+    def scale(accounting):
+        def epsilon(s):
+            release = sim.make_noisy_max_gaussian(
+                IntVector(200), USERS, k_max=100, scale=s, accounting=accounting
+            )
+            cast = release if accounting == "curve" else dp.c.make_zCDP_to_approxDP(release)
+            return cast.map(1).epsilon(1e-6)
+
+        return next(s for s in range(1, 400) if epsilon(float(s)) <= 4.0)
+
+    assert scale("curve") < 0.6 * scale("zcdp")
+
+
+BAD_VOTES = {
+    "negative": ("-1,0,1,0", "OS60"),
+    "fractional": ("0.5,0,1,0", "OS60"),
+    "above one": ("2,0,1,0", "OS60"),
+    "missing": (",0,1,0", "OS60"),
+    "text": ("yes,0,1,0", "OS60"),
+    "short": ("1,0,1", "OS60"),
+}
+LABELS = """spec: opendp_sim/1
+name: labels
+data:
+  teachers:
+    source: {csv: teachers.csv}
+    columns:
+      a: {dtype: int64, bounds: [0, 1]}
+      b: {dtype: int64, bounds: [0, 1]}
+      c: {dtype: int64, bounds: [0, 1]}
+      d: {dtype: int64, bounds: [0, 1]}
+privacy:
+  unit: {replace: 1, of: row}
+  measure: approx_zcdp
+  budget: {epsilon: 8.0, delta: 1.0e-5, reserve: {mechanisms: 5.0e-6, conversion: 5.0e-6}}
+flow:
+  rows:
+    from: teachers
+    steps:
+      - select: {features: [a, b, c, d]}
+  answers:
+    from: rows
+    release: {mechanism: {pate_labels: {labels: 4, rule: {stable: {k_max: 3}}}}, spend: 100%}
+outputs:
+  found:
+    from: answers
+    save: found.json
+"""
+
+
+@pytest.mark.parametrize("bad", BAD_VOTES)
+def test_bad_votes_of_teachers_are_refused_from_a_file(tmp_path, bad):
+    row, code = BAD_VOTES[bad]
+    good = "1,0,1,0\n" * 30
+    (tmp_path / "teachers.csv").write_text("a,b,c,d\n" + good + row + "\n", encoding="utf-8")
+    found = run(tmp_path, LABELS, "apply")
+    assert found.exit_code == 4
+    assert code in found.output
+    assert "help" in found.output.lower() or "hint" in found.output.lower()
+    assert "yes" not in found.output.split("teachers.csv")[-1]
+    (tmp_path / "teachers.csv").write_text("a,b,c,d\n" + good, encoding="utf-8")
+    assert run(tmp_path, LABELS, "apply").exit_code == 0
+
+
+def test_no_teacher_at_all(tmp_path):
+    (tmp_path / "teachers.csv").write_text("a,b,c,d\n", encoding="utf-8")
+    found = run(tmp_path, LABELS, "apply")
+    assert found.exit_code == 4
+    assert "OS608" in found.output

@@ -16,11 +16,15 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Profile", "after_rounds", "nothing", "peeling_profile"]
+__all__ = ["MOST_ROUNDS", "Profile", "after_rounds", "nothing", "peeling_profile"]
 
 _ULP = 2.0**-52
 _WIDE = 30.0
 """Grid steps, in nats, from which on e**step is divided out: it overflows at 709."""
+MOST_ROUNDS = 2**12
+"""Rounds that a curve is offered for: it is composed round by round."""
+_MOST_POINTS = 2**15
+"""Grid points of a curve; the last bound holds beyond, which costs only where losses are vast."""
 _DEVIATIONS = 6.0
 """Half ranges times root rounds after which a composition weighs less than 1e-31."""
 
@@ -82,7 +86,7 @@ def _peeling(rounds: int, range_: float) -> Profile:
         return nothing(1.0, 2)
     cells = _cells(rounds)
     top = min(rounds * range_, reach_of(rounds, range_))
-    start = nothing(range_ / cells, math.ceil(top / range_ * cells) + 2)
+    start = nothing(range_ / cells, min(math.ceil(top / range_ * cells) + 2, _MOST_POINTS))
     return after_rounds(start, rounds, range_)
 
 

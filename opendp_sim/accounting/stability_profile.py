@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 from opendp_sim.accounting.gaussian_tail import Tail, tail_of
 from opendp_sim.accounting.peeling_profile import Profile, after_rounds, reach_of
 
-__all__ = ["chosen_profile", "gated_delta", "stable_profile"]
+__all__ = ["chosen_profile", "gate_fits", "gated_delta", "stable_profile"]
 
 _CELLS = 64
 _MOST_CELLS = 2**16
 """Grid points of a profile; the last bound holds beyond, which costs only where losses are vast."""
+_MOST_LEVELS = 2**20
+"""Pass levels that one value of a gated curve goes over."""
 _FAR = 12
 """Deviations beyond which a pass or a failure weighs less than 1e-31."""
 
@@ -54,7 +56,7 @@ def chosen_profile(scale: float, threshold: int, distance: int, range_: float) -
 def gated_delta(
     epsilon: float, scale: float, threshold: int, distance: int, rest: Profile
 ) -> float:
-    """Bound delta at ``epsilon >= 0`` of one test, and ``rest`` only if it fails (Lemma 3)."""
+    """Bound delta at ``epsilon >= 0`` of one test, and ``rest`` only if it fails (Lemmas 3 and 4)."""
     tail = tail_of(scale)
     if distance == 0:
         return 0.0
@@ -63,10 +65,16 @@ def gated_delta(
     different = worst + (1 - worst) * fails
     far = math.ceil(_FAR * scale)
     j = np.arange(-far, max(threshold, far) + 1)
-    same = 0.0
-    for shift in range(-distance, distance + 1):
-        same = max(same, float(_conditional(epsilon, tail, j, shift, rest).max()))
+    # Lemma 4: no gap change between the two ends is worse than the worse of them.
+    same = max(
+        float(_conditional(epsilon, tail, j, shift, rest).max()) for shift in (-distance, distance)
+    )
     return min(1.0, max(different, same + 4.0 * float(tail(far - distance))))
+
+
+def gate_fits(scale: float, threshold: int) -> bool:
+    """Say whether ``gated_delta`` can hold every pass level that matters."""
+    return 2 * _FAR * scale + threshold <= _MOST_LEVELS
 
 
 def _conditional(

@@ -89,10 +89,14 @@ def cast(measurement: dp.Measurement, have: str, want: MeasureName, delta: float
             return dp.c.make_fix_delta(measurement, delta)
     raise BudgetError(
         "OS405", "privacy.measure", expected=f"releases that have a loss under `{want}`",
-        got=have.replace("_", " "), hint=_BETTER[want],
+        got=have.replace("_", " "), hint=_RENYI if have == "renyi_divergence" else _BETTER[want],
     )  # fmt: skip
 
 
+_RENYI = (
+    "no budget is a Rényi curve: give the mechanism `accounting: curve` under `approx`, or "
+    "`accounting: zcdp` under `zcdp` and `approx_zcdp`."
+)
 _BETTER = {
     "pure": "Laplace noise has a pure loss; or state the budget under `zcdp`.",
     "zcdp": "use `approx_zcdp` for mechanisms that have a delta of their own.",

@@ -7,11 +7,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.accounting.peeling_profile import MOST_ROUNDS
+from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.rounding import float_up
 from opendp_sim.measurements._selection import Coins
 from opendp_sim.spaces.counts import Votes
 
-__all__ = ["NEEDS_CATALOGUE", "listed_places", "open_names", "peeled", "range_of", "rounds_for"]
+__all__ = [
+    "NEEDS_CATALOGUE",
+    "check_rounds",
+    "listed_places",
+    "open_names",
+    "peeled",
+    "range_of",
+    "rounds_for",
+]
 
 NEEDS_CATALOGUE = (
     "give `vote_counts` a public `items` list or `universe`; with neither, use `limited_domain` or "
@@ -22,6 +32,15 @@ NEEDS_CATALOGUE = (
 def range_of(scale: float, users: int) -> float:
     """Return the bounded range of one draw, rounded up."""
     return float_up(users / scale * (1 + 2.0**-52))
+
+
+def check_rounds(key: str, rounds: int, accounting: str) -> None:
+    """Refuse a curve of more rounds than can be composed in reasonable time."""
+    if accounting == "curve" and rounds > MOST_ROUNDS:
+        raise ParameterError(
+            "OS102", f"{key}.accounting", expected=f"zcdp beyond {MOST_ROUNDS:,} rounds", got="curve",
+            hint="accounting: zcdp; a curve is composed round by round.",
+        )  # fmt: skip
 
 
 def rounds_for(votes: Votes, k: int) -> int:

@@ -17,7 +17,7 @@ from opendp_sim.core.errors import BudgetError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.measurements._gap_utility import K_MAX, check_ranks
-from opendp_sim.measurements._peeling import range_of
+from opendp_sim.measurements._peeling import check_rounds, range_of
 from opendp_sim.measurements._selection import (
     ACCOUNTING,
     DELTA,
@@ -62,8 +62,9 @@ class LimitedDomain(Mechanism):
 
     Raises
         ParameterError (OS101): a parameter is outside its range. (OS102): k_max is not above k, or
-        not below the number of candidates. SpaceError (OS201, OS202): not vote counts. BudgetError
-        (OS404): the map at a distance that the threshold does not cover.
+        not below the number of candidates; a curve of more than 4,096 rounds. SpaceError (OS201,
+        OS202): not vote counts. BudgetError (OS404): the map at a distance that the threshold does
+        not cover.
 
     Source
         [own] Lemma 2 in ``limited_domain.md``; the mechanism is that of Durfee and Rogers.
@@ -104,6 +105,7 @@ class LimitedDomain(Mechanism):
         """State Lemma 2 of ``limited_domain.md``."""
         votes = votes_space(self.key, domain, metric)
         check_ranks(self.key, self.k_max, votes.candidates, self.k)
+        check_rounds(self.key, self.k, self.accounting)
         single = self.accounting == "curve"
         height = self._height(votes, single=single)
 

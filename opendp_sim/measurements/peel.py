@@ -15,7 +15,13 @@ from opendp_sim.core.constructors import constructors
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.measurements._gap_utility import check_k
-from opendp_sim.measurements._peeling import NEEDS_CATALOGUE, peeled, range_of, rounds_for
+from opendp_sim.measurements._peeling import (
+    NEEDS_CATALOGUE,
+    check_rounds,
+    peeled,
+    range_of,
+    rounds_for,
+)
 from opendp_sim.measurements._selection import (
     ACCOUNTING,
     OPENDP,
@@ -49,7 +55,8 @@ class Peel(Mechanism):
 
     Raises
         ParameterError (OS101): a parameter is outside its range. (OS102): k is not below the number
-        of candidates. SpaceError (OS201, OS202): not vote counts. (OS204): an unknown catalogue.
+        of candidates; a curve of more than 4,096 rounds. SpaceError (OS201, OS202): not vote counts.
+        (OS204): an unknown catalogue.
 
     Source
         [own] Lemma 1 in ``peel.md``; one-shot Gumbel noise of Durfee and Rogers.
@@ -84,6 +91,7 @@ class Peel(Mechanism):
         candidates = need_candidates(self.key, votes, NEEDS_CATALOGUE)
         check_k(self.key, self.k, candidates)
         rounds = rounds_for(votes, self.k)
+        check_rounds(self.key, rounds, self.accounting)
 
         def curve(d_in: Any) -> Any:
             profile = peeling_profile(rounds, range_of(self.scale, votes.users(d_in)))

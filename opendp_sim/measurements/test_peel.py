@@ -12,13 +12,20 @@ from typing import Annotated, Any, ClassVar
 from scipy.special import ndtri
 
 from opendp_sim.accounting.peeling_profile import peeling_profile
-from opendp_sim.accounting.stability_profile import gated_delta
+from opendp_sim.accounting.stability_profile import gate_fits, gated_delta
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
+from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.measurements._gap_utility import check_k
-from opendp_sim.measurements._peeling import NEEDS_CATALOGUE, peeled, range_of, rounds_for
+from opendp_sim.measurements._peeling import (
+    NEEDS_CATALOGUE,
+    check_rounds,
+    peeled,
+    range_of,
+    rounds_for,
+)
 from opendp_sim.measurements._selection import (
     ACCOUNTING,
     DELTA,
@@ -68,8 +75,9 @@ class TestPeel(Mechanism):
 
     Raises
         ParameterError (OS101): a parameter is outside its range. (OS102): k is not below the number
-        of candidates. SpaceError (OS201, OS202): not vote counts. (OS204): an unknown catalogue.
-        BudgetError (OS404): the map at a distance that the threshold does not cover.
+        of candidates; a curve of more rounds or pass levels than it can hold. SpaceError (OS201,
+        OS202): not vote counts. (OS204): an unknown catalogue. BudgetError (OS404): the map at a
+        distance that the threshold does not cover.
 
     Source
         [own] Lemma 1 in ``test_peel.md``.
@@ -119,10 +127,13 @@ class TestPeel(Mechanism):
         candidates = need_candidates(self.key, votes, NEEDS_CATALOGUE)
         check_k(self.key, self.k, candidates)
         rounds = rounds_for(votes, self.k)
+        check_rounds(self.key, rounds, self.accounting)
         noise = 2 * self.scale * math.sqrt((1 - self.share) / (self.share * rounds))
         single = self.accounting == "curve"
         delta = self.delta * _OF_DELTA if single else self.delta
         threshold = threshold_of(self.key, noise, delta, self.distance)
+        if single:
+            check_curve(self.key, noise, threshold)
 
         def approximate(d_in: Any) -> tuple[float, float]:
             users = votes.users(d_in)
@@ -153,6 +164,16 @@ class TestPeel(Mechanism):
                 "deviation_if_peeled": self.scale * math.pi / math.sqrt(6),
             },
         )
+
+
+def check_curve(key: str, noise: float, threshold: int) -> None:
+    """Refuse a curve over more pass levels than can be gone through."""
+    if not gate_fits(noise, threshold):
+        raise ParameterError(
+            "OS102", f"{key}.accounting", expected="zcdp where noise and threshold are this large",
+            got="curve", hint="accounting: zcdp; a curve goes over every vote between 12 deviations "
+            "below and the threshold, 2**20 at most.",
+        )  # fmt: skip
 
 
 def draw_tested(

@@ -13,7 +13,7 @@ from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.measurements._gap_utility import check_k
+from opendp_sim.measurements._gap_utility import check_k, check_ranks
 from opendp_sim.measurements._peeling import rounds_for
 from opendp_sim.measurements._selection import ACCOUNTING, DELTA, DISTANCE, SCALE, Accounting
 from opendp_sim.measurements.gaussian_top_k import NORMS, GaussianTopK, items_of
@@ -50,7 +50,7 @@ class TopK(Mechanism):
 
     Raises
         ParameterError (OS101): a parameter is outside its range. (OS102): neither k nor k_max, k_max
-        not above k, or k not below the number of candidates. SpaceError (OS201, OS202): not vote
+        not above k, or either not below the number of candidates. SpaceError (OS201, OS202): not vote
         counts, or L2 distance where the rule picks another mechanism.
 
     Source
@@ -135,6 +135,8 @@ class TopK(Mechanism):
                 "the catalogue is not public, so only items above a threshold may appear",
             )
         check_k(self.key, self.k, votes.candidates)
+        if self.k_max is not None:  # not needed here, but one that no mechanism takes is a mistake
+            check_ranks(self.key, self.k_max, votes.candidates, self.k)
         rounds = rounds_for(votes, self.k)
         if votes.listed and votes.per_user and votes.per_user < _FEW * rounds:
             reason = (

@@ -45,7 +45,11 @@ class KnownCounts(Sketch):
         return f"{super().identifier[:-1]},items={digest}}}"
 
     def check(self, data: Any) -> None:
-        """Refuse anything that is not a flat vector of whole numbers >= 0."""
+        """Refuse anything that is not a flat vector of whole numbers >= 0.
+
+        For public data and tests. A release never calls it: OpenDP knows this domain as a bare vector,
+        which admits negative numbers, and a refusal that depends on them would tell. It clamps.
+        """
         IntVector(self.size).check(data)
         _refuse_negative(np.asarray(data))
 
@@ -119,15 +123,16 @@ class Votes:
         return self.steps * int(d_in)
 
     def counts(self, data: Any) -> NDArray[np.int64]:
-        """Return the counts, refusing what is not a member."""
+        """Return the counts; refuses what is no member by its public type and size alone."""
         if not self.listed and not isinstance(data, dict):
             raise _bad("OS602", "a mapping of item and votes", "something else")
         if self.listed:
-            self.domain.check(data)
+            IntVector(self.candidates).check(data)
             array = np.asarray(data)
             whole = array.astype(np.int64, casting="safe" if array.size else "unsafe", copy=False)
-            # Clamping moves no two counts apart and keeps differences inside int64.
-            return np.clip(whole, -_FAR, _FAR)
+            # Clamping moves no two counts apart, keeps differences inside int64, and takes the vectors
+            # that OpenDP's domain admits beside true counts to counts.
+            return np.clip(whole, 0 if isinstance(self.domain, KnownCounts) else -_FAR, _FAR)
         return np.asarray(data["votes"], dtype=np.int64)
 
     def rank(self, data: Any, ranks: int) -> Ranking:

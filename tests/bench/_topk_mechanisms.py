@@ -24,9 +24,9 @@ dp.enable_features("contrib")
 Build = Callable[[float], Mechanism]
 
 
-def epsilon_of(claim: Any, delta: float) -> float:
-    """Return epsilon at ``delta`` for one user."""
-    loss = claim.privacy_map(1)
+def epsilon_of(claim: Any, delta: float, d_in: int = 1) -> float:
+    """Return epsilon at ``delta`` for ``d_in`` users."""
+    loss = claim.privacy_map(d_in)
     if callable(loss):
         low, high = 0.0, 1.0
         while loss(high) > delta:
@@ -80,8 +80,10 @@ def ways(per_user: int | None = None) -> list[Way]:
             lambda k, s, d: StableTopK(k_max=2 * k, k=k, scale=s, delta=d / 2, utility="gap"), False),
         Way("stable_top_k published, adaptive",
             lambda k, s, d: StableTopK(k_max=2 * k, scale=s, delta=d / 2, utility="gap"), False),
-        Way("stable_top_k clipped, curve",
+        Way("stable_top_k improved, unpadded",
             lambda k, s, d: StableTopK(k_max=2 * k, k=k, scale=s, delta=d, accounting="curve"), False),
+        Way("stable_top_k improved, adaptive",
+            lambda k, s, d: StableTopK(k_max=2 * k, scale=s, delta=d, accounting="curve"), False),
         Way("limited_domain, curve",
             lambda k, s, d: LimitedDomain(k=k, k_max=min(10 * k, 1500), scale=s, delta=d, accounting="curve"), False),
         Way("limited_domain, zcdp",
