@@ -40,7 +40,7 @@ def contributions(values, kernel, normalise, centre, queries=QUERIES, coder=None
     ladder = kernel.ladder(255, lens.unit)
     everything = int(np.iinfo(np.int64).min // 4) if not kernel.angular else -(2**23)
     out = []
-    for i, product in enumerate(pool.all_products(seen.rows)):
+    for i, product in enumerate(pool.products(seen.rows)):
         near, scores = pool.nearby(product, int(seen.norms[i]), everything, angular=kernel.angular)
         assert near.tolist() == list(range(len(values)))
         out.append((scores, weights_of(ladder, scores)))
@@ -84,7 +84,7 @@ def test_products_are_the_integer_products(normalise):
     exact = seen.astype(object) @ seen[:9].astype(object).T
     pool = Pool(lens, dtype, None)
     pool.add(ROWS, np.zeros(len(ROWS), dtype=int), np.arange(len(ROWS)))
-    assert np.array_equal(pool.all_products(seen[:9]).T.astype(object), exact)
+    assert np.array_equal(np.array(list(pool.products(seen[:9]))).T.astype(object), exact)
     norms = np.array([sum(int(v) ** 2 for v in row) for row in seen])
     assert norms.max() <= lens.norm**2
     assert lens.norm**2 < (2**24 if dtype is np.float32 else 2**53)

@@ -139,7 +139,7 @@ def test_nobody_else_can_open_it(tmp_path):
 def test_a_fork_cannot_answer(tmp_path):
     with kill.opened(tmp_path / "s.sqlite") as session:
         session._store._owner += 1
-        with pytest.raises(InternalError, match="OS902"):
+        with pytest.raises(BudgetError, match="a fork of it"):
             session.ask(QUERIES[:1])
 
 

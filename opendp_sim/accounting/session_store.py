@@ -26,12 +26,15 @@ from numpy.typing import NDArray
 from opendp_sim.accounting._durable import checkpoint, claimed, create, hold
 from opendp_sim.core.errors import BudgetError
 
-__all__ = ["SessionStore"]
+__all__ = ["LOCKED", "UNWRITABLE", "SessionStore"]
 
 Payload = Mapping[str, NDArray[Any]]
 Charge = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 _FORMAT = "opendp_sim/session/1"
+_STORAGE = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
+LOCKED, UNWRITABLE = "a locked or foreign file", "one that cannot be written"
+"""What a refusal says that has nothing to do with the records."""
 _DENSE = 64
 """Commits between two full copies of the purses."""
 _PUBLIC = ("reference", "answers", "means", "easy")
@@ -59,7 +62,7 @@ class SessionStore:
     def __init__(self, path: str | Path, identity: str) -> None:
         self._path = Path(path)
         self._owner = os.getpid()
-        self._next, self._since = 1, _DENSE
+        self._since = _DENSE
         about = {"format": _FORMAT, "identity": hashlib.sha256(identity.encode()).hexdigest()}
         with ExitStack() as undo:
             try:
@@ -69,11 +72,13 @@ class SessionStore:
                 self._db = sqlite3.connect(self._path, isolation_level=None, timeout=0.2)
                 undo.callback(self._db.close)
                 self._prepare(about)
-            except sqlite3.Error:
-                raise self._refuse(
-                    "a store that this process can lock", "a locked or foreign file"
-                ) from None
-            self._open = undo.pop_all()  # what `close` undoes
+            except (sqlite3.Error, OSError) as error:
+                refusal: BudgetError | None = self._unusable(error)
+            else:
+                refusal = None
+                self._open = undo.pop_all()  # what `close` undoes
+        if refusal is not None:
+            refusal.alone()
 
     def __repr__(self) -> str:
         """The place, and nothing that is inside."""
@@ -111,14 +116,33 @@ class SessionStore:
             payload: plain arrays.
             charges: who paid how many units; a person may occur in several.
             snapshot: returns all purses as they are after the charges.
+
+        Raises:
+            BudgetError (OS407): a fork, or the file cannot be written. What was asked for has not been
+                kept, or has been kept without anybody knowing: either way nothing may leave.
         """
         if os.getpid() != self._owner:
             raise self._refuse("the process that opened the session", "a fork of it")
-        place = self._next
+        try:
+            self._commit(kind, payload, charges, snapshot)
+        except (sqlite3.Error, OSError) as error:
+            refusal = self._unusable(error)
+        else:
+            return
+        refusal.alone()
+
+    def _commit(
+        self,
+        kind: str,
+        payload: Payload,
+        charges: Sequence[Charge],
+        snapshot: Callable[[], NDArray[np.int64]],
+    ) -> None:
         dense = kind != "answers" or self._since >= _DENSE
         who, units = (None, None) if dense else _packed(charges)
-        self._db.execute("BEGIN IMMEDIATE")
         try:
+            self._db.execute("BEGIN IMMEDIATE")
+            place = 1 + self._count()  # of the file: an earlier commit may have failed after it was kept
             row = (place, kind, _packed_arrays(payload), who, units)
             self._db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?)", row)
             if dense:
@@ -130,7 +154,7 @@ class SessionStore:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
-        self._next, self._since = place + 1, 0 if dense else self._since + 1
+        self._since = 0 if dense else self._since + 1
         checkpoint(self._db)
 
     def entries(self) -> list[tuple[str, Payload]]:
@@ -151,7 +175,7 @@ class SessionStore:
         Raises:
             BudgetError (OS407): the store is damaged.
         """
-        if self._next == 1:
+        if not self._count():
             return None
         place, blob = self._db.execute("SELECT place, units FROM purses").fetchone()
         later = self._db.execute("SELECT who, units FROM entry WHERE place > ?", (place,))
@@ -175,19 +199,33 @@ class SessionStore:
                 "the mechanism, the space and the data that the session was started with",
                 "something else",
             )
-        self._next = self._whole() + 1
+        self._check_whole()
         # The first commit of a process writes all purses, so that charges never need an older base.
         self._since = _DENSE
 
-    def _whole(self) -> int:
-        """Return the number of entries, unless one is missing or the purses are."""
+    def _count(self) -> int:
+        """Return the number of entries of a whole store."""
+        return int(self._db.execute("SELECT coalesce(max(place), 0) FROM entry").fetchone()[0])
+
+    def _check_whole(self) -> None:
+        """Refuse a store in which an entry is missing, or the purses are."""
         entries = "SELECT count(*), coalesce(min(place), 1), coalesce(max(place), 0) FROM entry"
         count, first, last = self._db.execute(entries).fetchone()
         copies = self._db.execute("SELECT place FROM purses").fetchall()
         fit = len(copies) == 1 and 1 <= copies[0][0] <= last if count else not copies
         if first != 1 or last != count or not fit:
             raise self._damaged()
-        return int(count)
+
+    def _unusable(self, error: sqlite3.Error | OSError) -> BudgetError:
+        """Say what is wrong with the file; what the system says of it is not passed on."""
+        name = getattr(error, "sqlite_errorname", "") or ""
+        if isinstance(error, OSError) or name.startswith(_STORAGE):
+            return BudgetError(
+                "OS407", "session.store", expected="a file that can be written", got=UNWRITABLE,
+                hint="nothing was answered; make room on the disk, or restore the right to write, "
+                "close the session and open it again.",
+            )  # fmt: skip
+        return self._refuse("a store that this process can lock", LOCKED)
 
     def _damaged(self) -> BudgetError:
         return self._refuse("every entry, and the purses after them", "a damaged store")

@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path as File
 
 from opendp_sim.accounting.ledger import Entry, Ledger, Terms
+from opendp_sim.accounting.session_store import LOCKED, UNWRITABLE
 from opendp_sim.core.errors import BudgetError, DataError, SimError
 from opendp_sim.dsl.ir import DataEntry
 from opendp_sim.dsl.plan import Plan
@@ -78,9 +79,9 @@ def counting(plan: Plan, ledger: Ledger | None) -> Iterator[None]:
 
 
 def _harmless(plan: Plan, error: Exception) -> bool:
-    """Say whether no record was looked at: no file, no array, no reader, a store held elsewhere."""
+    """Say whether no record was looked at: no file, array or reader, a store that cannot be had."""
     if isinstance(error, BudgetError):
-        return error.got == "a locked or foreign file"
+        return error.got in (LOCKED, UNWRITABLE)
     if not isinstance(error, DataError):
         return False
     entry = _entry(plan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from opendp_sim.measurements._knn_hash import Coder
 
 __all__ = ["Pool"]
 
+_PRODUCTS = 2**25
+"""Products that are in memory at a time: a batch of 256 queries with up to 131,072 records."""
 _GATHERED = 256
 """Rows that are gathered at a time, into memory that is used again for every query."""
 
@@ -89,9 +92,11 @@ class Pool:
 
     # --- scores: exact integers -----------------------------------------------------------------
 
-    def all_products(self, queries: NDArray[Any]) -> NDArray[Any]:
-        """Return the exact products of seen queries with all rows, shape (m, n)."""
-        return exact_products(queries, self._rows[: self.size])
+    def products(self, queries: NDArray[Any]) -> Iterator[NDArray[Any]]:
+        """Yield each seen query's exact products with all rows, shape (n,), from a few large ones."""
+        step = max(1, _PRODUCTS // max(1, self.size))
+        for start in range(0, len(queries), step):
+            yield from exact_products(queries[start : start + step], self._rows[: self.size])
 
     def nearby(
         self, products: NDArray[Any], query_norm: int, threshold: int, *, angular: bool

@@ -208,11 +208,11 @@ class Predictor(Service):
     def _finder(
         self, pool: Pool, seen: Seen, limits: NDArray[np.int64]
     ) -> Callable[[int], tuple[NDArray[np.intp], NDArray[np.int64]]]:
-        """Return the function from a query's number to the records near it and their scores."""
+        """Return the function that finds the records near one query after another, and their scores."""
         if pool.coder is None:
-            products = pool.all_products(seen.rows)
+            products = pool.products(seen.rows)
             return lambda i: pool.nearby(
-                products[i], int(seen.norms[i]), int(limits[i]), angular=self._angular
+                next(products), int(seen.norms[i]), int(limits[i]), angular=self._angular
             )
         codes = pool.coder.codes(seen.rows)
         cosines = [self._cosine(int(limit), pool.lens) for limit in limits]

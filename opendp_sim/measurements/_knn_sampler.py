@@ -109,9 +109,10 @@ class Sampler(Service):
             raise unreadable()
         pool, classes = self._pool, self._domain.labels or ()
         seen = Seen.of(pool.lens.see_queries(queries, pool.dtype))
-        products = pool.all_products(seen.rows)
         self._answered += len(queries)
-        votes = np.array([self._votes(pool, product, len(classes)) for product in products])
+        votes = np.array(
+            [self._votes(pool, product, len(classes)) for product in pool.products(seen.rows)]
+        )
         answers = Predictions(
             tuple(classes[winner] for winner in votes.argmax(axis=1)),
             np.full(len(votes), np.nan),  # a parameter says how many vote

@@ -46,8 +46,19 @@ class Store(Protocol):
         charges: Charges,
         snapshot: Callable[[], NDArray[np.int64]],
     ) -> None:
-        """Make an entry and its charges durable, both or neither."""
+        """Make an entry and its charges durable, both or neither.
+
+        Raises:
+            BudgetError (OS407): it could not be written.
+        """
         ...
+
+
+class _NotKept(Exception):  # noqa: N818 - never seen outside
+    """The store could not be written: nothing has left, and the store knows what was charged."""
+
+    def __init__(self, refusal: BudgetError) -> None:
+        self.refusal = refusal
 
 
 @dataclass(frozen=True)
@@ -80,7 +91,7 @@ class Service:
 
     def __init__(self, setting: Any, domain: GridRows, store: Store | None) -> None:
         self._setting, self._domain, self._store = setting, domain, store
-        self._over = False
+        self._over, self._lost = False, False
         self._turn, self._process = RLock(), os.getpid()
 
     def __repr__(self) -> str:
@@ -120,7 +131,8 @@ class Service:
 
         Raises:
             DataError (OS607): not such a message, or a small first batch without a reference.
-            BudgetError (OS406): a failure has ended the release.
+            BudgetError (OS406): a failure or an interruption has ended the release, or this process's
+                part in it. (OS407): the store cannot be written; nothing was answered.
             InternalError (OS902): a failure inside; every purse is empty from here on.
         """
         if isinstance(message, dict):
@@ -200,18 +212,28 @@ class Service:
         )  # fmt: skip
 
     def _guard(self, step: Callable[[], Any]) -> Any:
-        """Run a step that touches data; a failure ends the release, charged in full."""
+        """Run a step that touches data; a failure ends the release, charged in full.
+
+        Where the store failed, or somebody interrupted, nothing has left: the store goes on from
+        what it holds, this object does not, for its purses may differ.
+        """
         try:
             with np.errstate(all="ignore"):  # whether a warning appears depends on the data
                 return step()
+        except _NotKept as error:
+            self._over = self._lost = True
+            refusal = error.refusal.with_traceback(None)  # its frames hold charges
         except Exception:  # noqa: BLE001 - whatever it says may be about the data
             self._end()
+            refusal = None
         except BaseException:
-            self._over = True
+            self._over, self._lost = True, self._store is not None
             raise
+        if refusal is not None:
+            refusal.alone()
         raise InternalError(
             "OS902", self._setting.key, expected="an answer", got="a failure inside the mechanism",
-            hint="the text is withheld and every purse is empty; start a new session.",
+            hint="the text is withheld and every purse is empty; a new store costs the budget again.",
         )  # fmt: skip
 
     def _end(self) -> None:
@@ -236,15 +258,25 @@ class Service:
             yield
 
     def _refuse_if_over(self) -> None:
+        if self._lost:
+            raise BudgetError(
+                "OS406", self._setting.key, expected="a session that keeps what it charges",
+                got="one whose store failed, or that was interrupted",
+                hint="close it and open it again: it goes on from what the store holds.",
+            )  # fmt: skip
         if self._over:
             raise BudgetError(
                 "OS406", self._setting.key, expected="an open release", got="one that has ended",
-                hint="an earlier failure ended it, charged in full; start a new one.",
+                hint="an earlier failure ended it, charged in full; a new one costs the budget again.",
             )  # fmt: skip
 
     def _keep(self, kind: str, payload: Payload, charges: Charges | None = None) -> None:
-        if self._store is not None:
+        if self._store is None:
+            return
+        try:
             self._store.commit(kind, payload, charges or [], self._purses_now)
+        except BudgetError as error:
+            raise _NotKept(error) from None
 
 
 def _joined(parts: list[Predictions], classes: int) -> Predictions:
