@@ -96,9 +96,15 @@ class Release:
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """The pipeline, bound again from the header; its matrices are re-drawn and compared."""
-        domain: Domain = from_json(self.header["source"])
-        metric: Metric = from_json(self.header["metric"])
-        stages = bind_steps(domain, metric, [_mechanism(step) for step in self.header["steps"]])
+        try:
+            domain: Domain = from_json(self.header["source"])
+            metric: Metric = from_json(self.header["metric"])
+            mechanisms = [_mechanism(step) for step in self.header["steps"]]
+        except SimError:
+            raise
+        except Exception:  # noqa: BLE001 - an edited header fails in many ways
+            raise _foreign() from None
+        stages = bind_steps(domain, metric, mechanisms)
         if [fingerprint(_matrices(stage)) for stage in stages] != self.header["matrices"]:
             raise ReleaseError(
                 "OS703", "release", expected="the public matrices that the release was made with",
@@ -111,6 +117,9 @@ class Release:
         """The descriptor that query mechanisms bind to."""
         claim, noise = self.stages[-1].claim, self.header["noise"]
         if not isinstance(claim, Stable) or not isinstance(claim.output, Sketch):
+            raise _foreign()
+        shapes = {block.name: block.shape for block in claim.output.blocks}
+        if {name: array.shape for name, array in self.arrays.items()} != shapes:
             raise _foreign()
         return Released(
             sketch=claim.output,

@@ -38,7 +38,8 @@ class KernelEstimates:
     Attributes:
         groups: shape (G, L, q): the mean over each of G groups of repetitions, at most as many as
             were asked for.
-        variance: shape (L, q): sample variance of one repetition (sketch and noise together).
+        variance: shape (L, q): sample variance of one repetition (sketch and noise together);
+            infinite where a single one cannot tell.
         repetitions: how many repetitions there are in all.
     """
 

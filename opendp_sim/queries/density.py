@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.stats import norm, t as student
 
 from opendp_sim.core.capabilities import Arrays, KernelSums
 from opendp_sim.core.claims import Post
@@ -124,8 +124,8 @@ class Density(Mechanism):
         sketch_variance = np.maximum(total - noise_variance, 0.0)
         sizes, factor = sums.totals(released)
         least = least_records(factor * deviation, math.sqrt(loss) * noise)
-        normal = norm.ppf(0.5 + self.confidence / 2)
-        reach = normal * np.sqrt(noise_variance + sketch_variance)
+        quantile = _quantile(0.5 + self.confidence / 2, found.repetitions)
+        reach = quantile * np.sqrt(noise_variance + sketch_variance)
         lower, upper = values - reach, values + reach
         shift = sums.bias() * np.maximum(sizes, 0.0)
         if self.normalise:
@@ -133,7 +133,7 @@ class Density(Mechanism):
             values, sketch_variance = values / divisor, sketch_variance / divisor**2
             of_count = values * factor * deviation
             noise_variance = (noise_variance + of_count**2) / divisor**2
-            reach = normal * np.sqrt(noise_variance + sketch_variance)
+            reach = quantile * np.sqrt(noise_variance + sketch_variance)
             lower = np.where(seen, values - reach, np.minimum(lower, 0.0))  # Lemma 2
             upper = np.where(seen, values + reach, np.maximum(upper, 0.0))
             shift = np.full_like(sizes, sums.bias())
@@ -142,6 +142,15 @@ class Density(Mechanism):
             np.broadcast_to(sizes, values.shape).copy(), np.full_like(values, least),
         )  # fmt: skip
         return dict(zip(COLUMNS, columns, strict=True))
+
+
+def _quantile(level: float, repetitions: int) -> float:
+    """Return how many deviations an interval reaches: the deviation is estimated from repetitions.
+
+    One repetition has none to estimate: a sketch without sampling error, or an infinite variance.
+    """
+    freedom = repetitions - 1
+    return float(student.ppf(level, freedom) if freedom else norm.ppf(level))
 
 
 def least_records(of_count: float, of_sum: float) -> float:

@@ -187,7 +187,8 @@ def _slopes(
         divisor = size * kept * kept + noise
         filtered = np.where(usable, size * kept / np.where(divisor > 0.0, divisor, 1.0), 0.0)
         found = filtered * along
-        risk = float((kept * found * found - 2.0 * along * found + 2.0 * noise * filtered).sum())
+        taken = 2.0 * (of_cross + of_inner * float(np.square(found).sum())) * filtered
+        risk = float((kept * found * found - 2.0 * along * found + taken).sum())
         if risk < best:
             best, chosen = risk, found
     slopes: NDArray[np.float64] = (vectors * chosen).sum(axis=1)

@@ -367,13 +367,18 @@ def _variance(
     c: NDArray[np.float64], s: NDArray[np.float64],
     cosine: NDArray[np.float64], sine: NDArray[np.float64],
 ) -> NDArray[np.float64]:  # fmt: skip
-    """Return the sample variance of ``c cos + s sin`` over the frequencies: shape (L, q)."""
+    """Return the sample variance of ``c cos + s sin`` over the frequencies: shape (L, q).
+
+    One frequency tells nothing about its own error: infinite.
+    """
     count = len(cosine)
+    if count == 1:
+        return np.full((len(c), cosine.shape[1]), math.inf)
     mean = (public_product(c, cosine) + public_product(s, sine)) / count
     power = public_product(c * c, cosine * cosine) + public_product(s * s, sine * sine)
     power += public_product(2.0 * c * s, cosine * sine)
     found: NDArray[np.float64] = np.maximum(power / count - mean * mean, 0.0)
-    return found * (count / max(1, count - 1))
+    return found * (count / (count - 1))
 
 
 make_fourier_sketch, then_fourier_sketch = constructors(FourierSketch)

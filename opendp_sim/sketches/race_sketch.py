@@ -280,7 +280,8 @@ class RaceReader:
                 found = np.take_along_axis(counts[label], cells, axis=1).astype(np.float64)
                 for group in range(groups):
                     sums[group, label, part] = found[group::groups].mean(axis=0)
-                squares[label, part] = found.var(axis=0, ddof=1 if repetitions > 1 else 0)
+                # One repetition tells nothing about its own error.
+                squares[label, part] = found.var(axis=0, ddof=1) if repetitions > 1 else math.inf
         if self.rehashed:
             share = 1.0 / self.mechanism.buckets
             sums = (sums - self._sizes(released)[None, :, None] * share) / (1.0 - share)
