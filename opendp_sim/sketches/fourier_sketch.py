@@ -131,7 +131,7 @@ class FourierSketch(Mechanism):
         int | None,
         param(
             "Integer weight of the total count's own cell.", symbol="w", unit="none", default=None,
-            ge=1, le=2**30, hint="default round(S sqrt(D / 20)): about 5 % of a zCDP budget.",
+            ge=1, le=2**20, hint="default round(S sqrt(D / 20)): about 5 % of a zCDP budget.",
         ),
     ] = None  # fmt: skip
 

@@ -118,7 +118,7 @@ class GaussTransformSketch(Mechanism):
         int | None,
         param(
             "Integer weight of the total count's own cell.", symbol="w", unit="none", default=None,
-            ge=1, le=2**30, hint="default: a twentieth of the moments' squared L2 norm.",
+            ge=1, le=2**20, hint="default: a twentieth of the moments' squared L2 norm.",
         ),
     ] = None  # fmt: skip
 
