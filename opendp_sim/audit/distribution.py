@@ -34,6 +34,8 @@ _BATCH, _GROWTH, _STEADY = 60, 1.5, 1.25
 """Rounds of the first batch of bets; batches grow by half until they have 300, then by a quarter."""
 _LAST = 0.9
 """Part of the time after which no new batch begins: the rest is for the lower bound."""
+_SHORTEST = 4.0
+"""Seconds of the shortest first stage."""
 _CONFIRM = 0.3
 """Further part of the time that the second tester may take once the claim is refuted."""
 
@@ -57,10 +59,14 @@ def distribution_layer(
     cost = _cost(race, hints)
     if 2 * cost * _FEWEST > budget.seconds:
         return LayerResult(_LAYER, "skipped", _too_slow(subject, cost))
-    samples = search(race, hints)
-    searched = race.wealth.rounds
-    if race.won is None:
-        _bet(race, samples)
+    for seconds in _stages(budget.seconds):
+        race.budget = replace(budget, seconds=seconds)
+        samples = search(race, hints)
+        searched = race.wealth.rounds
+        if race.won is None:
+            _bet(race, samples)
+        if race.won is not None:
+            break
     seconds, draws = time.process_time() - race.begin, race.runs - 2 * race.wealth.unused
     if race.won is None:
         return _quiet(race, race.wealth.rounds - searched, samples[0])
@@ -69,6 +75,11 @@ def distribution_layer(
         _LAYER, "refuted", "", race.runs, seconds, evidence,
         facts={"log_wealth": race.wealth.peak, "rounds": race.wealth.rounds, "draws": draws},
     )  # fmt: skip
+
+
+def _stages(seconds: float) -> tuple[float, ...]:
+    """A long audit begins with a short one: gross faults need no long race. The wealth goes on."""
+    return (seconds / 16, seconds) if seconds > 16 * _SHORTEST else (seconds,)
 
 
 def _cost(race: Race, hints: tuple[Pair, ...]) -> float:

@@ -55,7 +55,7 @@ class Budget:
         return cls(
             "quick", stability_seconds=2.0, stability_trials=6000, structure_pairs=24,
             noise_runs=400, search_pairs=64, search_runs=1000, bet_pairs=250_000, seconds=5.5,
-            total=8.5,
+            total=7.5,
         )  # fmt: skip
 
     def left(self, spent: float) -> Budget:
