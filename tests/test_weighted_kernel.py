@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ from hypothesis import given, strategies as st
 
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.mechanism import lookup
+from opendp_sim.dsl import Refused, plan_file
 from opendp_sim.measurements._sampling_noise import add_gaussian
 from opendp_sim.sketches._weighted_kernel import shares
 from opendp_sim.spaces.rows import Rows
 from tests._kernel_data import bound, built, distances, grid, kernel_values, points
+from tests._small import write_small
 
 UNIT = 1 / 2048
 SCALES = [[0.5, {"gaussian": {"bandwidth": 0.3}}], [0.5, {"gaussian": {"bandwidth": 1.2}}]]
@@ -164,3 +167,33 @@ def test_spec_round_trip_and_refusals() -> None:
             sketch(terms, 100, seed=1)
     with pytest.raises(ParameterError, match=r"OS101 gaussian\.bandwidth"):
         sketch([[1.0, {"gaussian": {"bandwidth": 0.0}}]], 100, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("term", "place"),
+    [
+        ("[2.0, {gaussian: {bandwidth: 0}}]", (1, 1, "gaussian", "bandwidth")),
+        ("[2.0, {gaussian: {bandwith: 1.0}}]", (1, 1, "gaussian", "bandwith")),
+        ("[2.0, {gaussian: {}}]", (1, 1, "gaussian")),
+        ("[2.0, gaussian]", (1, 1)),
+        ("[2.0, {gauss: {bandwidth: 1.0}}]", (1, 1)),
+        ("[2.0, {rational: {bandwidth: 1.0, distance: l7}}]", (1, 1, "rational", "distance")),
+        ("['2', {gaussian: {bandwidth: 1.0}}]", (1, 0)),
+        ("[2.0]", (1,)),
+    ],
+)
+def test_a_finding_points_into_the_wrong_term(
+    term: str, place: tuple[int | str, ...], tmp_path: Path
+) -> None:
+    """Two terms of one kernel: the second is wrong, and the caret is under it, not under the step."""
+    kernel = f"{{weighted: {{terms: [[1.0, {{gaussian: {{bandwidth: 1.0}}}}], {term}]}}}}"
+    old = 'race_sketch: {repetitions: 100, buckets: 16, family: {p_stable_l2: {width: "${width}"}}, seed: 7, per_label: true, count_weight: 0}'
+    spec = write_small(
+        tmp_path, (old, f"fourier_sketch: {{frequencies: 90, kernel: {kernel}, seed: 7}}"),
+        ("    expect: {stability: 1, faces: {l1: 100, l2: 10, linf: 1}}\n", ""),
+    )  # fmt: skip
+    with pytest.raises(Refused) as caught:
+        plan_file(spec)
+    (finding,) = [f for f in caught.value.findings if "terms" in f.path]
+    assert finding.path[-len(place) :] == place
+    assert finding.path[-len(place) - 1] == "terms"

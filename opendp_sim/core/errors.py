@@ -101,6 +101,8 @@ class ParameterError(SimError):
     """A mechanism parameter is outside its declaration."""
 
     family = "OS1"
+    inside: tuple[int | str, ...] = ()
+    """Where inside the parameter, if it is a list or a mapping."""
 
 
 class SpaceError(SimError):

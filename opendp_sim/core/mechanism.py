@@ -103,9 +103,11 @@ class _Record(BaseModel):
             )  # fmt: skip
         got = "nothing" if first["type"] == "missing" else first["input"]
         about = describe(cls)[name]
-        return ParameterError(
+        found = ParameterError(
             "OS101", f"{cls.key}.{name}", expected=about.range, got=got, hint=about.hint
         )
+        found.inside = first["loc"][1:]
+        return found
 
     def spec(self) -> dict[str, Any]:
         """Return the canonical JSON form: every parameter, defaults included."""

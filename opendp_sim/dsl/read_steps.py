@@ -155,7 +155,7 @@ def _option_words(
     for part in where[len(path) :]:
         inside = inside[part]
     known = next((o.model_fields for o in _options(cls) if o.key == option), None)
-    if known is None or not isinstance(inside, dict):
+    if known is None or where[-1] != option or not isinstance(inside, dict):
         return False
     strange = [word for word in inside if word not in known]
     for word in strange:
@@ -174,19 +174,55 @@ def _options(cls: type[Mechanism]) -> Iterator[type[Option]]:
 def locate(error: Any, key: str, params: dict[str, Any], path: Path) -> Path:
     """Return the place of the parameter that an error of ``key`` is about.
 
-    An error names ``key.parameter`` or, for a choice, ``option.parameter``; or the word it objects
-    to is itself the value of a parameter.
+    An error names ``key.parameter`` or, for a choice, ``option.parameter``, and where inside that;
+    or the word it objects to is itself the value of a parameter.
     """
     owner, _, name = error.where.rpartition(".")
     if owner == key and name in params:
-        return (*path, name)
+        return _within((*path, name), params[name], error)
+    options = [found for p, v in params.items() for found in _named(v, owner or name, (*path, p))]
+    # Several terms can use one option: the one with the refused value is meant.
+    options.sort(key=lambda found: not _objects_to(found[1], name, error.got))
+    for where, inside in options[:1]:
+        deeper = isinstance(inside, dict) and name in inside
+        return _within((*where, name), inside[name], error) if deeper else where
     for parameter, value in params.items():
-        if isinstance(value, dict) and (owner or name) in value:
-            inside = value[owner or name]
-            deeper = isinstance(inside, dict) and name in inside
-            return (*path, parameter, owner, name) if deeper else (*path, parameter, owner or name)
         if isinstance(error.got, str) and value == error.got:
             return (*path, parameter)
         if isinstance(error.got, str) and isinstance(value, list) and error.got in value:
             return (*path, parameter, value.index(error.got))
+    return path
+
+
+def _named(value: Any, word: str, path: Path) -> Iterator[tuple[Path, Any]]:
+    """Yield every place inside ``value`` where an option is called ``word``, and what stands there."""
+    if value == word:
+        yield path, value
+    within: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        within = value.items()
+        if word in value:
+            yield (*path, word), value[word]
+    elif isinstance(value, list):
+        within = enumerate(value)
+    for part, inner in within:
+        if isinstance(inner, dict | list) or isinstance(value, list):
+            yield from _named(inner, word, (*path, part))
+
+
+def _objects_to(option: Any, name: str, got: object) -> bool:
+    """Say whether this option is refused: it has the value, the strange word, or lacks the parameter."""
+    if not isinstance(option, dict):
+        return True
+    return (option[name] == got) if name in option else (got == "nothing" or got in option)
+
+
+def _within(path: Path, value: Any, error: Any) -> Path:
+    """Follow the error's place inside a parameter as far as the document has it."""
+    for part in getattr(error, "inside", ()):
+        try:
+            value = value[part]
+        except (LookupError, TypeError):
+            break
+        path = (*path, part)
     return path

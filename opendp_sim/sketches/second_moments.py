@@ -79,7 +79,7 @@ class SecondMoments(Mechanism):
         float | None,
         param(
             "Clip the L2 norm of the scaled row, with its constant 1, to this much.", symbol="r",
-            unit="half-ranges", default=1.5, gt=0, le=1000,
+            unit="half-ranges", default=1.5, ge=0.001, le=1000,
             hint="1.5 is a start: long rows lose weight, not their relation, and the noise shrinks; "
             "null for no clipping.",
         ),
