@@ -85,6 +85,11 @@ class Kept:
         return self.lines[key]
 
 
+def few_make_more(count: int) -> int:
+    """Return how many runs of few queries stand for one of many."""
+    return max(1, min(5, 1000 // count))
+
+
 def runs_of(name: str, reps: int, torch: str | None) -> list[Run]:
     """Return all runs of a set; repetitions outermost, so that what is there is even."""
     linear = ONE_OFF if torch else ONE_OFF[:2]
@@ -96,7 +101,12 @@ def runs_of(name: str, reps: int, torch: str | None) -> list[Run]:
             out += [Run(name, method, epsilon, MAIN, rep) for method in methods]
         for count in COUNTS:
             if count != MAIN:
-                out += [Run(name, m, 2.0, count, rep) for m in (*OURS, HYBRID, SAMPLED)]
+                often = few_make_more(count)
+                out += [
+                    Run(name, method, 2.0, count, again)
+                    for again in range(rep * often, (rep + 1) * often)
+                    for method in (*OURS, HYBRID, SAMPLED)
+                ]
     return out
 
 
@@ -125,14 +135,19 @@ def predicted(data: k.Set, run: Run, kept: Kept, torch: str | None) -> np.ndarra
     def hits(labels):
         return float((labels == first.labels[: len(labels)]).mean())
 
+    def sampled(setting):
+        several = [k.asked(data, run.queries, rep) for rep in range(few_make_more(run.queries))]
+        found = [k.private_knn(data, of, epsilon, *setting, some=some) for of in several]
+        right = [f == of.labels[:some] for f, of in zip(found, several, strict=True)]
+        return float(np.mean(right))
+
     if run.method == PLAIN:
         found = best(
             kept, run, [(5,), (20,)], lambda c: [hits(k.plain_knn(data, first, *s)) for s in c]
         )
         return k.plain_knn(data, of, *found)
     if run.method == SAMPLED:
-        found = best(kept, run, GRID[run.set],
-                     lambda c: [hits(k.private_knn(data, first, epsilon, *s, some=some)) for s in c])  # fmt: skip
+        found = best(kept, run, GRID[run.set], lambda c: [sampled(s) for s in c])
         return k.private_knn(data, of, epsilon, *found)
     if run.method == DESCENT:
         found = best(
@@ -247,7 +262,7 @@ def report(kept: Kept, data: k.Set, runs: list[Run], torch: str | None) -> str:
         f"{method}, epsilon {epsilon:g}, T {queries:,}: {', '.join(map(str, value))}"
         for (_, method, epsilon, queries), value in ((json.loads(c), v) for c, v in chosen.items())
     )
-    reps = 1 + max(run.rep for run in runs)
+    reps = 1 + max(run.rep for run in runs if run.queries == MAIN)
     again = len(data.queries) < MAIN
     return "\n\n".join(
         [
@@ -259,7 +274,7 @@ def report(kept: Kept, data: k.Set, runs: list[Run], torch: str | None) -> str:
             f"{data.name}: {data.size:,} records, {data.grid.width} columns"
             f"{' (raw pixels)' if data.name == 'mnist' else ''}, {len(data.grid.labels)} classes, "
             f"{len(data.queries):,} held-out queries; first table T = {MAIN:,}, delta = 1e-5; {reps} runs a "
-            "cell with fresh noise"
+            f"cell with fresh noise (T = 100: {5 * reps}, T = 500: {2 * reps})"
             + (
                 ", the held-out queries asked again and again to make T."
                 if again
@@ -267,7 +282,7 @@ def report(kept: Kept, data: k.Set, runs: list[Run], torch: str | None) -> str:
             )
             + " ± is one standard error: over queries, or over runs where that is larger. Ind-KNN and the hybrid "
             "use their defaults and see no label of the test set; hashed is `sign_codes` at recall 0.9. Tuned "
-            "methods are given the best of a grid on the test labels of the first run (private kNN: rate and k; "
+            "methods are given the best of a grid on the test labels of the first run (of five at T = 100; private kNN: rate and k; "
             "descent: steps, step size, clip; DP-SGD: sampling rate, epochs, step size, clip), then run afresh: "
             f"{notes}. DP-SGD with one setting: {', '.join(map(str, SGD[0]))} for every set and budget, fixed in "
             "a pilot on the test labels of the digits. CPU time of all runs "
