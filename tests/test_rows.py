@@ -17,6 +17,7 @@ import opendp_sim.prelude as sim
 from opendp_sim.core.errors import InternalError, ParameterError, SimError, SpaceError
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, resolve, stability
+from opendp_sim.rows._ranks import Ranks, digests, least_of_each
 from opendp_sim.rows.jl_projection import JlProjection
 from opendp_sim.sources.fold import build_sketch
 from opendp_sim.spaces.metrics import IdDistance, Symmetric
@@ -376,11 +377,37 @@ def test_what_is_kept_of_a_person_is_their_own_affair(
     assert kept(shuffled, most, size) == whole
 
 
+@pytest.mark.parametrize("bits", [0, 1])
+def test_no_hash_is_so_bad_that_others_matter(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proof rests on the digests of tied rows, not on the hash: here nearly all rows tie."""
+    real = Ranks.hashes
+    monkeypatch.setattr(Ranks, "hashes", lambda *a: real(*a) & np.uint64(2**bits - 1))
+    test_what_is_kept_of_a_person_is_their_own_affair()
+
+
+def test_what_is_dropped_on_the_way_was_not_among_the_least() -> None:
+    generator = np.random.default_rng(5)
+    persons = generator.integers(0, 3000, 600_000)
+    hashes = generator.integers(0, 2**64, len(persons), dtype=np.uint64)
+    parts = [(persons[i : i + 70_000], hashes[i : i + 70_000]) for i in range(0, 600_000, 70_000)]
+    found, least = least_of_each(iter(parts), 3)
+    for person in (0, 17, 2999):
+        assert least[found == person].tolist() == sorted(hashes[persons == person].tolist())[:3]
+
+
+def test_blocks_that_are_gone_are_not_taken_for_none() -> None:
+    data = people([(1, 0.0, "a")] * 5)
+    claim = lookup("bound_contributions")(max_rows=2).bind(PEOPLE, IdDistance("user"))
+    with pytest.raises(InternalError):
+        claim.survey(iter([data]))
+
+
 def test_the_two_zeros_are_one_and_the_seed_matters() -> None:
     rows = [(1, 0.0, "a"), (1, -0.0, "a")]
-    claim = lookup("bound_contributions")(max_rows=1).bind(PEOPLE, IdDistance("user"))
-    ranks = claim.survey([]).ranks(people(rows))[1]
-    assert ranks[0] == ranks[1]
+    ranks = Ranks(0, PEOPLE, "user")
+    contents = ranks.contents(people(rows))
+    assert len(set(ranks.hashes(contents, 2).tolist())) == 1
+    assert len(set(digests(contents, np.arange(2)))) == 1
     many = [(1, float(i), "") for i in range(40)]
     assert kept(many, 3, seed=1) != kept(many, 3, seed=2)
 

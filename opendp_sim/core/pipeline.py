@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from opendp_sim.core.claims import Faces, Stable, Stage
@@ -56,9 +57,9 @@ def faces_after(stages: Sequence[Stage]) -> Faces | None:
 def resolve(stages: Sequence[Stage], blocks: Blocks) -> Callable[[Any], Any]:
     """Return the block-wise function of the row maps, surveying the data where a map needs it.
 
-    A map with ``survey`` (contribution bounding) reads all blocks once, through the maps before it,
-    and is block-wise from then on. Memory: one block, and what the survey keeps. The result is good
-    for one pass over the data, its blocks in any order; resolve again for another.
+    A map with ``survey`` (contribution bounding) reads all blocks, through the maps before it, once
+    or twice, and is block-wise from then on. Memory: one block, and what the survey keeps. The result
+    is good for one pass over the data, its blocks in any order; resolve again for another.
     """
     functions: list[Callable[[Any], Any]] = []
 
@@ -72,18 +73,25 @@ def resolve(stages: Sequence[Stage], blocks: Blocks) -> Callable[[Any], Any]:
         if not isinstance(claim, Stable) or claim.faces is not None:
             break
         if claim.survey is not None:
-            seen = tuple(getattr(f, "fresh", lambda f=f: f)() for f in functions)
-            functions.append(claim.survey(_mapped(blocks, seen)))
+            functions.append(claim.survey(_Mapped(blocks, tuple(functions))))
         elif claim.function is not None:
             functions.append(claim.function)
     return through
 
 
-def _mapped(blocks: Blocks, functions: Sequence[Callable[[Any], Any]]) -> Iterable[Any]:
-    for block in blocks():
-        for function in functions:
-            block = function(block)  # noqa: PLW2901 - a pipe
-        yield block
+@dataclass(frozen=True)
+class _Mapped:
+    """The blocks after some maps, as often as they are asked for."""
+
+    blocks: Blocks
+    functions: tuple[Callable[[Any], Any], ...]
+
+    def __iter__(self) -> Iterator[Any]:
+        functions = [getattr(f, "fresh", lambda f=f: f)() for f in self.functions]
+        for block in self.blocks():
+            for function in functions:
+                block = function(block)  # noqa: PLW2901 - a pipe
+            yield block
 
 
 def on_queries(stages: Sequence[Stage], queries: Any) -> Any:

@@ -5,12 +5,10 @@ Proof of the stability map: ``bound_contributions.md``, beside this file.
 
 from __future__ import annotations
 
-import hashlib
-import math
 import threading
-from bisect import insort
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -18,17 +16,19 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.errors import DataError, InternalError, SpaceError
+from opendp_sim.core.errors import InternalError, SpaceError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
+from opendp_sim.rows._ranks import Ranks, digests, least_of_each
 from opendp_sim.spaces.metrics import IdDistance, Symmetric
 from opendp_sim.spaces.records import Records
 from opendp_sim.spaces.rows import GridRows, RealRows, Rows, length, take
 
 __all__ = ["BoundContributions", "make_bound_contributions", "then_bound_contributions"]
 
-_DIGEST = 32
-"""Bytes of a row's rank: two different rows with one rank would be a collision of BLAKE2b-256."""
+_ALL = np.uint64(2**64 - 1)
+"""No hash is greater."""
+_Quota = dict[tuple[int, bytes], int]
 
 
 @register
@@ -126,10 +126,8 @@ class BoundContributions(Mechanism):
             )  # fmt: skip
         output = domain if isinstance(domain, Records) else replace(domain, ids=False)
 
-        ranks = _Ranks(self.seed, domain, column)
-
         def survey(blocks: Iterable[Any]) -> _Kept:
-            return _survey(blocks, ranks, self.max_rows)
+            return _survey(blocks, Ranks(self.seed, domain, column), self.max_rows)
 
         return Stable(
             output=output, output_metric=Symmetric(), stability=self.max_rows, survey=survey,
@@ -137,120 +135,101 @@ class BoundContributions(Mechanism):
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Ranks:
-    """The public hash: whose each row is, and where its content ranks among that person's rows."""
+def _survey(blocks: Iterable[Any], ranks: Ranks, most: int) -> _Kept:
+    """Find every person's k least hashes, and one more to see ties. Memory: k + 1 hashes a person."""
+    rows = 0
 
-    seed: int
-    domain: Domain
-    column: str
+    def parts() -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
+        nonlocal rows
+        for block in blocks:
+            rows += length(block)
+            persons = ranks.numbers(block, meet=True)
+            yield persons, ranks.hashes(ranks.contents(block), len(persons))
 
-    def __call__(self, block: Any) -> tuple[list[Any], list[bytes]]:
-        """Return the person and the rank of each row of a block."""
-        if isinstance(self.domain, Records):
-            ids = np.asarray(block[self.column])
-            columns = [c for c in self.domain.columns if c.name != self.column]
-            parts = [_bytes_of(block[c.name], c.numpy_dtype) for c in columns]
-        else:
-            ids = np.asarray(block.ids)
-            parts = [_bytes_of(block.values, np.dtype(np.float64))]
-            if block.labels is not None:
-                parts.append(_bytes_of(block.labels, np.dtype(np.int64)))
-        persons = ids.tolist()
-        if ids.dtype.kind not in "iuUO" or not all(isinstance(p, int | str) for p in persons):
-            raise DataError(
-                "OS602", f"column {self.column}", expected="integers or texts that name persons",
-                got="another dtype", hint="NaN names nobody: declare the column int64 or str.",
-            )  # fmt: skip
-        content = np.concatenate([np.zeros((len(ids), 0), np.uint8), *parts], axis=1)
-        width, data = content.shape[1], content.tobytes()
-        key = self.seed.to_bytes(8, "little")
-        return persons, [
-            hashlib.blake2b(
-                data[i * width : (i + 1) * width], digest_size=_DIGEST, key=key
-            ).digest()
-            for i in range(len(ids))
-        ]
+    persons, hashes = least_of_each(parts(), most + 1)
+    beyond = np.flatnonzero(persons[most:] == persons[:-most]) + most
+    # One more entry, for persons who were not met: the last, which is where -1 points.
+    last = np.full(len(ranks.persons) + 1, _ALL)
+    tied = np.zeros(len(last), dtype=bool)
+    last[persons[beyond]] = hashes[beyond - 1]
+    tied[persons[beyond]] = hashes[beyond] == hashes[beyond - 1]
+    kept = _Kept(ranks, last, tied, {}, rows)
+    if not tied.any():
+        return kept
+    below = np.bincount(persons[hashes < last[persons]], minlength=len(last))
+    return _Kept(ranks, last, tied, _quota(blocks, kept, most - below), rows)
 
 
-def _bytes_of(column: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[np.uint8]:
-    """Return each record's entry as bytes, shape (n, width): one rendering for equal entries."""
-    if dtype.kind == "O":
-        texts = [str(v).encode("utf-8", "surrogatepass") for v in column]
-        data = b"".join(hashlib.blake2b(text, digest_size=_DIGEST).digest() for text in texts)
-        return np.frombuffer(data, dtype=np.uint8).reshape(len(texts), _DIGEST)
-    # The widest type of its kind, so the rendering does not depend on how a block came to be held;
-    # adding zero makes the two zeros one.
-    wide = np.asarray(column, dtype="<f8" if dtype.kind == "f" else "<i8") + 0
-    flat = np.ascontiguousarray(wide.reshape(len(wide), math.prod(wide.shape[1:])))
-    return flat.view(np.uint8).reshape(len(flat), 8 * flat.shape[1])
-
-
-def _survey(blocks: Iterable[Any], ranks: _Ranks, most: int) -> _Kept:
-    """Find every person's k first ranks, and one more to see ties. Memory: k + 1 ranks a person."""
-    first: dict[Any, list[bytes]] = {}
+def _quota(blocks: Iterable[Any], kept: _Kept, places: NDArray[np.int64]) -> _Quota:
+    """Share a person's last places out among the contents that tie for them: least digests first."""
+    found: dict[int, Counter[bytes]] = defaultdict(Counter)
     rows = 0
     for block in blocks:
         rows += length(block)
-        for person, rank in zip(*ranks(block), strict=True):
-            held = first.setdefault(person, [])
-            if len(held) <= most or rank < held[-1]:
-                insort(held, rank)
-                del held[most + 1 :]
-    crowded = {person: held for person, held in first.items() if len(held) > most}
-    last = {person: held[most - 1] for person, held in crowded.items()}
-    quota = {
-        person: held[:most].count(held[most])
-        for person, held in crowded.items()
-        if held[most] == held[most - 1]
-    }
-    return _Kept(ranks, last, quota, rows)
+        for _, (person, content) in kept.judged(block)[1]:
+            found[person][content] += 1
+    if rows != kept.rows:
+        raise _other_rows("blocks that can be opened twice", "other rows the second time")
+    quota: _Quota = {}
+    for person, contents in found.items():
+        left = int(places[person])
+        for content, count in sorted(contents.items()):
+            quota[person, content] = min(left, count)
+            left -= quota[person, content]
+    return quota
 
 
 class _Kept:
     """Which rows are kept, after the survey: for one pass over the surveyed rows, in any order.
 
     Attributes:
-        last: for each person with more than k rows, the rank of the last row kept.
-        quota: where rows that equal the last one are too many, how many of them are kept. They are
-            equal, so it does not matter which; but counting them is why one pass is all it is good for.
+        last: for each person, by number, the hash of the last row kept; all ones where all are.
+        tied: persons of whom more rows have that hash than there are places.
+        quota: how many of these rows are kept, by person and digest of the content. Those of one
+            digest are equal, so it does not matter which; but counting them is why one pass is all
+            it is good for.
     """
 
     def __init__(
-        self, ranks: _Ranks, last: dict[Any, bytes], quota: dict[Any, int], rows: int
-    ) -> None:
-        self.ranks, self.last, self.quota, self.rows = ranks, last, quota, rows
+        self, ranks: Ranks, last: NDArray[np.uint64], tied: NDArray[np.bool_], quota: _Quota, rows: int
+    ) -> None:  # fmt: skip
+        self.ranks, self.last, self.tied, self.quota, self.rows = ranks, last, tied, quota, rows
         self._left, self._open, self._lock = rows, dict(quota), threading.Lock()
 
     def fresh(self) -> _Kept:
         """Return the same function for another pass."""
-        return _Kept(self.ranks, self.last, self.quota, self.rows)
+        return _Kept(self.ranks, self.last, self.tied, self.quota, self.rows)
+
+    def judged(self, block: Any) -> tuple[NDArray[np.bool_], list[tuple[int, tuple[int, bytes]]]]:
+        """Return which rows come before the ties, and the tied ones: (row, (person, digest))."""
+        persons, contents = self.ranks.numbers(block, meet=False), self.ranks.contents(block)
+        hashes = self.ranks.hashes(contents, len(persons))
+        last = self.last[persons]
+        doubtful = self.tied[persons] & (hashes == last)
+        rows = np.flatnonzero(doubtful)
+        which = zip(persons[rows].tolist(), digests(contents, rows), strict=True)
+        return (hashes <= last) & ~doubtful, list(zip(rows.tolist(), which, strict=True))
 
     def __call__(self, block: Any) -> Any:
         """Return the rows of a block that are kept, in their order."""
-        persons, ranks = self.ranks(block)
+        keep, tied = self.judged(block)
         with self._lock:  # blocks may come on several threads
-            self._left -= len(persons)
+            self._left -= len(keep)
             if self._left < 0:
-                raise InternalError(
-                    "OS903", "bound_contributions", expected="one pass over the surveyed rows",
-                    got="more rows than were surveyed",
-                    hint="resolve the pipeline once for each pass; a source may not grow meanwhile.",
-                )  # fmt: skip
-            kept = [self._keeps(*row) for row in zip(persons, ranks, strict=True)]
-        out = take(block, np.array(kept, dtype=bool))
+                raise _other_rows("one pass over the surveyed rows", "more rows than were surveyed")
+            for row, which in tied:
+                left = self._open.get(which, 0)
+                keep[row] = left > 0
+                self._open[which] = left - 1
+        out = take(block, keep)
         return Rows(out.values, out.labels) if isinstance(out, Rows) else out
 
-    def _keeps(self, person: Any, rank: bytes) -> bool:
-        last = self.last.get(person)
-        if last is None or rank < last:
-            return True
-        if rank > last:
-            return False
-        if person in self._open:
-            self._open[person] = left = self._open[person] - 1
-            return bool(left >= 0)
-        return True
+
+def _other_rows(expected: str, got: str) -> InternalError:
+    return InternalError(
+        "OS903", "bound_contributions", expected=expected, got=got,
+        hint="resolve the pipeline once for each pass; a source may not change meanwhile.",
+    )  # fmt: skip
 
 
 make_bound_contributions, then_bound_contributions = constructors(BoundContributions)
