@@ -11,6 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.cli import app
 from opendp_sim.cli.session import _plain, session_command
 from opendp_sim.core.errors import DataError
@@ -71,10 +72,10 @@ def run(*arguments, lines=()):
     return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
 
 
-def refused(*arguments):
-    """Return what standard error says of a refusal (exit code 1)."""
+def refused(*arguments, code=1):
+    """Return what standard error says of a refusal."""
     result = CliRunner().invoke(app, ["session", *map(str, arguments)])
-    assert result.exit_code == 1
+    assert result.exit_code == code
     return result.stderr
 
 
@@ -135,10 +136,108 @@ def test_the_curator_updates_by_person_and_the_ledger_is_charged_once(folder):
     assert [set(answer) for answer in out[1:4]] == [{"ok"}] * 3
     assert out[4]["error"]["code"] == "OS607"
     assert "label" in out[5]
-    ledger = (folder / "ledger.jsonl").read_bytes()
+    assert charges(folder) == 1
     assert len(run(spec, lines=[{"query": [0.5, 0.5]}])) == 1
-    assert (folder / "ledger.jsonl").read_bytes() == ledger
+    assert charges(folder) == 1
     assert run(spec, lines=[{"insert": [new]}])[0]["error"]["code"] == "OS304"
+
+
+def charges(folder):
+    with Ledger.open(folder / "ledger.jsonl") as ledger:
+        return len(ledger.charges)
+
+
+ONE = [{"query": [0.5, 0.5]}]
+
+
+def test_a_copy_of_a_store_is_no_second_set_of_purses(folder):
+    """With a ledger, of a store and its copies only the one that was served last goes on."""
+    spec, store = folder / "people.yaml", folder / "people.session"
+    run(spec, lines=ONE)
+    early, copy = folder / "early.session", folder / "copy.session"
+    shutil.copy(store, early)
+    shutil.copy(store, copy)
+    run(spec, lines=ONE)  # the original goes on: its copies are older
+    assert charges(folder) == 1
+    for other in (early, copy):
+        assert "an older copy" in refused(spec, "--store", other, code=3)
+    shutil.copy(store, copy)
+    assert "label" in run(spec, "--store", copy, lines=ONE)[0]  # a store may move
+    assert "an older copy" in refused(spec, code=3)  # but not be in two places
+    shutil.copy(early, copy)  # nor come back from a backup
+    assert "an older copy" in refused(spec, "--store", copy, code=3)
+    assert charges(folder) == 1
+
+
+def test_another_store_is_another_charge(folder):
+    """Deleted, elsewhere, made without the ledger, or under another one: the purses are paid for."""
+    spec, store = folder / "people.yaml", folder / "people.session"
+    run(spec, lines=ONE)
+    run(spec, "--store", folder / "other.session", lines=ONE)
+    assert charges(folder) == 2
+    assert "error[OS402]" in refused(spec, "--store", folder / "third.session", code=3)
+    store.unlink()
+    assert "error[OS402]" in refused(spec, code=3)  # 0.4 of 1.0, three times
+    text = spec.read_text()
+    (folder / "free.yaml").write_text(
+        text.replace("    ledger: {file: ledger.jsonl, limit: {rho: 1.0}}\n", "")
+    )
+    run(folder / "free.yaml", "--store", folder / "free.session", lines=ONE)
+    assert "error[OS402]" in refused(spec, "--store", folder / "free.session", code=3)
+    (folder / "two.yaml").write_text(text.replace("ledger.jsonl", "two.jsonl"))
+    run(folder / "two.yaml", "--store", folder / "other.session", lines=ONE)
+    with Ledger.open(folder / "two.jsonl") as ledger:
+        assert len(ledger.charges) == 1  # this ledger had not been charged for it
+
+
+def test_without_a_ledger_nobody_counts_stores(folder):
+    """What cannot be refused, and is said: each store is a budget of its own."""
+    spec = folder / "digits-session.yaml"
+    query = [{"query": [1.0] * 64}]
+    for name in ("a", "b"):
+        assert "label" in run(spec, "--store", folder / f"{name}.session", lines=query)[0]
+    shutil.copy(folder / "a.session", folder / "c.session")
+    assert "label" in run(spec, "--store", folder / "c.session", lines=query)[0]
+    with serve(plan_file(spec), store=folder / "c.session") as served:
+        assert served.session.answered == 2
+
+
+def test_a_copy_made_since_the_last_opening_is_not_seen(folder):
+    """What a ledger cannot tell, and is said: it hears of openings, not of answers."""
+    spec, copy = folder / "people.yaml", folder / "copy.session"
+    with serve(plan_file(spec)) as served:
+        served.ask([[0.5, 0.5]])
+        shutil.copy(folder / "people.session", copy)
+        served.ask([[0.5, 0.5]])
+    shutil.copy(copy, folder / "people.session")
+    with serve(plan_file(spec)) as served:
+        assert served.session.answered == 1
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_a_process_that_dies_before_the_ledger_hears_can_return(folder, monkeypatch, rounds):
+    spec = folder / "people.yaml"
+    run(spec, lines=ONE)
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "opened", lambda *_: 1 / 0)
+        for _ in range(rounds):
+            with pytest.raises(ZeroDivisionError):
+                serve(plan_file(spec))
+    shutil.copy(folder / "people.session", folder / "copy.session")
+    assert "label" in run(spec, lines=ONE)[0]
+    assert "an older copy" in refused(spec, "--store", folder / "copy.session", code=3)
+    assert charges(folder) == 1
+
+
+def test_a_store_that_is_open_or_foreign_is_refused_before_the_ledger_is_asked(folder):
+    spec, store = folder / "people.yaml", folder / "people.session"
+    with serve(plan_file(spec)):
+        assert "error[OS407]" in refused(spec, code=3)
+    store.write_bytes(b"no store")
+    assert "error[OS407]" in refused(spec, code=3)
+    store.write_bytes(b"")
+    assert "error[OS407]" in refused(spec, code=3)
+    assert charges(folder) == 1
 
 
 @pytest.mark.parametrize("second", ["near", "answers"])

@@ -14,7 +14,7 @@ __all__ = ["Entry", "Terms", "canonical", "chained"]
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the ledger: ``kind`` is ``charge``, ``outcome`` or ``refusal``."""
+    """One line of the ledger: ``kind`` is ``charge``, ``outcome``, ``refusal`` or ``session``."""
 
     seq: int
     body: dict[str, Any]

@@ -202,6 +202,15 @@ class Ledger:
         self.afford(charge)
         return self._append({"kind": "charge", "loss": charge.plain(), **about})
 
+    def opened(self, store: str, turn: str) -> Entry:
+        """Record that the store of a session was opened, before it answers: older copies are refused."""
+        return self._append({"kind": "session", "store": store, "turn": turn})
+
+    def turn_of(self, store: str) -> str | None:
+        """Return the turn in which a store was last opened, "" if never; None if it is not charged."""
+        found = [e.body.get("turn", "") for e in self.entries if e.body.get("store") == store]
+        return found[-1] if found else None
+
     def outcome(self, of: Entry, about: dict[str, Any]) -> Entry:
         """Record what became of a charge; its absence says that the run did not finish."""
         return self._append({"kind": "outcome", "of": of.seq, **about})

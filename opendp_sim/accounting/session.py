@@ -37,6 +37,7 @@ class Session:
         stages: row maps and, last, an interactive mechanism (``core.pipeline.bind_steps``).
         blocks: opens the dataset afresh.
         path: the store; made if it does not exist.
+        name: what a ledger calls a new store (``dsl.serve`` charges it under this name).
 
     Raises:
         SpaceError (OS201): the last stage cannot be resumed. BudgetError (OS407): the store is open
@@ -44,7 +45,11 @@ class Session:
     """
 
     def __init__(
-        self, stages: Sequence[Stage], blocks: Callable[[], Iterable[Any]], path: str | Path
+        self,
+        stages: Sequence[Stage],
+        blocks: Callable[[], Iterable[Any]],
+        path: str | Path,
+        name: str | None = None,
     ) -> None:
         claim = stages[-1].claim if stages else None
         if not isinstance(claim, Interactive) or claim.resume is None:
@@ -57,7 +62,8 @@ class Session:
         resume, key = claim.resume, stages[-1].mechanism.key
         rows = guarded(lambda _: collect_rows(self._maps, blocks), key)(None)
         guarded(stages[-1].domain.check, key)(rows)
-        self._store = SessionStore(path, guarded(lambda r: _identity(stages, r), key)(rows))
+        identity = guarded(lambda r: _identity(stages, r), key)(rows)
+        self._store = SessionStore(path, identity, name)
         try:
             self._service = guarded(lambda r: resume(r, self._store), key)(rows)
         except BaseException:
@@ -84,6 +90,10 @@ class Session:
     def close(self) -> None:
         """Let go of the store."""
         self._store.close()
+
+    def take_turn(self, last: str) -> str:
+        """Mark the store as opened now, so that a ledger can refuse its copies; return the mark."""
+        return self._store.take_turn(last)
 
     @property
     def answered(self) -> int:

@@ -10,28 +10,33 @@ Proof: ``session_store.md``, beside this file.
 from __future__ import annotations
 
 import hashlib
-import io
 import os
+import secrets
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting._durable import checkpoint, claimed, create, hold
+from opendp_sim.accounting._session_bytes import (
+    Charge,
+    Payload,
+    packed_arrays,
+    packed_charges,
+    unpacked_arrays,
+)
 from opendp_sim.core.errors import BudgetError
 
-__all__ = ["LOCKED", "UNWRITABLE", "SessionStore"]
+__all__ = ["LOCKED", "UNWRITABLE", "Mark", "SessionStore", "mark_of"]
 
-Payload = Mapping[str, NDArray[Any]]
-Charge = tuple[NDArray[np.int64], NDArray[np.int64]]
-
-_FORMAT = "opendp_sim/session/1"
+_FORMAT = "opendp_sim/session/2"
 _STORAGE = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
 LOCKED, UNWRITABLE = "a locked or foreign file", "one that cannot be written"
 """What a refusal says that has nothing to do with the records."""
@@ -47,6 +52,20 @@ CREATE TABLE purses (place INTEGER PRIMARY KEY, units BLOB NOT NULL);
 """
 
 
+@dataclass(frozen=True)
+class Mark:
+    """What tells a store from its copies. Public.
+
+    Attributes:
+        name: drawn when the store was made; a copy has it too.
+        turn: drawn when it was last opened under a ledger. before: the turn that the ledger knew then.
+    """
+
+    name: str
+    turn: str
+    before: str
+
+
 class SessionStore:
     """What a session remembers across processes. A context manager; nobody else can open it.
 
@@ -54,12 +73,13 @@ class SessionStore:
         path: the file; made readable by its owner only when it does not exist.
         identity: what the session was started with (mechanism, space, fingerprint of the data); a
             store never serves another one.
+        name: what a new store is called in a ledger; drawn when left out.
 
     Raises:
         BudgetError (OS407): open elsewhere, damaged, or started with something else.
     """
 
-    def __init__(self, path: str | Path, identity: str) -> None:
+    def __init__(self, path: str | Path, identity: str, name: str | None = None) -> None:
         self._path = Path(path)
         self._owner = os.getpid()
         self._since = _DENSE
@@ -68,7 +88,7 @@ class SessionStore:
             try:
                 lock = claimed(self._path)
                 undo.callback(lock.release)
-                create(self._path, lambda new: _filled(new, about))
+                create(self._path, lambda new: _filled(new, about, name or secrets.token_hex(16)))
                 self._db = sqlite3.connect(self._path, isolation_level=None, timeout=0.2)
                 undo.callback(self._db.close)
                 self._prepare(about)
@@ -78,7 +98,7 @@ class SessionStore:
                 refusal = None
                 self._open = undo.pop_all()  # what `close` undoes
         if refusal is not None:
-            refusal.alone()
+            raise refusal
 
     def __repr__(self) -> str:
         """The place, and nothing that is inside."""
@@ -101,6 +121,24 @@ class SessionStore:
         """Close the file, and let go of the lock after it."""
         self._open.close()
 
+    def take_turn(self, last: str) -> str:
+        """Draw a turn, and keep it beside the one that a ledger knows: whoever dies here can return.
+
+        Raises:
+            BudgetError (OS407): the file cannot be written.
+        """
+        turn = secrets.token_hex(16)
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            _describe(self._db, {"turn": turn, "before": last})
+            self._db.execute("COMMIT")
+            checkpoint(self._db)
+        except (sqlite3.Error, OSError) as error:
+            refusal = self._unusable(error)
+        else:
+            return turn
+        raise refusal
+
     def commit(
         self,
         kind: str,
@@ -122,14 +160,14 @@ class SessionStore:
                 kept, or has been kept without anybody knowing: either way nothing may leave.
         """
         if os.getpid() != self._owner:
-            raise self._refuse("the process that opened the session", "a fork of it")
+            raise _refuse("the process that opened the session", "a fork of it")
         try:
             self._commit(kind, payload, charges, snapshot)
         except (sqlite3.Error, OSError) as error:
             refusal = self._unusable(error)
         else:
             return
-        refusal.alone()
+        raise refusal
 
     def _commit(
         self,
@@ -139,11 +177,13 @@ class SessionStore:
         snapshot: Callable[[], NDArray[np.int64]],
     ) -> None:
         dense = kind != "answers" or self._since >= _DENSE
-        who, units = (None, None) if dense else _packed(charges)
+        who, units = (None, None) if dense else packed_charges(charges)
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            place = 1 + self._count()  # of the file: an earlier commit may have failed after it was kept
-            row = (place, kind, _packed_arrays(payload), who, units)
+            place = (
+                1 + self._count()
+            )  # of the file: an earlier commit may have failed after it was kept
+            row = (place, kind, packed_arrays(payload), who, units)
             self._db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?)", row)
             if dense:
                 self._db.execute("DELETE FROM purses")
@@ -161,7 +201,7 @@ class SessionStore:
         """Return everything that was committed, in order. Secret: it holds the curator's updates."""
         rows = self._db.execute("SELECT kind, payload FROM entry ORDER BY place")
         try:
-            return [(kind, _unpacked_arrays(blob)) for kind, blob in rows]
+            return [(kind, unpacked_arrays(blob)) for kind, blob in rows]
         except (ValueError, OSError, KeyError, BadZipFile):
             raise self._damaged() from None
 
@@ -192,10 +232,11 @@ class SessionStore:
 
     def _prepare(self, about: dict[str, str]) -> None:
         if ("about",) not in self._db.execute("SELECT name FROM sqlite_master").fetchall():
-            raise self._refuse("a store of a session", "a file without its records")
+            raise _refuse("a store of a session", "a file without its records")
         hold(self._db)
-        if dict(self._db.execute("SELECT name, value FROM about")) != about:
-            raise self._refuse(
+        found = dict(self._db.execute("SELECT name, value FROM about"))
+        if {key: found.get(key) for key in about} != about:
+            raise _refuse(
                 "the mechanism, the space and the data that the session was started with",
                 "something else",
             )
@@ -225,41 +266,45 @@ class SessionStore:
                 hint="nothing was answered; make room on the disk, or restore the right to write, "
                 "close the session and open it again.",
             )  # fmt: skip
-        return self._refuse("a store that this process can lock", LOCKED)
+        return _refuse("a store that this process can lock", LOCKED)
 
     def _damaged(self) -> BudgetError:
-        return self._refuse("every entry, and the purses after them", "a damaged store")
-
-    def _refuse(self, expected: str, got: str) -> BudgetError:
-        return BudgetError(
-            "OS407", "session.store", expected=expected, got=got,
-            hint="close the other process, or open it with the spec and data it was started with.",
-        )  # fmt: skip
+        return _refuse("every entry, and the purses after them", "a damaged store")
 
 
-def _filled(new: sqlite3.Connection, about: dict[str, str]) -> None:
+def mark_of(path: str | Path) -> Mark | None:
+    """Return the mark of a store that nobody has open; None where there is no file.
+
+    Raises:
+        BudgetError (OS407): it is open, damaged or no store.
+    """
+    if not Path(path).exists():
+        return None
+    found: dict[str, str] = {}
+    with suppress(sqlite3.Error, OSError), ExitStack() as undo:
+        undo.callback(claimed(Path(path)).release)
+        db = undo.enter_context(closing(sqlite3.connect(path, isolation_level=None, timeout=0.2)))
+        db.execute("PRAGMA locking_mode=EXCLUSIVE")
+        found = dict(db.execute("SELECT name, value FROM about"))
+    if not {"name", "turn", "before"} <= set(found):
+        raise _refuse("a store that this process can lock", LOCKED)
+    return Mark(found["name"], found["turn"], found["before"])
+
+
+def _filled(new: sqlite3.Connection, about: dict[str, str], name: str) -> None:
     """Write the tables of a new store, and what it belongs to."""
     for statement in _TABLES.split(";"):
         new.execute(statement)
-    new.executemany("INSERT INTO about VALUES (?, ?)", list(about.items()))
+    _describe(new, {**about, "name": name, "turn": "", "before": ""})
 
 
-def _packed(charges: Sequence[Charge]) -> tuple[bytes, bytes]:
-    """Add up the charges of each person."""
-    if not charges:
-        return b"", b""
-    who, place = np.unique(np.concatenate([c[0] for c in charges]), return_inverse=True)
-    units = np.zeros(len(who), dtype=np.int64)
-    np.add.at(units, place, np.concatenate([c[1] for c in charges]))
-    return who.astype("<i8").tobytes(), units.astype("<i8").tobytes()
+def _describe(store: sqlite3.Connection, about: dict[str, str]) -> None:
+    store.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", list(about.items()))
 
 
-def _packed_arrays(payload: Payload) -> bytes:
-    with io.BytesIO() as out:
-        np.savez(out, allow_pickle=False, **payload)
-        return out.getvalue()
-
-
-def _unpacked_arrays(blob: bytes) -> Payload:
-    with np.load(io.BytesIO(blob), allow_pickle=False) as arrays:
-        return dict(arrays)
+def _refuse(expected: str, got: str) -> BudgetError:
+    return BudgetError(
+        "OS407", "session.store", expected=expected, got=got,
+        hint="close the other process, or open it with the spec and data it was started with; "
+        "another `--store` starts afresh and costs the budget again.",
+    )  # fmt: skip

@@ -12,12 +12,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path as File
 
 from opendp_sim.accounting.ledger import Entry, Ledger, Terms
-from opendp_sim.accounting.session_store import LOCKED, UNWRITABLE
+from opendp_sim.accounting.session_store import LOCKED, UNWRITABLE, Mark
 from opendp_sim.core.errors import BudgetError, DataError, SimError
 from opendp_sim.dsl.ir import DataEntry
 from opendp_sim.dsl.plan import Plan
 
-__all__ = ["charge", "counting", "ledger_path", "open_ledger", "terms_of"]
+__all__ = ["charge", "counting", "is_paid", "ledger_path", "open_ledger", "terms_of"]
 
 
 def _entry(plan: Plan) -> DataEntry | None:
@@ -41,15 +41,35 @@ def ledger_path(plan: Plan) -> File | None:
     )  # fmt: skip
 
 
-def open_ledger(plan: Plan, stack: ExitStack, *, paid: bool = False) -> Ledger | None:
+def is_paid(ledger: Ledger | None, store: Mark | None) -> bool:
+    """Say whether a session's store was charged for: by this ledger, and since then opened under it.
+
+    Raises:
+        BudgetError (OS407): an older copy of the store, or a copy of it was opened meanwhile.
+    """
+    if store is None or ledger is None:
+        return store is not None
+    last = ledger.turn_of(store.name)
+    if last is not None and last not in (store.turn, store.before):
+        raise BudgetError(
+            "OS407", "session.store", expected="the store as its last session left it",
+            got="an older copy, or one of which a copy was opened since",
+            hint="open the file that was served last; if it is lost, another `--store` starts afresh "
+            "and is charged as a new session.",
+        )  # fmt: skip
+    return last is not None
+
+
+def open_ledger(plan: Plan, stack: ExitStack, *, store: Mark | None = None) -> Ledger | None:
     """Open the plan's ledger until ``stack`` closes, if the plan may be put to the data at all.
 
     Args:
         plan: what is to run.
         stack: closes the ledger.
-        paid: whether the plan was charged before (a session that is opened again).
+        store: a session's store that is there already; what it was charged is not charged again.
 
     Raises:
+        BudgetError (OS407): the store is an older copy.
         BudgetError (OS402): the charge does not fit, or too many runs were refused by the data.
             (OS403): no ledger of these terms.
     """
@@ -58,7 +78,7 @@ def open_ledger(plan: Plan, stack: ExitStack, *, paid: bool = False) -> Ledger |
         return None
     terms.limit.check(terms.measure, "ledger.limit")
     ledger = stack.enter_context(Ledger.open(path, terms))
-    if not paid:
+    if not is_paid(ledger, store):
         ledger.afford(plan.charge)
     entry = _entry(plan)
     if entry is not None and entry.ingest != "enforce":
@@ -91,8 +111,9 @@ def _harmless(plan: Plan, error: Exception) -> bool:
     return error.code == "OS606" or (error.code == "OS601" and absent)
 
 
-def charge(plan: Plan, ledger: Ledger | None) -> Entry | None:
-    """Charge the plan's total, durably."""
+def charge(plan: Plan, ledger: Ledger | None, *, store: str | None = None) -> Entry | None:
+    """Charge the plan's total, durably; for a session, under the name of its store."""
     if ledger is None or plan.charge is None:
         return None
-    return ledger.charge(plan.charge, {"program": plan.program.hash, "name": plan.program.name})
+    about = {"program": plan.program.hash, "name": plan.program.name}
+    return ledger.charge(plan.charge, about if store is None else about | {"store": store})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -12,9 +13,10 @@ from typing import Any, Self
 import numpy as np
 
 from opendp_sim.accounting.session import Session
+from opendp_sim.accounting.session_store import mark_of
 from opendp_sim.core.claims import Stage
 from opendp_sim.core.errors import DataError, SpecError
-from opendp_sim.dsl.charging import charge, counting, open_ledger
+from opendp_sim.dsl.charging import charge, counting, is_paid, open_ledger
 from opendp_sim.dsl.inputs import Memory, open_inputs, open_queries, query_records
 from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.output_types import OutputType
@@ -112,22 +114,28 @@ def serve(
         raise _no_session(plan)
     folder, decl = File(plan.program.folder), output.decl
     path = store or folder / (decl.store or f"{decl.name}.session")
-    paid, public = path.exists(), None
+    mark, public = mark_of(path), None
     if decl.public_queries is not None:
         public = open_queries(decl.public_queries, output, plan.program.folder, memory or {})
     last = Stage(bound.record, bound.domain, bound.metric, bound.claim)
-    if not paid:
+    if mark is None:
         check_writable(path, f"outputs.{decl.name}.store")
-    with ExitStack() as stack:
-        ledger = open_ledger(plan, stack, paid=paid)
+    name = secrets.token_hex(16) if mark is None else mark.name
+    with ExitStack() as stack, ExitStack() as undo:
+        ledger = open_ledger(plan, stack, store=mark)
+        paid = is_paid(ledger, mark)
         inputs = open_inputs(plan, memory or {}, lambda _phase, _rows: None, ledger)
         if not paid:
-            charge(plan, ledger)
+            charge(plan, ledger, store=name)
         # A store of other data or another spec is a refusal by the data as well.
         with counting(plan, ledger if paid else None):
-            session = Session((*typed.stages, last), inputs.blocks[typed.entry.name], path)
-    if public is not None:
-        session.refer(public)
+            session = Session((*typed.stages, last), inputs.blocks[typed.entry.name], path, name)
+        undo.callback(session.close)
+        if ledger is not None:
+            ledger.opened(name, session.take_turn(ledger.turn_of(name) or ""))
+        if public is not None:
+            session.refer(public)
+        undo.pop_all()
     return Served(session, typed.entry.records, query_records(typed.entry.records, typed.stages))
 
 

@@ -1,0 +1,36 @@
+"""What an entry of a session's store looks like in bytes. Whole numbers and plain arrays; no pickle."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Charge", "Payload", "packed_arrays", "packed_charges", "unpacked_arrays"]
+
+Payload = Mapping[str, NDArray[Any]]
+Charge = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+def packed_charges(charges: Sequence[Charge]) -> tuple[bytes, bytes]:
+    """Add up the charges of each person."""
+    if not charges:
+        return b"", b""
+    who, place = np.unique(np.concatenate([c[0] for c in charges]), return_inverse=True)
+    units = np.zeros(len(who), dtype=np.int64)
+    np.add.at(units, place, np.concatenate([c[1] for c in charges]))
+    return who.astype("<i8").tobytes(), units.astype("<i8").tobytes()
+
+
+def packed_arrays(payload: Payload) -> bytes:
+    with io.BytesIO() as out:
+        np.savez(out, allow_pickle=False, **payload)
+        return out.getvalue()
+
+
+def unpacked_arrays(blob: bytes) -> Payload:
+    with np.load(io.BytesIO(blob), allow_pickle=False) as arrays:
+        return dict(arrays)
