@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linear
 from opendp_sim.core.grid import chunks, count_ids
 from opendp_sim.sketches._axes import Dyadic, columns_of, interval_sums, powered
+from opendp_sim.sketches._classes import Classes
 from opendp_sim.sketches._moment_levels import MomentLevels
 from opendp_sim.spaces.rows import Rows, as_rows
 
@@ -23,20 +24,10 @@ __all__ = ["MomentReader"]
 
 
 @dataclass(frozen=True)
-class MomentReader(MomentLevels):
+class MomentReader(Classes, MomentLevels):
     """The public tree of one bound sketch: builds it, and reads a release of it."""
 
     per_label: bool
-
-    @property
-    def labels(self) -> tuple[str | int, ...] | None:
-        """The public labels of the classes, or None."""
-        return self.rows.labels if self.per_label else None
-
-    @property
-    def classes(self) -> int:
-        """L."""
-        return 1 if self.labels is None else len(self.labels)
 
     @property
     def exponents(self) -> str:

@@ -19,6 +19,7 @@ from opendp_sim.core.linear import public_product
 from opendp_sim.core.row_products import squared_norms
 from opendp_sim.core.sums import ClassSums
 from opendp_sim.sketches._axes import LARGEST_FEATURE, columns_of, fits, powered
+from opendp_sim.sketches._classes import Classes
 from opendp_sim.spaces.rows import GridRows, as_rows
 
 __all__ = ["MomentsReader", "shortened"]
@@ -30,7 +31,7 @@ _CELLS = 2**18
 
 
 @dataclass(frozen=True)
-class MomentsReader:
+class MomentsReader(Classes):
     """The public multipliers of one bound sketch: builds it, and reads a release of it.
 
     Attributes: as the mechanism's parameters, on the grid ``rows``.
@@ -43,16 +44,6 @@ class MomentsReader:
 
     exponents = "p = 2, squared l2"
     power = 2.0
-
-    @property
-    def labels(self) -> tuple[str | int, ...] | None:
-        """The public labels of the classes, or None."""
-        return self.rows.labels if self.per_label else None
-
-    @property
-    def classes(self) -> int:
-        """L."""
-        return 1 if self.labels is None else len(self.labels)
 
     @cached_property
     def _corner(self) -> list[int]:

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linear
 from opendp_sim.core.grid import chunks, count_ids
 from opendp_sim.sketches._axes import columns_of, grouped
+from opendp_sim.sketches._classes import Classes
 from opendp_sim.spaces.rows import GridRows, as_rows
 
 __all__ = ["ThresholdReader"]
 
 
 @dataclass(frozen=True)
-class ThresholdReader:
+class ThresholdReader(Classes):
     """The public thresholds of one bound sketch: builds it, and reads a release of it.
 
     Attributes: as the mechanism's parameters, on the grid ``rows``.
@@ -33,18 +34,8 @@ class ThresholdReader:
     count_weight: int | None
     per_label: bool
 
-    @property
-    def labels(self) -> tuple[str | int, ...] | None:
-        """The public labels of the classes, or None."""
-        return self.rows.labels if self.per_label else None
-
     exponents = "p = 1"
     power = 1.0
-
-    @property
-    def classes(self) -> int:
-        """L."""
-        return 1 if self.labels is None else len(self.labels)
 
     @cached_property
     def lower(self) -> NDArray[np.float64]:

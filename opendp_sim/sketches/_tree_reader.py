@@ -17,6 +17,7 @@ from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linea
 from opendp_sim.core.grid import chunks, count_ids
 from opendp_sim.core.linear import public_product
 from opendp_sim.sketches._axes import Dyadic, columns_of, interval_sums, powered
+from opendp_sim.sketches._classes import Classes
 from opendp_sim.sketches._far_ends import FarEnds, consistent, consistent_variance
 from opendp_sim.spaces.rows import GridRows, as_rows
 
@@ -30,7 +31,7 @@ _SAMPLED = 17
 
 
 @dataclass(frozen=True)
-class TreeReader:
+class TreeReader(Classes):
     """The public tree of one bound sketch: builds it, and reads a release of it.
 
     Attributes:
@@ -46,16 +47,6 @@ class TreeReader:
 
     exponents = "any p >= 1"
     power = 1.0
-
-    @property
-    def labels(self) -> tuple[str | int, ...] | None:
-        """The public labels of the classes, or None."""
-        return self.rows.labels if self.per_label else None
-
-    @property
-    def classes(self) -> int:
-        """L."""
-        return 1 if self.labels is None else len(self.labels)
 
     @property
     def shape(self) -> tuple[int, int, int]:

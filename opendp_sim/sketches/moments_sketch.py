@@ -12,6 +12,7 @@ from opendp_sim.core.claims import Block, Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
+from opendp_sim.sketches._classes import PerLabel
 from opendp_sim.sketches._moments_reader import MomentsReader
 from opendp_sim.spaces.checks import grid_rows
 from opendp_sim.spaces.sketch import Sketch
@@ -89,13 +90,7 @@ class MomentsSketch(Mechanism):
             "type's own bound is tight. Sums of distances pay for what it may cut off.",
         ),
     ] = None  # fmt: skip
-    per_label: Annotated[
-        bool,
-        param(
-            "One structure for each public label; classes are disjoint, so the faces do not grow.",
-            symbol="c", unit="none", default=False, hint="needs rows with labels.",
-        ),
-    ] = False  # fmt: skip
+    per_label: PerLabel = False
 
     def bind(self, domain: Domain, metric: Metric) -> Stable:
         """State Lemma 1 of ``moments_sketch.md`` for this grid, or refuse it."""

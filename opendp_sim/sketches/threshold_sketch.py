@@ -11,6 +11,7 @@ from opendp_sim.core.claims import Block, Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
+from opendp_sim.sketches._classes import PerLabel
 from opendp_sim.sketches._threshold_reader import ThresholdReader
 from opendp_sim.spaces.checks import grid_rows
 from opendp_sim.spaces.sketch import Sketch
@@ -70,13 +71,7 @@ class ThresholdSketch(Mechanism):
             hint="256 to 4,096; the grid bias is at most range / (2 m) a record, the noise the same.",
         ),
     ]  # fmt: skip
-    per_label: Annotated[
-        bool,
-        param(
-            "One structure for each public label; classes are disjoint, so the faces do not grow.",
-            symbol="c", unit="none", default=False, hint="needs rows with labels.",
-        ),
-    ] = False  # fmt: skip
+    per_label: PerLabel = False
     count_weight: Annotated[
         int | None,
         param(
