@@ -391,3 +391,77 @@ def test_a_person_moves_the_sums_by_no_more_than_its_bound(key: str, params: Any
         assert sum(map(abs, moved)) <= 3 * claim.faces.l1
         assert sum(v * v for v in moved) <= 9 * claim.faces.l2_squared
         assert max(map(abs, moved)) <= 3 * claim.faces.linf
+
+
+# --- what the plan says -------------------------------------------------------------------------
+
+L1: dict[str, Any] = {"laplacian": {"bandwidth": 1.0}}
+ADVISED: list[tuple[str, dict[str, Any], bool]] = [
+    ("fourier_sketch", FOURIER | {"kernel": L1}, True),
+    ("fourier_sketch", FOURIER | {"kernel": {"rational": {"bandwidth": 1.0, "distance": "l1"}}}, True),
+    ("fourier_sketch", FOURIER | {"kernel": {"weighted": {"terms": [[1.0, L1], [2.0, L1]]}}}, True),
+    ("fourier_sketch", FOURIER, False),
+    ("exponential_sum", SKETCHES[8][1] | {"distance": "l1"}, True),
+    ("exponential_sum", SKETCHES[8][1], False),
+    ("race_sketch", SKETCHES[-1][1] | {"family": {"p_stable_l1": {"width": 0.5}}}, True),
+    ("race_sketch", SKETCHES[-1][1], False),
+    ("race_sketch", SKETCHES[-1][1] | {"family": {"srp": {"bits": 3}}}, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "params", "warned"), ADVISED)
+def test_an_l1_kernel_behind_a_projection_is_advised_against(
+    key: str, params: Any, warned: bool
+) -> None:
+    """JL keeps l2: an l1 kernel after it is another kernel; without JL nothing is said of it."""
+    project = lookup("jl_projection")(dimension=8, seed=1)
+    stages = bind_steps(grid(20), Symmetric(), [project, lookup(key)(**params)])
+    claim = stages[-1].claim
+    assert isinstance(claim, Stable)
+    assert any("not l1" in text for text in claim.advice) == warned
+    assert not any("not l1" in text for text in bound(key, grid(20), **params).advice)
+
+
+def test_an_l2_kernel_behind_the_l1_embedding_is_advised_against() -> None:
+    embed = lookup("l1_embedding")(directions=8, seed=1, clip=5.0)
+    for kernel, warned in ((GAUSSIAN, True), (L1, False)):
+        sketch = lookup("fourier_sketch")(**FOURIER | {"kernel": kernel})
+        claim = bind_steps(grid(5), Symmetric(), [embed, sketch])[-1].claim
+        assert isinstance(claim, Stable)
+        assert any("kernel of l1 here" in text for text in claim.advice) == warned
+
+
+def test_the_plan_prints_the_advice(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from opendp_sim.cli import app
+
+    spec = write(tmp_path, "fourier_sketch", FOURIER | {"kernel": L1}, privacy=PRIVACY % (1, "row"))
+    text = spec.read_text().replace(
+        "      - fourier", "      - jl_projection: {dimension: 8, seed: 1}\n      - fourier"
+    )
+    spec.write_text(text)
+    printed = " ".join(CliRunner().invoke(app, ["plan", str(spec)]).output.split())
+    assert "keeps l2 distances, not l1" in printed
+    assert "it only adds error at 2 columns" in printed
+
+
+@pytest.mark.parametrize("order", [1, 3, 8])
+def test_the_stated_error_of_an_exponential_sum_holds_its_terms(order: int) -> None:
+    """One record's error at any distance, worst of many places, is within ``error per record``."""
+    params = SUM | {"structure": {"gauss_transform": {"order": order}}, "accuracy": 0.05}
+    claim = bound("exponential_sum", grid(1), **params)
+    sums = claim.capabilities["kernel_sums"]
+    queries = Rows(np.arange(-2048, 2048, 13, dtype=float)[:, None])
+    worst = 0.0
+    for x in range(-300, 300, 37):
+        rows = Rows(np.array([[float(x)]]))
+        found = sums.estimate(claim.output.split(flat_of(claim, rows)), queries).groups[0, 0]  # type: ignore[attr-defined]
+        gaps = np.abs(queries.values[:, 0] - x) / 2048
+        worst = max(worst, float(np.abs(found - sums.kernel(gaps)).max()))
+        assert (np.abs(found - sums.kernel(gaps)) <= sums.sketch_deviation(gaps[None])).all()
+    stated = claim.expected["error per record"]
+    assert worst <= stated
+    assert stated == sums.bias() > 0.05
+    if order == 1:
+        assert worst > 0.05  # the accuracy alone would have been too small a statement

@@ -164,7 +164,8 @@ def test_intervals_of_a_biased_sketch_cover() -> None:
     flat = whole_function(stages[-1].claim)(rows)  # type: ignore[arg-type]
     of = Release.of_sketch(stages, flat, Noise("discrete_gaussian", 1.0), {})
     queries = points[:50]
-    exact = stages[-1].claim.capabilities["kernel_sums"].kernel(cdist(points, queries)).sum(axis=0)
+    sums = of.released.capability("kernel_sums", "test")
+    exact = sums.kernel(cdist(points, queries)).sum(axis=0)
     answer = Density().bind(of.released, Symmetric()).function(of.arrays, of.queries(Rows(queries)))
     assert (answer["lower"][:, 0] <= exact).all()
     assert (exact <= answer["upper"][:, 0]).all()
@@ -189,3 +190,21 @@ def test_more_groups_than_repetitions_are_the_repetitions() -> None:
         ]  # fmt: skip
         assert all(np.isfinite(answer["lower"]).all() for answer in answers)
     assert np.array_equal(answers[0]["noise_error"], answers[1]["noise_error"])
+
+
+def test_modes_state_the_errors_that_density_states_there() -> None:
+    for sketch, scale, sampled in ((SKETCHES[0], 2000.0, True), (SKETCHES[1], 2000.0, False)):
+        of = release(sketch, scale, per_label=True)
+        size = of.released.sketch.size  # type: ignore[attr-defined]
+        drawn = np.rint(np.random.default_rng(1).normal(0, scale, size)).astype(np.int64)
+        noise = of.released.sketch.split(drawn)  # type: ignore[attr-defined]
+        noisy = {name: array + noise[name] for name, array in of.arrays.items()}
+        found = Modes(seed=3).bind(of.released, Symmetric()).function(noisy, None)
+        unit = of.released.queries.unit  # type: ignore[union-attr]
+        at = Rows(np.rint(found["mode"] / unit), np.zeros(len(found["mode"]), np.int64))
+        stated = Density().bind(of.released, Symmetric()).function(noisy, at)
+        rows = np.arange(len(found["label"]))
+        for column in ("noise_error", "sketch_error"):
+            assert found[column] == pytest.approx(stated[column][rows, found["label"]])
+        assert found["height"] == pytest.approx(stated["density"][rows, found["label"]])
+        assert bool((found["sketch_error"] > 0).any()) == sampled

@@ -22,7 +22,7 @@ from opendp_sim.spaces.rows import GridRows
 
 __all__ = ["Modes"]
 
-COLUMNS = ("mode", "height", "noise_error", "starts", "label")
+COLUMNS = ("mode", "height", "noise_error", "sketch_error", "starts", "label")
 
 
 @register
@@ -33,8 +33,9 @@ class Modes(Mechanism):
         Input: a release of a sketch that offers ``kernel_sums``, and, if wanted, public starting
         points of shape (q, d) in data units; without them the starts are spread over the box.
         Output: columns over the m modes found: ``mode`` (m, d), in the units of the sketch's own
-        input; ``height`` and ``noise_error`` (m,), kernel sums; ``starts`` (m,), how many starts
-        ended there; ``label`` (m,), the class (0 without ``per_label``).
+        input; ``height``, ``noise_error`` and ``sketch_error`` (m,), kernel sums with the errors that
+        ``density`` states there; ``starts`` (m,), how many starts ended there; ``label`` (m,), the
+        class (0 without ``per_label``).
 
     Stability
         Not a transformation.
@@ -97,8 +98,12 @@ class Modes(Mechanism):
         def climb(released: Arrays, queries: Any = None) -> dict[str, NDArray[Any]]:
             queries = None if queries is None else check_queries(domain, queries)
             found = self._climb(sums, released, queries, box)
+            errors = {
+                "noise_error": np.full(len(found["height"]), noise),
+                "sketch_error": _sketch_error(sums, released, found, noise),
+            }
             found["mode"] = found["mode"] * unit
-            return found | {"noise_error": np.full(len(found["height"]), noise)}
+            return found | errors
 
         return Post(
             climb, takes="release", output=Answers(COLUMNS), expected={"noise_error": noise}, asks=False
@@ -174,6 +179,16 @@ class Modes(Mechanism):
             "starts": np.array(members, dtype=np.int64),
             "label": np.full(len(kept), label, dtype=np.int64),
         }
+
+
+def _sketch_error(
+    sums: KernelSums, released: Arrays, found: dict[str, NDArray[Any]], noise: float
+) -> NDArray[np.float64]:
+    """Return what the scatter of the repetitions exceeds the noise by, at each mode."""
+    at = sums.estimate(released, found["mode"])
+    variance = at.variance[found["label"], np.arange(len(found["label"]))] / at.repetitions
+    error: NDArray[np.float64] = np.sqrt(np.maximum(variance - noise**2, 0.0))
+    return error
 
 
 def _box(key: str, rows: Domain | None) -> tuple[NDArray[np.float64], float]:

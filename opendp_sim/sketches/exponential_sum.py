@@ -23,7 +23,7 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.sketches._kernels import Exponential, Gaussian, Laplacian, Rational
 from opendp_sim.sketches.fourier_sketch import FourierSketch
 from opendp_sim.sketches.gauss_transform_sketch import GaussTransformSketch
-from opendp_sim.spaces.checks import grid_rows
+from opendp_sim.spaces.checks import grid_rows, kept_distance
 from opendp_sim.spaces.sketch import Sketch
 
 __all__ = ["ExponentialSum", "make_exponential_sum", "terms_of", "then_exponential_sum"]
@@ -151,7 +151,7 @@ class ExponentialSum(Mechanism):
 
     def bind(self, domain: Domain, metric: Metric) -> Stable:
         """State Lemma 1 of ``exponential_sum.md``: the terms' own lemmas, weighted."""
-        grid_rows(self.key, domain, metric, needs_labels=self.per_label)
+        rows = grid_rows(self.key, domain, metric, needs_labels=self.per_label)
         rates, weights = terms_of(self.accuracy)
         claims = tuple(
             self._term(index, rate).bind(domain, metric) for index, rate in enumerate(rates)
@@ -170,9 +170,10 @@ class ExponentialSum(Mechanism):
             matrices=tuple(matrix for claim in claims for matrix in claim.matrices),
             expected={
                 "noise per unit of cell noise": reader.noise_factor(),
-                "error per record": self.accuracy,
+                "error per record": reader.bias(),
                 "terms": float(len(rates)),
             },
+            advice=kept_distance(rows, reader.distance),
         )
 
     def _term(self, index: int, rate: float) -> FourierSketch | GaussTransformSketch:
@@ -302,11 +303,15 @@ class SumReader:
 
     def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Bound the deviation without noise: the terms' bounds, and the kernel's own error."""
-        squares = sum(
-            np.square(weight * term.sketch_deviation(distance))
+        terms = [
+            weight * term.sketch_deviation(distance)
             for weight, term in zip(self.weights, self.terms, strict=True)
+        ]
+        # Random errors of different terms are independent; truncations may all point one way.
+        biased = isinstance(self.mechanism.structure, GaussTransform)
+        bound: NDArray[np.float64] = (
+            np.sum(terms, axis=0) if biased else np.sqrt(np.square(terms).sum(axis=0))
         )
-        bound: NDArray[np.float64] = np.sqrt(squares)
         return bound + len(distance) * self.mechanism.accuracy
 
 

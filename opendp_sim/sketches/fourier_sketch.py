@@ -24,7 +24,7 @@ from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.sketches._kernels import KERNELS, Gaussian as GaussianKernel, Kernel, Term
 from opendp_sim.sketches._weighted_kernel import Weighted
-from opendp_sim.spaces.checks import grid_rows
+from opendp_sim.spaces.checks import grid_rows, kept_distance
 from opendp_sim.spaces.rows import GridRows, as_rows
 from opendp_sim.spaces.sketch import Sketch
 
@@ -166,8 +166,9 @@ class FourierSketch(Mechanism):
         )
 
     def _advice(self, rows: GridRows) -> tuple[str, ...]:
-        if rows.width > _LOW or not isinstance(self.kernel, GaussianKernel):
-            return ()
+        misled = kept_distance(rows, self.kernel.metric)
+        if misled or rows.width > _LOW or not isinstance(self.kernel, GaussianKernel):
+            return misled
         return (
             (
                 "in up to three columns `gauss_transform_sketch` has the same kernel without sampling "

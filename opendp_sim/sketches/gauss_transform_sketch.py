@@ -21,7 +21,7 @@ from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.linear import public_product
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.spaces.checks import grid_rows
+from opendp_sim.spaces.checks import grid_rows, kept_distance
 from opendp_sim.spaces.rows import GridRows, as_rows
 from opendp_sim.spaces.sketch import Sketch
 
@@ -149,6 +149,7 @@ class GaussTransformSketch(Mechanism):
                 "error per record": reader.truncation(),
                 "kernel steepness": 2.0 / math.e,
             },
+            advice=kept_distance(rows, reader.distance),
         )
 
 

@@ -21,7 +21,7 @@ from opendp_sim.core.mechanism import Mechanism, Source, one_of, param, register
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.sketches._hash_families import FAMILIES, Family, SignedProjections
-from opendp_sim.spaces.checks import grid_rows
+from opendp_sim.spaces.checks import grid_rows, kept_distance
 from opendp_sim.spaces.rows import GridRows, Rows, as_rows
 from opendp_sim.spaces.sketch import Sketch
 
@@ -141,6 +141,7 @@ class RaceSketch(Mechanism):
             matrices=(
                 reader.projection.folded, reader.rehash.multipliers, reader.rehash.addends,
             ),
+            advice=kept_distance(rows, reader.distance),
         )  # fmt: skip
 
     @property

@@ -7,7 +7,7 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.spaces.metrics import IdDistance, Symmetric
 from opendp_sim.spaces.rows import GridRows, RealRows
 
-__all__ = ["grid_rows", "real_rows", "symmetric"]
+__all__ = ["grid_rows", "kept_distance", "real_rows", "symmetric"]
 
 
 def symmetric(key: str, metric: Metric) -> None:
@@ -61,3 +61,23 @@ def grid_rows(
             hint="add `label:` to `select`, or leave `per_label` out.",
         )  # fmt: skip
     return domain
+
+
+def kept_distance(rows: GridRows, distance: str) -> tuple[str, ...]:
+    """Return advice if these rows are a random image that does not keep ``distance`` (l1, l2, angle)."""
+    kept = rows.distortion[0] if rows.distortion else None
+    if kept == 2.0 and distance == "l1":
+        return (
+            (
+                "the projection before it keeps l2 distances, not l1: this is not the l1 kernel of the "
+                "data. Use a kernel of l2 after it, or leave the projection out."
+            ),
+        )
+    if kept == 1.0 and distance != "l1":
+        return (
+            (
+                "the embedding before it turns l2 distances into l1 distances: use a kernel of l1 here, "
+                "which is then one of the data's l2 distance."
+            ),
+        )
+    return ()
