@@ -34,10 +34,11 @@ _BATCH, _GROWTH, _STEADY = 60, 1.5, 1.25
 """Rounds of the first batch of bets; batches grow by half until they have 300, then by a quarter."""
 _LAST = 0.9
 """Part of the time after which no new batch begins: the rest is for the lower bound."""
-_SHORTEST = 4.0
+_SHORTEST = 0.25
 """Seconds of the shortest first stage."""
-_CONFIRM = 0.3
-"""Further part of the time that the second tester may take once the claim is refuted."""
+_CONFIRM = 0.05
+"""Further part of the time that the second tester may always take once the claim is refuted; it may take
+half of what race and bets took."""
 
 
 def distribution_layer(
@@ -61,7 +62,7 @@ def distribution_layer(
         return LayerResult(_LAYER, "skipped", _too_slow(subject, cost))
     for seconds in _stages(budget.seconds):
         race.budget = replace(budget, seconds=seconds)
-        samples = search(race, hints)
+        samples = race.known = search(race, hints)
         searched = race.wealth.rounds
         if race.won is None:
             _bet(race, samples)
@@ -78,8 +79,9 @@ def distribution_layer(
 
 
 def _stages(seconds: float) -> tuple[float, ...]:
-    """A long audit begins with a short one: gross faults need no long race. The wealth goes on."""
-    return (seconds / 16, seconds) if seconds > 16 * _SHORTEST else (seconds,)
+    """An audit begins with a short one: gross faults need no long race. The wealth goes on."""
+    stages = (seconds / 256, seconds / 16, seconds)
+    return tuple(stage for stage in stages if stage >= _SHORTEST or stage == seconds)
 
 
 def _cost(race: Race, hints: tuple[Pair, ...]) -> float:
@@ -126,7 +128,8 @@ def _evidence(race: Race, sample: Sample, bet: Bet) -> Evidence:
     """
     wealth = race.wealth
     elapsed = max(time.process_time() - race.begin, 1e-3)
-    in_time = int(race.runs / 2 / elapsed * _CONFIRM * race.budget.seconds)
+    seconds = max(_CONFIRM * race.budget.seconds, elapsed / 2)
+    in_time = int(race.runs / 2 / elapsed * seconds)
     runs = max(200, min(max(4 * wealth.rounds, 4000), in_time, 8000))
     left, right = race.extend(sample, runs)
     hits = int(bet.holds(left).sum()), int(bet.holds(right).sum())

@@ -23,7 +23,7 @@ class Budget:
     name: str
     """What the report calls it."""
     stability_seconds: float
-    """L1: seconds of the search, a quarter of them before L2 and the rest after."""
+    """L1: seconds of the search, a part of them before L2 and the rest after."""
     stability_trials: int
     """L1: most pairs looked at."""
     structure_pairs: int

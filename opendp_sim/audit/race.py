@@ -66,6 +66,8 @@ class Race:
     curves: dict[Any, Curve] = field(default_factory=dict)
     runs: int = 0
     wealth: Wealth = field(default_factory=Wealth)
+    known: list[Sample] = field(default_factory=list)
+    """The best pairs of an earlier, shorter race: they run again."""
     won: tuple[Sample, Bet] | None = None
     """The oriented pair and the bet that refuted the claim."""
 
@@ -108,15 +110,17 @@ class Race:
 def search(race: Race, hints: tuple[Pair, ...]) -> list[Sample]:
     """Return the most promising pairs, strongest first; the race may end with the claim refuted."""
     first = _candidates(race, hints, 4)
-    probe = Sample(first[0])
+    known = race.known
+    probe = known[0] if known else Sample(first[0])
     race.extend(probe, _FEW)
     affordable = race.affordable(probe, _ROUND)
     if len(first) == 1 or affordable < 4 * _FEW:
-        return [probe]
+        return known or [probe]
     count = max(4, min(race.budget.search_pairs, affordable // (2 * _FEW)))
     each = max(_FEW, min(race.budget.search_runs, affordable // count))
     turn: list[tuple[Sample, Choice | None]] = [
-        (Sample(pair), None) for pair in _candidates(race, hints, count)
+        *((sample, choose(race, sample)) for sample in known),
+        *((Sample(pair), None) for pair in _candidates(race, hints, count)),
     ]
     samples = [probe]
     for keep in (max(3, count // 4), 3, 3):
