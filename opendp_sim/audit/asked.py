@@ -13,18 +13,18 @@ from opendp_sim.audit.spaces import metric_name
 from opendp_sim.audit.subject import Subject
 from opendp_sim.core.errors import AuditError
 
-__all__ = ["MOST_CHANGES", "checked_distance"]
+__all__ = ["MOST_CHANGES", "check_claimed", "checked_distance"]
 
 MOST_CHANGES = 1000
 """Records (or persons) that a pair may differ by: every one of them is made and edited."""
 
 
-def checked_distance(subject: Subject, d_in: Any) -> Any:
+def checked_distance(metric: dp.Metric | None, d_in: Any) -> Any:
     """Return the distance in the kind that the metric counts in, or refuse it.
 
     Raises:
-        AuditError: OS501, no positive number, no whole number where records are counted, more records
-            than a search can edit, or a distance at which the map itself refuses to claim anything.
+        AuditError: OS501, no positive number, no whole number where records are counted, or more
+            records than a search can edit.
     """
     if isinstance(d_in, tuple):
         return d_in  # of a metric with several parts; the map is the only one who can say
@@ -34,17 +34,34 @@ def checked_distance(subject: Subject, d_in: Any) -> Any:
             "a positive number", d_in,
             "1 is one record; distance 0, a permutation, is tried in every audit.",
         )  # fmt: skip
-    counted = _counted(subject.input_metric)
+    counted = _counted(metric)
     if counted and d_in != int(d_in):
         raise _refused("a whole number: this metric counts", d_in, "1 is one record or one unit.")
-    if counted and _of_records(subject.input_metric) and d_in > MOST_CHANGES:
+    if counted and _of_records(metric) and d_in > MOST_CHANGES:
         raise _refused(
             f"at most {MOST_CHANGES} records", d_in,
             "a fault of a map shows at small distances first: 1, 2 or 3.",
         )  # fmt: skip
-    distance: Any = int(d_in) if counted else d_in
-    _claimed(subject, distance)
-    return distance
+    return int(d_in) if counted else d_in
+
+
+def check_claimed(subject: Subject, distance: Any) -> None:
+    """Ask the map once: a distance that it refuses is one at which it claims nothing.
+
+    Raises:
+        AuditError: OS501, it refuses this one.
+    """
+    claim = subject.privacy_map or subject.stability_map
+    try:
+        if claim is not None:
+            claim(distance)
+    except AuditError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a foreign map may raise anything
+        raise _refused(
+            "a distance at which the object's map claims something", distance,
+            f"its map raised {type(error).__name__}; ask about a smaller distance.",
+        ) from None  # fmt: skip
 
 
 def _of_records(metric: dp.Metric | None) -> bool:
@@ -56,19 +73,6 @@ def _counted(metric: dp.Metric | None) -> bool:
     if metric is None:
         return False
     return _of_records(metric) or str(metric.distance_type)[:1] in "iu"
-
-
-def _claimed(subject: Subject, distance: Any) -> None:
-    """Ask the map once: what it refuses, it does not claim."""
-    claim = subject.privacy_map or subject.stability_map
-    try:
-        if claim is not None:
-            claim(distance)
-    except Exception as error:  # noqa: BLE001 - a foreign map may raise anything
-        raise _refused(
-            "a distance at which the object's map claims something", distance,
-            f"its map raised {type(error).__name__}; ask about a smaller distance.",
-        ) from None  # fmt: skip
 
 
 def _refused(expected: str, got: Any, hint: str) -> AuditError:

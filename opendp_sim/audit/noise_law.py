@@ -41,10 +41,8 @@ def noise_layer(
 ) -> LayerResult:
     """Test the residuals on a few datasets: the emptiest, the one L1 liked, two random ones."""
     begin = time.process_time()
-    if subject.core is None or subject.noise is None:
-        return LayerResult(_LAYER, "skipped", "no declared noise (core=, noise=)")
-    if subject.law(1) is None:
-        return LayerResult(_LAYER, "skipped", "the noise is another measurement; audit that one")
+    if reason := _silent(subject):
+        return LayerResult(_LAYER, "skipped", reason)
     datasets = _datasets(space, rng, hint)
     tests: list[tuple[NoiseTest, Any]] = []
     runs, cells, first_runs = 0, 0, 0
@@ -81,6 +79,15 @@ def noise_layer(
         _LAYER, "not refuted", "", runs, seconds, power=_power(law, first_runs, cells, beta, len(tests)),
         facts={"smallest_p": p, "tests": len(tests)},
     )  # fmt: skip
+
+
+def _silent(subject: Subject) -> str:
+    """Say why there is no law to test, if there is none."""
+    if subject.traced:
+        return "noise is added answer by answer; L1 prices what it hides along one transcript"
+    if subject.core is None or subject.noise is None:
+        return "no declared noise (core=, noise=)"
+    return "the noise is another measurement; audit that one" if subject.law(1) is None else ""
 
 
 def _first_runs(subject: Subject, data: Any, budget: Budget) -> int:

@@ -31,6 +31,8 @@ class Report:
     versions: dict[str, str]
     origin: str = ""
     """What the audited object was made from: a spec, ``module:factory``, or nothing."""
+    drive: str = ""
+    """What an interactive release was asked, when nobody said what to ask."""
 
     @property
     def verdict(self) -> str:
@@ -88,6 +90,8 @@ class Report:
         name = self.origin or self.subject
         checks = f"({ran} of {_LAYERS} checks ran)"
         lines = [f"audit of {name} at d_in = {self.d_in}: {self.verdict} {checks}"]
+        if self.drive:
+            lines.append(f"  asked by default: {self.drive}")
         if self.evidence is not None:
             lines += ["", *_evidence_lines(self.evidence, self.layer)]
         lines.append("")
@@ -113,6 +117,7 @@ class Report:
             "verdict": self.verdict,
             "subject": self.origin or self.subject,
             "d_in": plain(self.d_in),
+            "asked": self.drive or None,
             "budget": self.budget,
             "seed": self.seed,
             "beta": self.beta,

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from opendp_sim.audit.accountants import accounting_layer
-from opendp_sim.audit.asked import checked_distance
+from opendp_sim.audit.asked import check_claimed, checked_distance
 from opendp_sim.audit.distribution import distribution_layer
+from opendp_sim.audit.drivers import Driver, default_driver
 from opendp_sim.audit.encoding import Encoded
 from opendp_sim.audit.enumeration import enumeration_layer
 from opendp_sim.audit.findings import Budget, LayerResult
@@ -32,10 +33,11 @@ from opendp_sim.core.randomness import public_generator
 
 __all__ = ["SHARES", "assert_not_refuted", "audit"]
 
-SHARES = {"structure": 0.1, "coupling": 0.1, "noise": 0.3, "distribution": 0.5}
+SHARES = {"structure": 0.05, "coupling": 0.05, "noise": 0.2, "distribution": 0.7}
 """How beta is divided; they add up to one."""
-_FIRST_LOOK = 0.25
-"""Part of L1's seconds that it gets before L2."""
+_FIRST_LOOK = 0.15
+"""Part of L1's seconds that it gets before L2, and the most seconds that can be."""
+_LONGEST_FIRST_LOOK = 1.0
 
 
 def audit(
@@ -68,7 +70,9 @@ def audit(
         beta: bound on the probability of refuting a true claim, over all layers together.
         core: the noiseless part (dataset to array), when the object does not carry it.
         noise: what is added to it: a ``NoiseLaw``, or an OpenDP measurement applied to ``core``.
-        drive: how to talk to an interactive release (queryable to transcript).
+        drive: how to talk to an interactive release (queryable to transcript); without it, OpenDP's
+            compositions and odometers are asked measurements and this package's services are asked
+            queries near a record (``Driver``), and the report says so.
         sample: many independent releases at once (dataset, count to sequence), for speed.
         pmf: the exact distribution of a finite output (dataset to probabilities).
         composed: the object is nothing but a composition of OpenDP measurements and
@@ -92,9 +96,16 @@ def audit(
             hint="quick is for a test suite, deep for the night.",
         )  # fmt: skip
     spend = budget if isinstance(budget, Budget) else Budget.of(budget)
-    subject = read_subject(obj, d_in, core=core, noise=noise, drive=drive, sample=sample)
-    d_in = checked_distance(subject, d_in)
+    d_in = checked_distance(getattr(obj, "input_metric", None), d_in)
+    driver = default_driver(obj, d_in) if drive is None else drive
     given = tuple(Pair(left, right, d_in) for left, right in pairs)
+    if isinstance(driver, Driver):
+        given += driver.pairs
+        if core is None and driver.trace is not None:
+            core, noise = driver.trace, driver.noise
+    subject = read_subject(obj, d_in, core=core, noise=noise, drive=driver, sample=sample)
+    subject = replace(subject, traced=core is not None and core is getattr(driver, "trace", None))
+    check_claimed(subject, d_in)
     space = space_of(
         subject.input_domain, subject.input_metric, d_in,
         pairs=tuple((p.left, p.right) for p in given), generator=generator,
@@ -110,7 +121,7 @@ def audit(
             break
     return Report(
         subject.name, d_in, spend.name, seed, beta, tuple(layers), time.perf_counter() - begin,
-        versions(), origin,
+        versions(), origin, driver.words if isinstance(driver, Driver) else "",
     )  # fmt: skip
 
 
@@ -141,18 +152,21 @@ def _layers(case: _Case) -> Iterable[LayerResult]:
         subject, space, case.d_in, spend, rng, risk["coupling"], case.output_distance
     )
     # Gross faults of the noise are common and seen at once: only a short look comes before them.
-    found = search.look(_FIRST_LOOK * spend.stability_seconds)
+    first = min(_FIRST_LOOK * spend.stability_seconds, _LONGEST_FIRST_LOOK)
+    found = search.look(first)
     noise = None
     if found.status == "not refuted":
         noise = noise_layer(subject, space, spend, rng, risk["noise"], _worth(found))
         if noise.status != "refuted":
-            found = search.look((1 - _FIRST_LOOK) * spend.stability_seconds)
+            found = search.look(spend.stability_seconds - first)
     yield found
     hint = _worth(found)
     yield noise or noise_layer(subject, space, spend, rng, risk["noise"], hint)
     yield enumeration_layer(subject, space, spend, rng, case.pmf)
     yield accounting_layer(subject, hint)
     hints = (*case.given, hint) if hint is not None else case.given
+    if subject.traced:  # what is released is no noisy version of what a transcript hides
+        subject = replace(subject, core=None, noise=None)
     yield distribution_layer(
         subject, space, case.d_in, spend.left(time.process_time() - begin), rng,
         risk["distribution"], hints, case.events,

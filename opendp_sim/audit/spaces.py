@@ -22,7 +22,7 @@ from opendp_sim.core.randomness import public_generator
 _PERSON_OF_A_ROW = 2
 """Where ``own_domains`` puts the person of a row: values, label, person."""
 
-__all__ = ["GivenPairs", "PairSpace", "metric_name", "quiet_member", "simplest_dataset", "space_of"]
+__all__ = ["GivenPairs", "PairSpace", "metric_name", "quiet_member", "some_dataset", "space_of"]
 
 
 class PairSpace(Protocol):
@@ -181,10 +181,9 @@ def _generated(domain: dp.Domain, generator: Callable[[np.random.Generator], Any
     return Records(Source((), draw, first), build, split, size)
 
 
-def simplest_dataset(domain: dp.Domain) -> Any:
-    """Return the emptiest dataset of a domain."""
-    records = records_of(domain)
-    return records.build([records.source.simplest] * (records.size or 0))
+def some_dataset(domain: dp.Domain, metric: dp.Metric, d_in: Any) -> Any:
+    """Return a synthetic dataset of a space, always the same one."""
+    return space_of(domain, metric, d_in).draw(public_generator(0, "audit", "dataset")).left
 
 
 def _unknown(expected: str, got: str) -> AuditError:

@@ -35,6 +35,8 @@ class Subject:
     core: Callable[[Any], Any] | None = None
     noise: Any = None
     """A ``NoiseLaw``, our own declaration, or an OpenDP measurement that is applied to ``core``."""
+    traced: bool = False
+    """``core`` is what the answers along one transcript hide, not the noiseless part of a release."""
     sample: Callable[[Any, int], Any] | None = None
     """Many independent releases at once, when the mechanism can do that faster than one by one."""
     outer: dp.Measurement | None = None
@@ -113,7 +115,7 @@ def read_subject(
             core=core, noise=noise, sample=sample, outer=obj, name="measurement",
         )  # fmt: skip
     if isinstance(obj, dp.Odometer):
-        return _odometer(obj, d_in, drive)
+        return _odometer(obj, d_in, drive, core, noise)
     raise AuditError(
         "OS501",
         "audit",
@@ -127,7 +129,10 @@ def _driven(measurement: dp.Measurement, drive: Callable[[Any], Any]) -> Callabl
     return lambda data: drive(measurement(data))
 
 
-def _odometer(odometer: dp.Odometer, d_in: Any, drive: Callable[[Any], Any] | None) -> Subject:
+def _odometer(
+    odometer: dp.Odometer, d_in: Any, drive: Callable[[Any], Any] | None,
+    core: Callable[[Any], Any] | None, noise: Any,
+) -> Subject:  # fmt: skip
     """An odometer claims what its queryable says after it was driven; the same on every dataset."""
     if drive is None:
         raise AuditError(
@@ -144,14 +149,16 @@ def _odometer(odometer: dp.Odometer, d_in: Any, drive: Callable[[Any], Any] | No
 
     def privacy_map(distance: Any) -> Any:
         if distance not in claimed:
-            from opendp_sim.audit.spaces import simplest_dataset  # noqa: PLC0415
+            from opendp_sim.audit.spaces import some_dataset  # noqa: PLC0415
 
-            queryable = odometer(simplest_dataset(odometer.input_domain))
+            space = odometer.input_domain, odometer.input_metric
+            queryable = odometer(some_dataset(*space, distance))
             drive(queryable)
             claimed[distance] = queryable.privacy_loss(distance)
         return claimed[distance]
 
     return Subject(
         run=run, input_domain=odometer.input_domain, input_metric=odometer.input_metric,
-        privacy_map=privacy_map, measure=odometer.output_measure, name="odometer",
+        privacy_map=privacy_map, measure=odometer.output_measure, core=core, noise=noise,
+        name="odometer",
     )  # fmt: skip

@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import typer
+import opendp.prelude as dp
 
+from opendp_sim.audit.asked import checked_distance
+from opendp_sim.audit.services import of_service
 from opendp_sim.core.claims import Interactive
 from opendp_sim.core.errors import AuditError
 from opendp_sim.dsl.accountant import chain, prefix
 from opendp_sim.dsl.plan import plan_file
+from opendp_sim.dsl.types import Bound
 
 __all__ = ["Auditable", "spec_subjects"]
 
@@ -18,8 +21,12 @@ Auditable = tuple[str, Any, dict[str, Any]]
 """Name, object, and further options of ``audit``."""
 
 
-def spec_subjects(path: Path) -> list[Auditable]:
+def spec_subjects(path: Path, d_in: Any = 1) -> list[Auditable]:
     """Plan the spec and return its chains; no data of the spec is opened.
+
+    Args:
+        path: the spec.
+        d_in: the input distance of the claim; what is asked of a service is near to what differs.
 
     Raises:
         AuditError: OS501, the spec releases nothing that a synthetic dataset can be made for.
@@ -32,24 +39,26 @@ def spec_subjects(path: Path) -> list[Auditable]:
         before = prefix(release.typed, release.bound.norm)
         if before is not None:
             found.append((f"{path}#{name} (before the noise)", before, {}))
-        claim = release.bound.claim
-        if isinstance(claim, Interactive):
-            typer.echo(
-                f"not audited: {path}#{name}, an interactive release; audit it from Python with drive=",
-                err=True,
-            )
-            continue
-        options: dict[str, Any] = {}
-        if claim.core is not None and claim.noise is not None:
-            inner = claim.core
-            options = {
-                "core": inner if before is None else lambda x, b=before, i=inner: i(b(x)),
-                "noise": claim.noise,
-            }
-        found.append((f"{path}#{name}", chain(before, release.bound), options))
+        whole = chain(before, release.bound)
+        options = _options(whole, before, release.bound, d_in)
+        found.append((f"{path}#{name}", whole, options))
     if not found:
         raise AuditError(
             "OS501", "audit.spec", expected="a release", got="a spec without one that can be audited",
-            hint="interactive releases are audited from Python, with drive=.",
+            hint="public data loses nothing, so there is no claim to refute.",
         )  # fmt: skip
     return found
+
+
+def _options(whole: dp.Measurement, before: Any, bound: Bound, d_in: Any) -> dict[str, Any]:
+    """Return what ``audit`` cannot read from a chain: its noiseless part, or what a service is asked."""
+    claim: Any = bound.claim
+    if isinstance(claim, Interactive):
+        distance = checked_distance(whole.input_metric, d_in)
+        grid: Any = bound.domain
+        return {"drive": of_service(whole, grid, distance, priced=claim.priced, before=before)}
+    if claim.core is None or claim.noise is None:
+        return {}
+    inner = claim.core
+    core = inner if before is None else lambda data: inner(before(data))
+    return {"core": core, "noise": claim.noise}

@@ -42,7 +42,7 @@ def audit_command(
     """
     with handled(as_json_text=output == "json", exits=EXITS | {"OS5": 2}):
         distance = _number(d_in)
-        subjects = _subjects(target)
+        subjects = _subjects(target, distance)
         share = beta / len(subjects)
         reports = []
         for number, (name, obj, options) in enumerate(subjects, 1):
@@ -66,10 +66,10 @@ def _number(text: str) -> Any:
     return int(number) if number.is_integer() else number
 
 
-def _subjects(target: str) -> list[Auditable]:
+def _subjects(target: str, distance: Any) -> list[Auditable]:
     """Return what is audited, by name."""
     if target.endswith((".yaml", ".yml")):
-        return spec_subjects(Path(target))
+        return spec_subjects(Path(target), distance)
     module, colon, name = target.partition(":")
     if not (module and colon and name):
         raise AuditError(

@@ -23,7 +23,7 @@ from opendp._internal import (
 )
 from opendp._lib import AnyObjectPtr, CallbackFnPtr, FfiResult, lib, unwrap
 from opendp.core import new_queryable
-from opendp.mod import _PartialConstructor, assert_features
+from opendp.mod import OdometerQueryable, _PartialConstructor, assert_features
 
 from opendp_sim.core.claims import Claim, Interactive, Noise, Norm, Post, Private, Stable
 from opendp_sim.core.errors import InternalError, SimError, SpaceError
@@ -31,14 +31,17 @@ from opendp_sim.core.space import FOREIGN_DOMAINS, FOREIGN_METRICS, Domain, Metr
 
 __all__ = [
     "Parts",
+    "ServiceParts",
     "adopt_domain",
     "adopt_metric",
+    "answers_questions",
     "build",
     "fill_bytes",
     "guarded",
     "measure_of",
     "measure_to_dp",
     "parts_of",
+    "plain_measurement",
     "then",
     "to_dp_domain",
     "to_dp_metric",
@@ -51,6 +54,15 @@ class Parts:
 
     core: Callable[[Any], Any]
     noise: Noise
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceParts:
+    """What an interactive release of ours is asked, for the auditor: queries of its input domain."""
+
+    domain: Domain
+    priced: bool
+    """Whether it promises to stay within its loss on every transcript."""
 
 
 _MEASURES: dict[str, Callable[[], dp.Measure]] = {
@@ -168,7 +180,7 @@ def build(claim: Claim, key: str, domain: Domain, metric: Metric, norm: Norm | N
         run = guarded(claim.function, key)
         made = _make_measurement(*space, measure, run, guarded(_loss(claim), key))
         return _with_parts(made, claim)
-    return _interactive(claim, key, space)
+    return _interactive(claim, key, domain, space)
 
 
 def _loss(claim: Private) -> Callable[[Any], Any]:
@@ -258,16 +270,33 @@ def whole_function(claim: Stable) -> Callable[[Any], Any]:
     return claim.function
 
 
-def _interactive(claim: Interactive, key: str, space: tuple[dp.Domain, dp.Metric]) -> Any:
+def _interactive(
+    claim: Interactive, key: str, domain: Domain, space: tuple[dp.Domain, dp.Metric]
+) -> Any:
     def start(data: Any) -> Any:
         return new_queryable(guarded(claim.start(data), key))
 
-    return _make_measurement(
+    made = _make_measurement(
         *space,
         measure_to_dp(claim.measure),
         guarded(start, key),
         guarded(claim.privacy_map, key),
     )
+    made.sim_service = ServiceParts(domain, claim.priced)
+    return made
+
+
+def answers_questions(release: Any) -> bool:
+    """Say whether a release is a queryable, of a measurement or of an odometer."""
+    return isinstance(release, dp.Queryable | OdometerQueryable)
+
+
+def plain_measurement(
+    domain: dp.Domain, metric: dp.Metric, measure: dp.Measure, function: Callable[[Any], Any],
+    privacy_map: Callable[[Any], Any],
+) -> dp.Measurement:  # fmt: skip
+    """Make a measurement on any space of OpenDP's: what the audit asks a composition."""
+    return _make_measurement(domain, metric, measure, function, privacy_map)
 
 
 def then(constructor: Callable[[dp.Domain, dp.Metric], Any]) -> Any:

@@ -120,7 +120,8 @@ class Stable:
     accumulate: Callable[[Any, NDArray[np.int64]], None] | None = None
     faces: Faces | None = None
     survey: Callable[[Iterable[Any]], Callable[[Any], Any]] | None = None
-    """For a map that must see every block first: blocks to the block-wise function."""
+    """For a map that must see every block first: blocks, which can be gone through more than once, to
+    the block-wise function."""
     fold: Callable[[Callable[[], Iterable[Any]]], Any] | None = None
     """For a map of the whole dataset to one value that no sum of blocks gives (distinct persons per
     item): takes the blocks, as a function that opens them afresh, in bounded memory."""
@@ -188,6 +189,9 @@ class Interactive:
     """From a dataset to the transition function: question to answer (state is the closure's)."""
     resume: Callable[[Any, Any], Any] | None = None
     """From a dataset and a session store to a service whose charges outlive the process."""
+    priced: bool = False
+    """Whether every transcript stays within the loss: what its Gaussian noises hide, added up, is at most
+    that much. The audit then prices transcripts exactly."""
     expected: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
     """What the plan should say about this choice, such as that a one-off release would do better."""

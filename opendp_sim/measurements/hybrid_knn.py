@@ -33,7 +33,8 @@ class HybridKnn(Mechanism):
     Space
         Input: labelled rows on an integer grid under symmetric distance. Output: an OpenDP
         queryable as that of ``ind_knn``; it needs ``{"reference": rows}`` or a first batch of 50. For
-        queries the means decide, votes are their scores and the count is 0.
+        queries the means decide, votes are their scores; counts and deviations are NaN (null in a
+        session): nobody was counted, and no noise drawn but that of the means.
 
     Stability
         Not a transformation.
@@ -119,6 +120,7 @@ class HybridKnn(Mechanism):
             privacy_map=lambda d_in: float_up(purse * d_in * d_in),  # Lemma 2
             start=lambda data: self.resume(rows, data).ask,
             resume=lambda data, store: self.resume(rows, data, store),
+            priced=True,
             expected=facts,
             reason=self._reason(facts),
         )

@@ -194,6 +194,7 @@ class IndKnn(Mechanism):
             privacy_map=lambda d_in: float_up(purse * d_in * d_in),  # Lemma 2
             start=lambda data: self.resume(rows, data).ask,
             resume=lambda data, store: self.resume(rows, data, store),
+            priced=True,
             expected=facts,
             reason=rule.reason(facts),
         )

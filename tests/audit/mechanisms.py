@@ -17,13 +17,14 @@ Subjects = list[tuple[str, Callable[[], Any], dict[str, Any]]]
 
 
 def audited() -> dict[str, Subjects]:
-    """Every mechanism whose claim can be audited: transformations in each norm, and measurements."""
+    """Every mechanism with a claim of its own: transformations in each norm, releases, and interactive
+    releases, which the default driver talks to."""
     out: dict[str, Subjects] = {}
     for key, case in cases().items():
         claim = case.claim()
-        if isinstance(claim, (Post, Interactive)):
+        if isinstance(claim, Post):
             continue
-        options = {"pairs": _pairs(case)}
+        options = {} if isinstance(claim, Interactive) else {"pairs": _pairs(case)}
         norms: tuple[Any, ...] = (
             ("l1", "l2", "linf") if isinstance(claim, Stable) and claim.faces else (None,)
         )

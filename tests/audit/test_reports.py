@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 
 import opendp.prelude as dp
 import pytest
 from typer.testing import CliRunner
 
+from opendp_sim.accounting import evidence as accounting_evidence
+from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.audit import assert_not_refuted, audit, to_sarif
 from opendp_sim.audit.evidence import scoreboard, standing
 from opendp_sim.audit.findings import Budget
 from opendp_sim.audit.sweep import audit_constructor
 from opendp_sim.cli import app
-from opendp_sim.cli._audit_spec import spec_subjects
 from opendp_sim.core.errors import AuditError
+from opendp_sim.core.mechanism import REGISTRY
+from opendp_sim.testing import laws_about
 from tests.audit.stand_ins import LINE, SYMMETRIC
+from tests.cases import cases
 
 SHORT = replace(Budget.of("quick"), stability_seconds=0.3, stability_trials=800, seconds=0.3)
 
@@ -175,14 +179,42 @@ def test_a_map_that_refuses_a_distance_claims_nothing_there():
 
 
 def test_evidence_is_read_from_the_record():
-    record = scoreboard().get("mechanisms", {})
+    record = scoreboard()["mechanisms"]
     for key, entry in record.items():
         assert standing(key).verdict == entry["verdict"]
     assert standing("no_such_mechanism").tier == "asserted"
 
 
-def test_an_interactive_release_of_a_spec_is_said_to_be_left_out(capsys):
-    specs = Path(__file__).parents[2] / "specs"
-    found = spec_subjects(specs / "digits-session.yaml")
-    assert [name for name, _, _ in found if "before the noise" not in name] == []
-    assert "not audited" in capsys.readouterr().err
+@pytest.mark.parametrize("key", sorted(REGISTRY))
+def test_every_mechanism_has_a_record(key):
+    """What was recorded is of the laws as they are: one that was added since must be run."""
+    found = record(key)
+    case = cases()[key]
+    names = {law.__name__.removeprefix("check_") for law in laws_about(case)}
+    assert names == {*found["laws"]["held"], *found["laws"]["excused"]}
+    assert found["laws"]["failed"] == []
+    if REGISTRY[key].room == "queries":
+        assert tier(key) == "post-processing"
+        assert "post_processing_reads_the_release_alone" in found["laws"]["held"]
+    else:
+        assert found["audits"]["verdict"] == "not refuted"
+        assert found["audits"]["layers"]
+
+
+def test_the_tier_falls_when_the_record_does(monkeypatch):
+    sound = deepcopy(scoreboard())
+    tampered = [
+        (lambda r: r["mechanisms"].pop("gaussian"), "proved"),
+        (lambda r: r["mechanisms"]["gaussian"].update(verdict="refuted"), "proved"),
+        (lambda r: r["laws"]["gaussian"]["failed"].append("noise_is_declared"), "proved"),
+        (lambda r: r["laws"].pop("gaussian"), "proved"),
+        (lambda r: r["twins"].update({"gaussian/x": {"caught": 0, "seeds": 9}}), "proved"),
+        (lambda r: None, "proved and audited"),
+    ]
+    for change, expected in tampered:
+        changed = deepcopy(sound)
+        change(changed)
+        monkeypatch.setattr(accounting_evidence, "_recorded", lambda c=changed: c)
+        assert tier("gaussian") == expected
+    changed["laws"]["density"]["held"].remove("post_processing_reads_the_release_alone")
+    assert tier("density") == "asserted"

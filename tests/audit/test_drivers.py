@@ -1,0 +1,156 @@
+"""Interactive releases that nobody says how to ask: what the default drivers ask, and what they find."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+from opendp_sim.audit import audit
+from opendp_sim.audit.drivers import Driver, default_driver
+from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.persons import PersonSpace
+from opendp_sim.audit.spaces import space_of
+from opendp_sim.cli._audit_spec import spec_subjects
+from opendp_sim.core.bridge import build
+from opendp_sim.core.errors import AuditError
+from opendp_sim.measurements.ind_knn import IndKnn
+from opendp_sim.spaces.metrics import IdDistance
+from opendp_sim.spaces.rows import GridRows
+from tests.audit.stand_ins import LINE, SYMMETRIC
+from tests.audit.twins_default_drivers import CONTROLS, IND, TWINS, adaptive, service
+
+SPECS = Path(__file__).parents[2] / "specs"
+SHORT = replace(Budget.of("quick"), stability_seconds=0.3, stability_trials=800, seconds=0.3)
+
+
+def shift(obj: Any, d_in: int = 1) -> float:
+    """What the first pair of a driver hides, over its noise."""
+    driver = default_driver(obj, d_in)
+    hidden = driver.trace(driver.pairs[0].left) - driver.trace(driver.pairs[0].right)
+    return float(np.square(hidden).sum()) / 2
+
+
+def test_a_service_is_asked_near_the_record_that_differs_until_it_has_spent_its_purse():
+    """A record's purse is rho 0.5; clipping to whole steps leaves less than a hundredth of it."""
+    assert 0.495 < shift(service(IND)) <= 0.5
+
+
+def test_pairs_of_a_service_differ_in_as_many_records_as_the_distance_says():
+    made = service(IND)
+    assert 4 * 0.495 < shift(made, 2) <= 4 * 0.5
+    for d_in in (1, 2):
+        for pair in default_driver(made, d_in).pairs:
+            assert abs(len(pair.left) - len(pair.right)) == d_in
+
+
+def test_a_service_by_person_is_asked_about_a_person():
+    grid = GridRows(width=2, labels=(0, 1), lower=(-9,), upper=(9,), ids=True)
+    metric = IdDistance("person")
+    made = build(IND.bind(grid, metric), "ind_knn", grid, metric)
+    driver = default_driver(made, 1)
+    assert isinstance(space_of(made.input_domain, made.input_metric, 1), PersonSpace)
+    for pair in driver.pairs:
+        persons = [set(side.ids.tolist()) for side in (pair.left, pair.right)]
+        assert len(persons[0] ^ persons[1]) == 1
+    assert 0.495 < shift(made) <= 0.5
+    assert audit(made, 1, SHORT, beta=1e-6).verdict == "not refuted"
+
+
+def test_the_report_says_what_was_asked():
+    report = audit(service(IND), 1, SHORT, beta=1e-6)
+    assert "asked by default: 45 rows of the domain as the reference" in str(report)
+    assert report.to_dict()["asked"].startswith("45 rows of the domain")
+    count = dp.t.make_count(LINE, SYMMETRIC) >> dp.m.then_laplace(1.0)
+    assert audit(count, 1, SHORT, beta=1e-6).to_dict()["asked"] is None
+
+
+def test_a_driver_is_the_same_whatever_the_data():
+    """Its questions are fixed before a dataset is seen: two traces of one dataset are equal."""
+    driver = default_driver(service(IND), 1)
+    data = driver.pairs[0].left
+    assert np.array_equal(driver.trace(data), driver.trace(data))
+
+
+def test_a_users_own_driver_is_used_instead():
+    asked: list[Any] = []
+
+    def drive(queryable: Any) -> Any:
+        asked.append(queryable)
+        return 1.0
+
+    report = audit(adaptive(1.0), 1, SHORT, drive=drive)
+    assert asked
+    assert report.to_dict()["asked"] is None
+
+
+def test_a_queryable_that_takes_no_measurement_is_refused_with_advice():
+    from opendp.core import new_queryable
+
+    def only_words(data: Any) -> Any:
+        return new_queryable(lambda q: len(data) if q == "size" else 1 / 0)
+
+    made = dp.m.make_user_measurement(
+        LINE, SYMMETRIC, dp.max_divergence(), only_words, lambda d: 1.0 * d
+    )
+    with pytest.raises(AuditError, match="pass drive="):
+        audit(made)
+    report = audit(made, drive=lambda queryable: queryable("size"))
+    assert report.verdict == "refuted"
+
+
+@pytest.mark.parametrize("measure", [dp.max_divergence, dp.zero_concentrated_divergence,
+                                     lambda: dp.approximate(dp.max_divergence())])  # fmt: skip
+@pytest.mark.parametrize(
+    "space",
+    [(LINE, SYMMETRIC), (dp.vector_domain(dp.atom_domain(T=int), 4), dp.change_one_distance()),
+     (dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l1_distance(T=float)),
+     (dp.atom_domain(T=int), dp.absolute_distance(T=int))],
+    ids=["records", "changed records", "cells", "number"],
+)  # fmt: skip
+def test_odometers_of_every_space_are_asked_exactly_what_they_account_for(space, measure):
+    """The largest ratio is 1, within what OpenDP rounds outward."""
+    made = dp.c.make_fully_adaptive_composition(*space, output_measure=measure())
+    report = audit(made, 1, SHORT, beta=1e-6)
+    assert report.verdict == "not refuted"
+    assert "at losses 0.5 and 0.25 and 0.25" in str(report)
+
+
+def test_a_filter_is_asked_for_all_that_it_gives():
+    odometer = dp.c.make_fully_adaptive_composition(
+        LINE, SYMMETRIC, output_measure=dp.max_divergence()
+    )
+    made = dp.c.make_privacy_filter(odometer, 1, 0.7)
+    driver = default_driver(made, 1)
+    assert isinstance(driver, Driver)
+    report = audit(made, 1, SHORT, beta=1e-6)
+    assert report.verdict == "not refuted"
+    stability = next(layer for layer in report.layers if layer.layer == "L1 stability")
+    assert 0.99 < stability.facts["largest_ratio"] <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize("name", ["digits-session", "digits-hybrid", "digits-private-knn"])
+def test_a_served_spec_is_asked_by_default(name):
+    found = spec_subjects(SPECS / f"{name}.yaml")
+    assert [path.split("#")[1] for path, _, _ in found] == [
+        "neighbours (before the noise)", "neighbours",
+    ]  # fmt: skip
+    _, made, options = found[-1]
+    assert isinstance(options["drive"], Driver)
+    assert (options["drive"].trace is None) == (name == "digits-private-knn")
+    assert audit(made, 1, SHORT, beta=1e-6, **options).verdict == "not refuted"
+
+
+def test_a_setting_whose_record_is_never_near_is_still_asked():
+    made = service(IndKnn(rho=0.5, queries=20, size=20, threshold=1.0, centre=False))
+    assert audit(made, 1, SHORT, beta=1e-6).verdict == "not refuted"
+
+
+def test_the_corpus_has_every_interactive_mechanism():
+    assert {t.family for t in TWINS} == {"ind_knn", "hybrid_knn", "private_knn", "composition"}
+    assert {c.family for c in CONTROLS} == {t.family for t in TWINS}
+    assert all("drive" not in t.options for t in TWINS)

@@ -1,0 +1,200 @@
+"""Broken twins of interactive releases that nobody says how to ask: found by the default driver alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import opendp.prelude as dp
+
+from opendp_sim.accounting.individual_filter import IndividualFilter
+from opendp_sim.audit import Control, Twin
+from opendp_sim.core.bridge import build, plain_measurement
+from opendp_sim.measurements import _knn_means, _knn_predictor
+from opendp_sim.measurements._knn_noise import Stock, noisy
+from opendp_sim.measurements._knn_vote import Near, Outcome, vote
+from opendp_sim.measurements.hybrid_knn import HybridKnn
+from opendp_sim.measurements.ind_knn import IndKnn
+from opendp_sim.measurements.private_knn import PrivateKnn
+from opendp_sim.spaces.metrics import Symmetric
+from opendp_sim.spaces.rows import GridRows
+from tests.audit.stand_ins import LINE, SYMMETRIC
+
+dp.enable_features("contrib", "honest-but-curious")
+GRID = GridRows(width=2, labels=(0, 1), lower=(-9,), upper=(9,))
+IND = IndKnn(rho=0.5, queries=20, size=20)
+HYBRID = HybridKnn(rho=0.5, queries=20, size=20)
+PRIVATE = PrivateKnn(epsilon=1.0, delta=1e-2, queries=16, neighbours=1, rate=0.2, centre=False)
+
+
+def service(setting: Any, *patches: Callable[[], Any]) -> dp.Measurement:
+    """The real mechanism with some of its code replaced while it starts and while it answers."""
+    claim = setting.bind(GRID, Symmetric())
+
+    def start(data: Any) -> Any:
+        with broken(*patches):
+            ask = claim.start(data)
+
+        def asked(message: Any) -> Any:
+            with broken(*patches):
+                return ask(message)
+
+        return asked
+
+    return build(replace(claim, start=start), setting.key, GRID, Symmetric())
+
+
+@contextmanager
+def broken(*patches: Callable[[], Any]) -> Any:
+    with ExitStack() as stack:
+        for make in patches:
+            stack.enter_context(make())
+        yield
+
+
+def silent_when_empty(near: Near, classes: int, *rest: Any) -> Outcome:
+    if not len(near.owners):
+        return Outcome(0, np.zeros(classes, dtype=np.int64), 1.0)
+    return vote(near, classes, *rest)
+
+
+def exact_count(near: Near, classes: int, scales: Any, purses: Any, draw: Any, *rest: Any) -> Any:
+    def half(cells: Any, scale: float) -> Any:
+        return cells if len(cells) == 1 else draw(cells, scale)
+
+    return vote(near, classes, scales, purses, half, *rest)
+
+
+def quiet_votes(near: Near, classes: int, scales: Any, purses: Any, draw: Any, *rest: Any) -> Any:
+    def most(cells: Any, scale: float) -> Any:
+        return draw(cells, scale if len(cells) == 1 else scale * 0.9)
+
+    return vote(near, classes, scales, purses, most, *rest)
+
+
+def refilled(near: Near, classes: int, scales: Any, purses: Any, *rest: Any) -> Outcome:
+    return vote(near, classes, scales, IndividualFilter(purses.rho, 99), *rest)
+
+
+class Generous(IndividualFilter):
+    """Lets an answer out in full and then charges what is left."""
+
+    def affordable(self, who: Any, price: int) -> Any:
+        return np.full(len(who), 2**20, dtype=np.int64) * (self._purses[who] > 0)
+
+    def charge(self, who: Any, distances: Any, price: int) -> Any:
+        wanted = distances.astype(object) ** 2 * price
+        units = np.minimum(self._purses[who], wanted).astype(np.int64)
+        self._purses[who] -= units
+        return units
+
+
+def voting(changed: Any) -> Callable[[], Any]:
+    return lambda: patch.object(_knn_predictor, "vote", changed)
+
+
+def generous() -> Any:
+    return patch.object(_knn_predictor, "IndividualFilter", Generous)
+
+
+def means_without_noise() -> Any:
+    return patch.object(_knn_means, "noisy", lambda cells, _: cells)
+
+
+def means_at_half_scale() -> Any:
+    real = _knn_means.means_scale
+    return patch.object(_knn_means, "means_scale", lambda lens, rho: real(lens, rho) / 2)
+
+
+def purse_of_the_whole_budget() -> Any:
+    whole = IND.model_copy(update={"rho": HYBRID.rho, "queries": 6})
+    return patch.object(HybridKnn, "neighbours_setting", property(lambda _: whole))
+
+
+def noiseless_when_empty() -> Any:
+    def quiet(_: Any, cells: Any, scale: float) -> Any:
+        return noisy(cells, scale) if cells.any() else cells
+
+    return patch.object(Stock, "noisy", quiet)
+
+
+def one_noise() -> Callable[[], Any]:
+    kept: dict[Any, Any] = {}
+
+    def stale(stock: Any, cells: Any, scale: float) -> Any:
+        key = id(stock), len(cells)
+        if key not in kept:
+            kept[key] = stock, noisy(np.zeros_like(cells), scale)
+        return cells + kept[key][1]
+
+    return lambda: patch.object(Stock, "noisy", stale)
+
+
+# --- compositions ---------------------------------------------------------------------------------
+
+
+def adaptive(accounted: float, asked: float = 1.0) -> dp.Measurement:
+    """OpenDP's adaptive composition of two halves of ``asked``, with a map that says ``accounted``."""
+    real = dp.c.make_adaptive_composition(
+        LINE, SYMMETRIC, dp.max_divergence(), 1, [asked / 2, asked / 2]
+    )
+    return plain_measurement(LINE, SYMMETRIC, dp.max_divergence(), real, lambda d: accounted * d)
+
+
+def sequential(accounted: float) -> dp.Measurement:
+    real = dp.c.make_adaptive_composition(
+        LINE, SYMMETRIC, dp.zero_concentrated_divergence(), 1, [0.25, 0.25]
+    )
+    return plain_measurement(
+        LINE, SYMMETRIC, dp.zero_concentrated_divergence(), real,
+        lambda d: accounted * d * d,
+    )  # fmt: skip
+
+
+TWINS = [
+    Twin(name="ind_knn/asked_silent_when_empty", why="no noise when nobody is near",
+         make=lambda: service(IND, voting(silent_when_empty))),
+    Twin(name="ind_knn/asked_exact_count", why="the number of neighbours is used without noise",
+         make=lambda: service(IND, voting(exact_count))),
+    Twin(name="ind_knn/asked_quiet_votes", why="vote noise nine tenths of what is charged",
+         make=lambda: service(IND, voting(quiet_votes))),
+    Twin(name="ind_knn/asked_refilled", why="a fresh purse for every query",
+         make=lambda: service(IND, voting(refilled))),
+    Twin(name="ind_knn/asked_generous", why="the last answer leaves in full, then what is left is charged",
+         make=lambda: service(IND, generous)),
+    Twin(name="ind_knn/asked_one_noise", why="noise drawn once and kept for all queries",
+         make=lambda: service(IND, one_noise())),
+    Twin(name="hybrid_knn/asked_means_without_noise", why="the class means are released exactly",
+         make=lambda: service(HYBRID, means_without_noise)),
+    Twin(name="hybrid_knn/asked_means_at_half_scale", why="noise of the means is half of what is charged",
+         make=lambda: service(HYBRID, means_at_half_scale)),
+    Twin(name="hybrid_knn/asked_whole_budget_twice", why="means and neighbours both spend the budget",
+         make=lambda: service(HYBRID, purse_of_the_whole_budget)),
+    Twin(name="hybrid_knn/asked_generous", why="the last answer leaves in full, then what is left is charged",
+         make=lambda: service(HYBRID, generous)),
+    Twin(name="hybrid_knn/asked_refilled", why="neighbours have a fresh purse for every query",
+         make=lambda: service(HYBRID, voting(refilled))),
+    Twin(name="private_knn/asked_silent_when_empty", why="no noise on an empty sample",
+         make=lambda: service(PRIVATE, noiseless_when_empty)),
+    Twin(name="composition/asked_counts_one_of_two", why="two answers at a half each, one is accounted",
+         make=lambda: adaptive(0.5)),
+    Twin(name="composition/asked_zcdp_counts_one_of_two", why="two answers at a quarter each, one is accounted",
+         make=lambda: sequential(0.25)),
+]  # fmt: skip
+CONTROLS = [
+    Control(name="ind_knn/asked", make=lambda: service(IND)),
+    Control(name="hybrid_knn/asked", make=lambda: service(HYBRID)),
+    Control(name="private_knn/asked", make=lambda: service(PRIVATE)),
+    Control(name="composition/asked", make=lambda: adaptive(1.0)),
+    Control(name="composition/asked_zcdp", make=lambda: sequential(0.5)),
+    Control(
+        name="composition/asked_odometer",
+        make=lambda: dp.c.make_fully_adaptive_composition(
+            LINE, SYMMETRIC, output_measure=dp.max_divergence()
+        ),
+    ),
+]
