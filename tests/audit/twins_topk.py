@@ -87,6 +87,8 @@ TWINS = [
     entry(Twin, "gap_leaked", _SET, _gap_leaked, why="releases the exact gap beside the set"),
     entry(Twin, "ordered_list", _SET, _ordered,
            pairs=[((5, 5, 0, 0), (5, 6, 0, 0))], why="lists the set in the order of its counts"),
+    entry(Twin, "half_the_noise", _SET, lambda c, h: draw_set(c, VOTES, h, 2, 0.4, _T),
+           pairs=[((0, 0, 1, 4), (0, 0, 2, 4))], why="noise of half the scale at the same threshold"),
     entry(Twin, "ties_by_other_users", _SET, _ties_by_users,
            why="ties are broken by the parity of all votes, threshold one too low"),
     entry(Twin, "items_that_occur", Peel(k=1, scale=2.0), _occurring,

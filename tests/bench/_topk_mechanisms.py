@@ -24,10 +24,12 @@ dp.enable_features("contrib")
 Build = Callable[[float], Mechanism]
 
 
-def epsilon_of(claim: Any, delta: float, d_in: int = 1) -> float:
-    """Return epsilon at ``delta`` for ``d_in`` users."""
+def epsilon_of(claim: Any, delta: float, d_in: int = 1, releases: int = 1) -> float:
+    """Return epsilon at ``delta`` for ``d_in`` users of all ``releases`` of one claim."""
     loss = claim.privacy_map(d_in)
     if callable(loss):
+        if releases > 1:
+            return np.inf  # a curve is for one release
         low, high = 0.0, 1.0
         while loss(high) > delta:
             high *= 2
@@ -35,17 +37,21 @@ def epsilon_of(claim: Any, delta: float, d_in: int = 1) -> float:
             middle = (low + high) / 2
             low, high = (low, middle) if loss(middle) <= delta else (middle, high)
         return high
+    first, own = loss if isinstance(loss, tuple) else (loss, 0.0)
+    first, own = first * releases, own * releases
     if claim.measure == "approx_max_divergence":
-        return loss[0] if loss[1] <= delta else np.inf
-    rho, own = loss if isinstance(loss, tuple) else (loss, 0.0)
-    return zcdp_to_epsilon(rho, delta - own) if own < delta else np.inf
+        return first if own <= delta else np.inf
+    return zcdp_to_epsilon(first, delta - own) if own < delta else np.inf
 
 
-def solved(build: Build, domain: Any, epsilon: float, delta: float) -> Any:
+def solved(
+    build: Build, domain: Any, epsilon: float, delta: float, metric: Any = USERS, releases: int = 1
+) -> Any:
     """Return the claim with the least scale that keeps (epsilon, delta)."""
 
     def fits(scale: float) -> bool:
-        return epsilon_of(build(scale).bind(domain, USERS), delta) <= epsilon
+        claim = build(scale).bind(domain, metric)
+        return epsilon_of(claim, delta, releases=releases) <= epsilon
 
     high = 1.0
     while not fits(high):
@@ -56,7 +62,7 @@ def solved(build: Build, domain: Any, epsilon: float, delta: float) -> Any:
     while high - low > 1e-3 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if fits(middle) else (middle, high)
-    return build(high).bind(domain, USERS)
+    return build(high).bind(domain, metric)
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,7 @@ class Way:
     padded: bool = True
 
 
-def ways(per_user: int | None = None) -> list[Way]:
+def ways(per_user: int | None = None, items: int = 10**6) -> list[Way]:
     """The mechanisms that are compared; ``delta`` is the whole budget's."""
     found = [
         Way("test_peel, curve", lambda k, s, d: TestPeel(k=k, scale=s, delta=d, accounting="curve")),
@@ -85,9 +91,9 @@ def ways(per_user: int | None = None) -> list[Way]:
         Way("stable_top_k improved, adaptive",
             lambda k, s, d: StableTopK(k_max=2 * k, scale=s, delta=d, accounting="curve"), False),
         Way("limited_domain, curve",
-            lambda k, s, d: LimitedDomain(k=k, k_max=min(10 * k, 1500), scale=s, delta=d, accounting="curve"), False),
+            lambda k, s, d: LimitedDomain(k=k, k_max=min(10 * k, 1500, items - 1), scale=s, delta=d, accounting="curve"), False),
         Way("limited_domain, zcdp",
-            lambda k, s, d: LimitedDomain(k=k, k_max=min(10 * k, 1500), scale=s, delta=d / 2), False),
+            lambda k, s, d: LimitedDomain(k=k, k_max=min(10 * k, 1500, items - 1), scale=s, delta=d / 2), False),
         Way("top_stable", lambda k, s, d: TopStable(k=k, k_max=2 * k, epsilon=1 / s, delta=d), False),
     ]  # fmt: skip
     if per_user is not None:

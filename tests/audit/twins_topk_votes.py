@@ -1,0 +1,138 @@
+"""Counting votes, broken in one way each: a user who counts twice, order, blocks, other users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.audit import Control, Twin
+from opendp_sim.core.bridge import build
+from opendp_sim.core.claims import Stable
+from opendp_sim.sketches.vote_counts import VoteCounts
+from opendp_sim.spaces.metrics import IdDistance
+from opendp_sim.spaces.records import Column, Records
+from opendp_sim.spaces.rows import take
+
+WORDS = ("a", "b", "c", "d")
+RECORDS = Records((Column("who", "int64", role="privacy_id"), Column("word", "str")))
+USER = IdDistance("who")
+COUNTS = VoteCounts(item="word", items=WORDS)
+BOUNDED = VoteCounts(item="word", items=WORDS, max_items=2)
+Tally = Callable[[list[tuple[int, str]]], Any]
+
+
+def _claim(mechanism: VoteCounts) -> Stable:
+    claim = mechanism.bind(RECORDS, USER)
+    assert isinstance(claim, Stable)
+    return claim
+
+
+def _with(mechanism: VoteCounts, tally: Tally, norm: str) -> Any:
+    """The real transformation, claim and all, with another way to count."""
+
+    def fold(blocks: Any) -> Any:
+        rows = [
+            (int(who), str(word))
+            for block in blocks()
+            for who, word in zip(block["who"], block["word"], strict=True)
+        ]
+        return np.asarray(tally(rows), dtype=np.int64)
+
+    return build(replace(_claim(mechanism), fold=fold), mechanism.key, RECORDS, USER, norm)
+
+
+def _counted(votes: Any) -> list[int]:
+    words = [word for _, word in votes]
+    return [words.count(word) for word in WORDS]
+
+
+def _adjacent(rows: list[tuple[int, str]]) -> list[int]:
+    """Repeats are dropped only where they follow each other."""
+    return _counted([row for at, row in enumerate(rows) if at == 0 or rows[at - 1] != row])
+
+
+def _by_block(rows: list[tuple[int, str]]) -> list[int]:
+    parts = [_counted(set(rows[at : at + 3])) for at in range(0, len(rows), 3)]
+    return np.sum(parts, axis=0).tolist() if parts else [0] * len(WORDS)
+
+
+def _shared(rows: list[tuple[int, str]]) -> list[int]:
+    """A vote counts where somebody else has it too."""
+    found = _counted(set(rows))
+    return [0 if votes < 2 else 10 * votes for votes in found]
+
+
+def _of_all(rows: list[tuple[int, str]]) -> list[int]:
+    found = np.array(_counted(set(rows)))
+    return (100 * found // max(found.sum(), 1)).tolist()
+
+
+def _passes_by_place(rows: list[tuple[int, str]]) -> list[int]:
+    """Two passes, each over the rows of one parity, so that a user is counted in both."""
+    return (np.array(_counted(set(rows[::2]))) + _counted(set(rows[1::2]))).tolist()
+
+
+def _own_median(rows: list[tuple[int, str]]) -> list[int]:
+    """Items below the mean count are dropped."""
+    found = np.array(_counted(set(rows)))
+    return np.where(found >= found.mean(), found, 0).tolist()
+
+
+def _one_more(rows: list[tuple[int, str]]) -> list[int]:
+    """Three items of a user are kept where two are claimed."""
+    users = {who for who, _ in rows}
+    kept = [(who, word) for who in users for word in sorted({w for u, w in rows if u == who})[:3]]
+    return _counted(kept)
+
+
+def _table(*rows: tuple[int, str]) -> dict[str, Any]:
+    return {
+        "who": np.array([who for who, _ in rows], dtype=np.int64),
+        "word": np.array([word for _, word in rows], dtype=object),
+    }
+
+
+def _pairs() -> list[tuple[Any, Any]]:
+    """One user more or less, with repeated votes, in between the others."""
+    rng, out = np.random.default_rng(5), []
+    for _ in range(40):
+        size = int(rng.integers(2, 14))
+        data = _table(*((int(rng.integers(0, 4)), str(rng.choice(WORDS))) for _ in range(size)))
+        out.append((data, take(data, np.flatnonzero(data["who"] != data["who"][0]))))
+    return out
+
+
+def _twin(
+    name: str, why: str, tally: Tally, mechanism: VoteCounts = COUNTS, norm: str = "linf"
+) -> Twin:
+    return Twin(
+        name=f"vote_counts/{name}", why=why, make=lambda: _with(mechanism, tally, norm),
+        options={"pairs": _pairs()},
+    )  # fmt: skip
+
+
+TWINS = [
+    _twin("rows_not_users", "a user's repeated vote counts again", _counted),
+    _twin("neighbouring_repeats", "repeats are dropped where they follow each other", _adjacent),
+    _twin("once_in_each_block", "repeats are dropped within a block of rows", _by_block),
+    _twin("passes_by_place", "passes split the rows, not the users", _passes_by_place),
+    _twin("share_of_all", "counts are given as percent of all votes", _of_all),
+    _twin("only_shared_votes", "an item of one user is hidden, others are scaled", _shared),
+    _twin("below_the_mean", "items below the mean count are set to zero", _own_median),
+    _twin("one_item_more", "three items of a user are kept where two are claimed", _one_more, BOUNDED, "l1"),
+]  # fmt: skip
+CONTROLS = [
+    Control(
+        name="vote_counts/sound",
+        make=lambda: build(_claim(COUNTS), "vote_counts", RECORDS, USER, "linf"),
+        options={"pairs": _pairs()},
+    ),
+    Control(
+        name="vote_counts/sound_imitation",
+        make=lambda: _with(COUNTS, lambda rows: _counted(set(rows)), "linf"),
+        options={"pairs": _pairs()},
+    ),
+]
