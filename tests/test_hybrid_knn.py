@@ -13,6 +13,7 @@ from opendp_sim.accounting.session import Session
 from opendp_sim.core.errors import BudgetError, DataError, InternalError, SpaceError
 from opendp_sim.core.pipeline import bind_steps
 from opendp_sim.measurements import _knn_means
+from opendp_sim.measurements._knn_doubt import Doubt
 from opendp_sim.measurements._knn_features import Lens
 from opendp_sim.measurements._knn_hybrid import Hybrid
 from opendp_sim.measurements._knn_means import ClassMeans, means_scale
@@ -75,17 +76,44 @@ def test_only_the_unsure_are_asked_about_and_only_leaders_win():
         Hybrid(SETTING, GRID, TRAIN).predict(QUERIES[:3])
 
 
+@pytest.mark.parametrize(("strength", "right"), [(0.0, 0.7), (0.4, 0.7), (1.0, 0.6), (4.0, 0.8)])
+def test_votes_overturn_the_means_where_that_is_likelier(strength, right):
+    """Against the best rule that knows the law; a fixed stream of 4,000 leads in batches."""
+    draw = np.random.default_rng(5)
+    truth = draw.random(4000) < right
+    leads = np.where(truth, strength, -strength) + draw.normal(size=4000)
+    doubt, said = Doubt(), []
+    for part in np.split(leads, 40):
+        doubt.learn(part)
+        said.append(~doubt.overturned(part))
+    best = 2 * strength * leads > -np.log(right / (1 - right))
+    learned, known = ((np.asarray(of).ravel() == truth).mean() for of in (said, best))
+    assert learned > known - 0.015
+    votes_alone = ((leads > 0) == truth).mean()
+    if strength < 1:
+        assert learned > votes_alone + 0.05
+
+
+def test_votes_of_nothing_but_noise_change_nothing():
+    doubt = Doubt()
+    doubt.learn(np.zeros(1000))
+    assert not doubt.overturned(np.array([-40.0, 3.0])).any()
+
+
 def test_means_are_released_once_and_survive(tmp_path, monkeypatch):
     stages = bind_steps(GRID, Symmetric(), [SETTING])
     with Session(stages, lambda: [TRAIN], tmp_path / "s") as session:
         session.refer(QUERIES)
         cells = session._service._means.cells
         session.ask(QUERIES[:40])
-        left = session._service._purses_now()
+        session.ask(QUERIES[40:90])
+        left, learned = session._service._purses_now(), session._service._doubt
+    assert learned.seen > Doubt().seen
     monkeypatch.setattr(ClassMeans, "release", lambda *_: 1 / 0)
     with Session(stages, lambda: [TRAIN], tmp_path / "s") as session:
         assert np.array_equal(session._service._means.cells, cells)
         assert np.array_equal(session._service._purses_now(), left)
+        assert session._service._doubt == learned
         assert len(session.ask(QUERIES[40:45]).labels) == 5
 
 

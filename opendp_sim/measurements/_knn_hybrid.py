@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.measurements._knn_doubt import Doubt
 from opendp_sim.measurements._knn_means import ClassMeans
 from opendp_sim.measurements._knn_predictor import Predictor
 from opendp_sim.measurements._knn_public import Seen
@@ -18,7 +19,7 @@ __all__ = ["Hybrid"]
 
 
 class Hybrid(Service):
-    """Answers from the class means where they are sure, else from neighbours of the two leaders.
+    """Answers from the class means where they are sure, else asks neighbours about the two leaders.
 
     Args:
         setting: the mechanism record (``HybridKnn``).
@@ -34,11 +35,15 @@ class Hybrid(Service):
         self._inner = Predictor(setting.neighbours_setting, domain, data, store)
         self._means: ClassMeans | None = None
         self._reference: NDArray[np.float64] | None = None
+        self._doubt = Doubt()
         for kind, payload in [] if store is None else store.entries():
             if kind == "reference":
                 self._reference = payload["rows"]
             elif kind == "means":
                 self._means = ClassMeans(self._lens, float(payload["scale"]), payload["cells"])
+            elif kind == "answers" and self._means is not None:
+                order, _ = ClassMeans.leaders(self._means.scores(self._see(payload["rows"])))
+                self._doubt.learn(_leads(order, payload["votes"], payload["deviations"]))
             elif kind == "failure":
                 self._over = True
         if self._reference is not None:
@@ -100,10 +105,24 @@ class Hybrid(Service):
             may = np.zeros((hard.size, scores.shape[1]), dtype=np.bool_)
             np.put_along_axis(may, order[hard], values=True, axis=1)
             found = self._inner._batch(queries[hard], may)  # noqa: SLF001 - its other half
-            winners[hard] = found.votes.argmax(axis=1)
+            leads = _leads(order[hard], found.votes, found.deviations)
+            self._doubt.learn(leads)
+            winners[hard] = np.where(self._doubt.overturned(leads), order[hard, 1], order[hard, 0])
             votes[hard], counts[hard] = found.votes, found.counts
             deviations[hard] = found.deviations
         easy = np.delete(np.arange(len(queries)), hard)
-        self._keep("easy", {"rows": queries[easy], "labels": winners[easy]})
+        self._keep(
+            "easy",
+            {"rows": queries[easy], "labels": winners[easy], "labels_of_the_rest": winners[hard]},
+        )
         labels = self._domain.labels or ()
         return Predictions(tuple(labels[w] for w in winners), counts, votes, deviations)
+
+
+def _leads(
+    order: NDArray[np.intp], votes: NDArray[np.float64], deviations: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the lead of the first class over the second, in deviations of its noise: (k,)."""
+    top = np.take_along_axis(votes, order, axis=1)
+    leads: NDArray[np.float64] = (top[:, 0] - top[:, 1]) / (np.sqrt(2.0) * deviations)
+    return leads
