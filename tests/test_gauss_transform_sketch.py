@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import opendp.prelude as dp
 import pytest
 
 from opendp_sim.core.errors import ParameterError, SpaceError
@@ -153,3 +154,33 @@ def test_answers_do_not_group() -> None:
 def test_a_bandwidth_far_beyond_the_grid_is_refused(bandwidth: float) -> None:
     with pytest.raises(ParameterError, match="OS102"):
         bound("gauss_transform_sketch", grid(2), bandwidth=bandwidth)
+
+
+def test_in_one_column_pure_noise_is_below_zcdp_noise() -> None:
+    """Epsilon 1, delta 1e-6, by OpenDP's own maps and conversion; in three columns it is above."""
+    dp.enable_features("contrib")
+    vector = dp.vector_domain(dp.atom_domain(T="i64"))
+
+    def converted(rho: float) -> float:
+        gaussian = dp.m.make_gaussian(vector, dp.l2_distance(T=float), 1 / math.sqrt(2 * rho))
+        return float(dp.c.make_zCDP_to_approxDP(gaussian).map(1.0).epsilon(1e-6))
+
+    rho = dp.binary_search(lambda rho: converted(rho) <= 1.0, bounds=(1e-6, 50.0))
+    ratios = {}
+    for columns in (1, 2, 3):
+        faces = bound("gauss_transform_sketch", grid(columns), bandwidth=0.4).faces
+        assert faces is not None
+        zcdp = math.sqrt(float(faces.l2_squared) / (2 * rho))
+        ratios[columns] = math.sqrt(2) * float(faces.l1) / zcdp
+    assert ratios[1] < 0.7
+    assert ratios[3] > 1.2
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_the_plan_prefers_it_in_few_columns(columns: int) -> None:
+    fourier = {"frequencies": 9, "kernel": {"gaussian": {"bandwidth": 0.5}}, "seed": 1}
+    assert any("gauss_transform_sketch" in text
+               for text in bound("fourier_sketch", grid(columns), **fourier).advice)  # fmt: skip
+    other = fourier | {"kernel": {"laplacian": {"bandwidth": 0.5}}}
+    assert not bound("fourier_sketch", grid(columns), **other).advice
+    assert not bound("fourier_sketch", grid(4), **fourier).advice

@@ -422,6 +422,15 @@ def test_an_l1_kernel_behind_a_projection_is_advised_against(
     assert not any("not l1" in text for text in bound(key, grid(20), **params).advice)
 
 
+def test_a_projection_says_what_it_saves_and_what_it_costs() -> None:
+    for form, own in (("dense", 20 * 4), ("hadamard", 32 * 5)):
+        claim = lookup("jl_projection")(dimension=4, seed=1, form=form).bind(grid(20), Symmetric())
+        assert claim.expected["share left of a later sketch's products"] == 4 / 20
+        assert claim.expected["own additions per row"] == own
+        assert any("only adds error" in text for text in claim.advice)
+    assert not lookup("jl_projection")(dimension=4, seed=1).bind(grid(1500), Symmetric()).advice
+
+
 def test_an_l2_kernel_behind_the_l1_embedding_is_advised_against() -> None:
     embed = lookup("l1_embedding")(directions=8, seed=1, clip=5.0)
     for kernel, warned in ((GAUSSIAN, True), (L1, False)):

@@ -130,9 +130,19 @@ class JlProjection(Mechanism):
             on_queries=lambda data: Rows(drawn.far(as_rows(data).values)),
             matrices=drawn.matrices,
             expected=_errors(self.dimension)
-            | {"relative deviation of squared distances": math.sqrt(2 / self.dimension)},
+            | {"relative deviation of squared distances": math.sqrt(2 / self.dimension)}
+            | self._work(rows.width),
             advice=_advice(rows.width),
         )
+
+    def _work(self, columns: int) -> dict[str, float]:
+        """What a later sketch saves, which multiplies rows by as many numbers as they have columns."""
+        full = 1 << (columns - 1).bit_length()
+        own = columns * self.dimension if self.form == "dense" else full * (full.bit_length() - 1)
+        return {
+            "own additions per row": float(own),
+            "share left of a later sketch's products": self.dimension / columns,
+        }
 
 
 @dataclass(frozen=True)
