@@ -214,7 +214,7 @@ def shared_votes(data: Any, labels: int, tau: int | None) -> NDArray[np.int64]:
     if tau is None:
         return whole_votes(data) * _FINE
     votes = as_rows(data).values > _HALF
-    each = votes.reshape(len(votes), -1, labels)
+    each = votes.reshape(len(votes), votes.shape[1] // labels, labels)  # no teacher is a table too
     cast = np.maximum(each.sum(axis=2, dtype=np.int64), 1)
     share = np.where(cast > tau, (_FINE * tau) // cast, _FINE)
     total: NDArray[np.int64] = (each * share[:, :, None]).sum(axis=0, dtype=np.int64)
