@@ -6,26 +6,54 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from opendp_sim import __version__
 from opendp_sim.cli import app
 from opendp_sim.cli.about import schema_text
-from opendp_sim.core.errors import CATALOGUE
+from opendp_sim.core.errors import CATALOGUE, ReleaseError
 from opendp_sim.core.mechanism import REGISTRY, describe
 from opendp_sim.dsl import plan_file
 from opendp_sim.dsl.diagnostic import Notes
 from opendp_sim.dsl.document import parse
+from opendp_sim.dsl.explain import partners
+from opendp_sim.dsl.read_data import SOURCE_KINDS
+from opendp_sim.dsl.read_outputs import KNOWN
+from opendp_sim.dsl.reader import SECTIONS
+from opendp_sim.dsl.schema import json_schema
 from opendp_sim.dsl.template import TEMPLATE
+from opendp_sim.dsl.words import ALSO, WORDS
+from opendp_sim.spaces.released import Released
 from tests._golden import FOLDER, compare
 from tests._json_schema import valid
 from tests._small import write_small
+from tests.cases import cases
 
 SPECS = Path(__file__).parent.parent / "specs"
 ALL_SPECS = sorted(SPECS.glob("*.yaml"))
+
+
+FIT = """
+spec: opendp_sim/1
+name: fit
+data:
+  rows:
+    source: {npz: rows.npz}
+    columns: {x: {dtype: float64, bounds: [0, 1]}, y: {dtype: float64, bounds: [0, 1]}}
+privacy: {unit: {add_remove: 1}, measure: zcdp, budget: {rho: 1.0}}
+flow:
+  sums:
+    from: rows
+    steps: [select: {features: [x, y]}, quantize: {bits: 8}, second_moments: {}]
+    release: {noise: gaussian}
+outputs:
+  all: {from: sums, save: fit.npz}
+"""
 
 
 def _run(*words):
@@ -151,11 +179,81 @@ def test_explain_a_stage_and_an_unknown_word():
     assert "did you mean `race_sketch`?" in result.stderr
 
 
+@pytest.mark.parametrize("word", sorted({*WORDS, *ALSO}))
+def test_explain_has_a_page_for_every_word_of_a_spec(word):
+    assert word in _run("explain", word).stdout
+
+
+def test_every_word_of_a_spec_has_a_page():
+    known = {*SECTIONS, *json_schema()["properties"], *KNOWN, "unit", "measure", "budget", "reserve",
+             "source", "columns", "ingest", "ledger", "public", "steps", "release", "expect",
+             "spend", "noise", "mechanism", *SOURCE_KINDS}  # fmt: skip
+    assert known - {*WORDS, *ALSO} == {"spec", "name", "memory"}
+
+
+def test_the_examples_of_the_pages_are_a_spec(tmp_path):
+    text = "spec: opendp_sim/1\nname: pages\n"
+    for word in ("data", "privacy", "flow", "outputs"):
+        page = WORDS[word].splitlines()
+        text += (
+            "\n".join(line for line in page if line.startswith((f"    {word}:", "      "))) + "\n"
+        )
+    text = "\n".join(line for line in text.splitlines() if "from: neighbours" not in line)
+    path = tmp_path / "pages.yaml"
+    path.write_text(re.sub(r"^    (\w+:)$", r"\1", text, flags=re.MULTILINE))
+    plan = plan_file(path)
+    assert set(plan.outputs) == {"all", "asked"}
+
+
+def test_what_a_sketch_offers_and_a_query_asks_for_is_declared():
+    rows = cases()
+    for key, cls in REGISTRY.items():
+        offered = set(getattr(rows[key].claim(), "capabilities", {}))
+        assert offered == set(cls.offers)
+        if cls.room != "queries":
+            assert not cls.asks_for
+            continue
+        domain = rows[key].domain
+        if isinstance(domain, Released):
+            assert set(domain.capabilities) & set(cls.asks_for)
+            with pytest.raises(ReleaseError) as refused:
+                rows[key].mechanism.bind(replace(domain, capabilities={}), rows[key].metric)
+            assert refused.value.code == "OS702"
+            assert any(sketch in refused.value.hint for sketch in partners(key))
+
+
+def test_a_query_without_a_feature_is_told_which(tmp_path):
+    spec = tmp_path / "fit.yaml"
+    spec.write_text(FIT)
+    rows = np.random.default_rng(0).uniform(0, 1, (40, 2))
+    np.savez(tmp_path / "rows.npz", x=rows[:, 0], y=rows[:, 1])
+    assert _run("apply", spec).exit_code == 0
+    (tmp_path / "asked.csv").write_text("x\n0.5\n")
+    found = _run(
+        "answer", tmp_path / "fit.npz", "--query", tmp_path / "asked.csv", "--post", "regress"
+    )
+    assert found.exit_code == 4
+    assert "OS607" in found.stderr
+    assert "column y" in found.stderr
+    assert "write 0" in found.stderr
+    (tmp_path / "asked.csv").write_text("x,y\n0.5,0\n")
+    found = _run(
+        "answer", tmp_path / "fit.npz", "--query", tmp_path / "asked.csv", "--post", "regress"
+    )
+    assert found.exit_code == 0
+
+
 def test_ops_lists_every_mechanism():
     found = json.loads(_run("ops", "--json").stdout)
     assert {entry["key"] for entry in found} == set(REGISTRY)
     assert all(entry["what"] and entry["evidence"] for entry in found)
     assert "race_sketch" in _run("ops").stdout
+    assert {"density", "classify"} <= set(
+        next(e for e in found if e["key"] == "race_sketch")["with"]
+    )
+    assert next(e for e in found if e["key"] == "regress")["with"] == [
+        "paired_projections", "second_moments",
+    ]  # fmt: skip
 
 
 def test_the_template_fails_check_until_its_holes_are_filled(tmp_path):

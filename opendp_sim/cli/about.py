@@ -29,11 +29,14 @@ __all__ = ["explain_command", "init_command", "ops_command", "schema_command", "
 
 
 def explain_command(
-    word: Annotated[str, typer.Argument(help="A mechanism, an error code, or a stage of --spec.")],
+    word: Annotated[
+        str,
+        typer.Argument(help="A mechanism, an error code, a word of a spec, or a stage of --spec."),
+    ],
     spec: Annotated[str | None, typer.Option(help="A spec whose stage is meant.")] = None,
     param: Params = None,
 ) -> None:
-    """Print the page of a mechanism, a stage or an error code."""
+    """Print the page of a mechanism, an error code, a word of a spec, or a stage."""
     with handled():
         if spec is None:
             say(explain(word))
@@ -52,6 +55,10 @@ def ops_command(json_: AsJson = False) -> None:
         for entry in found:
             table.add_row(entry["key"], entry["room"], entry["what"], entry["evidence"])
         console().print(table)
+        say("")
+        for entry in found:
+            if entry["room"] == "queries":
+                say(f"{entry['key']:<15} asks a release of {', '.join(entry['with'])}")
 
 
 def schema_text() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.metadata import entry_points
@@ -31,9 +32,11 @@ __all__ = [
     "Mechanism",
     "Option",
     "Source",
+    "asking",
     "describe",
     "load_plugins",
     "lookup",
+    "offering",
     "one_of",
     "param",
     "register",
@@ -200,6 +203,10 @@ class Mechanism(_Record):
 
     source: ClassVar[Source]
     room: ClassVar[Literal["rows", "sketches", "measurements", "queries"]]
+    offers: ClassVar[tuple[str, ...]] = ()
+    """What can be asked of a release of this sketch, with some parameters: see ``capabilities.py``."""
+    asks_for: ClassVar[tuple[str, ...]] = ()
+    """Which of these this query asks a release for: the parameters or the release decide which one."""
 
     @abstractmethod
     def bind(self, domain: Domain, metric: Metric) -> Claim:
@@ -271,6 +278,17 @@ def register(cls: M) -> M:
         )  # fmt: skip
     REGISTRY[cls.key] = cls
     return cls
+
+
+def offering(capability: str) -> list[str]:
+    """Return the sketches of which a release can be asked for ``capability``."""
+    return sorted(key for key, cls in REGISTRY.items() if capability in cls.offers)
+
+
+def asking(capabilities: Iterable[str]) -> list[str]:
+    """Return the queries that one of ``capabilities`` is enough for."""
+    known = set(capabilities)
+    return sorted(key for key, cls in REGISTRY.items() if known & set(cls.asks_for))
 
 
 def lookup(key: str) -> Any:

@@ -44,8 +44,9 @@ def ask(release: Release, queries: SourceRef, posts: Sequence[str]) -> tuple[Any
     """
     dp.enable_features("contrib")
     claims, domain = _bind(release, posts)
-    source = source_of(queries, _features(release), ".", {})
-    return answer(release, claims, read_queries(source, "query")), domain
+    features = _features(release)
+    asked = read_queries(lambda: source_of(queries, features, ".", {}), "query")
+    return answer(release, claims, asked), domain
 
 
 def _bind(release: Release, posts: Sequence[str]) -> tuple[list[Post], Domain | None]:

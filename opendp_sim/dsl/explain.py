@@ -9,13 +9,14 @@ from typing import Any
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.core.errors import CATALOGUE, SpecError
-from opendp_sim.core.mechanism import REGISTRY, Mechanism, describe
+from opendp_sim.core.mechanism import REGISTRY, Mechanism, asking, describe, offering
 from opendp_sim.dsl.describe import stage_plain
 from opendp_sim.dsl.diagnostic import nearest
 from opendp_sim.dsl.plain_text import plain_text
 from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.words import ALSO, WORDS
 
-__all__ = ["catalogue", "explain", "explain_stage", "first_sentence"]
+__all__ = ["catalogue", "explain", "explain_stage", "first_sentence", "partners"]
 
 
 def first_sentence(cls: type[Any]) -> str:
@@ -24,26 +25,40 @@ def first_sentence(cls: type[Any]) -> str:
     return " ".join(plain_text(paragraph).split())
 
 
-def catalogue() -> list[dict[str, str]]:
-    """Return every mechanism: key, room, what it does, evidence."""
+def catalogue() -> list[dict[str, Any]]:
+    """Return every mechanism: key, room, what it does, what it goes with, evidence."""
     order = ("rows", "sketches", "measurements", "queries")
     return [
-        {"key": key, "room": cls.room, "what": first_sentence(cls), "evidence": tier(key)}
+        {
+            "key": key,
+            "room": cls.room,
+            "what": first_sentence(cls),
+            "with": partners(key),
+            "evidence": tier(key),
+        }
         for key, cls in sorted(REGISTRY.items(), key=lambda kv: (order.index(kv[1].room), kv[0]))
     ]
 
 
+def partners(key: str) -> list[str]:
+    """Return the queries that a release of a sketch answers, or the sketches that answer a query."""
+    cls = REGISTRY[key]
+    return asking(cls.offers) or sorted({k for name in cls.asks_for for k in offering(name)})
+
+
 def explain(word: str) -> str:
-    """Return the page of a mechanism or of an error code."""
+    """Return the page of a mechanism, an error code or a word of a spec."""
     if word.upper() in CATALOGUE:
         return _error(word.upper())
     if word in REGISTRY:
         return _mechanism(REGISTRY[word])
-    known = [*REGISTRY, *CATALOGUE]
+    if (page := ALSO.get(word, word)) in WORDS:
+        return f"{page} (a word of a spec)\n\n{WORDS[page]}"
+    known = [*REGISTRY, *WORDS, *ALSO]
     raise SpecError(
         "OS303",
         "explain",
-        expected="a mechanism or an error code",
+        expected=f"a mechanism, an error code, or one of {', '.join(WORDS)}",
         got=word,
         hint=nearest(word, known)
         or nearest(word.upper(), CATALOGUE)
@@ -77,6 +92,8 @@ def _mechanism(cls: type[Mechanism]) -> str:
             f"    {name}{symbol}: {about.range}; {default}; in {about.unit}",
             f"        {about.text} {about.hint}".rstrip(),
         ]
+    if found := partners(cls.key):
+        lines += ["", f"{'Answers  ' if cls.offers else 'Asks     '} {', '.join(found)}"]
     package = cls.__module__.rpartition(".")[0]
     proof = files(package).joinpath(f"{cls.key}.md")
     lines += ["", f"Proof     {proof if proof.is_file() else 'none beside the code'}"]

@@ -98,13 +98,14 @@ def _naming(error: DataError, name: str, ref: SourceRef) -> DataError:
 def open_queries(ref: SourceRef, output: OutputType, folder: str, memory: Memory) -> Block:
     """Read public queries into memory, checked; values may lie outside the data's bounds."""
     features = query_records(output.stage.entry.records, output.stage.stages)
-    source = source_of(ref, features, folder, memory)
-    return read_queries(source, f"outputs.{output.decl.name}.query")
+    where = f"outputs.{output.decl.name}.query"
+    return read_queries(lambda: source_of(ref, features, folder, memory), where)
 
 
-def read_queries(source: Source, where: str) -> Block:
+def read_queries(opened: Callable[[], Source], where: str) -> Block:
     """Read all queries of a source; refuse none, and any that is no possible record (OS607)."""
     try:
+        source = opened()
         parts = list(source.blocks())
         if not parts:
             raise DataError(
@@ -119,7 +120,8 @@ def read_queries(source: Source, where: str) -> Block:
             raise
         raise DataError(
             "OS607", where, expected=f"{error.expected} ({error.where})", got=str(error.got),
-            hint="a query has the features of a record: the same columns, widths and dtypes.",
+            hint="a query has the features of a record: the same columns, widths and dtypes (for "
+            "`regress` also the target's, which it ignores: write 0).",
         ) from None  # fmt: skip
     return block
 

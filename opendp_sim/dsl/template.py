@@ -16,7 +16,8 @@ data:
   records:
     source: {npz: ???}                    # a path beside this file; or csv, npy, parquet, builtin
     columns:
-      x: {dtype: "array[f64, 8]", bounds: [0.0, 1.0]}   # width and bounds from public knowledge
+      x: {dtype: "array[f64, 8]", bounds: [0.0, 1.0]}   # width and bounds from public knowledge;
+                                          # in a .csv: columns x_0 to x_7, or one of lists
       # age: {dtype: float64, bounds: [0.0, 120.0]}     # single numbers, a line each
       # person: {dtype: int64, role: privacy_id}        # whom a record is about: see `unit` below
       # kind: {dtype: category, keys: [a, b]}           # a label: see `select` below
@@ -26,7 +27,8 @@ privacy:
   unit: {add_remove: 1, of: row}          # or {replace: 1}; of: a column with `role: privacy_id`
   # unit: {add_remove: 1, of: person}     # hides a whole person; needs bound_contributions below
   measure: zcdp                           # pure | zcdp | approx_zcdp | approx
-  budget: {epsilon: ???, delta: 1.0e-6}
+  budget: {epsilon: ???, delta: 1.0e-6}   # delta well below one over the number of people
+                                          # approx_zcdp: reserve: {mechanisms: 5.0e-7} of delta
 flow:
   sketch:
     from: records
@@ -48,4 +50,6 @@ outputs:
     from: noisy
     post: [density: {estimator: mean}]
     save: out/density.npz                 # ask it later: opendp-sim answer out/density.npz --query ...
+  # One question after another: `release: {mechanism: {ind_knn: ...}}`, and an output that says
+  # `serve: session`, with `public_queries: {npz: ...}`; see `opendp-sim explain session`.
 """

@@ -55,6 +55,7 @@ class Classify(Mechanism):
     key: ClassVar[str] = "classify"
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "queries"
+    asks_for = ("kernel_sums",)
 
     rule: Annotated[
         Literal["max_likelihood", "map"],

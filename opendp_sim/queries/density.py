@@ -65,6 +65,7 @@ class Density(Mechanism):
     key: ClassVar[str] = "density"
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "queries"
+    asks_for = ("kernel_sums",)
 
     estimator: Annotated[
         Literal["mean", "median_of_means"],

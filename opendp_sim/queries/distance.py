@@ -66,6 +66,7 @@ class Distance(Mechanism):
     key: ClassVar[str] = "distance"
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "queries"
+    asks_for = ("distance_sums",)
 
     p: Annotated[
         float | None,

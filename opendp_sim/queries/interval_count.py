@@ -55,6 +55,7 @@ class IntervalCount(Mechanism):
     key: ClassVar[str] = "interval_count"
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "queries"
+    asks_for = ("interval_counts",)
 
     radius: Annotated[
         float,

@@ -58,6 +58,7 @@ class Modes(Mechanism):
     key: ClassVar[str] = "modes"
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "queries"
+    asks_for = ("kernel_sums",)
 
     seed: Annotated[
         int,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.capabilities import Arrays, ClassMeans, DistanceSums
 from opendp_sim.core.claims import Post
-from opendp_sim.core.errors import SpaceError
+from opendp_sim.core.errors import ReleaseError, SpaceError
 from opendp_sim.core.linear import public_product
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
@@ -57,6 +57,7 @@ class NearestClass(Mechanism):
     key: ClassVar[str] = "nearest_class"
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "queries"
+    asks_for = ("class_means", "distance_sums")
 
     rule: Annotated[
         Literal["nearest_mean", "mean_distance"],
@@ -71,7 +72,14 @@ class NearestClass(Mechanism):
     def bind(self, domain: Domain, metric: Metric) -> Post:
         """Bind to a per-label release."""
         del metric
-        name = "class_means" if self.rule == "nearest_mean" else "distance_sums"
+        names = {"nearest_mean": "class_means", "mean_distance": "distance_sums"}
+        name, held = names.pop(self.rule), getattr(domain, "capabilities", ())
+        ((rule, other),) = names.items()
+        if name not in held and other in held:
+            raise ReleaseError(
+                "OS702", f"{self.key}.rule", expected=f"a release that answers `{name}`",
+                got=f"one that answers `{other}`", hint=f"write `rule: {rule}`.",
+            )  # fmt: skip
         offer, release = offered(self.key, domain, name)
         if offer.labels is None:
             raise SpaceError(

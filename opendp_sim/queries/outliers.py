@@ -56,6 +56,7 @@ class Outliers(Mechanism):
     key: ClassVar[str] = "outliers"
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "queries"
+    asks_for = ("kernel_sums",)
 
     threshold: Annotated[
         float,

@@ -59,6 +59,7 @@ class Regress(Mechanism):
     key: ClassVar[str] = "regress"
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "queries"
+    asks_for = ("second_moments", "surrogate_loss")
 
     target: Annotated[
         int | None,

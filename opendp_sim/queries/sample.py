@@ -52,6 +52,7 @@ class Sample(Mechanism):
     key: ClassVar[str] = "sample"
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "queries"
+    asks_for = ("kernel_sums",)
 
     size: Annotated[
         int,

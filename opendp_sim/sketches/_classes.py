@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from opendp_sim.core.mechanism import param
 from opendp_sim.spaces.rows import GridRows
@@ -21,8 +21,13 @@ PerLabel = Annotated[
 class Classes:
     """A reader of one structure, or of one for each label of its rows."""
 
-    rows: GridRows
-    per_label: bool
+    if TYPE_CHECKING:  # a field, or computed: nothing that a data class would take for a default
+
+        @property
+        def rows(self) -> GridRows: ...
+
+        @property
+        def per_label(self) -> bool: ...
 
     @property
     def labels(self) -> tuple[str | int, ...] | None:

@@ -63,6 +63,7 @@ class DistanceTree(Mechanism):
     key: ClassVar[str] = "distance_tree"
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "sketches"
+    offers = ("distance_sums", "interval_counts")
 
     levels: Annotated[
         int,

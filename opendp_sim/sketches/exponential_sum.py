@@ -20,6 +20,7 @@ from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.mechanism import Mechanism, Option, Source, one_of, param, register
 from opendp_sim.core.space import Domain, Metric
+from opendp_sim.sketches._classes import PerLabel
 from opendp_sim.sketches._kernels import Exponential, Gaussian, Laplacian, Rational
 from opendp_sim.sketches.fourier_sketch import FourierSketch
 from opendp_sim.sketches.gauss_transform_sketch import GaussTransformSketch
@@ -97,6 +98,7 @@ class ExponentialSum(Mechanism):
     key: ClassVar[str] = "exponential_sum"
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "sketches"
+    offers = ("kernel_sums",)
 
     bandwidth: Annotated[
         float,
@@ -141,13 +143,7 @@ class ExponentialSum(Mechanism):
             lt=2**63, hint="any integer in [0, 2**63).",
         ),
     ]  # fmt: skip
-    per_label: Annotated[
-        bool,
-        param(
-            "One structure for each public label; classes are disjoint, so the faces do not grow.",
-            symbol="c", unit="none", default=False, hint="needs rows with labels.",
-        ),
-    ] = False  # fmt: skip
+    per_label: PerLabel = False
 
     def bind(self, domain: Domain, metric: Metric) -> Stable:
         """State Lemma 1 of ``exponential_sum.md``: the terms' own lemmas, weighted."""

@@ -22,6 +22,7 @@ from opendp_sim.core.linear import public_product, table_product
 from opendp_sim.core.mechanism import Mechanism, Source, one_of, param, register
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.space import Domain, Metric
+from opendp_sim.sketches._classes import Classes, PerLabel
 from opendp_sim.sketches._kernels import KERNELS, Gaussian as GaussianKernel, Kernel, Term
 from opendp_sim.sketches._weighted_kernel import Weighted
 from opendp_sim.spaces.checks import grid_rows, kept_distance
@@ -88,6 +89,7 @@ class FourierSketch(Mechanism):
     key: ClassVar[str] = "fourier_sketch"
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "sketches"
+    offers = ("kernel_sums",)
 
     frequencies: Annotated[
         int,
@@ -120,13 +122,7 @@ class FourierSketch(Mechanism):
             hint="64 costs 0.04 % of the signal and no bias; fewer is hardly faster.",
         ),
     ] = 64  # fmt: skip
-    per_label: Annotated[
-        bool,
-        param(
-            "One structure for each public label; classes are disjoint, so the faces do not grow.",
-            symbol="c", unit="none", default=False, hint="needs rows with labels.",
-        ),
-    ] = False  # fmt: skip
+    per_label: PerLabel = False
     count_weight: Annotated[
         int | None,
         param(
@@ -208,7 +204,7 @@ def phase_table(phases: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class FourierReader:
+class FourierReader(Classes):
     """The public frequencies of one bound sketch: builds it, and reads a release of it."""
 
     mechanism: FourierSketch
@@ -240,14 +236,9 @@ class FourierReader:
         return cls(mechanism, rows, fitted, phase_table(turn), terms)
 
     @property
-    def labels(self) -> tuple[str | int, ...] | None:
-        """The public labels of the classes, or None."""
-        return self.rows.labels if self.mechanism.per_label else None
-
-    @property
-    def classes(self) -> int:
-        """L."""
-        return 1 if self.labels is None else len(self.labels)
+    def per_label(self) -> bool:
+        """Whether there is one structure a label."""
+        return self.mechanism.per_label
 
     @property
     def distance(self) -> str:

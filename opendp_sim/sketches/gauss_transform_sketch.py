@@ -21,6 +21,7 @@ from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.linear import public_product
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
+from opendp_sim.sketches._classes import Classes, PerLabel
 from opendp_sim.spaces.checks import grid_rows, kept_distance
 from opendp_sim.spaces.rows import GridRows, as_rows
 from opendp_sim.spaces.sketch import Sketch
@@ -83,6 +84,7 @@ class GaussTransformSketch(Mechanism):
     key: ClassVar[str] = "gauss_transform_sketch"
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "sketches"
+    offers = ("kernel_sums",)
 
     bandwidth: Annotated[
         float,
@@ -107,13 +109,7 @@ class GaussTransformSketch(Mechanism):
             hint="0.75 has the least noise under zCDP; larger cells are fewer and need more terms.",
         ),
     ] = 0.75  # fmt: skip
-    per_label: Annotated[
-        bool,
-        param(
-            "One structure for each public label; classes are disjoint, so the faces do not grow.",
-            symbol="c", unit="none", default=False, hint="needs rows with labels.",
-        ),
-    ] = False  # fmt: skip
+    per_label: PerLabel = False
     count_weight: Annotated[
         int | None,
         param(
@@ -160,7 +156,7 @@ def largest_moments(order: int, columns: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class GaussReader:
+class GaussReader(Classes):
     """The public cells of one bound sketch: builds it, and reads a release of it."""
 
     mechanism: GaussTransformSketch
@@ -191,14 +187,9 @@ class GaussReader:
         return reader
 
     @property
-    def labels(self) -> tuple[str | int, ...] | None:
-        """The public labels of the classes, or None."""
-        return self.rows.labels if self.mechanism.per_label else None
-
-    @property
-    def classes(self) -> int:
-        """L."""
-        return 1 if self.labels is None else len(self.labels)
+    def per_label(self) -> bool:
+        """Whether there is one structure a label."""
+        return self.mechanism.per_label
 
     @property
     def shape(self) -> tuple[int, ...]:

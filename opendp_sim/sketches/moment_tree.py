@@ -66,6 +66,7 @@ class MomentTree(Mechanism):
     key: ClassVar[str] = "moment_tree"
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "sketches"
+    offers = ("distance_sums", "interval_counts")
 
     levels: Annotated[
         int,

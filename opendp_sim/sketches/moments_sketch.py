@@ -72,6 +72,7 @@ class MomentsSketch(Mechanism):
     key: ClassVar[str] = "moments_sketch"
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "sketches"
+    offers = ("class_means", "distance_sums")
 
     squares: Annotated[
         bool,

@@ -70,6 +70,7 @@ class PairedProjections(Mechanism):
     key: ClassVar[str] = "paired_projections"
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "sketches"
+    offers = ("surrogate_loss",)
 
     repetitions: Annotated[
         int,

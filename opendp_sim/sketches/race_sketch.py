@@ -20,6 +20,7 @@ from opendp_sim.core.grid import PhaseProjection, UniversalHash, chunks, count_i
 from opendp_sim.core.mechanism import Mechanism, Source, one_of, param, register
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.space import Domain, Metric
+from opendp_sim.sketches._classes import Classes, PerLabel
 from opendp_sim.sketches._hash_families import FAMILIES, Family, SignedProjections
 from opendp_sim.spaces.checks import grid_rows, kept_distance
 from opendp_sim.spaces.rows import GridRows, Rows, as_rows
@@ -74,6 +75,7 @@ class RaceSketch(Mechanism):
     key: ClassVar[str] = "race_sketch"
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "sketches"
+    offers = ("kernel_sums",)
 
     repetitions: Annotated[
         int,
@@ -104,13 +106,7 @@ class RaceSketch(Mechanism):
             symbol="s", unit="none", hint="any integer in [0, 2**63).", ge=0, lt=2**63,
         ),
     ]  # fmt: skip
-    per_label: Annotated[
-        bool,
-        param(
-            "One structure for each public label; classes are disjoint, so the faces do not grow.",
-            symbol="c", unit="none", default=False, hint="needs rows with labels.",
-        ),
-    ] = False  # fmt: skip
+    per_label: PerLabel = False
     count_weight: Annotated[
         int | None,
         param(
@@ -153,7 +149,7 @@ class RaceSketch(Mechanism):
 
 
 @dataclass(frozen=True)
-class RaceReader:
+class RaceReader(Classes):
     """The public hash functions of one bound sketch: builds it, and reads a release of it."""
 
     mechanism: RaceSketch
@@ -184,14 +180,9 @@ class RaceReader:
         return isinstance(mechanism.family, SignedProjections)
 
     @property
-    def labels(self) -> tuple[str | int, ...] | None:
-        """The public labels of the classes, or None."""
-        return self.rows.labels if self.mechanism.per_label else None
-
-    @property
-    def classes(self) -> int:
-        """L."""
-        return 1 if self.labels is None else len(self.labels)
+    def per_label(self) -> bool:
+        """Whether there is one structure a label."""
+        return self.mechanism.per_label
 
     @property
     def distance(self) -> str:

@@ -74,6 +74,7 @@ class SecondMoments(Mechanism):
     key: ClassVar[str] = "second_moments"
     source: ClassVar[Source] = Source(key="own", where="Lemma 2")
     room = "sketches"
+    offers = ("second_moments",)
 
     radius: Annotated[
         float | None,

@@ -62,6 +62,7 @@ class ThresholdSketch(Mechanism):
     key: ClassVar[str] = "threshold_sketch"
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "sketches"
+    offers = ("distance_sums", "interval_counts")
 
     thresholds: Annotated[
         int,

@@ -8,6 +8,7 @@ from typing import Any
 
 from opendp_sim.core.claims import Noise
 from opendp_sim.core.errors import ReleaseError
+from opendp_sim.core.mechanism import asking, offering
 from opendp_sim.core.space import Domain
 
 __all__ = ["Answers", "Released"]
@@ -38,7 +39,8 @@ class Released(Domain):
             raise ReleaseError(
                 "OS702", key, expected=f"a release that answers `{name}`",
                 got=f"one that answers {', '.join(self.capabilities) or 'nothing'}",
-                hint="`opendp-sim ops` lists which sketch answers which question.",
+                hint=f"release {_listed(offering(name))} for `{name}`; this release can be asked for "
+                f"{_listed(asking(self.capabilities))}.",
             )  # fmt: skip
         return self.capabilities[name]
 
@@ -46,6 +48,10 @@ class Released(Domain):
     def deviation(self) -> float:
         """Standard deviation of the noise on a cell of weight 1."""
         return 0.0 if self.noise is None else self.noise.deviation
+
+
+def _listed(words: list[str]) -> str:
+    return ", ".join(words[:-1]) + (" or " if words[1:] else "") + words[-1] if words else "nothing"
 
 
 @dataclass(frozen=True)
