@@ -144,17 +144,21 @@ def test_a_failure_ends_it(monkeypatch):
 
 
 def test_the_plan_warns_where_a_one_off_release_does_better():
-    def said(size, queries, *, hybrid):
-        whole = SETTING.model_copy(update={"size": size, "queries": queries})
-        setting = whole if hybrid else IndKnn(rho=0.5, queries=queries, size=size)
+    """Neighbourhoods of 4 sqrt(T / B) records, in classes of n / 10."""
+
+    def said(size, *, hybrid):
+        whole = SETTING.model_copy(update={"size": size, "queries": 100})
+        setting = whole if hybrid else IndKnn(rho=0.5, queries=100, size=size)
         return setting.bind(GRID, Symmetric()).reason
 
     for hybrid in (False, True):
-        assert "one-off release usually serves better" in said(500, 100, hybrid=hybrid)
-        assert "one-off" not in said(50_000, 100, hybrid=hybrid)
-    assert "`hybrid_knn`" in said(500, 100, hybrid=False)
-    assert "`ind_knn` alone" in said(50_000, 100, hybrid=True)
-    between = said(1000, 100, hybrid=True)  # ten records a query, but 33 a hard one
+        assert "one-off release usually serves better" in said(500, hybrid=hybrid)
+        assert "of 1.1 classes" in said(500, hybrid=hybrid)
+        assert "one-off" not in said(2000, hybrid=hybrid)
+    assert "hybrid" not in said(500, hybrid=False)
+    assert "or `hybrid_knn`" in said(1000, hybrid=False)
+    assert "`ind_knn` alone" in said(2000, hybrid=True)
+    between = said(1000, hybrid=True)
     assert "one-off" not in between
     assert "`ind_knn`" not in between
 

@@ -12,8 +12,8 @@ _SMALL = 15_000
 _OF_A_CLASS = 1.3
 _COUNT_SHARE = 0.05
 _VOTE_SHARE = 0.5
-_WORTH = 20
-"""Records a planned query from which neighbours beat class means on the sets measured."""
+_FINE, _COARSE = 1 / 3, 1.0
+"""Neighbourhoods, in classes, up to which neighbours (a hybrid) beat one-off releases, as measured."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,22 @@ class Rule:
         """
         if self.wanted is not None:
             return float(self.wanted)
-        factor = min(4.0, 4.0 * _SMALL / self.size)
         most = _OF_A_CLASS * self.size / self.classes
-        quiet = factor * math.sqrt(self.queries / self.rho)
-        return self.share_of(min(quiet, most)) * self.size
+        return self.share_of(min(self._quiet, most)) * self.size
+
+    @property
+    def _quiet(self) -> float:
+        """As many neighbours as noise asks for, whatever a class has."""
+        factor = min(4.0, 4.0 * _SMALL / self.size)
+        return factor * math.sqrt(self.queries / self.rho)
+
+    @property
+    def coarseness(self) -> float:
+        """The neighbourhood that noise asks for, in classes of mean size.
+
+        Towards 1 and beyond, neighbours can tell no more than the mean of a class does.
+        """
+        return (self.wanted or self._quiet) * self.classes / self.size
 
     def share_of(self, neighbours: float) -> float:
         """Return a number of neighbours as a share of the records, at most 0.4."""
@@ -72,8 +84,13 @@ class Rule:
 
     @property
     def crowded(self) -> bool:
-        """Whether there are too few records a query for neighbours to beat a one-off release."""
-        return self.size < _WORTH * self.queries
+        """Whether a one-off release usually beats neighbours."""
+        return self.coarseness > _FINE
+
+    @property
+    def overcrowded(self) -> bool:
+        """Whether a one-off release usually beats a hybrid, too."""
+        return self.coarseness > _COARSE
 
     def reason(self, facts: Mapping[str, float]) -> str:
         """Say, from public numbers, whether a session is the right release at all."""
@@ -82,10 +99,15 @@ class Rule:
             f"{lasts(facts)}"
         )
         if not self.crowded:
-            return f"{served}; sessions do well at this ratio"
+            return f"{served}; sessions do well with neighbourhoods this much smaller than a class"
+        return f"{served}; {self.instead}" + ("" if self.overcrowded else ", or `hybrid_knn`")
+
+    @property
+    def instead(self) -> str:
+        """Say what to release instead of a session."""
         return (
-            f"{served}; at fewer than {_WORTH} records a query a one-off release usually serves better: "
-            "class means (a kernel sketch with `classify`) or a linear model, or `hybrid_knn`"
+            f"noise asks for neighbourhoods of {self.coarseness:.2g} classes, and a one-off release "
+            "usually serves better: class means (a kernel sketch with `classify`) or a linear model"
         )
 
     def facts(self, count: float, vote: float | None, minimum: int) -> dict[str, float]:

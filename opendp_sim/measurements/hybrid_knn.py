@@ -34,7 +34,8 @@ class HybridKnn(Mechanism):
         Input: labelled rows on an integer grid under symmetric distance. Output: an OpenDP
         queryable as that of ``ind_knn``; it needs ``{"reference": rows}`` or a first batch of 50. For
         queries the means decide, votes are their scores; counts and deviations are NaN (null in a
-        session): nobody was counted, and no noise drawn but that of the means.
+        session): nobody was counted, and no noise drawn but that of the means. For the others, the label
+        weighs the votes of the two leading classes against how often the means were right so far.
 
     Stability
         Not a transformation.
@@ -122,7 +123,7 @@ class HybridKnn(Mechanism):
             resume=lambda data, store: self.resume(rows, data, store),
             priced=True,
             expected=facts,
-            reason=self._reason(facts),
+            reason=self._reason(facts, len(rows.labels or ())),
         )
 
     def resume(self, rows: GridRows, data: Any, store: Any = None) -> Hybrid:
@@ -137,21 +138,22 @@ class HybridKnn(Mechanism):
         asked = max(1, math.ceil(self.queries * self.hard))
         return IndKnn(rho=float_down(rest), queries=asked, size=self.size, kernel=self.kernel)
 
-    def _reason(self, facts: Mapping[str, float]) -> str:
+    def _reason(self, facts: Mapping[str, float], classes: int) -> str:
         """Say, from public numbers, whether a hybrid is the right release at all."""
         asked = self.neighbours_setting.queries
         served = (
             f"set by its rule for the {asked:,} least certain of {self.queries:,} queries of about "
             f"{self.size:,} records; {lasts(facts)}"
         )
-        if self.neighbours_setting.rule(1).crowded:
+        alone = Rule(self.rho, self.queries, self.size, classes)
+        if alone.overcrowded:
+            return f"{served}; {alone.instead}"
+        if not alone.crowded:
             return (
-                f"{served}; with so few records a query a one-off release usually serves better: class "
-                "means (a kernel sketch with `classify`) or a linear model"
+                f"{served}; with neighbourhoods this much smaller than a class `ind_knn` alone usually "
+                "serves better"
             )
-        if not Rule(self.rho, self.queries, self.size).crowded:
-            return f"{served}; with so many records a query `ind_knn` alone usually serves better"
-        return f"{served}; class means alone usually come within a few points of it"
+        return f"{served}; a linear model alone usually comes within a few points of it"
 
     def _facts(self, of_neighbours: Mapping[str, float]) -> dict[str, float]:
         """Return what the plan shows: of the neighbours on hard queries, of the means on all."""

@@ -50,7 +50,8 @@ GRID = {
 }
 STEPS = [(20, 4.0, 0.5), (40, 8.0, 0.5), (80, 8.0, 0.3)]
 SGD = [(0.1, 20, 4.0, 0.1), (0.1, 20, 4.0, 0.3), (0.05, 20, 2.0, 0.3), (0.1, 20, 2.0, 1.0)]
-"""Sampling rate, epochs, step size, clip. The first is the one setting."""
+"""Sampling rate, epochs, step size, clip. The first is the one setting; a large set tries two."""
+_LARGE = 20_000
 
 
 @dataclass(frozen=True)
@@ -154,8 +155,9 @@ def predicted(data: k.Set, run: Run, kept: Kept, torch: str | None) -> np.ndarra
             kept, run, STEPS, lambda c: [hits(k.noisy_gradient(data, first, rho, *s)) for s in c]
         )
         return k.noisy_gradient(data, of, rho, *found)
+    tried = SGD[:3:2] if data.size > _LARGE else SGD
     found = best(
-        kept, run, SGD, lambda c: [hits(p) for p in k.opacus(torch, data, first, epsilon, c)]
+        kept, run, tried, lambda c: [hits(p) for p in k.opacus(torch, data, first, epsilon, c)]
     )
     return k.opacus(torch, data, of, epsilon, [found])[0]
 
