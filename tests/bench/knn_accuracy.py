@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from opendp_sim.measurements._knn_rule import Rule
 from tests.bench import _knn as k
 from tests.bench._results import parser, table, write_section
 
@@ -238,6 +239,26 @@ class Answers:
         return Cell(left.value - right.value, (left.error**2 + right.error**2) ** 0.5)
 
 
+def advice(answers: Answers, data: k.Set, cells, linear) -> list[list[str]]:
+    """Return what a plan says from public numbers, beside what was best."""
+    rules = [Rule(k.rho_of(e), n, data.size, len(data.grid.labels)) for e, n in cells]
+    said = [
+        "Ind-KNN" if not r.crowded else "one-off" if r.overcrowded else "one-off or hybrid"
+        for r in rules
+    ]
+    kinds = {"Ind-KNN": ("Ind-KNN, cosine",), "hybrid": (HYBRID,), "one-off": linear}
+    best = []
+    for cell in cells:
+        tops = {kind: max(answers.cell(m, *cell).value for m in of) for kind, of in kinds.items()}
+        first, second = sorted(tops, key=tops.get, reverse=True)[:2]
+        best.append(f"{first} (+{tops[first] - tops[second]:.1f} on {second})")
+    return [
+        ["Neighbourhoods, in classes", *(f"{r.coarseness:.2f}" for r in rules)],
+        ["The plan advises", *said],
+        ["Best measured", *best],
+    ]
+
+
 def report(kept: Kept, data: k.Set, runs: list[Run], torch: str | None) -> str:
     answers = Answers(kept, data, runs)
     linear = ONE_OFF if torch else ONE_OFF[:2]
@@ -257,6 +278,7 @@ def report(kept: Kept, data: k.Set, runs: list[Run], torch: str | None) -> str:
         [f"{one} - {other}", *(str(answers.ahead(one, other, *c)) for c in [*budgets, *counts])]
         for one, other in pairs
     ]
+    ahead += advice(answers, data, [*budgets, *counts], linear)
     chosen = {
         key.removeprefix("choice "): value
         for key, value in kept.lines.items()
