@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.cli import app
-from opendp_sim.cli.session import _plain, session_command
+from opendp_sim.cli.session import EXAMPLES, _plain, session_command
 from opendp_sim.core.errors import DataError
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.serve import serve
@@ -119,9 +119,47 @@ def test_a_spec_without_a_session_is_refused_as_by_every_command(folder):
     assert "Traceback" not in message
 
 
-def test_help_shows_its_example_whole():
-    text = CliRunner().invoke(app, ["session", "--help"]).stdout
-    assert '{"query": [numbers]}' in text
+def test_help_shows_every_form_and_every_form_works(folder):
+    """The lines in the help are answered as they stand, by a spec with the columns it names."""
+    shown = "".join(CliRunner().invoke(app, ["session", "--help"]).stdout.split())
+    for said, line in EXAMPLES:
+        assert "".join(f"{said}:{line}".split()) in shown
+    lines = [line + "\n" for _, line in EXAMPLES]
+    out = run(folder / "people.yaml", "--updates", lines=lines)
+    assert [set(answer) for answer in out] == [
+        {"label", "count", "votes", "deviation"}, {"id", "label", "count", "votes", "deviation"},
+        {"answers"}, {"ok"}, {"ok"}, {"ok"}, {"ok"},
+    ]  # fmt: skip
+    assert out[1]["id"] == 7
+    assert len(out[2]["answers"]) == 2
+    assert out[3] == {"ok": False}  # this spec has a threshold: nothing needs a reference
+    keys = {answer["error"]["code"] for answer in run(folder / "people.yaml", lines=lines[4:])}
+    assert keys == {"OS304"}  # without --updates
+
+
+@pytest.mark.parametrize(
+    ("line", "expected", "got"),
+    [
+        ({"query": [1, 2, 3]}, "2 numbers: `x` (array[f64, 2])", "3 entries"),
+        ({"query": "text"}, "`x` (array[f64, 2])", "no list of numbers"),
+        ({"query": {"y": [1, 2]}}, "`x` (array[f64, 2])", "a record without `x`"),
+        ({"query": {"x": [1, 2, 3]}}, "`x` (array[f64, 2])", "another shape"),
+        ({"query": [True, 2]}, "`x` (array[f64, 2])", "no list of numbers"),
+        ({"query": {"x": [True, 0]}}, "`x` (array[f64, 2])", "another shape, dtype"),
+        ({"queries": []}, "an object", "without a list"),
+        ({"insert": {"x": [0, 0]}}, "an object", "without a list"),
+        ({"insert": [{"x": [0, 0], "kind": "a"}]}, "`who` (str)", "without `who`"),
+        ({"insert": [{"x": [0, 0], "kind": "z", "who": "p"}]}, "`kind` (one of its declared keys)", "value"),
+        ({"insert": [{"x": [9, 0], "kind": "a", "who": "p"}]}, "`x` (array[f64, 2])", "range"),
+        ({"delete": [5]}, "`who` (str)", "dtype"),
+        ("{no json\n", "an object", "no JSON"),
+        ({"query": [1, 2], "queries": [[1, 2]]}, "an object", "2 of them"),
+    ],
+)  # fmt: skip
+def test_a_refused_line_names_the_column_and_what_belongs_there(folder, line, expected, got):
+    (answer,) = run(folder / "people.yaml", "--updates", lines=[line])
+    assert expected in answer["error"]["expected"]
+    assert got in answer["error"]["got"]
 
 
 def test_the_curator_updates_by_person_and_the_ledger_is_charged_once(folder):

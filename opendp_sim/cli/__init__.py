@@ -14,7 +14,7 @@ from opendp_sim import __version__
 from opendp_sim.cli.about import explain_command, init_command, ops_command, schema_command
 from opendp_sim.cli.after import answer_command, ledger_app, verify_command
 from opendp_sim.cli.audit import audit_command
-from opendp_sim.cli.session import session_command
+from opendp_sim.cli.session import session_command, session_lines
 from opendp_sim.cli.spec import apply_command, check_command, plan_command, types_command
 
 __all__ = ["app", "main"]
@@ -53,7 +53,7 @@ app.command("ops")(ops_command)
 app.command("schema")(schema_command)
 app.command("init")(init_command)
 app.command("audit")(audit_command)
-app.command("session")(session_command)
+app.command("session", epilog=session_lines())(session_command)
 
 
 def main() -> None:

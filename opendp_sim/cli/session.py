@@ -20,7 +20,40 @@ from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.serve import Served, read_batch, serve
 
-__all__ = ["session_command"]
+__all__ = ["EXAMPLES", "session_command", "session_lines"]
+
+EXAMPLES = (
+    ("one question, as the numbers of its feature columns in their order", '{"query": [0.1, 0.2]}'),
+    ("the same, by column; a vector column is a list", '{"query": {"x": [0.1, 0.2]}, "id": 7}'),
+    ("several, charged together", '{"queries": [[0.1, 0.2], [0.3, 0.4]]}'),
+    ("what queries look like; before the first, if the spec has no public_queries",
+     '{"reference": [[0.1, 0.2], [0.3, 0.4]]}'),
+    ("--updates: new records, with every column",
+     '{"insert": [{"x": [0.1, 0.2], "kind": "a", "who": "p7"}]}'),
+    ("--updates: all records of a person, anew",
+     '{"relabel": [{"x": [0.1, 0.2], "kind": "b", "who": "p7"}]}'),
+    ("--updates: all records of persons, gone", '{"delete": ["p7"]}'),
+)  # fmt: skip
+_COLUMNS = """Lines, where the features are `x: {dtype: "array[f64, 2]"}`, the label is `kind`, and
+`who` names the person (updates need one: `role: privacy_id`):"""
+_ANSWER = """An answer is {"label": "a", "count": 31, "votes": [12.5, 3.1], "deviation": 4.2}: votes
+for each class in the order of its keys, and the deviation of their noise. Where the best vote leads
+by no more than a few deviations, the records near the query have little left, or there are none.
+"count" and "deviation" are null where nobody was counted for this answer (hybrid_knn, where class
+means decide; private_knn counts nobody), a vote is null for a class that was not asked about.
+{"ok": false} says that a reference was in force already, that none is needed, or that it had fewer
+than two queries."""
+_STORE = """The store remembers what was charged. With a `ledger` in the spec a new store is charged
+there, and an older copy of a store is refused; without one nobody counts stores: each is a budget
+of its own."""
+
+
+def session_lines() -> str:
+    """Return what `session --help` says of the lines."""
+    lines = "\n\n".join(f"{said}:\n\n    {line}" for said, line in EXAMPLES)
+    columns, *rest = (" ".join(part.split()) for part in (_COLUMNS, _ANSWER, _STORE))
+    return "\n\n".join([columns, lines, *rest])
+
 
 _CHUNK = 256
 _UPDATES = ("insert", "relabel", "delete")
@@ -47,10 +80,10 @@ def session_command(
         ),
     ] = False,
 ) -> None:
-    r"""Answer queries from private data, each charged, durably, before its answer leaves.
+    """Answer queries from private data, each charged, durably, before its answer leaves.
 
-    A line is `{"query": \[numbers]}`, `{"query": {"column": value}}` or `{"queries": \[...]}`, with an
-    optional "id" that comes back; answers and errors are one JSON object a line.
+    One JSON object a line on standard input, one answer a line on standard output; a line may hold an
+    "id", which comes back. A fault is one line {"error": ...} and the session goes on.
     """
     with handled():
         plan = plan_file(spec)
@@ -100,7 +133,8 @@ def _converse(served: Served, lines: IO[str], out: IO[str], *, updates: bool) ->
             answer = _reply(served, message, updates=updates)
         except SimError as error:
             answer = {"error": {"code": error.code, "where": error.where,
-                                "expected": error.expected, "hint": error.hint}}  # fmt: skip
+                                "expected": error.expected, "got": str(error.got),
+                                "hint": error.hint}}  # fmt: skip
         if isinstance(message, dict) and "id" in message:
             answer = {"id": message["id"], **answer}
         _say(answer, out)
@@ -120,27 +154,31 @@ def _read(line: str) -> dict[str, Any]:
         line.encode()  # bytes that are no text came in as lone surrogates
         message = json.loads(line)
     except (ValueError, RecursionError):
-        raise _unreadable() from None
+        raise _unreadable("a line that is no JSON") from None
     if not isinstance(message, dict) or not _returns(message.get("id")):
-        raise _unreadable()
+        raise _unreadable('another value, or an "id" that JSON cannot send back')
     return message
 
 
 def _reply(served: Served, message: dict[str, Any], *, updates: bool) -> dict[str, Any]:
     body = {name: value for name, value in message.items() if name != "id"}
     if len(body) != 1:
-        raise _unreadable()
+        raise _unreadable(f"{len(body)} of them")
     (what, value), = body.items()  # fmt: skip
+    if what in _UPDATES and not updates:
+        raise _unreadable("an update, without `--updates`")
+    if what in (*_UPDATES, "queries", "reference") and not (isinstance(value, list) and value):
+        raise _unreadable(f'"{what}" without a list of something')
     if what == "query":
         return next(_plain(served.ask([value])))
-    if what in ("queries", "reference") and isinstance(value, list) and value:
-        if what == "reference":
-            return {"ok": served.session.refer(served.queries(value))}
+    if what == "reference":
+        return {"ok": served.session.refer(served.queries(value))}
+    if what == "queries":
         return {"answers": list(_plain(served.ask(value)))}
-    if what in _UPDATES and updates and isinstance(value, list):
+    if what in _UPDATES:
         served.update(what, value)
         return {"ok": True}
-    raise _unreadable()
+    raise _unreadable("another word")
 
 
 def _plain(answers: Any) -> Iterator[dict[str, Any]]:
@@ -169,9 +207,9 @@ def _say(answer: dict[str, Any], out: IO[str]) -> None:
     out.flush()
 
 
-def _unreadable() -> SimError:
+def _unreadable(got: str) -> SimError:
     return SpecError(
-        "OS304", "line", expected='one of "query", "queries", "reference"'
+        "OS304", "line", expected='an object with one of "query", "queries", "reference"'
         ' (with --updates also "insert", "relabel", "delete"), and perhaps "id"',
-        got="another line", hint='write {"query": [0.1, 0.2]}.',
+        got=got, hint='write {"query": [0.1, 0.2]}; `opendp-sim session --help` shows every form.',
     )  # fmt: skip

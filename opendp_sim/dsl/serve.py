@@ -60,8 +60,7 @@ class Served:
     def queries(self, queries: Sequence[Any]) -> dict[str, Any]:
         """Return queries as columns, or refuse them."""
         if not all(isinstance(query, Mapping) for query in queries):
-            with _plain_values():
-                queries = [self._named(query) for query in queries]
+            queries = [self._named(query) for query in queries]
         return _columns(self.features, queries)
 
     def update(self, what: str, records: Any) -> None:
@@ -80,9 +79,15 @@ class Served:
 
     def _named(self, query: Any) -> dict[str, Any]:
         """Cut one list of numbers into the feature columns, in their order."""
-        numbers = np.asarray(query)
-        if numbers.ndim != 1 or len(numbers) != sum(c.width for c in self.features.columns):
-            raise _unfit()
+        columns = self.features.columns
+        wanted = sum(c.width for c in columns)
+        if not isinstance(query, list | tuple | np.ndarray) or _has_truths(query):
+            raise _unfit(_told(columns), "no list of numbers")
+        with _plain_values(_told(columns)):
+            numbers = np.asarray(query)
+        if numbers.ndim != 1 or len(numbers) != wanted:
+            came = f"{len(query)} entries" if numbers.ndim == 1 else "a list of something else"
+            raise _unfit(f"{wanted} numbers: {_told(columns)}", came)
         out, start = {}, 0
         for column in self.features.columns:
             part = numbers[start : start + column.width]
@@ -160,35 +165,59 @@ def _chosen(plan: Plan, name: str | None) -> OutputType:
 
 def _columns(records: Records, rows: Any) -> dict[str, Any]:
     """Turn rows of plain values into checked columns; text of values never leaves here."""
-    with _plain_values():
-        raw = {c.name: _raw(c, [row[c.name] for row in rows]) for c in records.columns}
-        blocks = list(from_arrays(records, raw).blocks())
-        block = {n: np.concatenate([b[n] for b in blocks]) for n in blocks[0]}
-        records.check(block)
+    whole = f"a list of records, each with {_told(records.columns)}"
+    if not rows or not all(isinstance(row, Mapping) for row in rows):
+        raise _unfit(whole, "a row that is no record" if rows else "no record")
+    block: dict[str, Any] = {}
+    for column in records.columns:
+        if not all(column.name in row for row in rows):
+            raise _unfit(whole, f"a record without `{column.name}`")
+        one = Records((column,))
+        with _plain_values(_told((column,))):
+            raw = {column.name: _raw(column, [row[column.name] for row in rows])}
+            blocks = list(from_arrays(one, raw).blocks())
+            block[column.name] = np.concatenate([part[column.name] for part in blocks])
+            one.check({column.name: block[column.name]})
     return block
+
+
+def _told(columns: Sequence[Column]) -> str:
+    """Name columns with what belongs in them: public declarations."""
+    return ", ".join(
+        f"`{c.name}` ({'one of its declared keys' if c.keys else c.dtype})" for c in columns
+    )
 
 
 def _raw(column: Column, values: list[Any]) -> Any:
     """Return a column's plain values as an array; texts and identifiers as they are."""
     if column.dtype == "str":
         return np.array(persons([*values, ""])[:-1], dtype=object)
-    return np.asarray(persons(values) if column.role else values)
+    found = np.asarray(persons(values) if column.role else values)
+    if found.dtype.kind == "b" or (column.is_vector and any(map(_has_truths, values))):
+        raise ValueError
+    return found
+
+
+def _has_truths(values: Any) -> bool:
+    """Whether a list holds true or false, which numpy reads as 1 or 0."""
+    return isinstance(values, list) and any(isinstance(value, bool) for value in values)
 
 
 @contextmanager
-def _plain_values() -> Iterator[None]:
+def _plain_values(expected: str) -> Iterator[None]:
     """Turn whatever numpy says of values that fit no column into one refusal."""
     try:
         with np.errstate(all="ignore"):
             yield
     except (DataError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
-        _unfit().alone()
+        _unfit(expected, "a value of another shape, dtype or range").alone()
 
 
-def _unfit() -> DataError:
+def _unfit(expected: str, got: str) -> DataError:
     return DataError(
-        "OS607", "session", expected="the declared columns, widths and dtypes", got="something else",
-        hint="a query has the features of a record; an update has every column.",
+        "OS607", "session", expected=expected, got=got,
+        hint="a query has the features of a record, as one list of numbers or by column; an update is "
+        "a list of whole records: see `opendp-sim session --help`.",
     )  # fmt: skip
 
 
