@@ -36,10 +36,10 @@ def fresh_tests(subject: Subject, data: Any, *, forks: bool) -> list[NoiseTest]:
         if law is None:
             continue
         same = bool(np.array_equal(first, second))
-        chance = _collision(law, first.shape)
+        chance = _collision(law, first.shape) if same else 1.0
         out.append(
             NoiseTest(
-                f"fresh randomness in {name}", chance if same else 1.0,
+                f"fresh randomness in {name}", chance,
                 "different noise", "the same noise twice",
             )
         )  # fmt: skip

@@ -23,9 +23,11 @@ from opendp_sim.audit.residuals import NoiseTest, residual_tests
 from opendp_sim.audit.spaces import PairSpace
 from opendp_sim.audit.subject import Subject
 
-__all__ = ["noise_layer"]
+__all__ = ["LOOKS", "noise_layer"]
 
 _LAYER = "L2 noise law"
+LOOKS = ((1 / 16, 0.25), (1.0, 0.75))
+"""Two looks, each at a part of the runs and of the risk: gross faults need few runs."""
 _MOST_CELLS = 2000
 _SHARE = 0.2
 """Part of L3's seconds that the runs on the first dataset may take; the others together as much."""
@@ -44,13 +46,27 @@ def noise_layer(
     if reason := _silent(subject):
         return LayerResult(_LAYER, "skipped", reason)
     datasets = _datasets(space, rng, hint)
+    runs = 0
+    for part, share in LOOKS:
+        found = _look(subject, datasets, budget, rng, part, beta * share)
+        runs += found.runs
+        if found.status != "not refuted":
+            break
+    return replace(found, runs=runs, seconds=time.process_time() - begin)
+
+
+def _look(
+    subject: Subject, datasets: list[Any], budget: Budget, rng: np.random.Generator,
+    part: float, beta: float,
+) -> LayerResult:  # fmt: skip
+    """Test the residuals of a part of the runs, at a part of the risk."""
     tests: list[tuple[NoiseTest, Any]] = []
     runs, cells, first_runs = 0, 0, 0
     law: NoiseLaw | None = None
     for number, data in enumerate(datasets):
         try:
             if number == 0:
-                first_runs = _first_runs(subject, data, budget)
+                first_runs = max(8, int(part * _first_runs(subject, data, budget)))
             sample = _sample(subject, data, max(4, first_runs // (1 if number == 0 else 4)))
         except Exception as error:  # noqa: BLE001 - whatever a mechanism raises
             return LayerResult(_LAYER, "skipped", f"a run failed: {type(error).__name__}")
@@ -65,18 +81,18 @@ def noise_layer(
             tests += [(t, data) for t in residual_tests(law, residual, rng)]
     if law is None:
         return LayerResult(_LAYER, "skipped", "every dataset tried releases no cell")
-    tests += [(t, datasets[0]) for t in fresh_tests(subject, datasets[0], forks=budget.forks)]
+    if part == 1:
+        tests += [(t, datasets[0]) for t in fresh_tests(subject, datasets[0], forks=budget.forks)]
     worst, data = min(tests, key=lambda item: item[0].p)
-    seconds = time.process_time() - begin
     p = min(1.0, worst.p * len(tests))
     if p <= beta:
         evidence = Evidence(
             f"noise {worst.kind}", f"the residuals do not follow the declared {law.family} law",
             worst.claimed, worst.measured, Pair(data, data, 0), None, f"p = {p:.2g}",
         )  # fmt: skip
-        return LayerResult(_LAYER, "refuted", "", runs, seconds, evidence)
+        return LayerResult(_LAYER, "refuted", "", runs, 0.0, evidence)
     return LayerResult(
-        _LAYER, "not refuted", "", runs, seconds, power=_power(law, first_runs, cells, beta, len(tests)),
+        _LAYER, "not refuted", "", runs, power=_power(law, first_runs, cells, beta, len(tests)),
         facts={"smallest_p": p, "tests": len(tests)},
     )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from unittest.mock import patch
 
@@ -178,17 +178,34 @@ def scale_of_votes() -> float:
     return float(VOTED.scale)
 
 
-def sampled(rate: float, *, always_noisy: bool = True) -> Subject:
-    scale = scale_of_votes()
+def as_it_is(cells: Any, width: float) -> Any:
+    return noisy(cells, width)
 
-    def quiet(_: Any, cells: Any, width: float) -> Any:
-        return noisy(cells, width) if cells.any() or always_noisy else cells
+
+def none_on_zeros(cells: Any, width: float) -> Any:
+    return noisy(cells, width) if cells.any() else cells
+
+
+def a_quarter(cells: Any, width: float) -> Any:
+    return noisy(cells, width / 4)
+
+
+def on_the_first(cells: Any, width: float) -> Any:
+    """Noise on the votes of the first label alone."""
+    return np.concatenate([noisy(cells[:1], width), cells[1:]])
+
+
+def sampled(
+    rate: float = 0.2, draw: Callable[[Any, float], Any] = as_it_is, queries: int = 4
+) -> Subject:
+    """The service at a rate, with a noise, for a number of queries; accounted at .2, as it is, for four."""
+    scale = scale_of_votes()
 
     def run(data: Rows) -> Any:
         used = VOTED.model_copy(update={"rate": rate})
-        bare = Rows(data.values, data.labels)
-        with patch.object(Stock, "noisy", quiet):
-            service = Sampler(used, PLAIN, bare, scale)
+        own = partial(kept, {}) if keep else draw
+        with patch.object(Stock, "noisy", lambda _, cells, width: own(cells, width)):
+            service = Sampler(used, PLAIN, Rows(data.values, data.labels), scale)
             return tuple(float(v) for _ in range(4) for v in service.predict(TARGET).votes[0])
 
     return Subject(
@@ -218,7 +235,11 @@ TWINS = [
           lambda: subject(fresh_purse_on_relabel)),
     _twin("private_knn/no_subsample", "everybody is in every sample, accounted at rate 0.2", lambda: sampled(1.0)),
     _twin("private_knn/silent_when_empty", "no noise on an empty sample",
-          lambda: sampled(0.2, always_noisy=False)),
+          lambda: sampled(draw=none_on_zeros)),
+    _twin("private_knn/quarter_noise", "a quarter of the scale", lambda: sampled(draw=a_quarter)),
+    _twin("private_knn/first_label_alone", "noise on the votes of the first label alone",
+          lambda: sampled(draw=on_the_first)),
+    _twin("private_knn/one_noise", "the noise of the first query, for all queries", lambda: sampled(keep=True)),
 ]  # fmt: skip
 CONTROLS = [
     Control(name="ind_knn/sound", make=served, options=_VOTES),
@@ -228,5 +249,5 @@ CONTROLS = [
         make=lambda: subject(lifetime_purse_on_relabel),
         options=_VOTES,
     ),
-    Control(name="private_knn/sound", make=lambda: sampled(0.2), options=_SAMPLED),
+    Control(name="private_knn/sound", make=sampled, options=_SAMPLED),
 ]

@@ -19,6 +19,7 @@ from opendp_sim.audit import NoiseLaw, Report, Subject, audit, collect
 from opendp_sim.audit.distribution import distribution_layer
 from opendp_sim.audit.findings import Budget
 from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.noise_law import LOOKS
 from opendp_sim.audit.residuals import residual_tests
 from opendp_sim.audit.runner import SHARES
 from opendp_sim.audit.spaces import GivenPairs
@@ -34,10 +35,11 @@ BETA = 1e-3
 SHORT = replace(
     Budget.of("quick"),
     name="short",
-    seconds=0.8,
-    stability_seconds=0.4,
-    stability_trials=1500,
+    seconds=0.4,
+    stability_seconds=0.2,
+    stability_trials=1000,
     structure_pairs=12,
+    noise_runs=150,
 )
 """For the count of false alarms: shorter, so that a thousand audits end; the bound is the same."""
 
@@ -175,7 +177,7 @@ def power(seeds: int, rows: RowFile) -> Rows:
     for seed in range(seeds):
         law = NoiseLaw("discrete_laplace", 50.0)
         tests = list(residual_tests(law, laplace((400, 1000), 49.0), np.random.default_rng(seed)))
-        seen += min(t.p for t in tests) * len(tests) <= BETA * SHARES["noise"]
+        seen += min(t.p for t in tests) * len(tests) <= BETA * SHARES["noise"] * LOOKS[-1][1]
     out["scale 2 % low, 1000 cells, 400 runs"] = {"caught": seen, "seeds": seeds}
     return out
 
