@@ -195,10 +195,15 @@ def on_the_first(cells: Any, width: float) -> Any:
     return np.concatenate([noisy(cells[:1], width), cells[1:]])
 
 
+def kept(noise: dict[int, Any], cells: Any, width: float) -> Any:
+    """The noise of the first query, for all of them."""
+    return cells + noise.setdefault(0, noisy(np.zeros_like(cells), width))
+
+
 def sampled(
-    rate: float = 0.2, draw: Callable[[Any, float], Any] = as_it_is, queries: int = 4
+    rate: float = 0.2, draw: Callable[[Any, float], Any] = as_it_is, *, keep: bool = False
 ) -> Subject:
-    """The service at a rate, with a noise, for a number of queries; accounted at .2, as it is, for four."""
+    """The service at a rate and with a noise; accounted at .2 and as it is."""
     scale = scale_of_votes()
 
     def run(data: Rows) -> Any:
