@@ -35,7 +35,7 @@ __all__ = ["SHARES", "assert_not_refuted", "audit"]
 
 SHARES = {"structure": 0.05, "coupling": 0.05, "noise": 0.2, "distribution": 0.7}
 """How beta is divided; they add up to one."""
-_FIRST_LOOK = 0.15
+_FIRST_LOOK = 0.08
 """Part of L1's seconds that it gets before L2, and the most seconds that can be."""
 _LONGEST_FIRST_LOOK = 1.0
 
