@@ -158,7 +158,8 @@ class _Talk:
     def summary(self, service: Any) -> NDArray[np.float64]:
         """Return sums over all answers, the first answers one by one, and their differences."""
         answers = list(self.answers(service))
-        counts = np.concatenate([a.counts for a in answers]).astype(float)
+        # Of a query that means decide, nobody was counted: that is no number.
+        counts = np.nan_to_num(np.concatenate([a.counts for a in answers]).astype(float), nan=-1.0)
         votes = np.concatenate([a.votes for a in answers])
         spread = np.concatenate([a.deviations for a in answers])
         scaled = votes / np.where(spread > 0, spread, 1.0)[:, None]
