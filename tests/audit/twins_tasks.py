@@ -173,6 +173,10 @@ def starts_at_count(answer: Answer, points: np.ndarray) -> list[float]:
     return [float(np.random.default_rng(len(points)).integers(1000)), first(answer, "candidate")]
 
 
+def none_when_empty(answer: Answer, points: np.ndarray) -> list[float]:
+    return [*(answer["candidate"] + 1.0) * float(len(points) > 0)]
+
+
 def exact_height(answer: Answer, points: np.ndarray) -> list[float]:
     """The height of the first summit, counted from the records."""
     if not len(answer["mode"]):
@@ -189,7 +193,7 @@ def loneliest(answer: Answer, points: np.ndarray) -> list[float]:
     return [first(answer, "outlier"), round(float(np.exp(-gaps).mean(axis=1).min()), 2)]
 
 
-MODES = {"seed": 1, "starts": 2, "rounds": 6}
+MODES: dict[str, Any] = {"seed": 1, "starts": 2, "rounds": 6}
 TWINS = [
     twin("density/all_exact", "the query reads the sketch before its noise",
          lambda: asked(F, "density", "density", look=all_exact)),
@@ -256,21 +260,23 @@ TWINS = [
     twin("sample/seed_is_the_count", "the seed of the draw is the exact count",
          lambda: asked(F, "sample", "candidate", tell=starts_at_count, size=3, seed=1)),
     twin("sample/none_when_empty", "nothing is drawn from no records",
-         lambda: asked(F, "sample", "candidate", tell=lambda answer, points: [
-             *(answer["candidate"] + 1) * float(len(points) > 0)], size=3, seed=1)),
+         lambda: asked(F, "sample", "candidate", tell=none_when_empty, size=3, seed=1)),
     twin("sample/all_exact", "draws follow the sketch before its noise",
          lambda: asked(F, "sample", "candidate", look=all_exact, size=6, seed=1)),
     twin("sample/warns_of_clamping", "it tells that records lie outside",
          lambda: asked(F, "sample", "candidate", tell=with_clamping("candidate"), size=3, seed=1)),
 ]  # fmt: skip
+
+
+def control(query: str, made: Any) -> Control:
+    return Control(name=f"{query}/sound_task", make=lambda: made[0], options=made[1])
+
+
 CONTROLS = [
-    Control(name=f"{query}/sound_task", make=lambda made=made: made[0], options=made[1])
-    for query, made in (
-        ("density", asked(F, "density", "density")),
-        ("classify", asked(F, "classify", "label")),
-        ("regress", asked(M, "regress", "coefficient", answer="coefficients")),
-        ("modes", asked(G, "modes", "height", **MODES)),
-        ("outliers", asked(F, "outliers", "score", threshold=0.3)),
-        ("sample", asked(F, "sample", "candidate", size=3, seed=1)),
-    )
+    control("density", asked(F, "density", "density")),
+    control("classify", asked(F, "classify", "label")),
+    control("regress", asked(M, "regress", "coefficient", answer="coefficients")),
+    control("modes", asked(G, "modes", "height", **MODES)),
+    control("outliers", asked(F, "outliers", "score", threshold=0.3)),
+    control("sample", asked(F, "sample", "candidate", size=3, seed=1)),
 ]
