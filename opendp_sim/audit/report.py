@@ -13,9 +13,6 @@ from opendp_sim.audit.findings import Evidence, LayerResult
 
 __all__ = ["Report", "plain"]
 
-_LAYERS = 6
-"""L0 to L5."""
-
 
 @dataclass(frozen=True)
 class Report:
@@ -52,6 +49,14 @@ class Report:
         return found[0] if found else ""
 
     @property
+    def checks(self) -> str:
+        """Which layers ran, and which were skipped; the rows of the report say why."""
+        ran = sorted(layer.layer[:2] for layer in self.layers if layer.status != "skipped")
+        skipped = sorted(layer.layer[:2] for layer in self.layers if layer.status == "skipped")
+        told = f"{', '.join(ran) or 'nothing'} ran"
+        return f"{told}; {', '.join(skipped)} did not" if skipped else told
+
+    @property
     def lower_bounds(self) -> dict[str, float]:
         """A certified lower bound on epsilon, at the delta it holds for."""
         for layer in reversed(self.layers):
@@ -86,10 +91,8 @@ class Report:
     # --- rendering -----------------------------------------------------------------
 
     def __str__(self) -> str:
-        ran = sum(layer.status != "skipped" for layer in self.layers)
         name = self.origin or self.subject
-        checks = f"({ran} of {_LAYERS} checks ran)"
-        lines = [f"audit of {name} at d_in = {self.d_in}: {self.verdict} {checks}"]
+        lines = [f"audit of {name} at d_in = {self.d_in}: {self.verdict} ({self.checks})"]
         if self.drive:
             lines.append(f"  asked by default: {self.drive}")
         if self.evidence is not None:

@@ -6,6 +6,7 @@ import math
 import sys
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import opendp.prelude as dp
@@ -28,6 +29,7 @@ from opendp_sim.audit.enumeration import hockey_stick
 from opendp_sim.audit.findings import Budget
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.power import draws_needed, smallest_excess
+from opendp_sim.audit.sampling import draw, spots_of
 from opendp_sim.audit.spaces import GivenPairs
 from opendp_sim.core.errors import AuditError
 from tests.audit.stand_ins import LINE, PURE, SYMMETRIC, laplace
@@ -141,6 +143,55 @@ def test_players_who_share_neither_gain_nor_lose():
     together = (math.exp(0.5) + math.exp(-3.0) + math.exp(0.1)) / 3
     assert wealth.log == pytest.approx(math.log(together))
     assert min(wealth.purses) > math.log(0.03 / 3 * together)
+
+
+def test_the_player_who_never_bets_keeps_what_the_others_lose():
+    """However wrong a small sample was, a quarter is left, and all players have some of it again."""
+    wealth = Wealth()
+    wealth.add(np.array([[-30.0], [-30.0], [-30.0], [0.0]]), 6.9)
+    assert wealth.log == pytest.approx(math.log(0.25))
+    assert min(wealth.purses) >= math.log(0.25 / 2 / 4) - 1e-9
+    sure = {"x": lambda e: e.cells[:, 0]}
+    bet = best_bet(
+        sure, encode([1.0] * 400), encode([0.0] * 400), approx_curve(1.0, 0.0), slice(None)
+    )
+    assert all(stake > 0 for stake in bet.stakes[:-1])
+    assert bet.stakes[-1] == 0
+
+
+def _wide(cells: int, moved: tuple[int, ...], scale: float) -> Subject:
+    """One person moves a few of many cells by one; the claim is what noise of scale 1 a move gives."""
+
+    def core(x: Any) -> np.ndarray:
+        counts = np.zeros(cells)
+        counts[list(moved)] = len(x)
+        return counts
+
+    return Subject(
+        run=lambda x: core(x) + laplace((cells,), scale), input_domain=LINE, input_metric=SYMMETRIC,
+        sample=lambda x, n: list(core(x) + laplace((n, cells), scale)),
+        privacy_map=lambda d: float(len(moved) * d), measure=PURE, core=core,
+        noise=NoiseLaw("discrete_laplace", 1.0),
+    )  # fmt: skip
+
+
+def test_of_a_wide_release_the_cells_that_move_are_looked_at():
+    wide = _wide(3000, (7, 2901), 1.0)
+    spots = spots_of(wide, Pair([], [1], 1))
+    assert {7, 2901} <= set(spots.tolist())
+    release = np.arange(3000.0)
+    (kept,) = draw(replace(wide, sample=lambda x, n: [release]), [], 1, spots)
+    assert np.array_equal(kept, [*spots, release.sum()])
+    assert spots_of(_wide(300, (7,), 1.0), Pair([], [1], 1)) is None
+
+
+@pytest.mark.audit
+def test_half_the_noise_on_one_cell_of_thousands_is_seen_by_the_whole_curve():
+    """False-alarm rate of the layer 1e-6; the claimed noise would be sound."""
+    pairs = GivenPairs((Pair([], [1], 1),))
+    half = _wide(3000, (2901,), 0.5)
+    found = distribution_layer(half, pairs, 1, Budget.of("quick"), np.random.default_rng(0), 1e-6)
+    assert found.status == "refuted"
 
 
 def test_clopper_pearson_limits_are_exact_tails():
