@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from opendp_sim import __version__
+from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.cli import app
 from opendp_sim.cli.about import schema_text
 from opendp_sim.core.errors import CATALOGUE, ReleaseError
@@ -86,6 +87,8 @@ def test_the_plan_of_a_session_says_what_a_record_serves_and_what_does_better(na
 
 def test_the_plan_as_json_is_the_librarys():
     found = json.loads(_run("plan", FOLDER / "small.yaml", "--json").stdout)
+    assert found.pop("advice") == []
+    assert found.pop("ledger")["new"]
     assert found == json.loads(plan_file(FOLDER / "small.yaml").canonical)
 
 
@@ -241,6 +244,47 @@ def test_a_query_without_a_feature_is_told_which(tmp_path):
         "answer", tmp_path / "fit.npz", "--query", tmp_path / "asked.csv", "--post", "regress"
     )
     assert found.exit_code == 0
+
+
+def _plan_lines(path, start):
+    text = re.sub(r" ?\n", " ", _run("plan", path).stdout)
+    return [part for part in re.split(r" (?=ledger    |advice    |ingest    |peak memory)", text)
+            if part.startswith(start)]  # fmt: skip
+
+
+def test_a_plan_says_where_it_stands_with_the_ledger(tmp_path):
+    small = write_small(tmp_path)
+    (before,) = _plan_lines(small, "ledger")
+    assert "(the first run makes it)" in before
+    assert not (tmp_path / "points.ledger").exists()
+    assert _run("apply", small).exit_code == 0
+    stand = json.loads(_run("plan", small, "--json").stdout)["ledger"]
+    with Ledger.open(tmp_path / "points.ledger") as ledger:
+        assert stand["spent"] == ledger.total().text
+        assert stand["left"] == ledger.total(plan_file(small).charge).left_text
+        entries = len(ledger.entries)
+    assert f"spent {stand['spent']} of" in _plan_lines(small, "ledger")[0]
+    with Ledger.open(tmp_path / "points.ledger") as ledger:
+        assert len(ledger.entries) == entries
+        assert "cannot be read" in _plan_lines(small, "ledger")[0]
+
+
+@pytest.mark.parametrize(("old", "new", "told"), [
+    ("budget: {rho: 1.0}", "budget: {epsilon: 1.0, delta: 0.01}", "delta 0.01"),
+    ("{noise: gaussian}", "{noise: gaussian, spend: 40%}", "60% of the budget's rho is left"),
+    ("budget: {rho: 1.0}", "budget: {rho: 1.0e-9}", "records can add at most"),
+    ("y: {dtype: float64, bounds: [0, 1]}}", "y: {dtype: int64, bounds: [0, 1]}}\n    ingest: enforce",
+     "where x is not finite, or y is no whole number"),
+])  # fmt: skip
+def test_a_plan_advises_what_is_allowed_and_seldom_meant(tmp_path, old, new, told):
+    fit = FIT.replace("second_moments: {}", "threshold_sketch: {thresholds: 8}").replace(
+        "save: fit.npz", "post: [distance: {}], save: fit.npz")  # fmt: skip
+    path = tmp_path / "fit.yaml"
+    path.write_text(fit)
+    assert not _plan_lines(path, ("advice", "ingest"))
+    assert fit.count(old) == 1
+    path.write_text(fit.replace(old, new))
+    assert told in " ".join(_plan_lines(path, ("advice", "ingest"))).replace("  ", " ")
 
 
 def test_ops_lists_every_mechanism():

@@ -10,7 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from opendp_sim.accounting.totals import loss_text
+from opendp_sim.dsl.advice import advice
+from opendp_sim.dsl.describe import dropped
 from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.standing import standing
 
 __all__ = ["show_plan", "show_types"]
 
@@ -46,10 +49,15 @@ def show_plan(plan: Plan, out: Console, *, only: bool = True) -> None:
     body = plan.plain()
     out.print(Text(f"plan of {body['name']}", style="bold"), f"  program {body['program'][:16]}")
     _privacy(body, out)
+    if only:
+        _ledger(plan, out)
+    _ingest(plan, out)
     out.print()
     show_types(plan, out)
     _releases(plan, body, out)
     _outputs(body, out)
+    for text in advice(plan):
+        out.print(f"advice    {text}")
     out.print(f"peak memory about {body['memory_bytes'] / 2**20:,.0f} MiB"
               f"{'; no data was opened' if only else ''}")  # fmt: skip
 
@@ -67,6 +75,27 @@ def _privacy(body: dict[str, Any], out: Console) -> None:
         budget += f" ({privacy['budget']['reserve']['mechanisms']} of it for mechanisms)"
     out.print(f"privacy   {kind} {count} of {of} (d_in = {privacy['d_in']}), {privacy['measure']}, "
               f"budget {budget}")  # fmt: skip
+
+
+def _ledger(plan: Plan, out: Console) -> None:
+    found = standing(plan)
+    if found is None:
+        return
+    if "refused" in found:
+        out.print(f"ledger    {found['file']} cannot be read: {found['refused']}")
+        return
+    over = f"would leave {found['left']}" if found["fits"] else "is more than is left"
+    fresh = " (the first run makes it)" if found["new"] else ""
+    out.print(f"ledger    {found['file']}{fresh}, {found['unit']}: spent {found['spent']} of "
+              f"{found['limit']}; this takes {found['takes']} and {over}")  # fmt: skip
+
+
+def _ingest(plan: Plan, out: Console) -> None:
+    for entry in plan.program.data:
+        if entry.ingest == "enforce" and not entry.public:
+            out.print(
+                f"ingest    {entry.name}: enforce; a record is dropped, and nobody told, {dropped(entry)}"
+            )
 
 
 def _releases(plan: Plan, body: dict[str, Any], out: Console) -> None:

@@ -22,10 +22,12 @@ from opendp_sim.cli._run import (
 )
 from opendp_sim.cli.show_comparison import show_comparison
 from opendp_sim.cli.show_plan import show_plan, show_types
+from opendp_sim.dsl.advice import advice
 from opendp_sim.dsl.compare import compare, refuse_private
 from opendp_sim.dsl.execute import Applied, apply
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.plan_document import is_plan, load_plan, save_plan
+from opendp_sim.dsl.standing import standing
 from opendp_sim.dsl.write import check_writable
 
 __all__ = ["apply_command", "check_command", "plan_command", "types_command"]
@@ -66,7 +68,7 @@ def plan_command(
         if output is not None:
             check_writable(File(output), "--output")
         if json_:
-            say_json(plan.plain())
+            say_json(plan.plain() | {"ledger": standing(plan), "advice": advice(plan)})
         else:
             show_plan(plan, console())
         if output is not None:

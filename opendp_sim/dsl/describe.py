@@ -9,6 +9,7 @@ from typing import Any
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.rounding import float_up, sqrt_up
 from opendp_sim.core.space import Domain, Metric
+from opendp_sim.dsl.ir import DataEntry
 from opendp_sim.dsl.types import Typed
 from opendp_sim.sources.blocks import block_rows
 from opendp_sim.spaces.metrics import VectorNorm
@@ -16,7 +17,7 @@ from opendp_sim.spaces.records import Records
 from opendp_sim.spaces.rows import GridRows, RealRows
 from opendp_sim.spaces.sketch import Sketch
 
-__all__ = ["domain_text", "memory_of", "metric_text", "stage_plain"]
+__all__ = ["domain_text", "dropped", "memory_of", "metric_text", "stage_plain"]
 
 
 def stage_plain(typed: Typed) -> dict[str, Any]:
@@ -73,6 +74,19 @@ def domain_text(domain: Domain) -> str:
         return f"sketch{{{blocks}; {domain.size:,} cells}}"
     shown = ", ".join(f"{f.name}={getattr(domain, f.name)!r}" for f in fields(domain))  # type: ignore[arg-type]
     return f"{type(domain).__name__}{{{shown[:160]}}}"
+
+
+def dropped(entry: DataEntry) -> str:
+    """Say when ``ingest: enforce`` drops a record: what its declaration makes of each column."""
+    said = []
+    for column in entry.records.columns:
+        kind = column.numpy_dtype.kind
+        if column.keys:
+            said.append(f"{column.name} is not one of its {len(column.keys)} keys")
+        else:
+            what = "no text" if kind == "O" else "no whole number" if kind in "iu" else "not finite"
+            said.append(f"{column.name} is {what if not column.is_vector else what + ' anywhere'}")
+    return "where " + ", or ".join(said)
 
 
 def _extras(rows: GridRows | RealRows) -> str:

@@ -110,6 +110,7 @@ class Density(Mechanism):
         return Post(
             answer, takes="release", output=Answers(COLUMNS, sums.labels, self.normalise),
             expected={"noise_error times records" if self.normalise else "noise_error": noise},
+            of_a_record=1.0,
         )  # fmt: skip
 
     def _answer(

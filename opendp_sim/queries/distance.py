@@ -18,6 +18,7 @@ from opendp_sim.core.errors import DataError, ReleaseError, SpaceError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.spaces.released import Answers, Released
+from opendp_sim.spaces.rows import GridRows
 
 __all__ = ["Distance"]
 
@@ -127,6 +128,7 @@ class Distance(Mechanism):
             takes="release",
             output=Answers(COLUMNS, sums.labels, self.mean),
             expected=expected,
+            of_a_record=longest(release.queries, power),
         )
 
     def _columns(
@@ -174,6 +176,15 @@ def distortion(release: Released, power: float) -> tuple[float, float]:
     """Return what a random map before the sketch does to these sums: relative, and per record."""
     stated = getattr(release.queries, "distortion", ())
     return (stated[1], stated[2]) if stated and stated[0] == power else (0.0, 0.0)
+
+
+def longest(rows: Any, power: float) -> float:
+    """Return the p-th power of the longest distance of two grid points in the box, at most."""
+    if not isinstance(rows, GridRows):
+        return 0.0
+    width = rows.width // max(len(rows.lower), 1)
+    spans = [b - a for a, b in zip(rows.lower, rows.upper, strict=True)]
+    return width * math.fsum(math.pow(span * rows.unit, power) for span in spans)
 
 
 def quantile(release: Released, confidence: float) -> float:

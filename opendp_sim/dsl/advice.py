@@ -1,0 +1,55 @@
+"""What a plan could be told before it is run: things that are allowed and seldom meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opendp_sim.dsl.charging import ledger_path
+from opendp_sim.dsl.output_types import OutputType
+from opendp_sim.dsl.plan import Plan
+
+__all__ = ["advice"]
+
+_DELTA = 1e-3
+"""A delta of one over a thousand people."""
+_LEFT = 0.02
+_RECORDS = 1000
+
+
+def advice(plan: Plan) -> list[str]:
+    """Return one sentence for each thing that is allowed and seldom meant."""
+    return [
+        *_delta(plan),
+        *_unspent(plan),
+        *(text for o in plan.outputs.values() for text in _loud(o)),
+    ]
+
+
+def _delta(plan: Plan) -> Iterator[str]:
+    delta = None if plan.privacy is None else plan.privacy.budget.delta
+    if delta is not None and delta > _DELTA:
+        yield (
+            f"delta {delta:g}: the claim would still hold if a record were published outright with "
+            "that chance; take it well below one over the number of people"
+        )
+
+
+def _unspent(plan: Plan) -> Iterator[str]:
+    if plan.target is None or ledger_path(plan) is not None:
+        return  # a ledger keeps what is left
+    left = 1.0 - plan.total[0] / plan.target.whole[0]
+    if left > _LEFT:
+        yield (
+            f"{left:.0%} of the budget's {'rho' if 'zcdp' in plan.target.measure else 'epsilon'} is "
+            "left: larger shares (`spend`) or smaller scales would use it for less noise"
+        )
+
+
+def _loud(output: OutputType) -> Iterator[str]:
+    for post in output.posts:
+        noise = next((v for k, v in post.expected.items() if k.startswith("noise_error")), 0.0)
+        if post.of_a_record and noise / post.of_a_record >= _RECORDS:
+            yield (
+                f"{output.decl.name}: the noise is as large as what {noise / post.of_a_record:,.0f} "
+                "records can add at most: with fewer, answers are noise"
+            )
