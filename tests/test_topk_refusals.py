@@ -64,16 +64,17 @@ def test_negative_counts_are_named_where_nothing_private_is_asked():
     assert "-3" not in str(caught.value)
 
 
+@pytest.mark.parametrize("space", [COUNTS, IntVector(6)], ids=["counts", "vector"])
 @pytest.mark.parametrize("key", GOOD)
-def test_a_release_answers_on_every_vector_that_opendp_admits(key):
+def test_a_release_answers_on_every_vector_that_opendp_admits(key, space):
     """A refusal that depends on a number would tell: all of int64 is answered, negatives as zero."""
-    release = getattr(sim, f"make_{key}")(COUNTS, USERS, **GOOD[key])
-    votes = votes_space(key, COUNTS, USERS)
+    release = getattr(sim, f"make_{key}")(space, USERS, **GOOD[key])
+    votes, low = votes_space(key, space, USERS), 0 if space is COUNTS else -(2**61)
     least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
     for counts in ([1, 2, -3, 4, 5, 6], [least] * 6, [most, least] * 3, [-1] * 6, [0] * 6):
         vector = np.array(counts, dtype=np.int64)
         release(vector)
-        assert (votes.counts(vector) == np.clip(vector, 0, 2**61)).all()
+        assert (votes.counts(vector) == np.clip(vector, low, 2**61)).all()
 
 
 @given(
