@@ -193,6 +193,10 @@ class SecondMomentSums(Protocol):
         """
         ...
 
+    def noise_factor(self) -> float:
+        """Return that deviation alone."""
+        ...
+
     def to_data(self, coefficients: NDArray[np.float64], target: int) -> NDArray[np.float64]:
         """Return data-unit coefficients, intercept first, from those of the scaled columns."""
         ...
@@ -206,6 +210,10 @@ class SurrogateLoss(Protocol):
 
     def loss(self, released: Arrays, directions: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the summed loss (k,) of directions (k, d+1) over the scaled columns."""
+        ...
+
+    def noise_factor(self) -> float:
+        """Return the loss's noise deviation per unit of cell noise."""
         ...
 
     def to_data(self, coefficients: NDArray[np.float64], target: int) -> NDArray[np.float64]:

@@ -96,7 +96,10 @@ class Classify(Mechanism):
             sizes, factor = sums.totals(released)
             return self._best(found, sizes, least_records(factor * deviation, noise))
 
-        return Post(classify, takes="release", output=Answers(COLUMNS, sums.labels))
+        return Post(
+            classify, takes="release", output=Answers(COLUMNS, sums.labels),
+            expected={"noise_error": noise},
+        )  # fmt: skip
 
     def _best(self, sums: NDArray[np.float64], sizes: Any, least: Any) -> dict[str, NDArray[Any]]:
         """Arg max by row; ties go to the first label, a fixed public order."""

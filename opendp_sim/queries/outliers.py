@@ -93,4 +93,6 @@ class Outliers(Mechanism):
                 "probability": chance,
             }
 
-        return Post(flag, takes="release", output=Answers(COLUMNS, sums.labels))
+        return Post(
+            flag, takes="release", output=Answers(COLUMNS, sums.labels), expected=density.expected
+        )

@@ -94,8 +94,9 @@ class Regress(Mechanism):
             )  # fmt: skip
         least_squares = "surrogate_loss" not in domain.capabilities
         name = "second_moments" if least_squares else "surrogate_loss"
+        noise = "noise of a sum of products" if least_squares else "noise of the summed loss"
         sums: Any = domain.capability(name, self.key)
-        target = self._target(sums.width)
+        target, factor = self._target(sums.width), sums.noise_factor()
 
         def answer(released: Arrays, queries: Any = None) -> dict[str, NDArray[np.float64]]:
             fit = self._squares if least_squares else self._surrogate
@@ -109,7 +110,13 @@ class Regress(Mechanism):
 
         asks = self.answer == "prediction"
         output = Answers(("prediction",) if asks else ("coefficient",))
-        return Post(answer, takes="release", output=output, asks=asks)
+        return Post(
+            answer,
+            takes="release",
+            output=output,
+            asks=asks,
+            expected={noise: domain.deviation * factor},
+        )
 
     def _target(self, width: int) -> int:
         target = width - 1 if self.target is None else self.target

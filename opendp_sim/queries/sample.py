@@ -69,7 +69,7 @@ class Sample(Mechanism):
     def bind(self, domain: Domain, metric: Metric) -> Post:
         """Bind to a release that offers kernel sums."""
         del metric
-        sums, _ = kernel_sums(self.key, domain)
+        sums, deviation = kernel_sums(self.key, domain)
 
         def draw(released: Arrays, candidates: Any) -> dict[str, NDArray[np.int64]]:
             found = sums.estimate(released, check_queries(domain, candidates)).groups[0]
@@ -81,4 +81,7 @@ class Sample(Mechanism):
             drawn = generator.choice(mass.size, size=self.size, p=share)
             return {"candidate": drawn % found.shape[1], "label": drawn // found.shape[1]}
 
-        return Post(draw, takes="release", output=Answers(("candidate", "label")))
+        return Post(
+            draw, takes="release", output=Answers(("candidate", "label")),
+            expected={"noise_error": deviation * sums.noise_factor()},
+        )  # fmt: skip

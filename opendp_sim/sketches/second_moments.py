@@ -103,7 +103,7 @@ class SecondMoments(Mechanism):
             accumulate=reader.accumulate,
             faces=output.faces,
             capabilities={"second_moments": reader},
-            expected={"noise of a product per unit of cell noise": 1.0 / LEVELS**2},
+            expected={"noise of a product per unit of cell noise": reader.noise_factor()},
         )
 
 
@@ -139,7 +139,11 @@ class MomentReader:
         products = np.asarray(released["products"], dtype=np.float64) / LEVELS**2
         matrix = np.zeros((self.standard.width, self.standard.width))
         matrix[np.triu_indices(self.standard.width)] = products
-        return matrix + np.triu(matrix, 1).T, 1.0 / LEVELS**2
+        return matrix + np.triu(matrix, 1).T, self.noise_factor()
+
+    def noise_factor(self) -> float:
+        """Return the deviation of an entry of ``gram`` per unit of cell noise."""
+        return 1.0 / LEVELS**2
 
     def to_data(self, coefficients: NDArray[np.float64], target: int) -> NDArray[np.float64]:
         """Return data-unit coefficients, intercept first, from those of the scaled columns."""
