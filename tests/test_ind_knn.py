@@ -446,3 +446,39 @@ def test_a_fork_cannot_ask():
     service._process += 1
     with pytest.raises(BudgetError, match="OS407"):
         service.predict(np.array([LEFT]))
+
+
+REFERENCE = np.random.default_rng(8).integers(-100, 101, (60, 2)).astype(float)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"vote_scale": 1e-300}, {"count_scale": 1e-300}, {"count_scale": 2.0**40}, {"rho": 1e-30}, {"rho": 1e6},
+        {"vote_scale": 2.0**40, "levels": 4096, "minimum_count": 10**9}, {"threshold": 5e-324},
+        {"kernel": {"rbf": {"bandwidth": 1e300}}}, {"kernel": {"rbf": {"bandwidth": 1e-300}}},
+        {"kernel": {"student": {"bandwidth": 1e200}}, "normalise": False}, {"neighbours": 10**9},
+        {"size": 2, "queries": 10**9, "rho": 1e-30}, {"size": 10**12, "queries": 1, "rho": 1e6},
+        {"search": {"sign_hashes": {"recall": 0.999999, "bits": 16}}, "threshold": 1e-9,
+         "kernel": {"student": {"bandwidth": 1e-3}}},
+        {"search": {"sign_codes": {"recall": 1 - 1e-16}}},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("records", [0, 1, 40])
+@pytest.mark.parametrize("reference", [None, REFERENCE, np.zeros((2, 2))])
+def test_extreme_settings_answer_and_plan(given, records, reference):
+    """Scales that cannot be drawn are not used: a session never ends because of its settings."""
+    plain = {"rho": 0.5, "queries": 10, "size": 100, "threshold": 0.5, "centre": False} | given
+    setting = IndKnn(**plain)
+    claim = setting.bind(GRID, Symmetric())
+    assert all(np.isfinite(value) and value >= 0 for value in claim.expected.values())
+    assert claim.reason
+    data = Rows(np.array([LEFT] * records).reshape(-1, 2), np.zeros(records, dtype=int))
+    service = Predictor(setting, GRID, data)
+    if reference is not None:
+        service.refer(reference)
+    before = service._purses_now()
+    answers = service.predict(np.array([LEFT, [0.0, 0.0]]))
+    assert np.isfinite(answers.votes).all()
+    assert ((service._purses_now() >= 0) & (service._purses_now() <= before)).all()

@@ -154,6 +154,15 @@ def _close(found, stated):
     assert abs(found - stated) < 5 * np.sqrt(stated * (1 - stated) / 900)
 
 
+@pytest.mark.parametrize("cosine", [-1.0, -0.9999999, 0.0, 1.0])
+@pytest.mark.parametrize(
+    "given", [{}, {"bits": 16}, {"bits": 1}, {"tables": 3}, {"recall": 0.999999}]
+)
+def test_any_threshold_has_tables_or_none(cosine, given):
+    found = chosen(SignHashes(**given), cosine, 64)
+    assert found is None or (1 <= found[0] <= 256 and 1 <= found[1] <= 16)
+
+
 def test_hashing_is_not_chosen_where_it_cannot_help():
     assert chosen(SignHashes(), 0.2, 384) is None
     assert chosen(SignHashes(tables=30, bits=8), 0.2, 384) == (30, 8)

@@ -25,6 +25,7 @@ _REACH = 13.0
 """Deviations of the difference kept; the rest (below e**-84) counts as an infinite loss."""
 _LEAST_SCALE, _MOST_SCALE = 0.3, 2.0**12
 """Scales in between are looked for. Below, noise is almost always zero: nothing is gained by less."""
+_NEAR_LEAST = 1.0
 _CLOSE, _AIM, _NARROW, _TRIES = 0.997, 0.9985, 1.0005, 40
 _BEYOND = math.exp(-_REACH * _REACH / 2 + 1.0)
 """Mass of each law placed where the other has none, for what is beyond reach."""
@@ -32,6 +33,8 @@ _ROUNDED = 1 - 1e-6
 """What of delta is used: the rest is for the rounding of floats."""
 _OF_DEVIATION, _STEP, _LEAST_STEP, _CELLS = 0.05, 0.002, 1e-9, 100_000
 """The grid of losses: parts of a deviation, longest and shortest step, most steps in one query."""
+_WIDEST = 1e7
+"""Steps that the losses of all queries may cover: seconds, and some hundred megabytes."""
 
 
 def dyadic_rate(rate: float) -> int:
@@ -63,21 +66,31 @@ def epsilon_of(scale: float, rate: float, queries: int, delta: float) -> float:
         ) from None  # fmt: skip
     law, losses = _pair(scale, dyadic_rate(rate) / RATE_STEPS)
     with_record = law * np.exp(losses)
-    step = _step(losses, with_record)
+    step, width = _step(losses, with_record, queries)
+    if width > _WIDEST:
+        return math.inf  # an upper bound, and no scale that anybody would be content with
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots
     one: Any = privacy_loss_distribution.PrivacyLossDistribution(
-        pmf(step, *_curve(losses, law, step)),
-        pmf(step, *_curve(-losses[::-1], with_record[::-1], step)),
+        *(  # dense: a sparse one is asked for its size to the power of the queries
+            pmf(step, *_curve(*pair, step)).to_dense_pmf()
+            for pair in ((losses, law), (-losses[::-1], with_record[::-1]))
+        )
     )
     return float(one.self_compose(queries).get_epsilon_for_delta(delta * _ROUNDED))
 
 
-def _step(losses: NDArray[np.float64], law: NDArray[np.float64]) -> float:
-    """Return a grid for losses: a small part of their deviation, but no more than ``_CELLS`` steps."""
+def _step(
+    losses: NDArray[np.float64], law: NDArray[np.float64], queries: int
+) -> tuple[float, float]:
+    """Return a grid for losses, and about how many steps of it all queries' losses cover.
+
+    A small part of a deviation, but no more than ``_CELLS`` steps in one query.
+    """
     mean = float(law @ losses)
     deviation = math.sqrt(float(law @ (losses - mean) ** 2))
     spread = float(losses[-1] - losses[0])
-    return max(min(_OF_DEVIATION * deviation, _STEP), spread / _CELLS, _LEAST_STEP)
+    step = max(min(_OF_DEVIATION * deviation, _STEP), spread / _CELLS, _LEAST_STEP)
+    return step, (20.0 * deviation * math.sqrt(queries) + spread) / step
 
 
 def _curve(
@@ -131,8 +144,6 @@ def scale_for(epsilon: float, delta: float, queries: int, rate: float) -> float:
         BudgetError (OS401): no scale below 4,096 does. AuditError (OS503): as ``epsilon_of``.
     """
     low, high = _LEAST_SCALE, _MOST_SCALE
-    if epsilon_of(low, rate, queries, delta) <= epsilon:
-        return low
     guess = min(max(1.0, 2.0 * rate * math.sqrt(queries) / epsilon), high / 2)
     for _ in range(_TRIES):
         found = epsilon_of(guess, rate, queries, delta)
@@ -141,6 +152,12 @@ def scale_for(epsilon: float, delta: float, queries: int, rate: float) -> float:
         low, high = (guess, high) if found > epsilon else (low, guess)
         if high <= low * _NARROW:
             break
+        if (
+            high <= _NEAR_LEAST
+            and low == _LEAST_SCALE
+            and (epsilon_of(low, rate, queries, delta) <= epsilon)
+        ):
+            return low
         # The loss falls about as one over the scale; where that leads out of the bracket, halve it.
         aimed = guess * found / (epsilon * _AIM)
         guess = aimed if low * _NARROW < aimed < high / _NARROW else math.sqrt(low * high)

@@ -39,6 +39,8 @@ _ENTRY = 32.0
 """Deviation of a hyperplane's integer entries; directions are within 1 % of Gaussian ones."""
 _BITS = range(4, 17)
 _TABLES = 256
+_RAREST = 1e-12
+"""Probability of sharing a table below which no number of tables helps: opposite thresholds."""
 
 
 class Search(Option):
@@ -263,9 +265,10 @@ def chosen(search: SignHashes, cosine: float, width: int) -> tuple[int, int] | N
     agree = _agree(cosine)
     best, cost = None, 1.0 * width
     for bits in _BITS if search.bits is None else (search.bits,):
-        tables = search.tables or math.ceil(
-            math.log1p(-search.recall) / math.log1p(-min(agree**bits, 1 - 1e-12))
-        )
+        together = min(agree**bits, 1 - 1e-12)
+        if search.tables is None and together < _RAREST:
+            continue
+        tables = search.tables or math.ceil(math.log1p(-search.recall) / math.log1p(-together))
         if tables > _TABLES:
             continue
         chance = _found(0.5, tables, bits)

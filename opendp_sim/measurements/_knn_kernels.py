@@ -36,8 +36,9 @@ class Kernel(Option):
 
     def least(self, value: Any, unit: float) -> NDArray[np.int64]:
         """Return the least integer score with kernel at least ``value``; a step is ``unit`` long."""
-        with np.errstate(divide="ignore"):
+        with np.errstate(all="ignore"):
             steps = self.reach(np.asarray(value, dtype=np.float64)) / unit**2
+        steps = np.nan_to_num(steps, nan=0.0)  # infinite bandwidth times no distance
         steps = np.clip(steps, -(2.0**62), 2.0**62)
         score = np.ceil(steps) if self.angular else -np.floor(steps)
         return score.astype(np.int64)
@@ -68,7 +69,7 @@ class Rbf(Kernel):
 
     def reach(self, value: NDArray[np.float64]) -> NDArray[np.float64]:
         """Invert the exponential."""
-        return -(self.bandwidth**2) * np.log(value)
+        return -(np.float64(self.bandwidth) ** 2) * np.log(value)
 
 
 class Student(Kernel):
@@ -81,7 +82,7 @@ class Student(Kernel):
 
     def reach(self, value: NDArray[np.float64]) -> NDArray[np.float64]:
         """Invert the fraction."""
-        return self.bandwidth**2 * (1.0 / value - 1.0)
+        return np.float64(self.bandwidth) ** 2 * (1.0 / value - 1.0)
 
 
 KERNELS = (Cosine, Rbf, Student)

@@ -122,8 +122,7 @@ class Rule:
         neighbours = self.neighbours
         # Where somebody else set the scale, the heaviest neighbour counts as typical.
         vote = self.vote_scale(1.0) if vote is None else vote
-        counted = 1.0 / (2 * count**2)
-        voted = 1.0 / (2 * vote**2)
+        counted, voted = 0.5 / count / count, 0.5 / max(vote, 1e-99) ** 2
         near, few = counted + voted / max(neighbours, minimum), counted + voted / minimum
         return {
             "neighbours": neighbours,

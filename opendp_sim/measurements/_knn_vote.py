@@ -11,11 +11,18 @@ from numpy.typing import NDArray
 
 from opendp_sim.accounting.individual_filter import IndividualFilter
 
-__all__ = ["Charges", "Near", "Outcome", "Scales", "vote"]
+__all__ = ["Charges", "Near", "Outcome", "Scales", "drawable", "vote"]
 
+_LEAST_SCALE, _MOST_SCALE = 2.0**-20, 2.0**59
+"""Below, noise is always zero and its price more than any purse; above, cells would not hold it."""
 Noise = Callable[[NDArray[np.int64], float], NDArray[np.int64]]
 Charges = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
 """What was taken from whom, in units. Secret."""
+
+
+def drawable(scale: float) -> float:
+    """Return a noise scale that can be drawn: what is priced is this one."""
+    return min(max(scale, _LEAST_SCALE), _MOST_SCALE)
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,7 @@ class Scales:
         floored = max(count, self.minimum)
         coarse = 1 << max(0, floored.bit_length() - 6)
         rounded = -(-floored // coarse) * coarse
-        return rounded, self.vote * math.sqrt(rounded)
+        return rounded, drawable(self.vote * math.sqrt(rounded))
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class HybridKnn(Mechanism):
         float,
         param(
             "The loss of everything ever answered.", symbol="B", unit="rho of zCDP",
-            gt=0.0, le=1e6, hint="0.031 is epsilon 1, 0.108 is epsilon 2 at delta 1e-5.",
+            ge=1e-24, le=1e6, hint="0.031 is epsilon 1, 0.108 is epsilon 2 at delta 1e-5.",
         ),
     ]  # fmt: skip
     queries: Annotated[
@@ -92,7 +92,7 @@ class HybridKnn(Mechanism):
         float,
         param(
             "The share of the budget that the class means get.", symbol="a", unit="share",
-            default=0.5, gt=0.0, lt=1.0, hint="0.3 to 0.7: the means need little on large sets.",
+            default=0.5, ge=0.01, le=0.99, hint="0.3 to 0.7: the means need little on large sets.",
         ),
     ] = 0.5  # fmt: skip
     hard: Annotated[

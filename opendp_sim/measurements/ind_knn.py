@@ -20,7 +20,7 @@ from opendp_sim.measurements._knn_hash import SEARCHES, Exact, Search, longest_p
 from opendp_sim.measurements._knn_kernels import KERNELS, Cosine, Kernel
 from opendp_sim.measurements._knn_predictor import Predictor
 from opendp_sim.measurements._knn_rule import Rule
-from opendp_sim.measurements._knn_vote import Scales
+from opendp_sim.measurements._knn_vote import Scales, drawable
 from opendp_sim.spaces.checks import grid_rows
 from opendp_sim.spaces.metrics import IdDistance, Symmetric
 from opendp_sim.spaces.rows import GridRows, as_rows
@@ -83,7 +83,7 @@ class IndKnn(Mechanism):
         float,
         param(
             "The purse of each record, and the loss of everything ever answered.", symbol="B",
-            unit="rho of zCDP", gt=0.0, le=1e6,
+            unit="rho of zCDP", ge=1e-30, le=1e6,
             hint="0.031 is epsilon 1, 0.108 is epsilon 2 at delta 1e-5.",
         ),
     ]  # fmt: skip
@@ -217,7 +217,7 @@ class IndKnn(Mechanism):
         """Return the noise in force, for a typical kernel weight of a neighbour."""
         rule = self.rule(classes)
         return Scales(
-            count=self.count_scale or rule.count_scale,
+            count=drawable(self.count_scale or rule.count_scale),
             vote=(self.vote_scale or rule.vote_scale(weight)) * self.levels,
             minimum=self.minimum_count or rule.minimum_count,
         )
