@@ -13,7 +13,7 @@ from opendp_sim.core.claims import Interactive
 from opendp_sim.core.errors import AuditError
 from opendp_sim.dsl.accountant import chain, prefix
 from opendp_sim.dsl.plan import plan_file
-from opendp_sim.dsl.types import Bound
+from opendp_sim.dsl.typed import Bound
 
 __all__ = ["Auditable", "spec_subjects"]
 

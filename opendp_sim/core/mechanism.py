@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import types
 from abc import abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.metadata import entry_points
@@ -32,11 +31,9 @@ __all__ = [
     "Mechanism",
     "Option",
     "Source",
-    "asking",
     "describe",
     "load_plugins",
     "lookup",
-    "offering",
     "one_of",
     "param",
     "register",
@@ -278,17 +275,6 @@ def register(cls: M) -> M:
         )  # fmt: skip
     REGISTRY[cls.key] = cls
     return cls
-
-
-def offering(capability: str) -> list[str]:
-    """Return the sketches of which a release can be asked for ``capability``."""
-    return sorted(key for key, cls in REGISTRY.items() if capability in cls.offers)
-
-
-def asking(capabilities: Iterable[str]) -> list[str]:
-    """Return the queries that one of ``capabilities`` is enough for."""
-    known = set(capabilities)
-    return sorted(key for key, cls in REGISTRY.items() if known & set(cls.asks_for))
 
 
 def lookup(key: str) -> Any:

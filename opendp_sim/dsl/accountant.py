@@ -19,7 +19,7 @@ from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Norm
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.core.rounding import float_down, float_up
-from opendp_sim.dsl.types import Bound, Typed
+from opendp_sim.dsl.typed import Bound, Typed
 
 __all__ = [
     "Loss",

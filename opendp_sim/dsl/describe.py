@@ -10,7 +10,7 @@ from opendp_sim.core.claims import Stable
 from opendp_sim.core.rounding import float_up, sqrt_up
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.dsl.ir import DataEntry
-from opendp_sim.dsl.types import Typed
+from opendp_sim.dsl.typed import Typed
 from opendp_sim.sources.blocks import block_rows
 from opendp_sim.spaces.metrics import VectorNorm
 from opendp_sim.spaces.records import Records

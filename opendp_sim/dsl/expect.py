@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.rounding import float_up, sqrt_up
 from opendp_sim.dsl.diagnostic import Cause, Notes, Path
 from opendp_sim.dsl.ir import Expect
+from opendp_sim.dsl.typed import Typed
 from opendp_sim.spaces.metrics import VectorNorm
-
-if TYPE_CHECKING:
-    from opendp_sim.dsl.types import Typed
 
 __all__ = ["check_expect", "rounded_up"]
 

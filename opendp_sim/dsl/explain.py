@@ -9,12 +9,13 @@ from typing import Any
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.core.errors import CATALOGUE, SpecError
-from opendp_sim.core.mechanism import REGISTRY, Mechanism, asking, describe, offering
+from opendp_sim.core.mechanism import REGISTRY, Mechanism, describe
 from opendp_sim.dsl.describe import stage_plain
 from opendp_sim.dsl.diagnostic import nearest
 from opendp_sim.dsl.plain_text import plain_text
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.words import ALSO, WORDS
+from opendp_sim.spaces.released import asking, offering
 
 __all__ = ["catalogue", "explain", "explain_stage", "first_sentence", "partners"]
 

@@ -19,7 +19,7 @@ from opendp_sim.accounting.conversion import (
 from opendp_sim.core.errors import BudgetError, InternalError
 from opendp_sim.core.rounding import float_up
 from opendp_sim.dsl.accountant import Loss
-from opendp_sim.dsl.types import Bound, Typed
+from opendp_sim.dsl.typed import Bound, Typed
 
 __all__ = ["Exact", "agree", "cast_exactly", "converted", "derived", "total"]
 

@@ -12,7 +12,8 @@ from opendp_sim.core.space import Domain
 from opendp_sim.dsl.diagnostic import Notes, Path, nearest
 from opendp_sim.dsl.ir import OutputDecl, Program
 from opendp_sim.dsl.read_steps import locate
-from opendp_sim.dsl.types import Bound, Typed, bind_release, release_record
+from opendp_sim.dsl.typed import Bound, Typed
+from opendp_sim.dsl.types import bind_release, release_record
 from opendp_sim.spaces.released import Answers, Released
 
 __all__ = ["OutputType", "released_domain", "type_outputs", "unreleased"]

@@ -36,14 +36,8 @@ from opendp_sim.dsl.output_types import OutputType, type_outputs, unreleased
 from opendp_sim.dsl.places import check_places
 from opendp_sim.dsl.reader import Draft, draft_of_file
 from opendp_sim.dsl.shares import check_numerics, check_shares, spend_of
-from opendp_sim.dsl.types import (
-    Bound,
-    Typed,
-    bind_release,
-    release_record,
-    type_stages,
-    users_of,
-)
+from opendp_sim.dsl.typed import Bound, Typed
+from opendp_sim.dsl.types import bind_release, release_record, type_stages, users_of
 
 __all__ = ["Plan", "ReleasePlan", "plan_file", "plan_of"]
 

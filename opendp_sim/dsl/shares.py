@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from opendp_sim.dsl.diagnostic import Notes
 from opendp_sim.dsl.ir import Privacy, ReleaseDecl
-from opendp_sim.dsl.types import Typed
+from opendp_sim.dsl.typed import Typed
 
 __all__ = ["check_numerics", "check_shares", "spend_of"]
 

@@ -4,104 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from opendp_sim.accounting.evidence import EVIDENCE, tier, weakest
-from opendp_sim.core.claims import Faces, Interactive, Norm, Private, Stable, Stage
+from opendp_sim.core.claims import Interactive, Norm, Private, Stable, Stage
 from opendp_sim.core.errors import SimError, SpaceError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism
-from opendp_sim.core.pipeline import faces_after, stability
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.dsl.diagnostic import Notes, Path, nearest
 from opendp_sim.dsl.expect import check_expect
-from opendp_sim.dsl.ir import DataEntry, Program, ReleaseDecl, StageDecl, Unit
+from opendp_sim.dsl.ir import Program, ReleaseDecl, StageDecl, Unit
 from opendp_sim.dsl.read_steps import locate
+from opendp_sim.dsl.typed import Bound, Typed
 from opendp_sim.spaces.metrics import IdDistance, Symmetric
 
-__all__ = [
-    "Bound", "Typed", "bind_release", "release_record", "source_metric", "type_stages", "users_of",
-]  # fmt: skip
+__all__ = ["bind_release", "release_record", "source_metric", "type_stages", "users_of"]
 _MOST_USERS = 1000
 """The largest calibrated distance that a selection takes."""
-
-Numerics = Literal["exact", "idealized"]
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A release's mechanism bound to what it releases."""
-
-    record: Mechanism
-    claim: Private | Interactive
-    domain: Domain
-    metric: Metric
-    norm: Norm | None
-
-
-@dataclass(frozen=True)
-class Typed:
-    """One stage with its type: the whole chain from the source to here.
-
-    Attributes:
-        stages: every bound step since the source, this stage's last.
-        places: where each of them stands in the program.
-        faces: norms of one source record's contribution, when the chain ends in a sketch.
-        release: how the stage is released, if it is.
-    """
-
-    name: str
-    entry: DataEntry
-    decl: StageDecl
-    stages: tuple[Stage, ...]
-    places: tuple[Path, ...]
-    domain: Domain
-    metric: Metric
-    release: ReleaseDecl | None = None
-
-    @property
-    def faces(self) -> Faces | None:
-        """Faces per unit of the source's distance."""
-        return faces_after(self.stages)
-
-    @property
-    def stability(self) -> int:
-        """Product of the row maps' stabilities since the source."""
-        return stability(self.stages)
-
-    @property
-    def release_kind(self) -> str | None:
-        """``noise``, ``mechanism`` or ``none``; None for a stage that is not released."""
-        return None if self.release is None else self.release.kind
-
-    @property
-    def is_sketch(self) -> bool:
-        """Whether the chain ends in a sketch."""
-        return self.faces is not None
-
-    @property
-    def sketch(self) -> Stable:
-        """The claim of the sketch that the chain ends in."""
-        claim = self.stages[-1].claim
-        assert isinstance(claim, Stable)  # noqa: S101 - for the type checker; `is_sketch` was asked
-        return claim
-
-    @property
-    def mechanisms(self) -> tuple[str, ...]:
-        """Keys of every mechanism of the chain, and of the release."""
-        own = tuple(stage.mechanism.key for stage in self.stages)
-        return (*own, self.release.key) if self.release and self.release.key else own
-
-    @property
-    def numerics(self) -> Numerics:
-        """``idealized`` when any mechanism of the chain is."""
-        tiers = {getattr(REGISTRY[key], "numerics", "exact") for key in self.mechanisms}
-        return "idealized" if "idealized" in tiers else "exact"
-
-    @property
-    def evidence(self) -> str:
-        """The weakest evidence tier of the chain."""
-        return weakest(tier(key) for key in self.mechanisms) if self.mechanisms else EVIDENCE[0]
 
 
 def source_metric(unit: Unit) -> Metric:

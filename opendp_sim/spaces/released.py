@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from opendp_sim.core.claims import Noise
 from opendp_sim.core.errors import ReleaseError
-from opendp_sim.core.mechanism import asking, offering
+from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.core.space import Domain
 
-__all__ = ["Answers", "Released"]
+__all__ = ["Answers", "Released", "asking", "offering"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +48,17 @@ class Released(Domain):
     def deviation(self) -> float:
         """Standard deviation of the noise on a cell of weight 1."""
         return 0.0 if self.noise is None else self.noise.deviation
+
+
+def offering(capability: str) -> list[str]:
+    """Return the sketches of which a release can be asked for ``capability``."""
+    return sorted(key for key, cls in REGISTRY.items() if capability in cls.offers)
+
+
+def asking(capabilities: Iterable[str]) -> list[str]:
+    """Return the queries that one of ``capabilities`` is enough for."""
+    known = set(capabilities)
+    return sorted(key for key, cls in REGISTRY.items() if known & set(cls.asks_for))
 
 
 def _listed(words: list[str]) -> str:
