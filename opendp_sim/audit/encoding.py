@@ -158,7 +158,8 @@ def _summary(cells: NDArray[np.float64]) -> NDArray[np.float64]:
     with np.errstate(invalid="ignore"):
         fresh = ((np.diff(ordered, axis=1) > 0) & np.isfinite(ordered[:, 1:])).sum(axis=1)
     with np.errstate(over="ignore", invalid="ignore"):
-        total = np.nan_to_num(clean.sum(axis=1))
+        # one cell after the other: pairwise sums would round by the width of the others' rows
+        total = np.nan_to_num(clean.cumsum(axis=1)[:, -1])
     columns = [
         size, total, low.min(axis=1), high.max(axis=1), ((clean == 0) & there).sum(axis=1),
         fresh, rising, high.argmax(axis=1),

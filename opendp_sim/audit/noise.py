@@ -99,7 +99,8 @@ class NoiseLaw:
         z, p = self.support(scale)
         t = self.statistic(z, scale)
         mean = float((t * p).sum())
-        return mean, float(((t - mean) ** 2 * p).sum())
+        # far below a step both vanish in floats; what is divided by them must not
+        return max(mean, 1e-300), max(float(((t - mean) ** 2 * p).sum()), 1e-300)
 
     def statistic(self, residual: Any, scale: Any) -> Any:
         """Return the sufficient statistic of the scale, cell by cell."""
@@ -138,7 +139,8 @@ def difference(minuend: NDArray[Any], subtrahend: NDArray[Any]) -> NDArray[np.fl
             minuend, subtrahend = minuend.astype(object), subtrahend.astype(object)
         return np.asarray(minuend - subtrahend, dtype=np.float64)
     first, second = minuend.astype(np.float64), subtrahend.astype(np.float64)
-    return np.asarray(first - second, dtype=np.float64)
+    with np.errstate(invalid="ignore"):
+        return np.where(first == second, 0.0, first - second)  # equal infinities are no distance
 
 
 def read_law(noise: Any, cells: int) -> NoiseLaw:

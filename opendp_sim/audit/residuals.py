@@ -18,6 +18,9 @@ from opendp_sim.audit.noise import NoiseLaw
 
 __all__ = ["NoiseTest", "residual_tests"]
 
+_COARSEST = 2.0**-10
+"""The most that a rounded value of a continuous law has: cells of coarser floats are left out."""
+
 
 @dataclass(frozen=True)
 class NoiseTest:
@@ -46,7 +49,7 @@ def residual_tests(
         return
     yield from _scale_tests(law, residual, scales)
     yield _shape_test(law, residual, scales, rng)
-    yield _sign_test(residual)
+    yield _sign_test(law, residual, scales)
     if cells > 1:
         yield from _independence_tests(residual)
     if runs > 1:
@@ -63,13 +66,14 @@ def _scale_tests(
     moments = {v: law.spread(float(v)) for v in np.unique(scales)}
     mean = np.array([moments[v][0] for v in scales])
     variance = np.array([moments[v][1] for v in scales])
+    jump = float(law.statistic(law.grid, scales.min())) if law.discrete else 0.0
     total = float((statistic - mean).sum())
     yield NoiseTest(
-        "scale", _tail(total, float(variance.sum()) * runs, law),
+        "scale", _tail(total, float(variance.sum()) * runs, law, jump),
         "the declared scale", f"{_scale_ratio(law, float(statistic.mean() / mean.mean())):.4g} of it",
     )  # fmt: skip
     each = (statistic - mean).sum(axis=0)
-    ps = [_tail(float(e), float(v) * runs, law) for e, v in zip(each, variance, strict=True)]
+    ps = [_tail(float(e), float(v) * runs, law, jump) for e, v in zip(each, variance, strict=True)]
     spot = int(np.argmin(ps))
     seen = _scale_ratio(law, float(statistic[:, spot].mean() / mean[spot]))
     yield NoiseTest(
@@ -84,15 +88,18 @@ def _scale_ratio(law: NoiseLaw, statistic: float) -> float:
     return math.sqrt(max(statistic, 0.0)) if law.gaussian else statistic
 
 
-def _tail(deviation: float, variance: float, law: NoiseLaw) -> float:
+def _tail(deviation: float, variance: float, law: NoiseLaw, jump: float = 0.0) -> float:
     """Two-sided Bernstein tail for sums of sub-exponential statistics: an upper bound on p.
 
     |z|/b is Exp(1) and z^2/s^2 is chi-square(1): both satisfy Bernstein's moment condition with
-    constant 1 (Laplace) and 2 (Gaussian); their lower tails are sub-Gaussian.
+    constant 1 (Laplace) and 2 (Gaussian); their lower tails are sub-Gaussian. A discrete law leaves 0
+    by a whole ``jump``, which the constant must cover: at scales below a step it is the larger part.
     """
-    if deviation <= 0:
-        return min(1.0, 2 * math.exp(-(deviation**2) / (2 * variance)))
-    constant = 2.0 if law.gaussian else 1.0
+    if deviation == 0:
+        return 1.0
+    if deviation < 0:
+        return min(1.0, 2 * math.exp(-(deviation**2) / (2 * max(variance, 1e-300))))
+    constant = (2.0 if law.gaussian else 1.0) + jump
     return min(1.0, 2 * math.exp(-(deviation**2) / (2 * (variance + constant * deviation))))
 
 
@@ -119,11 +126,24 @@ def _shape_test(
     )
 
 
-def _sign_test(residual: NDArray[np.float64]) -> NoiseTest:
+def _sign_test(
+    law: NoiseLaw, residual: NDArray[np.float64], scales: NDArray[np.float64]
+) -> NoiseTest:
     """The law is symmetric: rounding down instead of adding discrete noise is not."""
     up, moved = int((residual > 0).sum()), int((residual != 0).sum())
-    p = float(stats.binomtest(up, moved, 0.5).pvalue) if moved else 0.0
+    if not moved:  # noise far below a step is seldom seen
+        p = math.exp(len(residual) * sum(_log_silent(law, float(scale)) for scale in scales))
+        return NoiseTest("silence", p, "noise", "none in any cell of any run")
+    p = float(stats.binomtest(up, moved, 0.5).pvalue)
     return NoiseTest("symmetry", p, "half of the residuals positive", f"{up} of {moved}")
+
+
+def _log_silent(law: NoiseLaw, scale: float) -> float:
+    """Return the log of the probability that the noise of one cell is zero."""
+    if not law.discrete:
+        return -50.0  # a draw of a continuous law within rounding of zero
+    _, p = law.support(scale)
+    return math.log(float(p.max()))
 
 
 def _independence_tests(residual: NDArray[np.float64]) -> Iterator[NoiseTest]:
@@ -196,7 +216,7 @@ def _repeat_test(
 def _collision(law: NoiseLaw, scales: NDArray[np.float64]) -> float:
     """Return the probability that two releases are equal in every cell (an upper bound below 1e-30)."""
     if not law.discrete:
-        return 0.0
+        return float(_COARSEST ** len(scales))
     chance = 1.0
     for scale in scales:
         _, p = law.support(float(scale))

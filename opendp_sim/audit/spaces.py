@@ -158,8 +158,9 @@ def _vectors(domain: dp.Domain, metric: dp.Metric, name: str, d_in: Any) -> Vect
         if norm.touched is not None:
             raise _unknown("pairs= for a distance that bounds the cells of a step", "none")
     return VectorSpace(
-        source, name, d_in, size, scalar, quiet_member(domain), integral, monotone, weights
-    )
+        source, name, d_in, size, scalar, quiet_member(domain), integral, monotone,
+        carrier == "f32", weights,
+    )  # fmt: skip
 
 
 def _generated(domain: dp.Domain, generator: Callable[[np.random.Generator], Any]) -> Records:

@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from opendp_sim.audit.distances import to_float
+from opendp_sim.audit.encoding import Raised
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
 from opendp_sim.audit.looks import Measured, call, distance_of_outputs, observer
 from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.spaces import PairSpace, quiet_member
+from opendp_sim.audit.spaces import PairSpace, metric_name, quiet_member
 from opendp_sim.audit.strassen import couple
 from opendp_sim.audit.subject import Subject
 
@@ -26,6 +28,7 @@ __all__ = ["StabilitySearch"]
 _LAYER = "L1 stability"
 _COUPLINGS = 5
 _PATIENCE = 1500
+_REPEATS = 24
 
 
 class StabilitySearch:
@@ -51,6 +54,7 @@ class StabilitySearch:
         self._hunt: _Hunt | None = None
         if look is not None:
             distance = distance_of_outputs(subject, output_distance)
+            distance = _plain(distance, squared=output_distance is None and _squared(subject))
             hunt = self._hunt = _Hunt(subject, space, look, distance, beta)
             self._walk = _walk(space, d_in, budget.stability_trials, rng, lambda: hunt.best_pair)
 
@@ -110,7 +114,7 @@ class _Hunt:
         member = quiet_member(self.subject.input_domain)
         if not (member(pair.left) and member(pair.right)):
             return False
-        if not self.subject.private and _random_output(self.subject, pair):
+        if not self.subject.private and _random_output(self.subject, pair, measured.outputs):
             return self._coupled(pair, measured)
         small = _shrink(self.look, self.space, pair, member)
         self.evidence = _evidence(small, self.look(small))
@@ -118,11 +122,18 @@ class _Hunt:
 
     def _coupled(self, pair: Pair, measured: Measured) -> bool:
         """Two random outputs may differ: only a certified failure of every coupling counts."""
-        if self.couplings == _COUPLINGS:
-            return False
+        raised = any(isinstance(output, Raised) for output in measured.outputs)
+        if self.couplings == _COUPLINGS or raised or isinstance(measured.claimed, tuple):
+            return False  # what has no one distance has no coupling test
         self.couplings += 1
         risk = self.beta / _COUPLINGS
-        found = couple(self.subject.run, pair, self.distance, float(measured.claimed), risk)
+        found = couple(
+            lambda data: call(self.subject.run, data),
+            pair,
+            self.distance,
+            float(measured.claimed),
+            risk,
+        )
         self.runs += found.runs
         self.evidence = self.evidence or found.evidence
         return found.evidence is not None
@@ -174,13 +185,36 @@ def _shrink(
     return pair
 
 
-def _random_output(subject: Subject, pair: Pair) -> bool:
-    """Say whether the function is randomised: does repeating it change the output?"""
-    for data in (pair.left, pair.right):
-        first = _text(call(subject.run, data))
-        if any(_text(call(subject.run, data)) != first for _ in range(8)):
+def _random_output(subject: Subject, pair: Pair, outputs: tuple[Any, Any]) -> bool:
+    """Say whether the function is randomised: do repetitions give other outputs than those measured?
+
+    Where a coupling keeps the claim, outputs that break it have probabilities p + q <= 1, or they would
+    occur together; both come again ``_REPEATS`` times with probability at most 4 ** -_REPEATS.
+    """
+    for data, output in zip((pair.left, pair.right), outputs, strict=True):
+        measured = _text(output)
+        if any(_text(call(subject.run, data)) != measured for _ in range(_REPEATS)):
             return True
     return False
+
+
+def _squared(subject: Subject) -> bool:
+    """Say whether distances of outputs are measured squared."""
+    metric = subject.output_metric
+    norm = getattr(getattr(metric, "descriptor", None), "norm", None)
+    return norm == "l2" or (metric is not None and metric_name(metric) == "L2Distance")
+
+
+def _plain(distance: Callable[[Any, Any], Any], *, squared: bool) -> Callable[[Any, Any], float]:
+    """Return the distance itself, as a float; a failed run is far from everything else."""
+
+    def measure(left: Any, right: Any) -> float:
+        if isinstance(left, Raised) or isinstance(right, Raised):
+            return 0.0 if left == right else math.inf
+        size = to_float(distance(left, right))
+        return math.sqrt(size) if squared else size
+
+    return measure
 
 
 def _text(value: Any) -> str:

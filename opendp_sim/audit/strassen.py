@@ -18,6 +18,7 @@ from opendp_sim.audit.neighbours import Pair
 
 __all__ = ["Coupling", "couple"]
 
+_ROUNDING = 1e-9
 _CENTRES, _SCORING, _CERTIFYING = 60, 120, 400
 
 
@@ -56,16 +57,17 @@ def _one_way(
     centres = [run(pair.left) for _ in range(_CENTRES)]
     train_left = [run(pair.left) for _ in range(_SCORING)]
     train_right = [run(pair.right) for _ in range(_SCORING)]
+    reached = d_out * (1 + _ROUNDING)  # what rounding alone carried too far is near
     near = [[to_float(distance(b, c)) for c in centres] for b in train_right]
     same = [[to_float(distance(a, c)) for c in centres] for a in train_left]
     best, chosen, radius = 0.0, list(range(_CENTRES)), 0.0
     for reach in (0.0, d_out):
         # drop centres that the other side comes close to most often, a quarter at a time
-        crowd = [sum(row[c] <= reach + d_out for row in near) for c in range(_CENTRES)]
+        crowd = [sum(row[c] <= reach + reached for row in near) for c in range(_CENTRES)]
         order = sorted(range(_CENTRES), key=crowd.__getitem__)
         for keep in (_CENTRES, 45, 30, 15, 5, 1):
             kept = order[:keep]
-            gap = _hits(same, kept, reach) - _hits(near, kept, reach + d_out)
+            gap = _hits(same, kept, reach) - _hits(near, kept, reach + reached)
             if gap > best:
                 best, chosen, radius = gap, kept, reach
     if best <= 0:
@@ -74,7 +76,7 @@ def _one_way(
         _within(distance, run(pair.left), centres, chosen, radius) for _ in range(_CERTIFYING)
     )
     close = sum(
-        _within(distance, run(pair.right), centres, chosen, radius + d_out)
+        _within(distance, run(pair.right), centres, chosen, radius + reached)
         for _ in range(_CERTIFYING)
     )
     low = lower_limit(inside, _CERTIFYING, risk / 2)

@@ -36,6 +36,8 @@ class VectorSpace:
     """Says whether a value is in the domain."""
     integral: bool
     monotone: bool = False
+    single: bool = False
+    """Numbers are held in 32 bits, so that sums are rounded to them."""
     weights: tuple[int, ...] = ()
     """The distance is that of cells over their weights."""
 
@@ -126,6 +128,11 @@ class VectorSpace:
         moved = value + by
         if self.integral or not np.isfinite(moved) or not np.isfinite(value):
             return moved if np.isfinite(value) else value
-        while abs(Fraction(moved) - Fraction(value)) > abs(Fraction(by)):
-            moved = float(np.nextafter(moved, value))
-        return moved
+        held = np.float32 if self.single else np.float64
+        with np.errstate(over="ignore"):
+            moved = held(moved)
+        if not np.isfinite(moved):
+            return value
+        while abs(Fraction(float(moved)) - Fraction(value)) > abs(Fraction(by)):
+            moved = np.nextafter(moved, held(value))
+        return float(moved)

@@ -1,0 +1,151 @@
+"""Sound objects at the edges of arithmetic and of chance: each was once refuted, with certainty."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+from opendp_sim.audit import audit
+from opendp_sim.audit.distribution import distribution_layer
+from opendp_sim.audit.encoding import encode
+from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.losses import claim_ratio, laplace_renyi
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.noise import NoiseLaw
+from opendp_sim.audit.residuals import residual_tests
+from opendp_sim.audit.spaces import GivenPairs, space_of
+from opendp_sim.audit.subject import Subject
+
+SHORT = replace(
+    Budget.of("quick"), seconds=0.3, stability_seconds=0.4, stability_trials=1500, total=1.0
+)
+RECORDS = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+
+
+def _transformation(function: Callable[[Any], Any], metric: dp.Metric, factor: float) -> Any:
+    out = dp.vector_domain(dp.atom_domain(T=float, nan=False))
+    domain = RECORDS[0] if metric == RECORDS[1] else out
+    return dp.t.make_user_transformation(*RECORDS, domain, metric, function, lambda d: factor * d)
+
+
+def test_a_random_function_whose_coin_seldom_falls_is_random() -> None:
+    """With one coin for both sides the distance never grows; 24 equal answers do not hide the coin."""
+    coins = np.random.default_rng(1)
+    made = _transformation(lambda x: [] if coins.random() < 0.02 else x, RECORDS[1], 1)
+    assert audit(made, 1, SHORT).verdict == "not refuted"
+
+
+@pytest.mark.parametrize("metric", [dp.l1_distance(T=float), dp.l2_distance(T=float)])
+def test_a_random_sign_has_a_coupling_in_either_norm(metric: dp.Metric) -> None:
+    coins = np.random.default_rng(2)
+    made = _transformation(
+        lambda x: [float(coins.choice((-1.0, 1.0))) * (10 * len(x) + 100)], metric, 10.0
+    )
+    assert audit(made, 1, SHORT).verdict == "not refuted"
+
+
+@pytest.mark.parametrize("scale", [0.2, 0.1, 0.05, 0.01, 0.001])
+@pytest.mark.parametrize("family", ["discrete_laplace", "discrete_gaussian"])
+def test_noise_far_below_a_step_is_seldom_seen(family: str, scale: float) -> None:
+    rng = np.random.default_rng(3)
+    law = NoiseLaw(family, scale)
+    z, p = law.support(scale)
+    residual = rng.choice(z, size=(400, 20), p=p)
+    tests = list(residual_tests(law, residual, rng))
+    assert min(test.p for test in tests) > 1e-9
+    assert min(t.p for t in residual_tests(NoiseLaw(family, 1.0), np.zeros((400, 20)), rng)) < 1e-9
+
+
+def test_infinities_of_both_sides_are_no_distance() -> None:
+    space = dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)
+    made = dp.m.make_laplace(*space, 1.0)
+    report = audit(made, 1.0, SHORT, core=lambda x: x, noise=NoiseLaw("laplace", 1.0))
+    assert report.verdict == "not refuted"
+
+
+def test_rounded_releases_may_repeat() -> None:
+    """Near 4e12 a float has two thousand values to one scale of the noise: thousands of runs meet."""
+    rng = np.random.default_rng(4)
+    residual = np.round(rng.laplace(size=(3000, 1)) * 2048) / 2048
+    repeats = list(residual_tests(NoiseLaw("laplace", 1.0), residual, rng))
+    assert min(test.p for test in repeats) > 1e-9
+
+
+@pytest.mark.parametrize("step", [1e-9, 1e-6, 1e-4, 9e-3, 0.011])
+def test_the_renyi_divergence_of_small_shifts_is_not_rounding(step: float) -> None:
+    mpmath = pytest.importorskip("mpmath")
+    mpmath.mp.dps = 60
+    for alpha in (1.01, 1.5, 2.0, 7.0, 300.0):
+        a, t = mpmath.mpf(alpha), mpmath.mpf(step)
+        terms = a / (2 * a - 1) * mpmath.e ** ((a - 1) * t)
+        terms += (a - 1) / (2 * a - 1) * mpmath.e ** (-a * t)
+        exact = float(mpmath.log(terms) / (a - 1))
+        assert laplace_renyi(step, np.array([alpha]))[0] == pytest.approx(exact, rel=3e-10)
+
+
+@pytest.mark.parametrize("move", [1.0, 2.0, 5.0])
+def test_a_claim_of_the_discrete_gaussian_s_exact_delta_holds(move: float) -> None:
+    law = NoiseLaw("discrete_gaussian", 3.0)
+    z = np.arange(-200, 201)
+    weight = np.exp(-(z**2) / 18.0)
+    loss = move * (move - 2 * z) / 18.0
+    for epsilon in (0.1, 0.5, 1.0, 2.0, 4.0):
+        exact = math.fsum(weight * np.maximum(0, 1 - np.exp(epsilon - loss))) / math.fsum(weight)
+        measure = dp.approximate(dp.max_divergence())
+        ratio = claim_ratio(law, np.array([move, 0.0]), measure, (epsilon, exact))
+        assert ratio == pytest.approx(1.0, rel=1e-9) or exact < 1e-12
+    each = NoiseLaw("discrete_laplace", np.array([2.0, 3.0]))
+    assert claim_ratio(each, np.array([1.0, 1.0]), measure, (2.0, 0.1)) <= 1.0
+
+
+@pytest.mark.parametrize("metric", [dp.absolute_distance, dp.l1_distance, dp.l2_distance])
+def test_neighbours_in_32_bits_are_within_the_distance(metric: Any) -> None:
+    atom = dp.atom_domain(T="f32", nan=False)
+    scalar = metric is dp.absolute_distance
+    space = space_of(atom if scalar else dp.vector_domain(atom, size=3), metric(T="f32"), 1.0)
+    rng = np.random.default_rng(5)
+    for pair in [*space.corners(rng), *(space.draw(rng) for _ in range(500))]:
+        left, right = (
+            np.ravel(np.asarray(side, dtype=np.float32)) for side in (pair.left, pair.right)
+        )
+        if not np.isfinite(left).all():
+            continue
+        gaps = [
+            abs(Fraction(float(a)) - Fraction(float(b))) for a, b in zip(left, right, strict=True)
+        ]
+        size = sum(g * g for g in gaps) if metric is dp.l2_distance else sum(gaps)
+        assert size <= 1
+
+
+def test_how_wide_the_others_are_moves_no_event() -> None:
+    row = [0.1, 0.2, 0.3, 0.4, 0.1, 0.7, 0.3]
+    alone, beside = encode([row]), encode([row, [0.1] * 16])
+    assert (alone.summary[0] == beside.summary[0]).all()
+
+
+def test_lists_of_different_lengths_are_within_their_claim() -> None:
+    """A long list is e times as likely on one side: its width once rounded the sums of all others."""
+    rng = np.random.default_rng(6)
+    short, long = [0.1, 0.2, 0.3, 0.4, 0.1, 0.7, 0.3], [0.1] * 7 + [0.3] * 9
+
+    def releases(side: int, count: int) -> list[list[float]]:
+        return [long if u < 0.01 * math.e**side else short for u in rng.random(count)]
+
+    subject = Subject(
+        run=lambda side: releases(side, 1)[0], privacy_map=float, measure=dp.max_divergence(),
+        sample=releases,
+    )  # fmt: skip
+    pairs = (Pair(1, 0, 1),)
+    budget = replace(SHORT, seconds=0.1, bet_pairs=2000)
+    layers = [
+        distribution_layer(subject, GivenPairs(pairs), 1, budget, rng, 1e-6, pairs)
+        for _ in range(8)
+    ]
+    assert all(layer.status == "not refuted" for layer in layers)
