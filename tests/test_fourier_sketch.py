@@ -87,6 +87,9 @@ def test_sampling_error_is_its_formula(kernel: Any) -> None:
         predicted.append(math.sqrt((pairs - exact_of_query.sum() ** 2) / 100))
     measured = np.sqrt(np.square(errors).mean())
     assert measured == pytest.approx(np.sqrt(np.square(predicted).mean()), rel=0.10)
+    # No bias over the seeds either: each query's mean error within 4 standard errors of zero.
+    bias = np.mean(errors, axis=0) / (np.std(errors, axis=0) / math.sqrt(400))
+    assert np.abs(bias).max() < 4
 
 
 def test_one_record_s_error_attains_the_bound() -> None:
