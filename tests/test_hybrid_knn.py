@@ -173,3 +173,18 @@ def test_the_facts_of_a_hybrid_are_those_of_its_parts():
     assert facts[noise] == pytest.approx(whole[noise])
     ratio = facts["relative_noise_of_its_means"] / whole[noise]
     assert ratio == pytest.approx(SETTING.share**-0.5)
+
+
+def test_measured_noise_of_the_means_is_what_the_plan_says(monkeypatch):
+    """Against the sum of a class of the guessed size: what is said, and 4 % for the classes' counts."""
+    service = Hybrid(SETTING, GRID, TRAIN)
+    with monkeypatch.context() as quiet:
+        quiet.setattr(_knn_means, "noisy", lambda cells, scale: cells)
+        exact = Hybrid(SETTING, GRID, TRAIN)
+        exact.refer(QUERIES)
+    service.refer(QUERIES)
+    noise = (service._means.cells - exact._means.cells)[:, :-1]
+    lengths = service._lens.norm * SETTING.size / 10
+    promised = SETTING.bind(GRID, Symmetric()).expected["relative_noise_of_its_means"]
+    band = 5 / np.sqrt(2 * noise.size)  # 1e-6
+    assert promised * (1 - band) < noise.std() / lengths < promised * 1.05 * (1 + band)

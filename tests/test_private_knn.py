@@ -238,3 +238,12 @@ def test_noise_is_added_when_nobody_is_there():
     empty = Rows(np.empty((0, 2)), np.empty(0, dtype=int))
     answers = Sampler(PrivateKnn(**PLAIN), GRID, empty, 5.0).predict(np.array([LEFT] * 40))
     assert set(answers.labels) == {"left", "up"}  # all equal: 2**-39
+
+
+def test_measured_noise_is_what_the_plan_says():
+    """2,000 noise values: five deviations of a sample deviation, 1e-6."""
+    setting = PrivateKnn(**(PLAIN | {"queries": 1000}))
+    promised = setting.bind(GRID, Symmetric()).expected["vote_noise"]
+    empty = Rows(np.empty((0, 2)), np.empty(0, dtype=int))
+    votes = Sampler(setting, GRID, empty, setting.scale).predict(np.array([LEFT] * 1000)).votes
+    assert abs(votes.std() / promised - 1) < 5 / np.sqrt(2 * votes.size)
