@@ -239,6 +239,14 @@ def test_a_query_without_a_feature_is_told_which(tmp_path):
     assert "OS607" in found.stderr
     assert "column y" in found.stderr
     assert "write 0" in found.stderr
+    found = _run(
+        "answer", tmp_path / "fit.npz", "--query", tmp_path / "asked.csv", "--post", "regress: {"
+    )
+    assert found.stderr.count("error[") == 1
+    found = _run(
+        "answer", tmp_path / "rows.npz", "--query", tmp_path / "asked.csv", "--post", "regress"
+    )
+    assert "output without `post`" in " ".join(found.stderr.split())
     (tmp_path / "asked.csv").write_text("x,y\n0.5,0\n")
     found = _run(
         "answer", tmp_path / "fit.npz", "--query", tmp_path / "asked.csv", "--post", "regress"

@@ -98,6 +98,13 @@ def test_every_bad_spec_has_a_code_here():
     assert set(BAD) == set(CODES)
 
 
+def test_an_output_with_its_stages_name_is_one_error(tmp_path):
+    spec = tmp_path / "people.yaml"
+    spec.write_text(PEOPLE.replace("all: {from: noisy", "noisy: {from: noisy"))
+    found = json.loads(_run("check", str(spec), "--json").stdout)["errors"]
+    assert [error["code"] for error in found] == ["OS303"]
+
+
 @pytest.mark.parametrize(("old", "new"), [
     ("flow:", "tests: [released]\nflow:"),
     ("{noise: gaussian, scale: solve, spend: 100%}",

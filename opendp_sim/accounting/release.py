@@ -185,7 +185,8 @@ class Release:
 def _foreign() -> ReleaseError:
     return ReleaseError(
         "OS701", "release", expected="a release file as this package wrote it",
-        got="a truncated, changed or foreign file", hint="copy the file again from where it was made.",
+        got="a truncated, changed or foreign file", hint="name the .npz of an output "
+        "without `post`; if it is that, copy it again from where it was made.",
     )  # fmt: skip
 
 

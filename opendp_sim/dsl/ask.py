@@ -52,6 +52,7 @@ def ask(release: Release, queries: SourceRef, posts: Sequence[str]) -> tuple[Any
 def _bind(release: Release, posts: Sequence[str]) -> tuple[list[Post], Domain | None]:
     notes = Notes()
     steps = [yaml.parse(text, "--post", notes).data for text in posts]
+    notes.raise_if_any()
     mechanisms = read_steps(steps, ("post",), notes, ("queries",))
     notes.raise_if_any()
     claims: list[Post] = []

@@ -99,6 +99,8 @@ def _visit(
 ) -> OutputType | None:  # fmt: skip
     if decl.name in found:
         return found[decl.name]
+    if trail[-1:] == (decl.name,) and program.stage(decl.name) is not None:
+        return None  # it means the stage of its own name, which was reported
     if decl.name in trail:
         notes.error("OS306", "outputs feed each other in a circle", ("outputs", decl.name, "from"),
                     label=" -> ".join((*trail, decl.name)),

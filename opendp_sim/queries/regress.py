@@ -66,7 +66,7 @@ class Regress(Mechanism):
         param(
             "Index of the column to predict, among the sketch's columns; nothing for the last.",
             symbol="t", unit="none", default=None, ge=0, le=4095,
-            hint="columns are numbered from 0 in the order of `select: features`.",
+            hint="write the column's number: from 0, in the order of `select: features`.",
         ),
     ] = None  # fmt: skip
     answer: Annotated[

@@ -45,11 +45,11 @@ class Family(Option):
         """Return the probability that two points at this distance share a bucket."""
 
 
-class PStableL2(Family):
-    """``floor((w . x + b) / r)`` with Gaussian w: a kernel of the L2 distance."""
+class PStable(Family):
+    """``floor((w . x + b) / r)`` with w from a stable law, which makes ``w . x`` grow with a norm."""
 
-    key: ClassVar[str] = "p_stable_l2"
-    distance: ClassVar[str] = "l2"
+    law: ClassVar[str]
+    """numpy's name of the law."""
     width: Annotated[float, _WIDTH]
     joined: Annotated[int, _JOINED] = 1
 
@@ -61,10 +61,18 @@ class PStableL2(Family):
     def draw(
         self, generator: np.random.Generator, width: int, columns: int, unit: float, magnitude: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Gaussian directions and uniform offsets."""
+        """Directions from the law and uniform offsets."""
         del magnitude
-        directions = generator.standard_normal((width, columns)) * (unit / self.width)
+        directions = getattr(generator, self.law)((width, columns)) * (unit / self.width)
         return directions, generator.random(columns)
+
+
+class PStableL2(PStable):
+    """``floor((w . x + b) / r)`` with Gaussian w: a kernel of the L2 distance."""
+
+    key: ClassVar[str] = "p_stable_l2"
+    distance: ClassVar[str] = "l2"
+    law = "standard_normal"
 
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """``1 - 2 Phi(-t) - 2 (1 - exp(-t^2 / 2)) / (sqrt(2 pi) t)`` with ``t = r / distance``."""
@@ -74,26 +82,12 @@ class PStableL2(Family):
         return value**self.joined
 
 
-class PStableL1(Family):
+class PStableL1(PStable):
     """``floor((w . x + b) / r)`` with Cauchy w: a kernel of the L1 distance."""
 
     key: ClassVar[str] = "p_stable_l1"
     distance: ClassVar[str] = "l1"
-    width: Annotated[float, _WIDTH]
-    joined: Annotated[int, _JOINED] = 1
-
-    @property
-    def projections(self) -> int:
-        """One for each joined hash."""
-        return self.joined
-
-    def draw(
-        self, generator: np.random.Generator, width: int, columns: int, unit: float, magnitude: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Cauchy directions and uniform offsets."""
-        del magnitude
-        directions = generator.standard_cauchy((width, columns)) * (unit / self.width)
-        return directions, generator.random(columns)
+    law = "standard_cauchy"
 
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """``(2 / pi) atan(t) - ln(1 + t^2) / (pi t)`` with ``t = r / distance``."""
