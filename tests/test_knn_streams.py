@@ -12,12 +12,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from opendp_sim.accounting.individual_filter import IndividualFilter
 from opendp_sim.measurements import _knn_means
 from opendp_sim.measurements._knn_hybrid import Hybrid
 from opendp_sim.measurements._knn_noise import Stock
+from opendp_sim.measurements._knn_owners import Owners
 from opendp_sim.measurements._knn_predictor import Predictor
 from opendp_sim.measurements.hybrid_knn import HybridKnn
 from opendp_sim.measurements.ind_knn import IndKnn
+from opendp_sim.spaces.ids import persons
 from opendp_sim.spaces.rows import GridRows, Rows
 
 WIDTH, CLASSES = 5, 3
@@ -103,16 +106,26 @@ def script(rng, people, *, by_person):
     return steps
 
 
-def lived(make, data, steps, without, seed, monkeypatch, reference):
-    """Run a stream without some persons; return what noise hid, and all that was said."""
+def lived(make, data, steps, without, seed, monkeypatch, reference, changed=frozenset()):
+    """Run a stream without some persons, or with their records changed; return what noise hid, and all said.
+
+    The reference comes after some updates; as a message, or as the first and large batch.
+    """
     forced = Forced(seed)
     monkeypatch.setattr(Stock, "noisy", lambda _, cells, scale: forced(cells, scale))
     monkeypatch.setattr(_knn_means, "noisy", forced)
     store, said = Kept(), []
     service = make(data, store)
-    if reference is not None:
-        said.append(service.refer(reference))
-    for what, values, labels, who, allowed in steps:
+    late, first = (0, 0) if reference is None else np.random.default_rng(seed).integers(0, 5, 2)
+    for turn, (what, values, labels, who, allowed) in enumerate(steps):
+        if turn == late and reference is not None:
+            said.append((service.predict if first == 0 else service.refer)(reference))
+        if turn < late and what in ("ask", "feedback"):
+            continue
+        other = np.isin(who, list(changed))
+        labels = np.where(other, (labels + 1) % CLASSES, labels)  # noqa: PLW2901
+        if what in ("insert", "relabel"):
+            values = np.where(other[:, None], values[:, ::-1], values)  # noqa: PLW2901
         kept = ~np.isin(who, list(without))
         rows = Rows(values[kept], labels[kept], who[kept])
         if what == "feedback" and said and hasattr(said[-1], "votes"):
@@ -140,7 +153,7 @@ def same(left, right):
 def compared(seed, monkeypatch, *, kind):
     """Return what the pair of streams cost, and what the map allows."""
     rng = np.random.default_rng(seed)
-    by_person, d_in, people = kind == "persons", int(rng.integers(1, 4)), 8
+    by_person, d_in, people = kind in ("persons", "changed"), int(rng.integers(1, 4)), 8
     n = int(rng.choice([0, 1, 12, 40]))
     grid = GridRows(
         width=WIDTH, labels=tuple(range(CLASSES)), ids=by_person, lower=(-9,), upper=(9,)
@@ -160,10 +173,20 @@ def compared(seed, monkeypatch, *, kind):
     def make(data, store):
         return (Hybrid if hybrid else Predictor)(mechanism, grid, data, store)
 
-    both = []
-    for mask, without in ((np.ones(n, dtype=bool), set()), (keep, gone if by_person else {-1})):
-        data = Rows(values[mask], labels[mask], who[mask] if by_person else None)
-        both.append(lived(make, data, steps, without, seed, monkeypatch, reference))
+    both, everybody = [], np.ones(n, dtype=bool)
+    if kind == "changed":  # Lemma 4: their records are others, from the first to the last
+        labels = np.where(keep, labels, (labels + 1) % CLASSES), labels
+        values = np.where(keep[:, None], values, values[:, ::-1]), values
+        arms = [
+            (everybody, set(), values[0], labels[0], gone),
+            (everybody, set(), values[1], labels[1], set()),
+        ]
+    else:
+        arms = [(everybody, set(), values, labels, set()),
+                (keep, gone if by_person else {-1}, values, labels, set())]  # fmt: skip
+    for mask, without, rows, kinds, changed in arms:
+        data = Rows(rows[mask], kinds[mask], who[mask] if by_person else None)
+        both.append(lived(make, data, steps, without, seed, monkeypatch, reference, changed))
     (full, said), (less, other) = both
     assert len(full) == len(less)
     assert all(same(a, b) for a, b in zip(said, other, strict=True))
@@ -171,18 +194,39 @@ def compared(seed, monkeypatch, *, kind):
     for (left, scale), (right, again) in zip(full, less, strict=True):
         assert scale == again
         spent += Fraction(int(((left - right) ** 2).sum())) / (2 * Fraction(scale) ** 2)
-    return spent, d_in**2 * Fraction(mechanism.rho)
+    return spent, d_in**2 * Fraction(mechanism.rho) * (2 if kind == "changed" else 1)
 
 
-@pytest.mark.parametrize("kind", ["records", "persons", "hybrid"])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("kind", ["records", "persons", "changed", "hybrid"])
+@pytest.mark.parametrize("seed", range(10))
 def test_neighbouring_streams_cost_no_more_than_the_map(seed, kind, monkeypatch):
     spent, allowed = compared(seed, monkeypatch, kind=kind)
     assert spent <= allowed
 
 
+def test_prices_of_nothing_would_be_caught(monkeypatch):
+    monkeypatch.setattr(IndividualFilter, "price", lambda *_: 1)
+    over = [compared(seed, monkeypatch, kind="persons") for seed in range(6)]
+    assert any(spent > allowed for spent, allowed in over)
+
+
+def test_a_purse_for_each_insertion_would_be_caught(monkeypatch):
+    """A person's second life with a second purse."""
+    monkeypatch.setattr(Owners, "meet", _met_anew)
+    over = [compared(seed, monkeypatch, kind="persons") for seed in range(30, 61)]
+    assert any(spent > allowed for spent, allowed in over)
+
+
+def _met_anew(owners, ids):
+    people = set(persons(ids))
+    for person in people:
+        owners._places[person] = owners.count
+        owners.count += 1
+    return len(people)
+
+
 @pytest.mark.deep
-@pytest.mark.parametrize("kind", ["records", "persons", "hybrid"])
+@pytest.mark.parametrize("kind", ["records", "persons", "changed", "hybrid"])
 def test_many_neighbouring_streams(kind, monkeypatch):
     shares = []
     for seed in range(1000, 1400):
