@@ -46,15 +46,16 @@ def checked_distance(metric: dp.Metric | None, d_in: Any) -> Any:
 
 
 def check_claimed(subject: Subject, distance: Any) -> None:
-    """Ask the map once: a distance that it refuses is one at which it claims nothing.
+    """Ask the map once: where it refuses, or says NaN or an infinite loss, it claims nothing.
 
     Raises:
-        AuditError: OS501, it refuses this one.
+        AuditError: OS501, it claims nothing at this distance.
     """
     claim = subject.privacy_map or subject.stability_map
+    value: Any = 0.0
     try:
         if claim is not None:
-            claim(distance)
+            value = claim(distance)
     except AuditError:
         raise
     except Exception as error:  # noqa: BLE001 - a foreign map may raise anything
@@ -62,6 +63,14 @@ def check_claimed(subject: Subject, distance: Any) -> None:
             "a distance at which the object's map claims something", distance,
             f"its map raised {type(error).__name__}; ask about a smaller distance.",
         ) from None  # fmt: skip
+    parts = [v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, Real)]
+    if any(math.isnan(v) for v in parts):
+        raise _refused("a map that returns a number", distance, "at this distance it returns NaN.")
+    if subject.private and any(math.isinf(v) for v in parts):
+        raise _refused(
+            "a claim that something could refute", distance,
+            "at this distance the privacy map is infinite: whatever is released keeps it.",
+        )  # fmt: skip
 
 
 def _of_records(metric: dp.Metric | None) -> bool:

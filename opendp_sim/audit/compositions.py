@@ -26,7 +26,8 @@ from opendp_sim.core.errors import AuditError, SpaceError
 __all__ = ["of_composition", "of_odometer"]
 
 _MOST_ANSWERS = 6
-_HALVINGS = 12
+_PARTS = (1, 3 / 4, 2 / 3, 1 / 2, 2 / 5, 1 / 3, 1 / 4, 1 / 5, 1 / 6, 1 / 8, 1 / 10, 1 / 20, 1 / 100)
+"""Of the whole loss, in the order in which they are asked for."""
 _LOSSES = (0.5, 0.25, 0.25)
 """What an odometer is asked to lose, in its own measure, at the distance that was asked about."""
 _ADDING = ("SymmetricDistance", "InsertDeleteDistance", "Symmetric")
@@ -69,14 +70,16 @@ def _accepted(queryable: Any, probes: _Probes, most: float) -> list[float]:
     A composition that is sound accepts the same on every dataset.
     """
     losses: list[float] = []
-    level = 0
-    while level <= _HALVINGS and len(losses) < _MOST_ANSWERS:
-        try:
-            queryable(probes.make(most * 0.5**level, like=False))
-        except dp.OpenDPException:
-            level += 1  # refused: half as much
+    for _ in range(_MOST_ANSWERS):
+        for part in _PARTS:
+            try:
+                queryable(probes.make(most * part, like=False))
+            except dp.OpenDPException:
+                continue  # refused: less
+            losses.append(most * part)
+            break
         else:
-            losses.append(most * 0.5**level)
+            break
     return losses
 
 

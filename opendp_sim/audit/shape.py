@@ -43,7 +43,7 @@ def structure_layer(
     if not subject.private:
         return LayerResult(_LAYER, "skipped", "a transformation's exceptions and shapes are L1's")
     pairs = _pairs(space, budget.structure_pairs * (4 if composed else 1), rng)
-    runs, suspects = 0, 0
+    runs, suspects, seen = 0, 0, Counter[str]()
     for pair in pairs:
         if time.process_time() - begin > 0.2 * budget.seconds:
             break
@@ -56,6 +56,7 @@ def structure_layer(
         left = Counter(structure(v) for v in draw(subject, pair.left, _PROBES))
         right = Counter(structure(v) for v in draw(subject, pair.right, _PROBES))
         runs += 2 * _PROBES
+        seen.update(left + right)
         if not left & right and suspects < _SUSPECTS:
             suspects += 1
             evidence, more = _confirm(subject, pair, beta / (2 * _SUSPECTS))
@@ -63,9 +64,11 @@ def structure_layer(
             if evidence is not None:
                 return _refuted(evidence, runs, begin)
     text = f"{len(pairs)} pairs" + (", releases replayed both ways" if composed else "")
+    power = f"{text}: a shape or exception that always tells neighbours apart would have shown"
+    if seen and all(name.startswith("raises ") for name in seen):
+        power = f"every release raised ({seen.most_common(1)[0][0][:60]}): nothing else was seen"
     return LayerResult(
-        _LAYER, "not refuted", "", runs, time.process_time() - begin,
-        power=f"{text}: a shape or exception that always tells neighbours apart would have shown",
+        _LAYER, "not refuted", "", runs, time.process_time() - begin, power=power
     )  # fmt: skip
 
 

@@ -87,7 +87,7 @@ def _subjects(target: str, distance: Any) -> list[Auditable]:
 def _imported(module: str, name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and (error.name or "") in module:
             raise _unmade(
                 f"{module}:{name}", "an importable module", f"no module named {error.name}",
@@ -110,14 +110,14 @@ def _made(factory: Any, target: str) -> Any:
     """Call the user's factory; what goes wrong in it is theirs to see, by kind and place."""
     try:
         return factory()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _unmade(
             target, "a factory that works without arguments", _place(error),
             "call it in Python to see the whole message.",
         ) from error  # fmt: skip
 
 
-def _place(error: Exception) -> str:
+def _place(error: BaseException) -> str:
     """Return kind and place of an exception; its text could quote what the factory read."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if f.filename != __file__ and "importlib" not in f.filename]

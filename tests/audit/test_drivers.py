@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,18 @@ def test_odometers_of_every_space_are_asked_exactly_what_they_account_for(space,
     report = audit(made, 1, SHORT, beta=1e-6)
     assert report.verdict == "not refuted"
     assert "at losses 0.5 and 0.25 and 0.25" in str(report)
+
+
+@pytest.mark.parametrize("parts", [(0.5, 0.5), (0.1, 0.2), (0.3, 0.1, 0.1, 0.1), (1.0,)])
+def test_a_composition_is_asked_for_nearly_all_that_it_gives(parts):
+    """Losses are asked for as round parts of the whole; 2 / 3 is not a float."""
+    made = dp.c.make_adaptive_composition(LINE, SYMMETRIC, dp.max_divergence(), 1, list(parts))
+    assert 0.9 * sum(parts) < math.fsum(abs(part) for part in lost(made)) <= sum(parts) * (1 + 1e-9)
+
+
+def lost(obj: Any) -> Any:
+    driver = default_driver(obj, 1)
+    return driver.trace(driver.pairs[0].left) - driver.trace(driver.pairs[0].right)
 
 
 def test_a_filter_is_asked_for_all_that_it_gives():

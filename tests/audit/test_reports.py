@@ -129,6 +129,12 @@ nothing = lambda: None
 number = 3
 def fails():
     raise ValueError("record 42")
+def leaves():
+    raise SystemExit(0)
+def claims(value):
+    return dp.m.make_user_measurement(*space, dp.max_divergence(), len, lambda d: value)
+unknown = lambda: claims(float("nan"))
+infinite = lambda: claims(float("inf"))
 """
 
 
@@ -150,6 +156,9 @@ def fails():
         (["good", "--format", "xml"], "xml"),
         (["needs"], "works without arguments"),
         (["fails"], "ValueError at"),
+        (["leaves"], "SystemExit at"),
+        (["unknown"], "returns NaN"),
+        (["infinite"], "map is infinite"),
         (["sums"], "works without arguments"),
         (["nothing"], "a Transformation, Measurement"),
         (["number"], "a Transformation, Measurement"),
@@ -168,6 +177,13 @@ def test_wrong_usage_is_refused_by_code_and_exits_with_two(
     assert expected in " ".join(done.output.split())
     assert "OS903" not in done.output
     assert "record 42" not in done.output
+
+
+def test_a_release_that_always_raises_is_said_to_have_shown_nothing():
+    broken = dp.m.make_user_measurement(
+        LINE, SYMMETRIC, dp.max_divergence(), lambda _: 1 // 0, lambda d: 1.0 * d
+    )
+    assert "every release raised" in str(audit(broken, 1, SHORT))
 
 
 def test_a_map_that_refuses_a_distance_claims_nothing_there():
