@@ -159,7 +159,7 @@ def _chosen(plan: Plan, name: str | None) -> OutputType:
     if name is None and len(sessions) == 1:
         return next(iter(sessions.values()))
     if name not in sessions:
-        raise _no_session(plan)
+        raise _no_session(plan, name)
     return sessions[name]
 
 
@@ -221,10 +221,10 @@ def _unfit(expected: str, got: str) -> DataError:
     )  # fmt: skip
 
 
-def _no_session(plan: Plan) -> SpecError:
+def _no_session(plan: Plan, name: str | None = None) -> SpecError:
     names = [n for n, o in plan.outputs.items() if o.decl.serve == "session"]
     return SpecError(
         "OS305", "outputs", expected="one output with `serve: session`, or its name",
-        got=", ".join(names) or "none",
+        got=(f"`{name}`, and " if name else "") + (", ".join(names) or "none") + " in the spec",
         hint="write `outputs: {name: {from: stage, serve: session}}`, and name it if there are several.",
     )  # fmt: skip

@@ -39,6 +39,9 @@ class IndKnn(Mechanism):
         id distance. Output: an OpenDP queryable. It answers rows of the input space, shape (m, d),
         with ``Predictions``: labels, noisy counts, noisy votes. ``{"reference": rows}``, sent first,
         says what public queries look like; a first batch of 50 or more is its own reference.
+        With ``serve: session`` a spec answers the same as lines: ``{"query": [0.1, 0.2]}`` gives
+        ``{"label": ..., "count": ..., "votes": [...], "deviation": ...}``, and with ``--updates``
+        persons are inserted, relabelled and deleted (``opendp-sim session --help`` shows each form).
 
     Stability
         Not a transformation.

@@ -32,7 +32,8 @@ class PrivateKnn(Mechanism):
     Space
         Input: labelled rows on an integer grid under symmetric distance. Output: an OpenDP
         queryable. It answers rows of the input space, shape (m, d), with ``Predictions``: labels and
-        noisy votes; at most T queries in all. ``{"reference": rows}`` as for ``ind_knn``.
+        noisy votes (nobody is counted: counts are NaN); at most T queries in all.
+        ``{"reference": rows}`` and ``serve: session`` as for ``ind_knn``, without updates.
 
     Stability
         Not a transformation.
