@@ -41,11 +41,14 @@ class KernelEstimates:
         variance: shape (L, q): sample variance of one repetition (sketch and noise together);
             infinite where a single one cannot tell.
         repetitions: how many repetitions there are in all.
+        freedom: how many degrees of freedom ``variance`` has; broadcasts to (L, q). Infinite where it
+            is no estimate.
     """
 
     groups: NDArray[np.float64]
     variance: NDArray[np.float64]
     repetitions: int
+    freedom: NDArray[np.float64]
 
 
 class KernelSums(Protocol):

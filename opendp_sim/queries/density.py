@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, t as student
+from scipy.stats import t as student
 
 from opendp_sim.core.capabilities import Arrays, KernelSums
 from opendp_sim.core.claims import Post
@@ -126,7 +126,8 @@ class Density(Mechanism):
         sketch_variance = np.maximum(total - noise_variance, 0.0)
         sizes, factor = sums.totals(released)
         least = least_records(factor * deviation, math.sqrt(loss) * noise)
-        quantile = _quantile(0.5 + self.confidence / 2, found.repetitions)
+        # The deviation is estimated from the repetitions, so an interval reaches farther for few.
+        quantile = student.ppf(0.5 + self.confidence / 2, found.freedom.T)
         reach = quantile * np.sqrt(noise_variance + sketch_variance)
         lower, upper = values - reach, values + reach
         shift = sums.bias() * np.maximum(sizes, 0.0)
@@ -144,15 +145,6 @@ class Density(Mechanism):
             np.broadcast_to(sizes, values.shape).copy(), np.full_like(values, least),
         )  # fmt: skip
         return dict(zip(COLUMNS, columns, strict=True))
-
-
-def _quantile(level: float, repetitions: int) -> float:
-    """Return how many deviations an interval reaches: the deviation is estimated from repetitions.
-
-    One repetition has none to estimate: a sketch without sampling error, or an infinite variance.
-    """
-    freedom = repetitions - 1
-    return float(student.ppf(level, freedom) if freedom else norm.ppf(level))
 
 
 def least_records(of_count: float, of_sum: float) -> float:

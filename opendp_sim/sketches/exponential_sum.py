@@ -271,7 +271,10 @@ class SumReader:
         scaled = zip(self.weights, found, strict=True)
         sums = sum(weight * one.groups for weight, one in scaled)
         total = sum(w * w * one.variance for w, one in zip(self.weights, found, strict=True))
-        return KernelEstimates(np.asarray(sums), np.asarray(total), found[0].repetitions)
+        least = np.min([one.freedom.min() for one in found if one.freedom.size], initial=math.inf)
+        return KernelEstimates(
+            np.asarray(sums), np.asarray(total), found[0].repetitions, np.asarray(least)
+        )
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
         """Return the mean of the terms' sizes, each weighted by its precision."""

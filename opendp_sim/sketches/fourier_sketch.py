@@ -310,6 +310,7 @@ class FourierReader(Classes):
         groups = min(groups, *(term.size for term in self.terms))
         sums = np.zeros((groups, self.classes, len(values)))
         variance = np.zeros((self.classes, len(values)))
+        doubt = np.zeros_like(variance)
         c, s = features[:, :, 0], features[:, :, 1]
         for part in chunks(len(values), count):
             angle = self.projection.phases(values[part]) * (2.0 * math.pi / self.mechanism.phases)
@@ -323,8 +324,13 @@ class FourierReader(Classes):
                     sums[group, :, part] += found * (term.weight / len(cosine[of]))
                 own = term.place
                 spread = _variance(c[:, own], s[:, own], cosine[own], sine[own])
-                variance[:, part] += spread * (term.weight**2 * count / term.size)
-        return KernelEstimates(sums, variance, count)
+                spread *= term.weight**2 * count / term.size
+                variance[:, part] += spread
+                doubt[:, part] += spread * spread / max(1, term.size - 1)
+        # Satterthwaite: D - 1 for one term, less for terms of unlike sizes.
+        certain = (doubt == 0.0) | ~np.isfinite(doubt)
+        freedom = np.where(certain, max(1, count - 1), variance**2 / np.where(certain, 1.0, doubt))
+        return KernelEstimates(sums, variance, count, freedom)
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
         """Return the released sizes per class and their deviation per unit of cell noise."""

@@ -267,7 +267,8 @@ class GaussReader(Classes):
                     partial = partial.reshape(len(weight), weight.shape[1], -1)
                     partial = np.einsum("qab,qa->qb", partial, weight)
                 found[label, part] = partial[:, 0]
-        return KernelEstimates(np.repeat(found[None], groups, axis=0), np.zeros_like(found), 1)
+        every = np.repeat(found[None], groups, axis=0)
+        return KernelEstimates(every, np.zeros_like(found), 1, np.array(math.inf))
 
     def _weights(self, values: NDArray[np.float64], column: int) -> NDArray[np.float64]:
         """Return what a query gives each cell and exponent of one column: shape (q, M * r)."""

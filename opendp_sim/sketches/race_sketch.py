@@ -278,7 +278,7 @@ class RaceReader(Classes):
             share = 1.0 / self.mechanism.buckets
             sums = (sums - self._sizes(released)[None, :, None] * share) / (1.0 - share)
             squares /= (1.0 - share) ** 2
-        return KernelEstimates(sums, squares, repetitions)
+        return KernelEstimates(sums, squares, repetitions, np.array(max(1.0, repetitions - 1.0)))
 
     def _sizes(self, released: Arrays) -> NDArray[np.float64]:
         """Records per class: from the total's own cell, or the mean over repetitions without one."""
