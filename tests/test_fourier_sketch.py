@@ -12,8 +12,8 @@ from hypothesis import given, strategies as st
 
 from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.measurements._sampling_noise import add_gaussian
-from opendp_sim.sketches import fourier_sketch as module
-from opendp_sim.sketches.fourier_sketch import phase_table
+from opendp_sim.sketches import _fourier_reader as module
+from opendp_sim.sketches._fourier_reader import phase_table
 from opendp_sim.spaces.rows import GridRows, Rows, take
 from tests._kernel_data import KERNELS, bound, built, distances, grid, kernel_values, points
 
