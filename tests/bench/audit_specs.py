@@ -14,6 +14,7 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -41,7 +42,7 @@ def audited(spec: Path, seed: int) -> tuple[list[list[object]], float, int]:
     return [_row(spec, report) for report in reports], seconds, done.returncode
 
 
-def _row(spec: Path, report: dict) -> list[object]:
+def _row(spec: Path, report: dict[str, Any]) -> list[object]:
     ran = [layer for layer in report["layers"] if layer["status"] != "skipped"]
     seconds = sum(layer["seconds"] for layer in report["layers"])
     name = report["subject"].split("#")[1]
@@ -52,36 +53,44 @@ def _row(spec: Path, report: dict) -> list[object]:
 def main() -> None:
     options: argparse.ArgumentParser = parser(__doc__ or "")
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--only", default="", help="part of a spec's name")
+    options.add_argument("--only", default="", help="a spec's name")
+    options.add_argument("--keep", type=Path, help="a file of rows: specs that it has are not run")
     args = options.parse_args()
-    rows: list[list[object]] = []
-    refuted, slow, crashed, longest = 0, 0, 0, 0.0
-    specs = [p for p in sorted((ROOT / "specs").glob("*.yaml")) if args.only in p.stem]
+    kept: dict[str, dict[str, Any]] = {}
+    if args.keep and args.keep.exists():
+        kept = json.loads(args.keep.read_text("utf-8"))
+    specs = sorted((ROOT / "specs").glob("*.yaml"))
     for spec in specs:
-        found, seconds, code = audited(spec, args.seed)
-        releases = len({str(row[1]).removesuffix(" (before the noise)") for row in found})
-        crashed += code == CRASHED
-        refuted += code == 1
-        slow += seconds / releases > LIMIT
-        longest = max(longest, seconds / releases)
-        for row in found:
-            print(*row, f"{seconds:.1f}", flush=True)
-            rows.append([*row, f"{seconds:.1f}" if row is found[0] else ""])
-    head = [
-        "spec",
-        "release",
-        "verdict",
-        "CPU s of its layers",
-        "layers that ran",
-        "CPU s of the command",
-    ]
-    text = table(head, rows) + (
-        f"\n\n{len(specs)} specs, {len(rows)} audits: {refuted} refuted, {crashed} crashed, {slow} above "
-        f"{LIMIT:g} CPU seconds a release; the longest took {longest:.1f}, imports and planning included."
-    )
+        if spec.stem in kept or args.only not in ("", spec.stem):
+            continue
+        rows, seconds, code = audited(spec, args.seed)
+        kept[spec.stem] = {"rows": rows, "seconds": round(seconds, 1), "code": code}
+        print(spec.stem, kept[spec.stem], flush=True)
+        if args.keep:
+            args.keep.write_text(json.dumps(kept), "utf-8")
+    text = summary({spec.stem: kept[spec.stem] for spec in specs if spec.stem in kept})
     print(text)
     if args.write:
         write_section("audit_specs", text, f"python tests/bench/audit_specs.py --seed {args.seed}")
+
+
+def summary(kept: dict[str, dict[str, Any]]) -> str:
+    """Return the table, and in a sentence what it must show."""
+    table_rows: list[list[object]] = []
+    longest, slow = 0.0, 0
+    for found in kept.values():
+        releases = {str(row[1]).removesuffix(" (before the noise)") for row in found["rows"]}
+        each = found["seconds"] / len(releases)
+        longest, slow = max(longest, each), slow + (each > LIMIT)
+        first = found["rows"][0]
+        table_rows += [[*row, found["seconds"] if row is first else ""] for row in found["rows"]]
+    head = ["spec", "release", "verdict", "CPU s of its layers", "layers that ran", "CPU s of the command"]  # fmt: skip
+    codes = [found["code"] for found in kept.values()]
+    return table(head, table_rows) + (
+        f"\n\n{len(kept)} specs, {len(table_rows)} audits: {codes.count(1)} refuted, "
+        f"{codes.count(CRASHED)} without a report, {slow} above {LIMIT:g} CPU seconds a release; the "
+        f"longest took {longest:.1f}, imports and planning included."
+    )
 
 
 if __name__ == "__main__":
