@@ -78,10 +78,15 @@ def distribution_layer(
     )  # fmt: skip
 
 
-def _stages(seconds: float) -> tuple[float, ...]:
-    """An audit begins with a short one: gross faults need no long race. The wealth goes on."""
-    stages = (seconds / 256, seconds / 16, seconds)
-    return tuple(stage for stage in stages if stage >= _SHORTEST or stage == seconds)
+def _stages(seconds: float) -> list[float]:
+    """Short audits first, each of four times the one before: gross faults need no long race.
+
+    All begin at the same time, the wealth goes on, and the best pairs of one run again in the next.
+    """
+    stages = [seconds]
+    while stages[0] / 4 >= _SHORTEST:
+        stages.insert(0, stages[0] / 4)
+    return stages
 
 
 def _cost(race: Race, hints: tuple[Pair, ...]) -> float:
