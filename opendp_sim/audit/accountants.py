@@ -102,7 +102,10 @@ def pld_delta(
     make: Any = pld.from_gaussian_mechanism if law.gaussian else pld.from_laplace_mechanism
     total = None
     for step, count in zip(*np.unique(scaled[scaled > 0], return_counts=True), strict=True):
-        one = make(1 / float(step), pessimistic_estimate=False, value_discretization_interval=_STEP)
+        one = make(
+            1 / float(step), pessimistic_estimate=False, value_discretization_interval=_STEP,
+            use_connect_dots=False,
+        )  # fmt: skip
         part = one.self_compose(int(count)) if count > 1 else one
         total = part if total is None else total.compose(part)
     if total is None:

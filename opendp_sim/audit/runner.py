@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opendp_sim.audit.accountants import accounting_layer
 from opendp_sim.audit.asked import check_claimed, checked_distance
@@ -210,9 +211,15 @@ def _scored(events: Mapping[str, Callable[[Any], float]] | None) -> dict[str, An
         return {}
 
     def lift(score: Callable[[Any], float]) -> Callable[[Encoded], Any]:
-        return lambda e: np.array([float(score(row)) for row in e.cells])
+        return lambda e: np.array([float(score(_own(row))) for row in e.cells])
 
     return {name: lift(score) for name, score in events.items()}
+
+
+def _own(row: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what an output has itself: it was padded to the widest of those drawn beside it."""
+    there = np.flatnonzero(~np.isnan(row))
+    return row[: there[-1] + 1] if there.size else row[:0]
 
 
 def assert_not_refuted(

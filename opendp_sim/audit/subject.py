@@ -15,6 +15,8 @@ from opendp_sim.core.errors import AuditError
 
 __all__ = ["Subject", "read_subject"]
 
+_OTHER_LOSS = "a conversation with another loss"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
@@ -133,7 +135,7 @@ def _odometer(
     odometer: dp.Odometer, d_in: Any, drive: Callable[[Any], Any] | None,
     core: Callable[[Any], Any] | None, noise: Any,
 ) -> Subject:  # fmt: skip
-    """An odometer claims what its queryable says after it was driven; the same on every dataset."""
+    """An odometer claims what its queryable says after one conversation, on synthetic data."""
     if drive is None:
         raise AuditError(
             "OS501", "audit.drive", expected="how to talk to the odometer", got="nothing",
@@ -143,7 +145,11 @@ def _odometer(
     def run(data: Any) -> Any:
         queryable = odometer(data)
         transcript = drive(queryable)
-        return transcript, ("claimed loss", repr(queryable.privacy_loss(d_in)))
+        stated = repr(queryable.privacy_loss(d_in))
+        # An answer may lead a driver to spend more than the claim, which then says nothing of what
+        # follows; that it did is a function of what came before, and is all that is kept.
+        other = stated != repr(privacy_map(d_in))
+        return _OTHER_LOSS if other else (transcript, ("claimed loss", stated))
 
     claimed: dict[Any, Any] = {}
 

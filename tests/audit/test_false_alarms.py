@@ -20,6 +20,7 @@ from opendp_sim.audit.losses import claim_ratio, laplace_renyi
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise import NoiseLaw
 from opendp_sim.audit.residuals import residual_tests
+from opendp_sim.audit.runner import _scored
 from opendp_sim.audit.spaces import GivenPairs, space_of
 from opendp_sim.audit.subject import Subject
 
@@ -149,3 +150,22 @@ def test_lists_of_different_lengths_are_within_their_claim() -> None:
         for _ in range(8)
     ]
     assert all(layer.status == "not refuted" for layer in layers)
+
+
+def test_an_odometer_whose_driver_spends_by_its_answers_is_asked_about_one_conversation() -> None:
+    """It states another loss after another conversation: no number claims all of them."""
+    space = dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)
+    odometer = dp.c.make_fully_adaptive_composition(*space, dp.max_divergence())
+    careful, bold = dp.m.make_laplace(*space, 4.0), dp.m.make_laplace(*space, 0.5)
+
+    def drive(queryable: Any) -> tuple[float, ...]:
+        first = queryable(careful)
+        return (first, queryable(bold)) if first > 2 else (first,)
+
+    for seed in range(3):
+        assert audit(odometer, 1.0, SHORT, drive=drive, seed=seed).verdict == "not refuted"
+
+
+def test_an_event_of_the_user_s_sees_an_output_without_those_beside_it() -> None:
+    score = _scored({"cells": lambda row: float(len(row))})["cells"]
+    assert score(encode([[1.0], [1.0, 2.0], [1.0] * 16])).tolist() == [1.0, 2.0, 16.0]
