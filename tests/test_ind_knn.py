@@ -164,6 +164,27 @@ def test_a_record_serves_what_the_plan_says(monkeypatch, given, others):
     assert served == pytest.approx(promised, rel=0.05, abs=1)
 
 
+@pytest.mark.parametrize(("size", "queries"), [(100, 30), (400, 100)])
+def test_one_query_again_and_again_empties_its_neighbours_when_the_plan_says(size, queries):
+    """A run as it is: the lower bounds hold whatever the noise, the upper one but for less than 1e-6."""
+    pixels, digit = load_digits(return_X_y=True)
+    grid = GridRows(width=64, labels=tuple(range(10)), unit=1 / 16, upper=(256,))
+    values = np.rint(pixels * 16)
+    setting = IndKnn(rho=0.37, queries=queries, size=size)
+    promised = setting.bind(grid, Symmetric()).expected["queries_a_record_near_to_all_serves"]
+    service = Predictor(setting, grid, Rows(values[:size], digit[:size]))
+    service.refer(values[1297:])
+    left, served = [service._purses_now()], np.zeros(size)
+    for _ in range(round(4 * promised)):
+        service.predict(values[1300:1301])
+        left.append(service._purses_now())
+        served += left[-1] < left[-2]
+    near = served[left[-1] < left[0]]
+    assert near.size >= 5
+    assert promised / 2 < np.median(near) < 2 * promised
+    assert near.min() > promised / 3
+
+
 def test_a_plan_says_how_long_a_record_near_to_every_query_lasts():
     """Few queries of few records: 54 by the average, three by the record that is asked each time."""
     claim = IndKnn(rho=0.36, queries=30, size=900).bind(GRID, Symmetric())

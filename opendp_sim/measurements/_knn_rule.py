@@ -143,8 +143,8 @@ def lasts(facts: Mapping[str, float]) -> str:
     near = facts["queries_a_record_near_to_all_serves"]
     return (
         f"a record serves {_about(spread)} queries if each finds {facts['neighbours']:,.0f} and all are "
-        f"found alike, but {_about(near)} if it is near to all of them and few others are: ask "
-        "about different things"
+        f"found alike, but {_about(near)} if it is near to all of them and few others are (the nearest: "
+        "half of that); ask about different things"
     )
 
 
