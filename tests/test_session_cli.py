@@ -12,9 +12,10 @@ import typer
 from typer.testing import CliRunner
 
 from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.session_store import mark_of
 from opendp_sim.cli import app
 from opendp_sim.cli.session import EXAMPLES, _plain, session_command
-from opendp_sim.core.errors import DataError
+from opendp_sim.core.errors import BudgetError, DataError
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.serve import serve
 from opendp_sim.measurements._knn_service import Predictions
@@ -250,6 +251,22 @@ def test_a_copy_made_since_the_last_opening_is_not_seen(folder):
     shutil.copy(copy, folder / "people.session")
     with serve(plan_file(spec)) as served:
         assert served.session.answered == 1
+
+
+def test_a_file_that_is_exchanged_while_it_is_opened_is_refused(folder, monkeypatch):
+    spec, store, early = folder / "people.yaml", folder / "people.session", folder / "early.session"
+    run(spec, lines=ONE)
+    shutil.copy(store, early)
+    run(spec, lines=ONE)
+
+    def exchanged(path):
+        mark = mark_of(path)
+        shutil.copy(early, store)
+        return mark
+
+    monkeypatch.setattr("opendp_sim.dsl.serve.mark_of", exchanged)
+    with pytest.raises(BudgetError, match="OS407"):
+        serve(plan_file(spec))
 
 
 @pytest.mark.parametrize("rounds", [1, 3])

@@ -125,10 +125,13 @@ class SessionStore:
         """Draw a turn, and keep it beside the one that a ledger knows: whoever dies here can return.
 
         Raises:
-            BudgetError (OS407): the file cannot be written.
+            BudgetError (OS407): the file cannot be written, or was exchanged since its mark was read.
         """
         turn = secrets.token_hex(16)
         try:
+            found = dict(self._db.execute("SELECT name, value FROM about"))
+            if last and last not in (found["turn"], found["before"]):
+                raise _refuse("the file whose mark was read", "another file under its name")
             self._db.execute("BEGIN IMMEDIATE")
             _describe(self._db, {"turn": turn, "before": last})
             self._db.execute("COMMIT")
