@@ -33,11 +33,15 @@ def spec_subjects(path: Path, d_in: Any = 1) -> list[Auditable]:
     """
     plan = plan_file(str(path))
     found: list[Auditable] = []
+    seen = set()
     for name, release in plan.releases.items():
         if release.bound is None:
             continue
         before = prefix(release.typed, release.bound.norm)
-        if before is not None:
+        typed = release.typed
+        steps = typed.entry.name, tuple(s.mechanism for s in typed.stages), release.bound.norm
+        if before is not None and steps not in seen:  # several releases may start from one chain
+            seen.add(steps)
             found.append((f"{path}#{name} (before the noise)", before, {}))
         whole = chain(before, release.bound)
         options = _options(whole, before, release.bound, d_in)

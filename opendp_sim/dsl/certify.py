@@ -20,7 +20,7 @@ from opendp_sim.dsl.diagnostic import Refused
 from opendp_sim.dsl.plan import Plan, ReleasePlan, plan_of
 from opendp_sim.dsl.reader import draft_of, draft_of_file
 
-__all__ = ["certificate", "certificate_path", "claim_about", "verify"]
+__all__ = ["certificate", "certificate_path", "claim_about", "evidence_of", "verify"]
 
 
 def claim_about(plan: Plan, release: ReleasePlan) -> dict[str, Any]:
@@ -57,10 +57,7 @@ def certificate(
             public=typed.entry.name if typed.entry.public else None,
         ),
         "privacy": claim_about(plan, plan.releases[typed.name]),
-        "evidence": {
-            key: {"tier": tier(key), "record": record(key)}
-            for key in (*typed.mechanisms, *_asked(plan, output))
-        },
+        "evidence": evidence_of(plan, output),
         "versions": versions(),
         "file": {"name": saved.name, "sha256": digest_of(saved)},
         "ledger": None,
@@ -70,6 +67,12 @@ def certificate(
     path = certificate_path(saved)
     write_json(path, body)
     return path
+
+
+def evidence_of(plan: Plan, output: str) -> dict[str, Any]:
+    """Return what stands behind every mechanism of an output, queries included: laws, audits, twins."""
+    keys = (*plan.outputs[output].stage.mechanisms, *_asked(plan, output))
+    return {key: {"tier": tier(key), "record": record(key)} for key in keys}
 
 
 def _asked(plan: Plan, output: str) -> list[str]:

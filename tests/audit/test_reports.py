@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
 
 import opendp.prelude as dp
 import pytest
@@ -17,12 +18,18 @@ from opendp_sim.audit.evidence import scoreboard, standing
 from opendp_sim.audit.findings import Budget
 from opendp_sim.audit.sweep import audit_constructor
 from opendp_sim.cli import app
+from opendp_sim.cli._audit_spec import spec_subjects
 from opendp_sim.core.errors import AuditError
 from opendp_sim.core.mechanism import REGISTRY
+from opendp_sim.dsl.certify import evidence_of
+from opendp_sim.dsl.execute import apply
+from opendp_sim.dsl.plan import plan_file
 from opendp_sim.testing import laws_about
+from tests._small import write_small
 from tests.audit.stand_ins import LINE, SYMMETRIC
 from tests.cases import cases
 
+SPECS = Path(__file__).parents[2] / "specs"
 SHORT = replace(Budget.of("quick"), stability_seconds=0.3, stability_trials=800, seconds=0.3)
 
 
@@ -216,6 +223,36 @@ def test_every_mechanism_has_a_record(key):
     else:
         assert found["audits"]["verdict"] == "not refuted"
         assert found["audits"]["layers"]
+
+
+@pytest.mark.parametrize("spec", sorted(SPECS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_spec_lists_laws_and_audits_of_each_of_its_mechanisms(spec):
+    """A query has no audit: it loses nothing, by the law that it reads a release alone."""
+    plan = plan_file(str(spec))
+    for output in plan.outputs:
+        behind = evidence_of(plan, output)
+        steps = [step.key for step in plan.outputs[output].decl.post]
+        assert set(steps) < set(behind)
+        for found in behind.values():
+            assert found["record"]["laws"]["held"]
+            assert (found["record"]["audits"] is None) == (found["tier"] == "post-processing")
+
+
+def test_a_certificate_holds_what_stands_behind_queries_too(tmp_path):
+    done = apply(plan_file(write_small(tmp_path)))
+    found = json.loads(done.certificates["density"].read_text())["evidence"]
+    assert found["race_sketch"]["record"]["audits"]["verdict"] == "not refuted"
+    assert found["density"]["tier"] == "post-processing"
+    assert "post_processing_is_pure" in found["density"]["record"]["laws"]["held"]
+
+
+def test_chains_that_several_releases_share_are_audited_once():
+    found = [
+        name.split("#")[1] for name, _, _ in spec_subjects(SPECS / "bright-pixels-published.yaml")
+    ]
+    before = [name for name in found if name.endswith("(before the noise)")]
+    assert len(before) == 2  # one in L1 and one in L2
+    assert len(set(found) - set(before)) == len(found) - len(before) > 5
 
 
 def test_the_tier_falls_when_the_record_does(monkeypatch):
