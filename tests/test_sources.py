@@ -27,10 +27,11 @@ from opendp_sim.core.pipeline import bind_steps
 from opendp_sim.sources.blocks import recut
 from opendp_sim.sources.builtin import builtin_records, builtin_source
 from opendp_sim.sources.conform import MISSING, key_indices
+from opendp_sim.sources.delimited import csv_source
 from opendp_sim.sources.fold import build_sketch, collect_rows
 from opendp_sim.sources.gate import check_source, gate, gated_blocks
 from opendp_sim.sources.opening import KINDS, open_source
-from opendp_sim.sources.place import reading
+from opendp_sim.sources.place import Place, reading
 from opendp_sim.sources.source import Source, fold_blocks, from_arrays, from_chunks, map_blocks
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.records import Column, Records
@@ -529,3 +530,16 @@ def test_npz_and_csv_are_streamed(tmp_path: Path) -> None:
         tracemalloc.stop()
         assert rows == (count if kind == "npz" else 9000)
         assert peak < limit, (kind, peak)
+
+
+def test_a_vector_of_a_text_file_is_said_to_have_headers(tmp_path):
+    file = tmp_path / "x.csv"
+    file.write_text("emb:0,emb:1\n1,2\n")
+    records = Records((Column("emb", "array[f32, 2]"),))
+    with pytest.raises(DataError, match="OS602") as caught:
+        csv_source(Place(file, {}), records)
+    assert "`emb_0` to `emb_1`" in caught.value.expected
+    for header, place in (("emb_0,emb_1", {}), ("a,b", {"emb": ("a", "b")})):
+        file.write_text(f"{header}\n1,2\n")
+        (block,) = csv_source(Place(file, place), records).blocks()
+        assert block["emb"].tolist() == [[1.0, 2.0]]

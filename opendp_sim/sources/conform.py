@@ -54,10 +54,10 @@ def check_lengths(block: Mapping[str, NDArray[Any]]) -> None:
         )  # fmt: skip
 
 
-def missing_column(name: str) -> DataError:
+def missing_column(name: str, expected: str = "the column") -> DataError:
     """Return the refusal of a source without a declared column."""
     return DataError(
-        "OS602", f"column {name}", expected="the column", got="no such column in the source",
+        "OS602", f"column {name}", expected=expected, got="no such column in the source",
         hint="name the source's columns in `columns`, or map them in the source's own options.",
     )  # fmt: skip
 

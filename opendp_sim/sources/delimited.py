@@ -105,8 +105,19 @@ def _places(column: Column, place: Place, header: Sequence[str]) -> list[int]:
         names = [f"{stored}_{entry}" for entry in range(column.width)]
     at = {name.strip(): i for i, name in enumerate(header)}
     if not all(name in at for name in names) or len(names) not in (1, column.width):
-        raise missing_column(column.name)
+        raise missing_column(column.name, _headers(column))
     return [at[name] for name in names]
+
+
+def _headers(column: Column) -> str:
+    """Say what headers a column can have: public declarations."""
+    if not column.is_vector:
+        return f"a header `{column.name}`"
+    last = column.width - 1
+    return (
+        f"headers `{column.name}_0` to `{column.name}_{last}`, or one header `{column.name}` over lists "
+        f"[..], or columns: {{{column.name}: [names of {column.width} headers]}}"
+    )
 
 
 def _column(column: Column, rows: list[list[str]], places: list[int], cells: int) -> NDArray[Any]:
