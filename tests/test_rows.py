@@ -431,6 +431,9 @@ def test_more_rows_than_surveyed_are_refused() -> None:
         function(data)
     assert refused.value.code == "OS903"
     assert len(function.fresh()(data)["user"]) == 2
+    with pytest.raises(InternalError) as refused:  # as many rows, of somebody without a limit
+        function.fresh()(people([(2, 0.0, "a")] * 5))
+    assert refused.value.code == "OS903"
 
 
 def test_the_chain_of_a_person_unit() -> None:

@@ -148,8 +148,7 @@ def _survey(blocks: Iterable[Any], ranks: Ranks, most: int) -> _Kept:
 
     persons, hashes = least_of_each(parts(), most + 1)
     beyond = np.flatnonzero(persons[most:] == persons[:-most]) + most
-    # One more entry, for persons who were not met: the last, which is where -1 points.
-    last = np.full(len(ranks.persons) + 1, _ALL)
+    last = np.full(len(ranks.persons), _ALL)
     tied = np.zeros(len(last), dtype=bool)
     last[persons[beyond]] = hashes[beyond - 1]
     tied[persons[beyond]] = hashes[beyond] == hashes[beyond - 1]
@@ -203,6 +202,8 @@ class _Kept:
     def judged(self, block: Any) -> tuple[NDArray[np.bool_], list[tuple[int, tuple[int, bytes]]]]:
         """Return which rows come before the ties, and the tied ones: (row, (person, digest))."""
         persons, contents = self.ranks.numbers(block, meet=False), self.ranks.contents(block)
+        if (persons < 0).any():  # nobody's limit was taken for them
+            raise _other_rows("the persons who were surveyed", "somebody else")
         hashes = self.ranks.hashes(contents, len(persons))
         last = self.last[persons]
         doubtful = self.tied[persons] & (hashes == last)
