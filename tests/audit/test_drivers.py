@@ -158,6 +158,17 @@ def test_a_served_spec_is_asked_by_default(name):
     assert audit(made, 1, SHORT, beta=1e-6, **options).verdict == "not refuted"
 
 
+@pytest.mark.parametrize(
+    "twin", [t for t in TWINS if t.family == "ind_knn" and "one_noise" not in t.name],
+    ids=lambda t: t.name,
+)  # fmt: skip
+def test_overspending_of_a_service_shows_along_one_transcript(twin):
+    """Exact: whatever the seed. That noise is shared shows in conversations only (the deep corpus)."""
+    report = audit(twin.make(), 1, SHORT)
+    assert report.layer == "L1 stability", str(report)
+    assert report.evidence.confidence == "exact"
+
+
 def test_a_setting_whose_record_is_never_near_is_still_asked():
     made = service(IndKnn(rho=0.5, queries=20, size=20, threshold=1.0, centre=False))
     assert audit(made, 1, SHORT, beta=1e-6).verdict == "not refuted"
