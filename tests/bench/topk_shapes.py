@@ -81,7 +81,7 @@ def bands() -> str:
 BANDS = (
     "\n\nWhy: a step between the gap that a whole budget's test sees and the one that a tenth of rho sees is "
     "found by the stable set alone. A larger share for the test narrows that band and costs recall wherever "
-    "there is no cut (topk_real: a share of 0.2 loses .02 to .04 at k 50). Who expects a cut of that height "
+    "there is no cut (topk_real: a share of 0.2 loses up to .05 at k 50). Who expects a cut of that height "
     "names `stable_top_k`, or gives `test_peel` a larger share. Gaps that pass nineteen times in twenty, eps 1:\n\n"
 )
 
