@@ -138,29 +138,30 @@ def test_help_shows_every_form_and_every_form_works(folder):
     assert keys == {"OS304"}  # without --updates
 
 
-@pytest.mark.parametrize(
-    ("line", "expected", "got"),
-    [
-        ({"query": [1, 2, 3]}, "2 numbers: `x` (array[f64, 2])", "3 entries"),
-        ({"query": "text"}, "`x` (array[f64, 2])", "no list of numbers"),
-        ({"query": {"y": [1, 2]}}, "`x` (array[f64, 2])", "a record without `x`"),
-        ({"query": {"x": [1, 2, 3]}}, "`x` (array[f64, 2])", "another shape"),
-        ({"query": [True, 2]}, "`x` (array[f64, 2])", "no list of numbers"),
-        ({"query": {"x": [True, 0]}}, "`x` (array[f64, 2])", "another shape, dtype"),
-        ({"queries": []}, "an object", "without a list"),
-        ({"insert": {"x": [0, 0]}}, "an object", "without a list"),
-        ({"insert": [{"x": [0, 0], "kind": "a"}]}, "`who` (str)", "without `who`"),
-        ({"insert": [{"x": [0, 0], "kind": "z", "who": "p"}]}, "`kind` (one of its declared keys)", "value"),
-        ({"insert": [{"x": [9, 0], "kind": "a", "who": "p"}]}, "`x` (array[f64, 2])", "range"),
-        ({"delete": [5]}, "`who` (str)", "dtype"),
-        ("{no json\n", "an object", "no JSON"),
-        ({"query": [1, 2], "queries": [[1, 2]]}, "an object", "2 of them"),
-    ],
-)  # fmt: skip
-def test_a_refused_line_names_the_column_and_what_belongs_there(folder, line, expected, got):
-    (answer,) = run(folder / "people.yaml", "--updates", lines=[line])
-    assert expected in answer["error"]["expected"]
-    assert got in answer["error"]["got"]
+REFUSED = [
+    ({"query": [1, 2, 3]}, "2 numbers: `x` (array[f64, 2])", "3 entries"),
+    ({"query": "text"}, "`x` (array[f64, 2])", "no list of numbers"),
+    ({"query": {"y": [1, 2]}}, "`x` (array[f64, 2])", "a record without `x`"),
+    ({"query": {"x": [1, 2, 3]}}, "`x` (array[f64, 2])", "another shape"),
+    ({"query": [True, 2]}, "`x` (array[f64, 2])", "no list of numbers"),
+    ({"query": {"x": [True, 0]}}, "`x` (array[f64, 2])", "another shape, dtype"),
+    ({"queries": []}, "an object", "without a list"),
+    ({"insert": {"x": [0, 0]}}, "an object", "without a list"),
+    ({"insert": [{"x": [0, 0], "kind": "a"}]}, "`who` (str)", "without `who`"),
+    ({"insert": [{"x": [0, 0], "kind": "z", "who": "p"}]}, "`kind` (one of its declared keys)", "value"),
+    ({"insert": [{"x": [9, 0], "kind": "a", "who": "p"}]}, "`x` (array[f64, 2])", "range"),
+    ({"delete": [5]}, "`who` (str)", "dtype"),
+    ("{no json\n", "an object", "no JSON"),
+    ({"query": [1, 2], "queries": [[1, 2]]}, "an object", "2 of them"),
+]  # fmt: skip
+"""A line, what its refusal expects, and what it got."""
+
+
+def test_a_refused_line_names_the_column_and_what_belongs_there(folder):
+    out = run(folder / "people.yaml", "--updates", lines=[line for line, *_ in REFUSED])
+    for answer, (_, expected, got) in zip(out, REFUSED, strict=True):
+        assert expected in answer["error"]["expected"]
+        assert got in answer["error"]["got"]
 
 
 def test_the_curator_updates_by_person_and_the_ledger_is_charged_once(folder):
