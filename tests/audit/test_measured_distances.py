@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
+import pytest
 
+from opendp_sim.audit import Subject
 from opendp_sim.audit.distances import measure_distance
+from opendp_sim.audit.looks import distance_of_outputs
+from opendp_sim.core.bridge import to_dp_metric
+from opendp_sim.spaces.metrics import VectorNorm
 
 
 def counts(**votes):
@@ -21,3 +27,24 @@ def test_open_counts_are_compared_item_by_item():
     assert measure_distance("L2Distance", left, right) == Fraction(6)
     assert measure_distance("L1Distance", left, left) == 0
     assert measure_distance("LInfDistance", counts(), counts(z=5)) == 5
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+def test_weighted_norms_add_each_gap_up_once_and_exactly(norm):
+    """Against the sum over cells in fractions; the largest integers too."""
+    rng = np.random.default_rng(5)
+    measure = distance_of_outputs(
+        Subject(run=len, output_metric=to_dp_metric(VectorNorm(norm, ((30, 7), (50, 1))))), None
+    )
+    left, right = rng.integers(-3, 4, size=(2, 80))
+    left[[0, 40]], right[[0, 40]] = 2**62, -(2**62) - 5
+    parts = [
+        Fraction(abs(int(a) - int(b)), 7 if i < 30 else 1)
+        for i, (a, b) in enumerate(zip(left, right, strict=True))
+    ]
+    expected = {"l1": sum(parts), "l2": sum(p * p for p in parts), "linf": max(parts)}[norm]
+    assert measure(left, right) == expected
+    assert measure(left, left) == 0
+    assert measure(left, left[:-1]) == math.inf
+    half = left[40:].astype(float) + 0.5
+    assert measure(np.r_[left[:40], left[40:]] * 1.0, np.r_[left[:40] * 1.0, half]) > 0
