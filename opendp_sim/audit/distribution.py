@@ -28,6 +28,8 @@ from opendp_sim.audit.subject import Subject
 __all__ = ["distribution_layer"]
 
 _LAYER = "L3 distribution"
+_SMALL_DELTA = 0.1
+"""Where on a curve the power is stated: at the first epsilon with so little beside it."""
 _FEWEST = 150
 """Runs a side below which the whole-curve test says nothing."""
 _BATCH, _GROWTH, _STEADY = 60, 1.5, 1.25
@@ -168,13 +170,17 @@ def _shown(outputs: Encoded) -> str:
 
 def _quiet(race: Race, rounds: int, sample: Sample) -> LayerResult:
     curve = race.curve(replace(sample.pair, distance=race.d_in))
-    epsilon = float(curve.grid[len(curve.grid) // 2])
-    least = smallest_excess(epsilon, rounds, race.beta)
+    small = np.flatnonzero(curve.deltas <= _SMALL_DELTA)
+    spot = small[0] if small.size else len(curve.grid) - 1
+    epsilon, delta = float(curve.grid[spot]), float(curve.deltas[spot])
+    least = smallest_excess(epsilon, rounds, race.beta, delta)
+    beside = f" beside delta {delta:.2g}" if delta else ""
     bound = _lower_bound(race, sample)
     return LayerResult(
         _LAYER, "not refuted", "", race.runs, time.process_time() - race.begin,
         power=f"{rounds} draws a side: an event of probability 1/2 with a true epsilon of "
-        f"{least:.3g} where {epsilon:.3g} is allowed would have shown with probability .95",
+        f"{least:.3g} where {epsilon:.3g} is allowed{beside} would have shown with probability .95, "
+        "were it known",
         facts={"log_wealth": race.wealth.log, "rounds": rounds, "lower_bound": bound,
                "smallest_epsilon_seen": least},
     )  # fmt: skip

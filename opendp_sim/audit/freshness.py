@@ -12,6 +12,7 @@ import threading
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opendp_sim.audit.noise import NoiseLaw
 from opendp_sim.audit.residuals import NoiseTest
@@ -36,7 +37,7 @@ def fresh_tests(subject: Subject, data: Any, *, forks: bool) -> list[NoiseTest]:
         if law is None:
             continue
         same = bool(np.array_equal(first, second))
-        chance = _collision(law, first.shape) if same else 1.0
+        chance = _collision(law, first) if same else 1.0
         out.append(
             NoiseTest(
                 f"fresh randomness in {name}", chance,
@@ -46,14 +47,21 @@ def fresh_tests(subject: Subject, data: Any, *, forks: bool) -> list[NoiseTest]:
     return out
 
 
-def _collision(law: NoiseLaw, shape: tuple[int, ...]) -> float:
-    """Probability that two independent sequences of releases are equal."""
+def _collision(law: NoiseLaw, seen: NDArray[np.float64]) -> float:
+    """Bound the probability that two independent sequences, shape (runs, cells), are equal."""
+    runs, cells = seen.shape
+    scales = law.scales(cells)
     if not law.discrete:
-        return 1e-12
+        # half a rounding step to one scale bounds the mass of one value; noise may be rounded away
+        with np.errstate(invalid="ignore", over="ignore"):
+            single = bool((seen.astype(np.float32) == seen).all())
+            steps = np.spacing(np.abs(seen).max(axis=0)) * (2.0**29 if single else 1.0)
+        atoms = np.clip(np.nan_to_num(steps / (2 * scales), nan=1.0), 1e-300, 1.0)
+        return max(1e-12, float(np.exp(runs * np.log(atoms).sum())))
     log = 0.0
-    for scale in law.scales(shape[1]):
+    for scale in scales:
         _, p = law.support(float(scale))
-        log += shape[0] * float(np.log((p**2).sum()))
+        log += runs * float(np.log((p**2).sum()))
         if log < -60:
             break
     return float(np.exp(log))

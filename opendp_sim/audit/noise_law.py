@@ -133,7 +133,10 @@ def _without_edges(
     """
     scales = law.scales(core.size)
     if core.dtype.kind == "f":
-        keep = np.isfinite(core) & (np.abs(core) < 1e6 * scales / np.finfo(float).eps / 1e9)
+        with np.errstate(over="ignore"):
+            single = all((r.astype(np.float32) == r).all() for r in released)
+        step = np.finfo(np.float32 if single else np.float64).eps
+        keep = np.isfinite(core) & (np.abs(core) < 1e-3 * scales / step)
     else:
         keep = np.abs(core.astype(float)) < 2.0**62
     if core.size > _MOST_CELLS:  # enough to see any law: evenly spread cells of a huge release
