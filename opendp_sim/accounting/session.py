@@ -31,7 +31,9 @@ class Session:
     for whoever keeps the data. Records and queries are given as the source has them: they go
     through the same row maps. Where a row map surveys the data (``bound_contributions``), the
     session takes no new records: ``insert`` and ``relabel`` are refused (OS201). Another thread than
-    the one that opened the session is refused (OS407), and the session goes on.
+    the one that opened the session is refused (OS407), and the session goes on. No ledger is asked: each
+    new store is a budget of its own, as is a copy of one (``dsl.serve`` charges a spec's ledger and
+    refuses copies; ``session_store.md``). After an interruption or a full disk, open it again.
 
     Args:
         stages: row maps and, last, an interactive mechanism (``core.pipeline.bind_steps``).
