@@ -25,6 +25,7 @@ from opendp_sim.core.pipeline import bind_steps
 from opendp_sim.measurements._knn_noise import Stock
 from opendp_sim.measurements._knn_owners import Owners
 from opendp_sim.measurements._knn_predictor import Predictor
+from opendp_sim.measurements._knn_public import Reference, Seen, scores_between
 from opendp_sim.measurements._knn_rule import Rule
 from opendp_sim.measurements.ind_knn import IndKnn, make_ind_knn
 from opendp_sim.rows.quantize import make_quantize
@@ -503,3 +504,35 @@ def test_extreme_settings_answer_and_plan(given, records, reference):
     answers = service.predict(np.array([LEFT, [0.0, 0.0]]))
     assert np.isfinite(answers.votes).all()
     assert ((service._purses_now() >= 0) & (service._purses_now() <= before)).all()
+
+
+@pytest.mark.parametrize(
+    ("size", "queries"), [(60_000, 100), (60_000, 500), (10**6, 50), (2000, 3)]
+)
+def test_being_near_to_one_query_never_takes_the_purse(size, queries):
+    """Large sets and few queries: the mean record is near to none, and one that is near still votes."""
+    rule = Rule(0.1, queries, size, 10)
+    counted = 1 / (2 * rule.count_scale**2)
+    voted = 1 / (2 * rule.vote_scale(1.0) ** 2 * rule.neighbours)
+    assert counted + voted < 0.3 * rule.rho
+
+
+def test_thresholds_from_few_queries_are_those_of_all_queries_together():
+    """A hundred of them and one record in a thousand: the highest score of each is mostly luck."""
+    rng = np.random.default_rng(3)
+    rows = np.rint(rng.normal(0, 60, (3100, 40)))
+    few, strangers = Seen.of(rows[:100]), Seen.of(rows[100:])
+    own = Reference(few, 0.01, -(2**40))
+    for angular in (True, False):
+        limits = own.thresholds(few, angular=angular)
+        scores = scores_between(few, few, angular=angular)
+        np.fill_diagonal(scores, np.iinfo(np.int64).min)
+        assert (limits <= scores.max(axis=1)).all()
+        found = (scores_between(few, strangers, angular=angular) >= limits[:, None]).mean(axis=1)
+        lucky = scores.max(axis=1)[:, None]
+        alone = (scores_between(few, strangers, angular=angular) >= lucky).mean(axis=1)
+        assert found.min() > alone.min()
+        assert 0.005 < np.median(found) < 0.02
+        twice = Seen.of(np.concatenate([rows[:100], rows[:100]]))
+        again = Reference(twice, 0.01, -(2**40)).thresholds(few, angular=angular)
+        assert (again <= scores.max(axis=1)).all()  # copies of a query are no strangers

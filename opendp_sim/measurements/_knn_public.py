@@ -18,6 +18,9 @@ __all__ = ["Answered", "Reference", "Seen", "scores_between", "weights_of"]
 
 _WEIGHED = 1024
 """Reference queries that the estimate of the mean weight looks at."""
+_FEW = 10
+"""Queries above a threshold from which their number is no longer luck."""
+_NOBODY = np.iinfo(np.int64).min + 1
 
 
 @dataclass(frozen=True)
@@ -61,21 +64,46 @@ class Reference:
     seen: Seen
     share: float
     faintest: int
+    _tails: dict[bool, float] = field(default_factory=dict, repr=False, compare=False)
 
     def thresholds(self, queries: Seen, *, angular: bool) -> NDArray[np.int64]:
         """Return for each query the score that a share of the *other* public queries reaches.
 
-        At least the faintest score, so that nobody dissimilar is ever selected.
+        Where that is a handful, their scores are luck, and a threshold that nobody reaches is worth
+        nothing: the share that all queries together suggest is taken where it is lower. At least the
+        faintest score, so that nobody dissimilar is ever selected.
         """
+        scores = self._strangers(queries, angular=angular)
+        rank = self.share * len(self.seen)
+        place = min(max(1, round(rank)), len(self.seen)) - 1
+        found = -np.partition(-scores, place, axis=1)[:, place]
+        if rank < _FEW:
+            centre, spread = _moments(scores)
+            usual = np.rint(centre + spread * self._tail(angular=angular)).astype(np.int64)
+            found = np.minimum(found, usual)
+        return np.maximum(found, self.faintest)
+
+    def _strangers(self, queries: Seen, *, angular: bool) -> NDArray[np.int64]:
+        """Return the scores between queries and the reference; copies of a query are no strangers."""
         scores = scores_between(queries, self.seen, angular=angular)
         distances = scores if not angular else (
             2 * scores - queries.norms[:, None] - self.seen.norms
         )  # fmt: skip
-        # A query may itself be in the reference: its copies are no strangers.
-        scores[distances == 0] = np.iinfo(np.int64).min + 1
-        rank = min(max(1, round(self.share * len(self.seen))), len(self.seen))
-        found = -np.partition(-scores, rank - 1, axis=1)[:, rank - 1]
-        return np.maximum(found, self.faintest)
+        scores[distances == 0] = _NOBODY
+        return scores
+
+    def _tail(self, *, angular: bool) -> float:
+        """Return how many deviations above a query's mean score the share begins, over all queries.
+
+        The few highest scores of one query are luck; those of all, each on its own scale, are not.
+        """
+        if angular not in self._tails:
+            scores = self._strangers(self.seen.take(slice(0, _WEIGHED)), angular=angular)
+            centre, spread = _moments(scores)
+            high = ((scores - centre[:, None]) / spread[:, None])[scores != _NOBODY]
+            share = max(self.share, 1.0 / len(self.seen))
+            self._tails[angular] = float(np.quantile(high, 1.0 - share)) if high.size else 0.0
+        return self._tails[angular]
 
     def mean_weight(self, ladder: NDArray[np.int64], *, angular: bool) -> float:
         """Return the root mean square kernel weight of a selected public query, in (0, 1]."""
@@ -87,6 +115,15 @@ class Reference:
         if not weights.size:
             return 1.0 / len(ladder)
         return float(np.sqrt(np.square(weights, dtype=np.float64).mean())) / len(ladder)
+
+
+def _moments(scores: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return mean and deviation of each row, copies left out: shapes (m,), deviations positive."""
+    counted = scores != _NOBODY
+    many = np.maximum(counted.sum(axis=1), 1)
+    centre = np.where(counted, scores, 0).sum(axis=1) / many
+    apart = np.where(counted, scores - centre[:, None], 0.0)
+    return centre, np.maximum(np.sqrt(np.square(apart).sum(axis=1) / many), 1.0)
 
 
 @dataclass

@@ -12,6 +12,8 @@ _SMALL = 15_000
 _OF_A_CLASS = 1.3
 _COUNT_SHARE = 0.05
 _VOTE_SHARE = 0.5
+_ACTIVE = 2.0
+"""Queries that the rule budgets a record for, at least: to be near to one must not take the purse."""
 _FINE, _COARSE = 1 / 3, 1.0
 """Neighbourhoods, in classes, up to which neighbours (a hybrid) beat one-off releases, as measured."""
 
@@ -69,13 +71,19 @@ class Rule:
         return min(1.0, self.neighbours / self.size)
 
     @property
+    def activity(self) -> float:
+        """The queries that a mean record is near to, or a few where that would be none."""
+        return max(self.share * self.queries, _ACTIVE)
+
+    @property
     def count_scale(self) -> float:
         """s1: counts take 5 % of the purse of a record of mean activity."""
-        return math.sqrt(self.share * self.queries / (2 * _COUNT_SHARE * self.rho))
+        return math.sqrt(self.activity / (2 * _COUNT_SHARE * self.rho))
 
     def vote_scale(self, weight: float) -> float:
         """s2: votes take half of the purse at mean activity and root mean square weight ``weight``."""
-        return weight * math.sqrt(self.queries / (2 * _VOTE_SHARE * self.size * self.rho))
+        found = self.share * self.size
+        return weight * math.sqrt(self.activity / (2 * _VOTE_SHARE * found * self.rho))
 
     @property
     def minimum_count(self) -> int:
