@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import time
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from opendp_sim.audit import Subject
+from opendp_sim.audit import NoiseLaw, Subject
+from opendp_sim.audit.accountants import attained_delta, quadrature_delta
+from opendp_sim.audit.curves import gaussian_delta
 from opendp_sim.audit.distances import measure_distance
 from opendp_sim.audit.looks import distance_of_outputs
 from opendp_sim.core.bridge import to_dp_metric
@@ -48,3 +51,21 @@ def test_weighted_norms_add_each_gap_up_once_and_exactly(norm):
     assert measure(left, left[:-1]) == math.inf
     half = left[40:].astype(float) + 0.5
     assert measure(np.r_[left[:40], left[40:]] * 1.0, np.r_[left[:40] * 1.0, half]) > 0
+
+
+def test_many_kinds_of_cells_are_a_lower_bound_that_takes_no_time():
+    """Steps rounded down and cells left out never attain more than the continuous closed form."""
+    rng = np.random.default_rng(1)
+    epsilons = np.array([0.0, 0.2, 0.5, 1.0])
+    for cells, scale in ((300, 500.0), (30, 40.0), (200, 5000.0)):
+        shift = rng.integers(1, 200, cells).astype(float)
+        law = NoiseLaw("discrete_gaussian", scale)
+        closed = [gaussian_delta(math.sqrt(2 * law.loss(shift)), float(e)) for e in epsilons]
+        begin = time.process_time()
+        found, how = attained_delta(law, shift, epsilons)
+        assert time.process_time() - begin < 2.0
+        assert (found <= np.array(closed) + 1e-6).all()
+        assert (how == "the closed form") == (scale > 4096)
+    single = NoiseLaw("discrete_gaussian", 4100.0), np.array([8200.0])
+    exact = quadrature_delta(*single, epsilons)
+    assert np.abs(attained_delta(*single, epsilons)[0] - exact).max() < 2e-3
