@@ -19,6 +19,7 @@ from opendp_sim.core.errors import AuditError
 __all__ = ["exceeds", "measure_distance", "ratio"]
 
 _INFINITE = math.inf
+_LONG = 500
 
 
 def measure_distance(metric: str, left: Any, right: Any) -> Any:
@@ -108,6 +109,7 @@ def _gaps(left: Any, right: Any) -> list[Any]:
         left, right = _open_counts(left), _open_counts(right)
         keys = list(dict.fromkeys([*left, *right]))
         return [_gap(left.get(k, 0), right.get(k, 0)) for k in keys]
+    left, right = _array(left), _array(right)
     if _whole(left) and _whole(right) and np.shape(left) == np.shape(right):
         # exact without a Fraction for every cell: only those that moved
         moved = np.flatnonzero(np.ravel(left) != np.ravel(right))
@@ -125,6 +127,17 @@ def _open_counts(table: Mapping[Any, Any]) -> Mapping[Any, Any]:
         return table
     items, votes = (np.asarray(table[name]).tolist() for name in ("item", "votes"))
     return dict(zip(items, votes, strict=True))
+
+
+def _array(value: Any) -> Any:
+    """Return a long list of integers, such as OpenDP's own vectors are, as an array."""
+    if not isinstance(value, list) or len(value) < _LONG:
+        return value
+    try:
+        found = np.asarray(value)
+    except (ValueError, OverflowError):  # ragged, or beyond every integer of numpy
+        return value
+    return found if found.ndim == 1 and found.dtype == np.int64 else value
 
 
 def _whole(value: Any) -> bool:

@@ -69,3 +69,13 @@ def test_many_kinds_of_cells_are_a_lower_bound_that_takes_no_time():
     single = NoiseLaw("discrete_gaussian", 4100.0), np.array([8200.0])
     exact = quadrature_delta(*single, epsilons)
     assert np.abs(attained_delta(*single, epsilons)[0] - exact).max() < 2e-3
+
+
+@pytest.mark.parametrize("metric", ["L1Distance", "L2Distance", "LInfDistance"])
+def test_long_lists_of_integers_are_measured_as_short_ones_are(metric):
+    """A list that numpy would change (a float, a huge integer among them) is left as it is."""
+    for odd in (0, -(2**62), 2**63 + 1, 0.5, math.inf):
+        left, right = [1, 5, odd] + [0] * 600, [2, -5, 0] + [0] * 600
+        short = measure_distance(metric, left[:3], right[:3])
+        assert measure_distance(metric, left, right) == short
+    assert measure_distance(metric, [1] * 600, [1] * 601) == math.inf
