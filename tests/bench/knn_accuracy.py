@@ -109,7 +109,7 @@ def runs_of(name: str, reps: int, torch: str | None) -> list[Run]:
         out += [Run(name, method, epsilon, MAIN, rep) for epsilon in EPSILONS for method in quick]
         for count in COUNTS:
             if count != MAIN:
-                often = few_make_more(count) if small else 1
+                often = few_make_more(count) if small or count == COUNTS[0] else 1
                 out += [
                     Run(name, method, 2.0, count, again)
                     for again in range(rep * often, (rep + 1) * often)
@@ -246,8 +246,8 @@ class Answers:
         if not {a, b} <= set(self._found):
             return Cell(float("nan"), float("nan"))
         if self._which[a][0].shape == self._which[b][0].shape:
-            gaps = [x - y for x, y in zip(self._found[a], self._found[b], strict=True)]
-            return Cell.of(gaps, self._which[a])
+            gaps = [x - y for x, y in zip(self._found[a], self._found[b], strict=False)]
+            return Cell.of(gaps, self._which[a][: len(gaps)])
         left, right = self.cell(one, epsilon, queries), self.cell(other, epsilon, queries)
         return Cell(left.value - right.value, (left.error**2 + right.error**2) ** 0.5)
 
@@ -305,7 +305,7 @@ def report(kept: Kept, data: k.Set, runs: list[Run], torch: str | None) -> str:
         for (_, method, epsilon, queries), value in ((json.loads(c), v) for c, v in chosen.items())
     )
     reps = 1 + max(run.rep for run in runs if run.queries == MAIN)
-    again = len(data.queries) < MAIN
+    again, whole = len(data.queries) < MAIN, all(run.key in kept.lines for run in runs)
     return "\n\n".join(
         [
             wide(heads[0], shown[0], budgets),
@@ -315,8 +315,8 @@ def report(kept: Kept, data: k.Set, runs: list[Run], torch: str | None) -> str:
             table(["", *heads[0], *heads[1]], ahead),
             f"{data.name}: {data.size:,} records, {data.grid.width} columns"
             f"{' (raw pixels)' if data.name == 'mnist' else ''}, {len(data.grid.labels)} classes, "
-            f"{len(data.queries):,} held-out queries; first table T = {MAIN:,}, delta = 1e-5; {reps} runs a "
-            f"cell with fresh noise {'' if data.size > _LARGE else f' (T = 100: {5 * reps}, T = 500: {2 * reps})'}"
+            f"{len(data.queries):,} held-out queries; first table T = {MAIN:,}, delta = 1e-5; {'' if whole else 'up to '}{reps} runs a "
+            f"cell with fresh noise (T = 100: {5 * reps}{'' if data.size > _LARGE else f', T = 500: {2 * reps}'})"
             + (
                 ", the held-out queries asked again and again to make T."
                 if again
@@ -327,8 +327,8 @@ def report(kept: Kept, data: k.Set, runs: list[Run], torch: str | None) -> str:
             "methods are given the best of a grid on the test labels of the first run (of five at T = 100, two at T = 500; private kNN: rate and k; "
             "descent: steps, step size, clip; DP-SGD, on a large set at the least epsilon: sampling rate, epochs, step size, clip), then run afresh: "
             f"{notes}. DP-SGD with one setting: {', '.join(map(str, SGD[0]))} for every set and budget, fixed in "
-            "a pilot on the test labels of the digits. CPU time of all runs "
-            f"{sum(kept.lines[run.key]['cpu'] for run in runs if run.key in kept.lines):.0f} s. Empty: not run.",
+            "a pilot on the test labels of the digits and newsgroups. CPU time of all runs "
+            f"{sum(kept.lines[run.key]['cpu'] for run in runs if run.key in kept.lines):.0f} s.{'' if whole else ' Empty: not run.'}",
         ]
     )
 
