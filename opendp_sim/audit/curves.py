@@ -63,6 +63,7 @@ def renyi_curve(bound: Callable[[float], float], delta: float, text: str) -> Cur
     """
     q = np.concatenate([np.geomspace(_LOWEST, 0.2, 600), np.linspace(0.2, 1, 300)[1:]])
     bounds = np.array([float(bound(float(a))) for a in _ALPHAS])
+    bounds = np.where(np.isnan(bounds), np.inf, bounds)  # what is no number claims nothing
     p = _largest(q, bounds)
     low = np.concatenate([[0.0], q[:-1]])  # p(q) is increasing: on a cell, p <= p(right), q >= left
 

@@ -13,6 +13,7 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit import audit
+from opendp_sim.audit.curves import renyi_curve
 from opendp_sim.audit.distribution import distribution_layer
 from opendp_sim.audit.encoding import encode
 from opendp_sim.audit.findings import Budget
@@ -184,3 +185,11 @@ def test_noise_that_is_rounded_away_is_no_copied_noise(held: Any) -> None:
     assert all(test.p > 1e-3 for test in fresh_tests(subject, None, forks=False))
     copied = replace(subject, run=lambda _: 0.5371)
     assert min(test.p for test in fresh_tests(copied, None, forks=False)) <= 1e-12
+
+
+def test_an_order_without_a_number_claims_nothing() -> None:
+    """It once made every two chances have to be equal."""
+    grid = np.linspace(0.0, 3.0, 7)
+    holes = renyi_curve(lambda alpha: math.nan if alpha < 1.5 else alpha / 2, 0.0, "")
+    whole = renyi_curve(lambda alpha: alpha / 2, 0.0, "")
+    assert (holes.delta(grid) >= whole.delta(grid)).all()
