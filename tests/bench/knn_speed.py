@@ -149,7 +149,8 @@ def main():
     text += (
         f"\n\nn = {N:,}, d = {D}, {CLASSES} classes, epsilon 2, T = 2,000; {selected:.0f} records near a query. "
         "One BLAS thread; least of three runs (of two, the loops). The loops are given float products and float "
-        f"purses, and the package's noise. Load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores."
+        "purses, and the package's noise. Twenty times a straightforward loop was asked: loop C is one, A and B lean "
+        f"on a library product, which is most of what a batch of ours costs. Load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores."
     )
     print(text)
     if args.write:
