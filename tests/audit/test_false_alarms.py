@@ -188,7 +188,7 @@ def test_noise_that_is_rounded_away_is_no_copied_noise(held: Any) -> None:
 
 
 def test_an_order_without_a_number_claims_nothing() -> None:
-    """It once made every two chances have to be equal."""
+    """It once made the whole curve no number, at which nothing can be refuted."""
     grid = np.linspace(0.0, 3.0, 7)
     holes = renyi_curve(lambda alpha: math.nan if alpha < 1.5 else alpha / 2, 0.0, "")
     whole = renyi_curve(lambda alpha: alpha / 2, 0.0, "")
