@@ -124,7 +124,7 @@ def quadrature_delta(
 ) -> NDArray[np.float64]:
     """Convolve the privacy losses of the cells on a grid, each loss rounded down: a lower bound."""
     total, offset = np.ones(1), 0
-    for step, scale, count in _kinds(np.abs(shift), law.scales(shift.size)):
+    for step, scale, count in _kinds(np.abs(shift), law.scales(shift.size), law.grid):
         mass, start = _losses(law, step, scale)
         for _ in range(min(count, 400)):
             total, offset = (
@@ -139,12 +139,13 @@ def quadrature_delta(
 
 
 def _kinds(
-    shift: NDArray[np.float64], scales: NDArray[np.float64]
+    shift: NDArray[np.float64], scales: NDArray[np.float64], grid: float
 ) -> list[tuple[float, float, int]]:
     """Return (step, scale, cells) of what moved; of too many kinds, fewer that lose no more.
 
     A smaller step loses less (the laws are log-concave), and a cell that is not looked at loses
-    nothing: steps are rounded down to a geometric grid, and the kinds that matter most are kept.
+    nothing: steps are rounded down to a geometric grid, on multiples of the law's own, and the kinds
+    that matter most are kept.
     """
     moved = shift > 0
     found, counts = np.unique(
@@ -152,7 +153,9 @@ def _kinds(
     )
     if len(found) > _MOST_KINDS:
         rounded = _RATIO ** np.floor(np.log(shift[moved]) / math.log(_RATIO) + 1e-12)
-        lower = np.where(rounded >= 1, np.minimum(np.floor(rounded), shift[moved]), shift[moved])
+        lower = np.where(
+            rounded >= grid, np.minimum(np.floor(rounded / grid) * grid, shift[moved]), shift[moved]
+        )
         found, counts = np.unique(
             np.column_stack([lower, scales[moved]]), axis=0, return_counts=True
         )
