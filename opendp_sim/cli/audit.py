@@ -37,6 +37,9 @@ def audit_command(
 ) -> None:
     """Say `refuted`, with a counterexample, or `not refuted`, with what would have been seen.
 
+    An interactive release is asked by a default driver, and the report says what; `audit` in Python
+    takes a driver of your own.
+
     Exit code 0: not refuted. 1: refuted, or a spec that `check` refuses as well. 2: wrong usage, or
     nothing there that can be audited.
     """
