@@ -200,8 +200,10 @@ def test_a_neighbourhood_is_hardly_larger_than_a_class():
     few, many = Rule(0.01, 500, 1300, 2), Rule(0.01, 500, 1300, 10)
     assert few.neighbours == pytest.approx(0.4 * 1300)  # two classes: the old bound holds first
     assert many.neighbours == pytest.approx(1.3 * 130)
+    assert Rule(0.1, 100, 60_000, 10).neighbours == pytest.approx(120)  # noise alone asks for 32
+    assert Rule(5.0, 10, 1000, 10).neighbours == pytest.approx(10)  # of classes of 100
     assert many.share == pytest.approx(0.13)
-    assert Rule(50.0, 500, 1300, 10).neighbours == pytest.approx(4 * np.sqrt(10))
+    assert Rule(5.0, 500, 1300, 10).neighbours == pytest.approx(4 * np.sqrt(100))
     assert Rule(0.01, 500, 1300, 10, wanted=700).neighbours == 700
     grid = GridRows(width=2, labels=tuple(range(10)), lower=(-9,), upper=(9,))
     setting = IndKnn(rho=0.01, queries=500, size=1300)

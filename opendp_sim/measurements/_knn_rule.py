@@ -10,6 +10,8 @@ __all__ = ["Rule", "lasts"]
 
 _SMALL = 15_000
 _OF_A_CLASS = 1.3
+_ENOUGH, _OF_A_CLASS_AT_LEAST = 120, 0.1
+"""Neighbours that many or that much of a class are looked for at least: a threshold for fewer is luck."""
 _COUNT_SHARE = 0.05
 _VOTE_SHARE = 0.5
 _ACTIVE = 2.0
@@ -45,7 +47,8 @@ class Rule:
         if self.wanted is not None:
             return float(self.wanted)
         most = _OF_A_CLASS * self.size / self.classes
-        return self.share_of(min(self._quiet, most)) * self.size
+        least = min(_ENOUGH, _OF_A_CLASS_AT_LEAST * self.size / self.classes)
+        return self.share_of(min(max(self._quiet, least), most)) * self.size
 
     @property
     def _quiet(self) -> float:

@@ -358,7 +358,8 @@ def main():
             write_section(
                 f"Private prediction: accuracy, {name}",
                 text,
-                f"python -m tests.bench.knn_accuracy --sets {name} --reps {args.reps} --write",
+                f"python -m tests.bench.knn_accuracy --sets {name} --reps {args.reps} --write"
+                + (" --torch-python PYTHON" if args.torch_python else ""),
             )
 
 
