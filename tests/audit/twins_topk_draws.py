@@ -77,7 +77,7 @@ def _value_told(coins: Any, h: Any) -> Any:
 
 
 def _noise_of_the_counts(coins: Any, h: Any) -> int:
-    return 1 + int(coins.noisy_best(_gaps(h), 0.2 + 0.2 * int(h.min())))
+    return 1 + int(coins.noisy_best(_gaps(h), 0.2 + 0.2 * min(max(int(h.min()), 0), 4)))
 
 
 def _tie_of_the_items(coins: Any, h: Any) -> Any:
@@ -109,7 +109,7 @@ TWINS = [
         ("scores_squared", "the score of an item is the square of its votes",
          lambda c, h: peeled(c, VOTES, h * h, 2, 2.0), (2, 3, 2, 3), (2, 2, 2, 2)),
         ("scale_of_the_counts", "the scale falls with the number of votes",
-         lambda c, h: peeled(c, VOTES, h, 2, 4.0 / (1 + int(h.sum()))), (2, 2, 2, 2), (2, 3, 3, 2)),
+         lambda c, h: peeled(c, VOTES, h, 2, 4.0 / (1 + min(max(int(h.sum()), 0), 20))), (2, 2, 2, 2), (2, 3, 3, 2)),
     ),
     *twins(
         _SINGLE,
