@@ -266,6 +266,7 @@ def advice(answers: Answers, data: k.Set, cells, linear) -> list[list[str]]:
             kind: np.nanmax([answers.cell(m, *cell).value for m in of])
             for kind, of in kinds.items()
         }
+        tops = {kind: value for kind, value in tops.items() if not math.isnan(value)}
         first, second = sorted(tops, key=tops.get, reverse=True)[:2]
         best.append(f"{first} (+{tops[first] - tops[second]:.1f} on {second})")
     return [
