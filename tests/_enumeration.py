@@ -34,6 +34,10 @@ class Tree:
         p = gaussian_tail(scale, least)
         return self._choose([(True, p), (False, 1.0 - p)])
 
+    def gate_reaches(self, right, left, least):
+        p = gate_chance(right, left, least)
+        return self._choose([(True, p), (False, 1.0 - p)])
+
     def laplace_reaches(self, scale, least):
         q = np.exp(-1.0 / scale)
         p = q**least / (1 + q) if least > 0 else 1 - q ** (1 - least) / (1 + q)
@@ -107,6 +111,14 @@ def gaussian_tail(scale, least):
     return float(mass[n >= least].sum() / mass.sum())
 
 
+@lru_cache(maxsize=4096)
+def gate_chance(right, left, least):
+    """Pr[G - H >= least] from the two laws, term by term."""
+    z = np.arange(int(42 * left) + 3)
+    drop = np.exp(-0.5 * ((z - np.floor(1.5 * left)) / left) ** 2)
+    return float((drop * np.exp(-np.maximum(z + least, 0) / right)).sum() / drop.sum())
+
+
 def softmax(scores, scale):
     scores = np.asarray(scores, dtype=float)
     weights = np.exp(np.maximum((scores - scores.max()) / scale, -700.0))
@@ -140,11 +152,11 @@ def sets(names, scores, rounds, scale):
     return [([names[i] for i in order], p) for order, p in out.items()]
 
 
-def distribution(draw):
+def distribution(draw, tree=Tree):
     """Return {output: probability} of ``draw(coins)``."""
     out, todo = defaultdict(float), [()]
     while todo:
-        coins = Tree(todo.pop())
+        coins = tree(todo.pop())
         answer = draw(coins)
         out[None if answer is None else repr(answer)] += coins.weight
         todo += coins.open
@@ -166,9 +178,9 @@ def neighbours(table, users):
     return left, right
 
 
-def matrix(draw, table):
+def matrix(draw, table, tree=Tree):
     """Output distributions of all histograms: shape (histograms, outputs)."""
-    rows = [distribution(lambda coins, h=h: draw(coins, h)) for h in table]
+    rows = [distribution(lambda coins, h=h: draw(coins, h), tree) for h in table]
     outputs = sorted({o for row in rows for o in row}, key=repr)
     found = np.array([[row.get(o, 0.0) for o in outputs] for row in rows])
     assert np.abs(found.sum(axis=1) - 1).max() < 1e-9

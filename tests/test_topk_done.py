@@ -26,7 +26,7 @@ from opendp_sim.measurements.pate_labels import PateLabels
 from opendp_sim.measurements.peel import Peel
 from opendp_sim.measurements.stable_set import StableSet
 from opendp_sim.measurements.stable_top_k import StableTopK
-from opendp_sim.measurements.test_peel import TestPeel as TestThenPeel
+from opendp_sim.measurements.test_peel import TestPeel as TestThenPeel, gate_for
 from opendp_sim.measurements.top_k import TopK
 from opendp_sim.measurements.top_stable import TopStable
 from opendp_sim.spaces.counts import USERS
@@ -93,6 +93,18 @@ def test_a_gap_that_passes_nineteen_times_in_twenty(mechanism):
         if mechanism.key == "test_peel":  # where the test fails, one draw at a wide scale follows
             chance += (1 - chance) / (1 + 2 * math.exp(-votes / mechanism.scale))
         assert near(share(claim, [votes, 0, 0], [0]), chance)
+
+
+def test_a_gap_that_a_gate_passes_nineteen_times_in_twenty():
+    mechanism = TestThenPeel(k=1, scale=20.0, delta=1e-4, accounting="curve")
+    claim = mechanism.bind(IntVector(100), USERS)
+    threshold, gap = (int(claim.expected[n]) for n in ("threshold", "gap_for_95_percent"))
+    gate, _ = gate_for("test", 1, 20.0, 2 * 20.0 * math.sqrt(9), 1e-4, 1)
+    assert float(gate(threshold - gap)) >= 0.95 > float(gate(threshold - gap + 1))
+    for votes in (gap, threshold):
+        chance = float(gate(threshold - votes))
+        chance += (1 - chance) / (1 + 99 * math.exp(-votes / mechanism.scale))
+        assert near(share(claim, [votes, *[0] * 99], [0]), chance)
 
 
 def test_the_spread_of_peeling():

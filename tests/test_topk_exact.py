@@ -6,6 +6,7 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
+from opendp_sim.accounting.gaussian_tail import threshold_for
 from opendp_sim.measurements._gap_utility import GapUtility
 from opendp_sim.measurements._peeling import peeled
 from opendp_sim.measurements.choose_k import ChooseK, draw_k
@@ -15,17 +16,19 @@ from opendp_sim.measurements.noisy_max_gaussian import NoisyMaxGaussian, draw_no
 from opendp_sim.measurements.peel import Peel
 from opendp_sim.measurements.stable_set import StableSet, draw_set
 from opendp_sim.measurements.stable_top_k import StableTopK, draw_stable
-from opendp_sim.measurements.test_peel import TestPeel as TestThenPeel, draw_tested
+from opendp_sim.measurements.test_peel import TestPeel as TestThenPeel, draw_tested, gate_for
 from opendp_sim.measurements.top_stable import TopStable, draw_top_stable
 from opendp_sim.spaces.counts import USERS, OpenCounts, votes_space
 from opendp_sim.spaces.sketch import IntVector
 from tests._enumeration import (
+    Tree,
     approximate_renyi,
     histograms,
     hockey_stick,
     matrix,
     neighbours,
     renyi,
+    softmax,
 )
 
 dp.enable_features("contrib")
@@ -122,17 +125,98 @@ def test_peel_over_a_universe():
         assert fits_zcdp(found, claim.privacy_map(users), users)
 
 
-@pytest.mark.parametrize("accounting", ["zcdp", "curve"])
-def test_test_peel(accounting):
-    mechanism = TestThenPeel(k=2, scale=2.0, delta=0.05, share=0.5, accounting=accounting)
+def test_test_peel():
+    mechanism = TestThenPeel(k=2, scale=2.0, delta=0.05, share=0.5)
     votes, claim = dense(mechanism)
     threshold, noise = int(claim.expected["threshold"]), 2 * 2.0 * np.sqrt(1 / 2)
     found = matrix(lambda coins, h: draw_tested(coins, votes, h, 2, 2.0, noise, threshold), TABLE)
     for users in (1, 2):
-        if accounting == "curve":
-            assert fits_curve(found, claim.privacy_map, users)
-        else:
-            assert fits_approximate(found, claim.privacy_map(users), users)
+        assert fits_approximate(found, claim.privacy_map(users), users)
+
+
+def gated(k, scale, share, delta, distance=1, space=None):
+    """The curve of a test and then peeling, and the draw of the code that runs, by its coins."""
+    space = space or IntVector(ITEMS)
+    mechanism = TestThenPeel(
+        k=k, scale=scale, delta=delta, share=share, distance=distance, accounting="curve"
+    )
+    votes, claim = votes_space("test", space, USERS), mechanism.bind(space, USERS)
+    rounds = int(claim.expected["rounds"])
+    noise = 2 * scale * np.sqrt((1 - share) / (share * rounds))
+    gate, threshold = gate_for("test", rounds, scale, noise, delta, distance)
+    assert threshold == claim.expected["threshold"]
+
+    def draw(coins, h, bar=threshold, right=gate.right, left=noise):
+        return draw_tested(coins, votes, h, k, scale, left, bar, right)
+
+    return claim.privacy_map, draw, gate, threshold
+
+
+@pytest.mark.parametrize(("k", "scale", "share", "delta", "distance"), [
+    (2, 2.0, 0.5, 0.05, 1), (2, 1.0, 0.2, 0.02, 1), (2, 0.5, 0.9, 0.1, 1), (1, 0.6, 0.95, 0.1, 1),
+    (3, 0.7, 0.5, 0.1, 2),
+])  # fmt: skip
+def test_a_gate_and_then_peeling(k, scale, share, delta, distance):
+    curve, draw, _, threshold = gated(k, scale, share, delta, distance)
+    found = matrix(draw, TABLE)
+    for users in range(1, min(threshold, 3)):
+        assert fits_curve(found, curve, users)
+
+
+MANY = 10_000
+WIDE = histograms(2, 14)
+WIDE = np.pad(WIDE[WIDE.min(axis=1) <= 1], ((0, 0), (0, MANY - 2)))
+"""Two items of many with up to fourteen votes: gaps on both sides of a threshold, and peeling that seldom
+names one of the two, so that the test alone decides."""
+
+
+class Merged(Tree):
+    """One draw of peeling: two items by name, the others as one."""
+
+    def top(self, scores, rounds, scale, *, lowest=False):
+        p = softmax(scores, scale)
+        return self._choose([([0], p[0]), ([1], p[1]), ([2], p[2:].sum())])
+
+
+@pytest.mark.parametrize(("scale", "share", "delta", "distance"), [
+    (0.8, 0.5, 0.02, 1), (0.8, 0.7, 0.02, 1), (1.2, 0.5, 0.1, 1), (1.0, 0.6, 0.05, 2),
+])  # fmt: skip
+def test_a_gate_over_gaps_beyond_its_threshold(scale, share, delta, distance):
+    curve, draw, _, threshold = gated(1, scale, share, delta, distance, IntVector(MANY))
+    found = matrix(draw, WIDE, Merged)
+    assert threshold <= 15
+    for users in range(1, min(threshold, 3)):
+        pairs = neighbours(WIDE[:, :2], users)
+        for epsilon in EPSILONS:
+            real = hockey_stick(found, pairs, epsilon)
+            assert real <= curve(users)(float(epsilon)) * (1 + 1e-9) + 1e-13
+
+
+@pytest.mark.parametrize("fault", [
+    "sides exchanged", "steep", "narrow", "gaussian threshold", "one low",
+])  # fmt: skip
+def test_broken_gates_are_refuted(fault):
+    """One side of the noise for the other, a fraction of a width, the wrong law's threshold, one vote."""
+    curve, draw, gate, threshold = gated(1, 0.8, 0.5, 0.02, 1, IntVector(MANY))
+
+    def wrong(coins, h):
+        if fault == "sides exchanged":
+            places = np.argsort(-h, kind="stable")
+            gap = int(h[places[0]] - h[places[1]])
+            if not coins.gate_reaches(gate.right, gate.left, 1 - threshold + gap):
+                return [int(places[0])]
+            return [int(i) for i in coins.top(h, 1, 0.8)]
+        if fault == "steep":
+            return draw(coins, h, right=gate.right / 4)
+        if fault == "narrow":
+            return draw(coins, h, left=gate.left / 2)
+        if fault == "gaussian threshold":
+            return draw(coins, h, bar=threshold_for(gate.right, 0.002, 1))
+        return draw(coins, h, bar=threshold - 1)
+
+    found, pairs = matrix(wrong, WIDE, Merged), neighbours(WIDE[:, :2], 1)
+    ratios = [hockey_stick(found, pairs, e) / curve(1)(float(e)) for e in np.linspace(0, 4, 33)]
+    assert max(ratios) > 1.5
 
 
 @pytest.mark.parametrize("options", [

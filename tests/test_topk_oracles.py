@@ -12,10 +12,13 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
-from opendp_sim.accounting.gaussian_tail import tail_of, threshold_for
+from opendp_sim.accounting.gate_tail import LARGEST, gate_tail
+from opendp_sim.accounting.gaussian_tail import least_threshold, tail_of, threshold_for
 from opendp_sim.accounting.peeling_profile import nothing, peeling_profile
 from opendp_sim.accounting.stability_profile import chosen_profile, gated_delta, stable_profile
+from opendp_sim.measurements._selection import gate_noise
 from opendp_sim.measurements.choose_k import ChooseK
 from opendp_sim.measurements.gaussian_top_k import GaussianTopK
 from opendp_sim.measurements.limited_domain import LimitedDomain
@@ -254,45 +257,137 @@ def test_a_drawn_rank_and_its_test():
         assert found <= exact * mp.mpf("1.05") + mp.mpf("1e-8")
 
 
-def exact_gate(epsilon, s, threshold, d, rest):
+# --- gates -----------------------------------------------------------------------------------------------
+
+
+LONG = np.longdouble
+"""Sums of terms of one sign in 64-bit mantissas: exact to 1e-14 at these lengths, however small."""
+
+
+@lru_cache(maxsize=64)
+def drop_law(t):
+    """The masses of H, term by term."""
+    mode = int(1.5 * t)
+    z = np.arange(mode + int(45 * t) + 45, dtype=LONG)
+    mass = np.exp(-(((z - mode) / LONG(t)) ** 2) / 2)
+    return z, mass / mass.sum()
+
+
+@lru_cache(maxsize=65536)
+def gate_law(b, t, j):
+    """(Pr[G - H >= j], Pr[G - H < j]): means over H of a geometric tail and of its start."""
+    z, mass = drop_law(t)
+    loss = np.maximum(z + j, 0) / LONG(b)
+    return tuple(
+        mp.mpf(str(v)) for v in ((mass * np.exp(-loss)).sum(), -(mass * np.expm1(-loss)).sum())
+    )
+
+
+def gate_passes(b, t, j):
+    return gate_law(b, t, j)[0]
+
+
+def gate_fails(b, t, j):
+    return gate_law(b, t, j)[1]
+
+
+@pytest.mark.parametrize("widths", [(0.03, 3), (3, 60), (60, 400)])
+def test_tails_of_gates(widths):
+    """Factor 1 + 7e-9 on both sides of both tails, however small they are."""
+    for rng in draws(15, 12):
+        t, b = (float(np.exp(rng.uniform(*np.log(edges)))) for edges in (widths, (0.05, 200)))
+        gate = gate_tail(b, t)
+        for j in (0, 1, int(rng.uniform(0, 40) * b), -int(rng.uniform(0, 12) * t)):
+            passes, fails = gate_law(b, t, j)
+            room, least = 1 + mp.mpf("7e-9"), mp.mpf("2.1e-300")
+            assert passes <= mp.mpf(float(gate(j))) <= passes * room + least
+            assert passes / room - least <= mp.mpf(float(gate.lower(j))) <= passes
+            assert fails <= mp.mpf(float(gate.fails(j))) <= fails * room + least
+            assert fails / room - least <= mp.mpf(float(gate.fails_lower(j))) <= fails
+        edge = gate.level(0.95)
+        assert gate_passes(b, t, edge) >= mp.mpf("0.9499999") >= gate_passes(b, t, edge + 1)
+
+
+def test_the_tails_of_the_widest_gate():
+    """The longest table."""
+    t, b = LARGEST, 3.0e4
+    gate, room = gate_tail(b, t), mp.mpf("7e-9")
+    for j in (-int(8 * t), -int(3 * t), -5, 0, 7, int(10 * b)):
+        passes, fails = gate_law(b, t, j)
+        for upper, exact, lower in (
+            (gate(j), passes, gate.lower(j)), (gate.fails(j), fails, gate.fails_lower(j)),
+        ):  # fmt: skip
+            assert exact <= mp.mpf(float(upper)) <= exact * (1 + room)
+            assert exact * (1 - room) <= mp.mpf(float(lower)) <= exact
+
+
+def exact_gate(epsilon, b, t, threshold, d, rest):
     """Every pass level and every change of the gap, not the two ends alone."""
-    worst = exact_tail(s, threshold - d)
+    worst = gate_passes(b, t, threshold - d)
     best, e = worst + (1 - worst) * rest(mp.mpf(epsilon)), mp.exp(epsilon)
-    reach = int(10 * s) + 2
-    levels = range(-reach, max(threshold, reach) + d + 2)
-    tails = {j: exact_tail(s, j) for j in range(levels[0] - d, levels[-1] + d + 1)}
-    for j, shift in product(range(-reach, threshold + 1), range(-d, d + 1)):
-        p, q = tails[j], tails[j + shift]
-        if p < 1 and q < 1:
-            fails = (1 - p) * rest(epsilon - mp.log((1 - p) / (1 - q)))
-            best = max(best, max(p - e * q, mp.mpf(0)) + fails)
+    least = -int(12 * t) - 2
+    levels = range(least - d, threshold + 1)
+    law = {j: gate_law(b, t, j) for j in levels}
+    for j, shift in product(range(least, threshold + 1), range(-d, d + 1)):
+        if j + shift not in law:
+            continue
+        (p, fails), (q, other) = law[j], law[j + shift]
+        best = max(best, max(p - e * q, mp.mpf(0)) + fails * rest(epsilon - mp.log(fails / other)))
     return best
 
 
 @pytest.mark.parametrize("users", [1, 3])
 def test_a_test_and_then_one_draw(users):
     """Factor 1.05 (that of one draw); shifts between the two ends are in the oracle."""
-    for rng in draws(10, 3):
-        s, e = float(rng.uniform(0.7, 2.5)), float(rng.uniform(0.2, 1.5))
-        threshold = threshold_for(s, 10 ** rng.uniform(-5, -2), users)
-        epsilon = float(rng.uniform(0.05, 0.8)) * e
-        found = mp.mpf(gated_delta(epsilon, s, threshold, users, peeling_profile(1, e)))
+    for rng in draws(10, 5):
+        t, e = float(rng.uniform(0.4, 4)), float(rng.uniform(0.2, 1.5))
+        gate = gate_tail(users / e * float(rng.uniform(0.3, 3)), t)
+        threshold = least_threshold(gate, 10 ** rng.uniform(-5, -2), users)
+        epsilon = float(rng.uniform(0.05, 1.3)) * e
+        found = mp.mpf(gated_delta(epsilon, gate, threshold, users, peeling_profile(1, e)))
         with mp.workdps(25):
             exact = exact_gate(
-                epsilon, s, threshold, users, lambda x, e=e: one_draw(mp.mpf(x), mp.mpf(e))
-            )
+                epsilon, gate.right, t, threshold, users,
+                lambda x, e=e: one_draw(mp.mpf(x), mp.mpf(e)),
+            )  # fmt: skip
         assert exact <= found <= exact * mp.mpf("1.05") + mp.mpf("1e-9")
 
 
 def test_a_test_and_then_nothing_is_the_test_alone():
-    for s, users in ((1.5, 1), (6.0, 2)):
-        threshold = threshold_for(s, 1e-4, users)
+    """The larger of an unstable set's pass and the sum of all that one gap shows more than its neighbour."""
+    for b, t, users in ((1.5, 2.0, 1), (6.0, 5.0, 2), (0.7, 0.2, 1)):
+        gate = gate_tail(b, t)
+        threshold = least_threshold(gate, 1e-4, users)
         for epsilon in (0.1, 0.7, 2.0):
-            found = gated_delta(epsilon, s, threshold, users, nothing(1.0, 2))
-            exact = exact_stable(s, threshold, users, mp.mpf(epsilon))
-            assert exact * (1 - mp.mpf("1e-9")) <= mp.mpf(found)
-            # A pass is no rarer than the threshold's here, so the stick may stop short of its best.
-            assert mp.mpf(found) <= exact * mp.mpf("1.001") + mp.mpf("1e-9")
+            found = mp.mpf(gated_delta(epsilon, gate, threshold, users, nothing(1.0, 2)))
+            exact, e = gate_passes(b, t, threshold - users), mp.exp(epsilon)
+            for j, shift in product(range(-int(14 * t) - 9, threshold + 1), (-users, users)):
+                (p, fails), (q, other) = gate_law(b, t, j), gate_law(b, t, j + shift)
+                exact = max(exact, max(p - e * q, 0) + max(fails - e * other, 0))
+            assert exact <= found <= exact * mp.mpf("1.001") + mp.mpf("1e-8")
+
+
+@pytest.mark.parametrize(("b", "t"), [(2.5, 4.0), (0.6, 0.9), (9.0, 1.2)])
+def test_the_law_of_a_gates_noise(b, t):
+    """Chi-square over cells of at least 20 expected draws; false alarm 3e-7 each."""
+    runs = 6_000
+    drawn = np.array([gate_noise(b, t) for _ in range(runs)])
+    cuts = np.arange(-int(8 * t) - 5, int(12 * b) + 5)
+    passes = np.array([float(gate_passes(b, t, int(j))) for j in cuts])
+    edges = [cuts[0] - 10**6]
+    last = 1.0
+    for j, p in zip(cuts, passes, strict=True):
+        if (last - p) * runs >= 20 and p * runs >= 20:
+            edges.append(j)
+            last = p
+    chances = -np.diff([1.0, *(float(gate_passes(b, t, int(j))) for j in edges[1:]), 0.0])
+    found = np.histogram(drawn, [*edges, 10**6])[0]
+    statistic = float(((found - runs * chances) ** 2 / (runs * chances)).sum())
+    assert chi2.sf(statistic, len(found) - 1) > 3e-7
+    exchanged = np.histogram(-drawn, [*edges, 10**6])[0]
+    assert (
+        chi2.sf(((exchanged - runs * chances) ** 2 / (runs * chances)).sum(), len(found) - 1) < 1e-9
+    )
 
 
 # --- the rest ------------------------------------------------------------------------------------------

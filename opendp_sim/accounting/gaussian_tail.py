@@ -8,13 +8,14 @@ Its delta is a tail of that law, so an upper bound on the tail is a privacy clai
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Tail", "tail_of", "threshold_for"]
+__all__ = ["Tail", "least_threshold", "tail_of", "threshold_for"]
 
 _SLACK = 1e-9
 """Relative room for the rounding of exp, sums and products below; the true error is under 1e-10."""
@@ -100,7 +101,12 @@ def tail_of(scale: float) -> Tail:
 
 def threshold_for(scale: float, delta: float, distance: int) -> int:
     """Return the least integer T with ``Pr[N >= T - distance] <= delta``, by the upper bound."""
-    tail, low, high = tail_of(scale), 0, 1
+    return least_threshold(tail_of(scale), delta, distance)
+
+
+def least_threshold(tail: Callable[[int], NDArray[np.float64]], delta: float, distance: int) -> int:
+    """Return the least integer T above ``distance`` with ``tail(T - distance) <= delta``."""
+    low, high = 0, 1
     while float(tail(high)) > delta:
         high *= 2
     while high - low > 1:

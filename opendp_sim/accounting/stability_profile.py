@@ -12,7 +12,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.accounting.gaussian_tail import Tail, tail_of
+from opendp_sim.accounting.gate_tail import LARGEST, GateTail, lead_of
+from opendp_sim.accounting.gaussian_tail import tail_of
 from opendp_sim.accounting.peeling_profile import Profile, after_rounds, reach_of
 
 __all__ = ["chosen_profile", "gate_fits", "gated_delta", "stable_profile"]
@@ -23,7 +24,7 @@ _MOST_CELLS = 2**16
 _MOST_LEVELS = 2**20
 """Pass levels that one value of a gated curve goes over."""
 _FAR = 12
-"""Deviations beyond which a pass or a failure weighs less than 1e-31."""
+"""Deviations beyond which a failure weighs less than 1e-31."""
 
 
 def stable_profile(
@@ -54,39 +55,38 @@ def chosen_profile(scale: float, threshold: int, distance: int, range_: float) -
 
 
 def gated_delta(
-    epsilon: float, scale: float, threshold: int, distance: int, rest: Profile
+    epsilon: float, gate: GateTail, threshold: int, distance: int, rest: Profile
 ) -> float:
     """Bound delta at ``epsilon >= 0`` of one test, and ``rest`` only if it fails (Lemmas 3 and 4)."""
-    tail = tail_of(scale)
     if distance == 0:
         return 0.0
-    fails = rest.delta(epsilon)
-    worst = float(tail(threshold - distance))
-    different = worst + (1 - worst) * fails
-    far = math.ceil(_FAR * scale)
-    j = np.arange(-far, max(threshold, far) + 1)
+    worst = float(gate(threshold - distance))
+    different = worst + (1 - worst) * rest.delta(epsilon)
+    far = lead_of(gate.left) + math.ceil(_FAR * gate.left) + distance
+    j = np.arange(-far, threshold + 1)
     # Lemma 4: no gap change between the two ends is worse than the worse of them.
     same = max(
-        float(_conditional(epsilon, tail, j, shift, rest).max()) for shift in (-distance, distance)
+        float(_conditional(epsilon, gate, j, shift, rest).max()) for shift in (-distance, distance)
     )
-    return min(1.0, max(different, same + 4.0 * float(tail(far - distance))))
+    return min(1.0, max(different, same, 2.0 * float(gate.fails(distance - far))))
 
 
-def gate_fits(scale: float, threshold: int) -> bool:
+def gate_fits(left: float, threshold: int = 0) -> bool:
     """Say whether ``gated_delta`` can hold every pass level that matters."""
-    return 2 * _FAR * scale + threshold <= _MOST_LEVELS
+    return left <= LARGEST and lead_of(left) + _FAR * left + threshold <= _MOST_LEVELS
 
 
 def _conditional(
-    epsilon: float, tail: Tail, j: NDArray[np.int64], shift: int, rest: Profile
+    epsilon: float, gate: GateTail, j: NDArray[np.int64], shift: int, rest: Profile
 ) -> NDArray[np.float64]:
     """Bound ``[p - e**eps p']_+ + (1 - p) D(eps - ln((1 - p) / (1 - p')))`` at each pass level j."""
-    passes = tail(j) - math.exp(min(epsilon, 700.0)) * tail.lower(j + shift)
-    # Pr[fail at j] = Pr[N < j] = Pr[N >= 1 - j].
-    fail = tail(1 - j)
-    other = np.maximum(tail.lower(1 - j - shift), 1e-300)
-    x = epsilon - np.log(fail / other)
+    upper = gate(j)
+    # Where this is positive in truth, the product is below p, and so is its rounding by ulps of p.
+    passes = upper * (1 + 1e-12) - math.exp(min(epsilon, 700.0)) * gate.lower(j + shift)
+    fail, other = gate.fails(j), gate.fails_lower(j + shift)
+    x = epsilon - np.log(fail / np.maximum(other, 1e-300))
     x -= 1e-12 * (1.0 + np.abs(x))
-    rounding = 1e-12 * tail(j)
-    bound: NDArray[np.float64] = np.maximum(passes, 0.0) + rounding + fail * rest.at(x)
+    bound: NDArray[np.float64] = np.maximum(passes, 0.0) + fail * np.where(
+        other > 1e-300, rest.at(x), 1.0
+    )
     return bound

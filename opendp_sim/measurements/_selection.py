@@ -17,6 +17,7 @@ import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
 
+from opendp_sim.accounting.gate_tail import lead_of
 from opendp_sim.accounting.gaussian_tail import tail_of, threshold_for
 from opendp_sim.core.errors import BudgetError, ParameterError
 from opendp_sim.core.rounding import float_up
@@ -33,7 +34,9 @@ __all__ = [
     "Accounting",
     "Coins",
     "choice_rho",
+    "gate_noise",
     "gaussian_rho",
+    "need_cover",
     "passes_beyond",
     "peel_rho",
     "threshold_of",
@@ -73,6 +76,10 @@ class Coins(Protocol):
 
     def reaches(self, scale: float, least: int) -> bool:
         """Say whether discrete Gaussian noise is at least ``least``."""
+        ...
+
+    def gate_reaches(self, right: float, left: float, least: int) -> bool:
+        """Say whether the noise of ``accounting/gate_tail.py`` is at least ``least``."""
         ...
 
     def best(self, scores: NDArray[np.int64], scale: float) -> int:
@@ -121,6 +128,9 @@ class _OpenDP:
     def reaches(self, scale: float, least: int) -> bool:
         return bool(_scalar_gaussian(scale)(0) >= least)
 
+    def gate_reaches(self, right: float, left: float, least: int) -> bool:
+        return gate_noise(right, left) >= least
+
     def best(self, scores: NDArray[np.int64], scale: float) -> int:
         return int(_noisy_max(scale)(scores))
 
@@ -157,6 +167,19 @@ class _OpenDP:
 
 
 OPENDP: Coins = _OpenDP()
+
+
+def gate_noise(right: float, left: float) -> int:
+    """Draw the noise of ``accounting/gate_tail.py`` (Lemma 2 of ``gate_tail.md``)."""
+    up = _not_negative(_scalar_laplace(right), 0)
+    return up - _not_negative(_scalar_gaussian(left), lead_of(left))
+
+
+def _not_negative(noise: dp.Measurement, center: int) -> int:
+    """Draw ``center`` plus noise until the sum is not negative."""
+    while (drawn := int(noise(center))) < 0:
+        pass
+    return drawn
 
 
 def _vector() -> dp.Domain:
@@ -229,14 +252,20 @@ def passes_beyond(key: str, scale: float, threshold: int, users: int) -> float:
     """Bound the probability that a test passes on one of two datasets whose sets differ.
 
     Raises:
-        BudgetError (OS404): at this distance the gap alone may reach the threshold, so the test no
-            longer says anything.
+        BudgetError (OS404): see ``need_cover``.
     """
-    if users == 0:
-        return 0.0
+    need_cover(key, threshold, users)
+    return float(tail_of(scale)(threshold - users)) if users else 0.0
+
+
+def need_cover(key: str, threshold: int, users: int) -> None:
+    """Refuse a distance at which the gap alone may reach the threshold.
+
+    Raises:
+        BudgetError (OS404): so many users; the test no longer says anything.
+    """
     if users >= threshold:
         raise BudgetError(
             "OS404", f"{key}.map", expected=f"an input distance below {threshold} users", got=users,
             hint="set `distance` to the number of users you mean to hide; the threshold follows it.",
         )  # fmt: skip
-    return float(tail_of(scale)(threshold - users))

@@ -14,15 +14,24 @@ __all__ = ["set_at", "stable_places"]
 
 
 def stable_places(
-    coins: Coins, ranking: Ranking, k: int, scale: float, threshold: int
+    coins: Coins,
+    ranking: Ranking,
+    k: int,
+    scale: float,
+    threshold: int,
+    right: float | None = None,
 ) -> NDArray[np.int64] | None:
     """Return the places of the top k, or None.
 
+    The noise is a discrete Gaussian, or with ``right`` that of ``accounting/gate_tail.py``.
     Lemma 1 of ``stable_set.md``: a set with an item that nobody voted for is never released when the
     catalogue is unknown (place -1), which is one more way for both sides to fail.
     """
     gap = int(ranking.counts[k - 1] - ranking.counts[k])
-    passes = coins.reaches(scale, threshold - gap)
+    if right is None:
+        passes = coins.reaches(scale, threshold - gap)
+    else:
+        passes = coins.gate_reaches(right, scale, threshold - gap)
     if not passes or bool((ranking.places[:k] < 0).any()):
         return None
     return ranking.places[:k]

@@ -11,6 +11,8 @@ from typing import Annotated, Any, ClassVar
 
 from scipy.special import ndtri
 
+from opendp_sim.accounting.gate_tail import GateTail, gate_tail
+from opendp_sim.accounting.gaussian_tail import least_threshold
 from opendp_sim.accounting.peeling_profile import peeling_profile
 from opendp_sim.accounting.stability_profile import gate_fits, gated_delta
 from opendp_sim.core.claims import Private
@@ -35,6 +37,7 @@ from opendp_sim.measurements._selection import (
     Accounting,
     Coins,
     gaussian_rho,
+    need_cover,
     passes_beyond,
     peel_rho,
     threshold_of,
@@ -68,10 +71,11 @@ class TestPeel(Mechanism):
 
         approximate zero-concentrated, d_in users; s is the scale of peeling in r draws,
         :math:`t = 2 s \sqrt{(1 - w) / (w r)}` that of the test, which so costs the share w of rho; T
-        as in ``stable_set``. With ``accounting: curve`` the larger of the two cases (same set,
-        different sets) as one (epsilon, delta) curve, T calibrated at a tenth of
-        ``delta``. Refused where d_in reaches T. Exact draws,
-        rounds outward.
+        as in ``stable_set``. With ``accounting: curve`` the noise of the test is the difference of a
+        geometric and half a discrete Gaussian of scale t, whose right tail is as steep as the whole
+        release allows, and the loss is the larger of the two cases (same set, different sets) as
+        one (epsilon, delta) curve, T calibrated at a tenth of ``delta``. Refused where d_in
+        reaches T. Exact draws, rounds outward.
 
     Raises
         ParameterError (OS101): a parameter is outside its range. (OS102): k is not below the number
@@ -80,7 +84,7 @@ class TestPeel(Mechanism):
         distance that the threshold does not cover.
 
     Source
-        [own] Lemma 1 in ``test_peel.md``.
+        [own] Lemmas 1 to 3 in ``test_peel.md``.
 
     Example
         >>> import opendp.prelude as dp
@@ -129,58 +133,104 @@ class TestPeel(Mechanism):
         rounds = rounds_for(votes, self.k)
         check_rounds(self.key, rounds, self.accounting)
         noise = 2 * self.scale * math.sqrt((1 - self.share) / (self.share * rounds))
-        single = self.accounting == "curve"
-        delta = self.delta * _OF_DELTA if single else self.delta
-        threshold = threshold_of(self.key, noise, delta, self.distance)
-        if single:
-            check_curve(self.key, noise, threshold)
+        if self.accounting == "curve":
+            return self._curve(votes, rounds, noise)
+        threshold = threshold_of(self.key, noise, self.delta, self.distance)
 
         def approximate(d_in: Any) -> tuple[float, float]:
             users = votes.users(d_in)
             rho = up(gaussian_rho(noise, users), peel_rho(rounds, self.scale, users))
             return rho, passes_beyond(self.key, noise, threshold, users)
 
+        return Private(
+            measure="approx_zero_concentrated_divergence",
+            privacy_map=approximate,
+            function=lambda data: draw_tested(
+                OPENDP, votes, data, self.k, self.scale, noise, threshold
+            ),
+            expected=self._expected(rounds, threshold, threshold + float(ndtri(0.95)) * noise),
+        )
+
+    def _curve(self, votes: Votes, rounds: int, noise: float) -> Private:
+        gate, threshold = gate_for(self.key, rounds, self.scale, noise, self.delta, self.distance)
+
         def curve(d_in: Any) -> Any:
             users = votes.users(d_in)
-            passes_beyond(self.key, noise, threshold, users)
+            need_cover(self.key, threshold, users)
             rest = peeling_profile(rounds, range_of(self.scale, users))
 
             @lru_cache(maxsize=4096)
             def delta(epsilon: float) -> float:
-                return gated_delta(max(epsilon, 0.0), noise, threshold, users, rest)
+                return gated_delta(max(epsilon, 0.0), gate, threshold, users, rest)
 
             return delta
 
         return Private(
-            measure="smoothed_max_divergence" if single else "approx_zero_concentrated_divergence",
-            privacy_map=curve if single else approximate,
+            measure="smoothed_max_divergence",
+            privacy_map=curve,
             function=lambda data: draw_tested(
-                OPENDP, votes, data, self.k, self.scale, noise, threshold
+                OPENDP, votes, data, self.k, self.scale, noise, threshold, gate.right
             ),
-            expected={
-                "threshold": float(threshold),
-                "gap_for_95_percent": threshold + float(ndtri(0.95)) * noise,
-                "rounds": float(rounds),
-                "deviation_if_peeled": self.scale * math.pi / math.sqrt(6),
-            },
+            expected=self._expected(rounds, threshold, float(threshold - gate.level(0.95))),
         )
 
+    def _expected(self, rounds: int, threshold: int, gap: float) -> dict[str, float]:
+        return {
+            "threshold": float(threshold),
+            "gap_for_95_percent": gap,
+            "rounds": float(rounds),
+            "deviation_if_peeled": self.scale * math.pi / math.sqrt(6),
+        }
 
-def check_curve(key: str, noise: float, threshold: int) -> None:
+
+def gate_for(
+    key: str, rounds: int, scale: float, noise: float, delta: float, distance: int
+) -> tuple[GateTail, int]:
+    """Return the noise of a curve's test and its threshold, from public numbers alone.
+
+    The right tail falls by e a user as often as the peeling alone loses nats at ``delta``: the whole
+    release loses more, so a pass hides in it.
+    """
+    _check_fits(key, noise, 0)
+    gate = gate_tail(distance / _epsilon(rounds, scale, delta, distance), noise)
+    threshold = least_threshold(gate, delta * _OF_DELTA, distance)
+    _check_fits(key, noise, threshold)
+    return gate, threshold
+
+
+def _epsilon(rounds: int, scale: float, delta: float, distance: int) -> float:
+    """Return about the least epsilon of peeling at ``delta``; the map holds for any number here."""
+    range_ = range_of(scale, distance)
+    profile = peeling_profile(rounds, range_)
+    low, high = range_ * math.sqrt(rounds) / 8, range_ * rounds
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if profile.delta(middle) <= delta else (middle, high)
+    return high
+
+
+def _check_fits(key: str, noise: float, threshold: int) -> None:
     """Refuse a curve over more pass levels than can be gone through."""
     if not gate_fits(noise, threshold):
         raise ParameterError(
             "OS102", f"{key}.accounting", expected="zcdp where noise and threshold are this large",
             got="curve", hint="accounting: zcdp; a curve goes over every vote between 12 deviations "
-            "below and the threshold, 2**20 at most.",
+            "below and the threshold, 2**20 at most, and deviations of 2**15.5 at most.",
         )  # fmt: skip
 
 
 def draw_tested(
-    coins: Coins, votes: Votes, data: Any, k: int, scale: float, noise: float, threshold: int
+    coins: Coins,
+    votes: Votes,
+    data: Any,
+    k: int,
+    scale: float,
+    noise: float,
+    threshold: int,
+    right: float | None = None,
 ) -> list[str | int]:
-    """Return k items in the public order."""
-    places = stable_places(coins, votes.rank(data, k + 1), k, noise, threshold)
+    """Return k items in the public order; ``right`` as in ``stable_places``."""
+    places = stable_places(coins, votes.rank(data, k + 1), k, noise, threshold, right)
     found = set_at(lambda at: votes.names(data, at), places)
     return peeled(coins, votes, data, k, scale) if found is None else found
 

@@ -17,7 +17,7 @@ from opendp_sim.measurements.limited_domain import LimitedDomain, draw_limited
 from opendp_sim.measurements.peel import Peel
 from opendp_sim.measurements.stable_set import StableSet, draw_set
 from opendp_sim.measurements.stable_top_k import StableTopK, draw_stable
-from opendp_sim.measurements.test_peel import TestPeel as TestThenPeel, draw_tested
+from opendp_sim.measurements.test_peel import TestPeel as TestThenPeel, draw_tested, gate_for
 from opendp_sim.measurements.top_stable import TopStable
 from opendp_sim.spaces.counts import USERS
 from tests.audit.selection import ITEMS, SPACE, VOTES, entry
@@ -78,6 +78,8 @@ _LIMITED = LimitedDomain(k=1, k_max=2, scale=1.5, delta=0.05)
 _HEIGHT = int(_LIMITED.bind(SPACE, USERS).expected["height"])
 _TESTED = TestThenPeel(k=2, scale=2.0, delta=0.05, share=0.5)
 _BAR = int(_TESTED.bind(SPACE, USERS).expected["threshold"])
+_GATED = _TESTED.model_copy(update={"accounting": "curve"})
+_GATE, _LOW = gate_for("twin", 2, 2.0, 2 * 2.0 * (0.5 / 1.0) ** 0.5, _TESTED.delta, 1)
 
 TWINS = [
     entry(Twin, "published_threshold_two_users", _TWO,
@@ -113,4 +115,6 @@ CONTROLS = [
            lambda c, h: draw_limited(c, VOTES, h, 1, 2, 1.5, _HEIGHT)),
     entry(Control, "sound", _TESTED,
            lambda c, h: draw_tested(c, VOTES, h, 2, 2.0, 2 * 2.0 * (0.5 / 1.0) ** 0.5, _BAR)),
+    entry(Control, "sound_curve", _GATED,
+           lambda c, h: draw_tested(c, VOTES, h, 2, 2.0, _GATE.left, _LOW, _GATE.right)),
 ]  # fmt: skip

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from opendp_sim.accounting.gaussian_tail import threshold_for
 from opendp_sim.measurements._gap_utility import GapUtility
 from opendp_sim.measurements._peeling import peeled
 from opendp_sim.measurements.choose_k import draw_k
 from opendp_sim.measurements.peel import Peel
 from opendp_sim.measurements.stable_top_k import StableTopK, draw_stable
-from opendp_sim.measurements.test_peel import TestPeel as TestThenPeel, draw_tested
+from opendp_sim.measurements.test_peel import TestPeel as TestThenPeel, draw_tested, gate_for
 from opendp_sim.measurements.top_stable import TopStable, draw_top_stable
 from opendp_sim.spaces.sketch import IntVector
 from tests.audit.selection import VOTES, best, by_count, claimed, falling, gap, number, twins
@@ -63,7 +64,8 @@ def _later_gap(coins: Any, h: Any) -> Any:
 _TESTED = TestThenPeel(k=2, scale=2.0, delta=0.05, share=0.5)
 _SINGLE = _TESTED.model_copy(update={"accounting": "curve"})
 _NOISE = 2 * 2.0 * (0.5 / (0.5 * 2)) ** 0.5
-_BAR, _LOW = number(_TESTED, "threshold"), number(_SINGLE, "threshold")
+_BAR = number(_TESTED, "threshold")
+_GATE, _LOW = gate_for("twin", 2, 2.0, _NOISE, 0.05, 1)
 
 
 def _test(coins: Any, h: Any, k: int = 2, noise: float = _NOISE, bar: int = _BAR) -> bool:
@@ -105,6 +107,19 @@ def _wide(coins: Any, h: Any, bar: int, rank: int = 1, tests: int = 1) -> Any:
     if any(coins.reaches(noise, bar - between) for _ in range(tests)):
         return [int(order[0])]
     return [int(i) for i in coins.top(h, 1, 2.0)]
+
+
+_STEEP = TestThenPeel(k=1, scale=1.5, delta=0.05, share=0.2, accounting="curve")
+_LEFT = 2 * 1.5 * (0.8 / 0.2) ** 0.5
+_STEP, _AT = gate_for("twin", 1, 1.5, _LEFT, 0.05, 1)
+
+
+def _gated(coins: Any, h: Any, passes: Any) -> Any:
+    """One of many, by a gate that ``passes`` at a gap."""
+    order = np.argsort(-h, kind="stable")
+    if passes(coins, int(h[order[0]] - h[order[1]])):
+        return [int(order[0])]
+    return [int(i) for i in coins.top(h, 1, 1.5)]
 
 
 # --- top_stable --------------------------------------------------------------------------------------
@@ -179,10 +194,10 @@ TWINS = [
     ),
     *twins(
         _SINGLE,
-        ("half_noise_in_the_test", "the noise on the gap has half its scale",
-         lambda c, h: draw_tested(c, VOTES, h, 2, 2.0, _NOISE / 4, _LOW // 2), (0, 0, 3, 3), (0, 0, 2, 2)),
+        ("half_noise_in_the_test", "the noise on the gap has half its scale on both sides, the threshold a third of its height",
+         lambda c, h: draw_tested(c, VOTES, h, 2, 2.0, _NOISE / 2, _LOW // 3, _GATE.right / 2), (0, 0, 3, 3), (0, 0, 2, 2)),
         ("peels_at_half_the_scale", "peeling at half the scale that is charged",
-         lambda c, h: draw_tested(c, VOTES, h, 2, 1.0, _NOISE, _LOW), (0, 0, 0, 0), (0, 0, 0, 1)),
+         lambda c, h: draw_tested(c, VOTES, h, 2, 1.0, _NOISE, _LOW, _GATE.right), (0, 0, 0, 0), (0, 0, 0, 1)),
         ("test_not_charged", "no noise of the test and no delta in the claim",
          lambda c, h: best(h, 2) if gap(h, 2) >= 2 else _peel(c, h), (0, 1, 1, 0), (0, 2, 2, 0),
          {"privacy_map": claimed(Peel(k=2, scale=2.0, accounting="curve")).privacy_map}),
@@ -195,6 +210,15 @@ TWINS = [
          lambda c, h: _wide(c, h, _HIGH, rank=2), 30 * _PAIR + _ONE, 30 * _PAIR),
         ("three_tests_one_delta", "tests three times and pays delta once",
          lambda c, h: _wide(c, h, _HIGH, tests=3), _ONE, _ZERO),
+        space=_SPACE,
+    ),
+    *twins(
+        _STEEP,
+        ("sides_exchanged", "the wide side of the noise is where unstable sets pass",
+         lambda c, h: _gated(c, h, lambda c, g: not c.gate_reaches(_STEP.right, _LEFT, 1 - _AT + g)), _ONE, _ZERO),
+        ("gaussian_threshold", "the threshold is that of a Gaussian of the geometric's scale",
+         lambda c, h: _gated(c, h, lambda c, g: c.gate_reaches(_STEP.right, _LEFT, threshold_for(_STEP.right, 0.005, 1) - g)),
+         _ONE, _ZERO),
         space=_SPACE,
     ),
     *twins(

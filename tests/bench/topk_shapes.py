@@ -79,10 +79,10 @@ def bands() -> str:
 
 
 BANDS = (
-    "\n\nWhy: a step between the gap that a whole budget's test sees and the one that a tenth of rho sees is "
-    "found by the stable set alone. A larger share for the test narrows that band and costs recall wherever "
-    "there is no cut (topk_real: a share of 0.2 loses up to .05 at k 50). Who expects a cut of that height "
-    "names `stable_top_k`, or gives `test_peel` a larger share. Gaps that pass nineteen times in twenty, eps 1:\n\n"
+    "\n\nWhy: the noise of test_peel's gate is steep where an unstable set could pass and wide, from a slow "
+    "start, where a failure leads to peeling (`accounting/gate_tail.md`), so a share of .1 of rho sees nearly what a "
+    "whole budget's test sees. A larger share narrows what is left and costs recall wherever there is no cut "
+    "(topk_real: a share of 0.2 is up to .05 behind at k 50). Gaps that pass nineteen times in twenty, eps 1:\n\n"
 )
 
 
