@@ -89,7 +89,7 @@ def lead_of(left: float) -> int:
     return math.floor(_LEAD * left)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=8)  # up to 29 MB each
 def gate_tail(right: float, left: float) -> GateTail:
     """Return the tails of ``G - H`` with parameters ``right`` and ``left`` (at most ``LARGEST``)."""
     lead = lead_of(left)
