@@ -9,7 +9,9 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_sim.prelude as sim
+from opendp_sim.accounting.gate_tail import gate_tail
 from opendp_sim.accounting.peeling_profile import Profile, peeling_profile
+from opendp_sim.accounting.stability_profile import gated_delta
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.spaces.counts import USERS
 from opendp_sim.spaces.sketch import IntVector
@@ -53,6 +55,13 @@ def test_huge_losses_have_a_curve(make, d_in):
     curve = make().map(d_in)
     assert curve.epsilon(1e-6) >= 10_000
     assert curve.delta(1.0) > 0.99
+
+
+def test_a_gate_keeps_a_bound_at_every_loss_up_to_infinity():
+    gate, rest = gate_tail(2.0, 3.0), peeling_profile(2, 0.3)
+    found = [gated_delta(x, gate, 20, 1, rest) for x in (0.1, 1.0, 30.0, 1e3, 1e120, math.inf)]
+    assert found == sorted(found, reverse=True)
+    assert found[-1] >= float(gate.lower(19)) > 0
 
 
 @pytest.mark.parametrize(("params", "field"), [

@@ -25,6 +25,8 @@ _MOST_LEVELS = 2**20
 """Pass levels that one value of a gated curve goes over."""
 _FAR = 12
 """Deviations beyond which a failure weighs less than 1e-31."""
+_MOST_EPSILON = 1e100
+"""Losses beyond are read here, which only raises delta: no infinity minus another."""
 
 
 def stable_profile(
@@ -60,6 +62,7 @@ def gated_delta(
     """Bound delta at ``epsilon >= 0`` of one test, and ``rest`` only if it fails (Lemmas 3 and 4)."""
     if distance == 0:
         return 0.0
+    epsilon = min(epsilon, _MOST_EPSILON)
     worst = float(gate(threshold - distance))
     different = worst + (1 - worst) * rest.delta(epsilon)
     far = lead_of(gate.left) + math.ceil(_FAR * gate.left) + distance
