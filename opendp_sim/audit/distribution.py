@@ -136,7 +136,7 @@ def _evidence(race: Race, sample: Sample, bet: Bet) -> Evidence:
     wealth = race.wealth
     elapsed = max(time.process_time() - race.begin, 1e-3)
     seconds = max(_CONFIRM * race.budget.seconds, elapsed / 2)
-    in_time = int(race.runs / 2 / elapsed * seconds)
+    in_time = race.affordable(sample, seconds / race.budget.seconds)
     runs = max(200, min(max(4 * wealth.rounds, 4000), in_time, 8000))
     left, right = race.extend(sample, runs)
     hits = int(bet.holds(left).sum()), int(bet.holds(right).sum())
