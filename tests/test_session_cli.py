@@ -270,6 +270,24 @@ def test_a_file_that_is_exchanged_while_it_is_opened_is_refused(folder, monkeypa
         serve(plan_file(spec))
 
 
+def test_of_two_first_openings_the_second_is_charged_and_refused(folder, monkeypatch):
+    """It saw no file, and another process made one: the session of that one goes on."""
+    spec = folder / "people.yaml"
+
+    def late(path):
+        assert mark_of(path) is None
+        patched.undo()
+        run(spec, lines=ONE)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("opendp_sim.dsl.serve.mark_of", late)
+        with pytest.raises(BudgetError, match="OS407"):
+            serve(plan_file(spec))
+    assert charges(folder) == 2
+    assert "label" in run(spec, lines=ONE)[0]
+    assert charges(folder) == 2
+
+
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_a_process_that_dies_before_the_ledger_hears_can_return(folder, monkeypatch, rounds):
     spec = folder / "people.yaml"

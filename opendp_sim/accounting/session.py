@@ -93,9 +93,9 @@ class Session:
         """Let go of the store."""
         self._store.close()
 
-    def take_turn(self, last: str) -> str:
+    def take_turn(self, name: str, last: str) -> str:
         """Mark the store as opened now, so that a ledger can refuse its copies; return the mark."""
-        return self._store.take_turn(last)
+        return self._store.take_turn(name, last)
 
     @property
     def answered(self) -> int:

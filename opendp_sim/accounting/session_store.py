@@ -121,8 +121,12 @@ class SessionStore:
         """Close the file, and let go of the lock after it."""
         self._open.close()
 
-    def take_turn(self, last: str) -> str:
+    def take_turn(self, name: str, last: str) -> str:
         """Draw a turn, and keep it beside the one that a ledger knows: whoever dies here can return.
+
+        Args:
+            name: what a ledger calls this store.
+            last: the turn that the ledger knows; empty for none.
 
         Raises:
             BudgetError (OS407): the file cannot be written, or was exchanged since its mark was read.
@@ -130,7 +134,8 @@ class SessionStore:
         turn = secrets.token_hex(16)
         try:
             found = dict(self._db.execute("SELECT name, value FROM about"))
-            if last and last not in (found["turn"], found["before"]):
+            exchanged = last and last not in (found["turn"], found["before"])
+            if found["name"] != name or exchanged:
                 raise _refuse("the file whose mark was read", "another file under its name")
             self._db.execute("BEGIN IMMEDIATE")
             _describe(self._db, {"turn": turn, "before": last})
@@ -183,9 +188,8 @@ class SessionStore:
         who, units = (None, None) if dense else packed_charges(charges)
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            place = (
-                1 + self._count()
-            )  # of the file: an earlier commit may have failed after it was kept
+            # Counted in the file: an earlier commit may have failed after it was kept.
+            place = 1 + self._count()
             row = (place, kind, packed_arrays(payload), who, units)
             self._db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?)", row)
             if dense:

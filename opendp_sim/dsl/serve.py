@@ -137,7 +137,7 @@ def serve(
             session = Session((*typed.stages, last), inputs.blocks[typed.entry.name], path, name)
         undo.callback(session.close)
         if ledger is not None:
-            ledger.opened(name, session.take_turn(ledger.turn_of(name) or ""))
+            ledger.opened(name, session.take_turn(name, ledger.turn_of(name) or ""))
         if public is not None:
             session.refer(public)
         undo.pop_all()
