@@ -1,3 +1,51 @@
-"""Private answers to one question: how similar is this query to a private dataset?"""
+"""Private answers to one question: how similar is this query to a private dataset?
+
+``import opendp_sim as sim`` offers the verbs (``plan``, ``apply``, ``run``, ``load``, ``verify``,
+``audit``), ``Ledger``, ``Budget``, every ``then_*`` and ``make_*``, and ``register``. A name is imported
+when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
+
+_WHERE = {
+    "Answers": "accounting.answers",
+    "Budget": "accounting.budget",
+    "Builder": "dsl.builder",
+    "Ledger": "accounting.ledger",
+    "Plan": "dsl.plan",
+    "Refused": "dsl.diagnostic",
+    "Release": "accounting.release",
+    "SimError": "core.errors",
+    "apply": "face.verbs",
+    "classes": "face.recipes",
+    "density": "face.recipes",
+    "load": "face.verbs",
+    "means": "face.recipes",
+    "plan": "face.verbs",
+    "program": "dsl.builder",
+    "register": "prelude",
+    "run": "face.verbs",
+    "session": "face.verbs",
+    "verify": "face.verbs",
+}
+"""Where each name lives; ``audit`` is the package of that name, which can be called."""
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith(("then_", "make_")):
+        return getattr(import_module("opendp_sim.prelude"), name)
+    if name == "audit":
+        return import_module("opendp_sim.audit")
+    if name not in _WHERE:
+        raise AttributeError(f"opendp_sim has no {name!r}; it offers {', '.join(__dir__())}")
+    globals()[name] = getattr(import_module(f"opendp_sim.{_WHERE[name]}"), name)
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted([*_WHERE, "audit", "__version__"])

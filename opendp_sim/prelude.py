@@ -7,23 +7,22 @@ until ``sim.register()`` is called.
 from __future__ import annotations
 
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any
 
-import opendp_sim.measurements
-import opendp_sim.queries
-import opendp_sim.rows
-import opendp_sim.sketches
+import opendp_sim
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.context import register
 from opendp_sim.core.mechanism import REGISTRY, load_plugins
 
-_ROOMS = (opendp_sim.rows, opendp_sim.sketches, opendp_sim.measurements, opendp_sim.queries)
+_ROOMS = ("rows", "sketches", "noise", "top_k", "knn", "linear", "queries")
+"""Folders whose modules are mechanisms, in folders of their families; ``parts`` holds helpers."""
 
 for _room in _ROOMS:
-    for _module in iter_modules(_room.__path__):
-        if not _module.name.startswith("_"):
-            import_module(f"{_room.__name__}.{_module.name}")
+    _folder = [f"{path}/{_room}" for path in opendp_sim.__path__]
+    for _module in walk_packages(_folder, prefix=f"opendp_sim.{_room}."):
+        if not {"parts"} & set(_module.name.split(".")) and not _module.ispkg:
+            import_module(_module.name)
 load_plugins()
 
 for _key, _cls in REGISTRY.items():

@@ -191,14 +191,24 @@ def hockey_stick(found, pairs, epsilon):
     """The largest delta at ``epsilon`` over all pairs."""
     left, right = pairs
     return max(
-        float(np.maximum(found[left[i : i + 50_000]] - np.exp(epsilon) * found[right[i : i + 50_000]], 0).sum(axis=1).max())
+        float(
+            np.maximum(
+                found[left[i : i + 50_000]] - np.exp(epsilon) * found[right[i : i + 50_000]], 0
+            )
+            .sum(axis=1)
+            .max()
+        )
         for i in range(0, len(left), 50_000)
-    )  # fmt: skip
+    )
 
 
 def renyi(found, pairs, alpha):
     """The largest Renyi divergence of order alpha over all pairs."""
-    p, q = np.unique(np.concatenate([found[pairs[0]], found[pairs[1]]], axis=1), axis=0).reshape(-1, 2, found.shape[1]).transpose(1, 0, 2)  # fmt: skip
+    p, q = (
+        np.unique(np.concatenate([found[pairs[0]], found[pairs[1]]], axis=1), axis=0)
+        .reshape(-1, 2, found.shape[1])
+        .transpose(1, 0, 2)
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(p > 0, alpha * np.log(p) + (1 - alpha) * np.log(q), -np.inf)
     return float(np.logaddexp.reduce(terms, axis=1).max() / (alpha - 1))

@@ -19,3 +19,7 @@ for _name, _examples in (("dev", 40), ("deep", 1000)):
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+collect_ignore = [
+    "plugin"
+]  # a stranger's package: importing it here would enter it in the catalogue

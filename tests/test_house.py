@@ -23,6 +23,7 @@ from opendp_sim.spaces.records import Column, Records
 from opendp_sim.spaces.rows import GridRows, RealRows, Rows
 from opendp_sim.spaces.serial import from_json, to_json
 from opendp_sim.spaces.sketch import IntVector, Sketch
+from tests import _named
 
 NUMBER = st.sampled_from([0, 0.0, -0.0, 1, 1.0, True, 0.5, Fraction(1, 2), 2, 2.5])
 DOMAINS = st.one_of(
@@ -184,3 +185,15 @@ def test_every_error_is_catalogued_and_hints() -> None:
     with pytest.raises(RuntimeError):
         InternalError("OS901", "x", expected="a", got="b", hint="")
     assert list(CATALOGUE) == sorted(CATALOGUE)
+
+
+def test_a_test_names_every_module_but_those_of_a_list_that_only_shrinks() -> None:
+    """``tests/unnamed.txt`` says through which named module each of the others is reached."""
+    named = set(_named.naming())
+    listed = dict(line.split(" through ") for line in _named.LIST.read_text("utf-8").splitlines())
+    new = _named.modules().keys() - named - listed.keys()
+    assert not new, f"write a test that imports these, or one of the same place and name: {new}"
+    gone = [name for name in listed if name in named or name not in _named.modules()]
+    assert not gone, f"take these off tests/unnamed.txt, which may only shrink: {gone}"
+    wrong = [name for name, by in listed.items() if name not in _named.reaches(by)]
+    assert not wrong, f"`python -m tests._named` says through which module each is reached: {wrong}"

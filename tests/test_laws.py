@@ -13,7 +13,7 @@ CASES = cases()
 
 
 def test_every_mechanism_has_a_case() -> None:
-    assert set(CASES) == set(REGISTRY)
+    assert {key.partition("/")[0] for key in CASES} == set(REGISTRY)
 
 
 @pytest.mark.parametrize("law", all_laws(), ids=lambda law: law.__name__)

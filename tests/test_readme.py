@@ -1,17 +1,26 @@
-"""What the README shows of sessions runs as it stands."""
+"""What the README shows of sessions and of Python runs as it stands."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+from opendp_sim.core.mechanism import REGISTRY
+from opendp_sim.dsl.explain import catalogue
+
+ROOT = Path(__file__).parents[1]
+README = "".join(
+    (ROOT / name).read_text(encoding="utf-8")
+    for name in ("README.md", "opendp_sim/knn/sessions.md")
+)
 
 
 def block(kind, start):
@@ -24,11 +33,42 @@ def block(kind, start):
 def served(folder, lines):
     code = "from opendp_sim.cli import app; app()"
     done = subprocess.run(
-        [sys.executable, "-c", code, "session", "people.yaml", "--updates"], input=lines, text=True,
-        capture_output=True, cwd=folder, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", code, "session", "people.yaml", "--updates"],
+        input=lines,
+        text=True,
+        capture_output=True,
+        cwd=folder,
+        check=True,
+    )
     assert done.stderr == ""
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def table_of_mechanisms():
+    """Return the README's table: a row a family, from the catalogue and the families' folders."""
+    rows: dict[str, tuple[list[str], set[str]]] = {}
+    for entry in catalogue():
+        folder, _, _ = REGISTRY[entry["key"]].__module__.rpartition(".")
+        first = (import_module(folder).__doc__ or "").splitlines()[0].rstrip(".")
+        keys, asked = rows.setdefault(first.rpartition(": ")[2], ([], set()))
+        keys.append(entry["key"])
+        if entry["room"] != "queries":
+            asked |= set(entry["with"])
+    shown = {
+        first: [", ".join(f"`{key}`" for key in sorted(held)) for held in both]
+        for first, both in rows.items()
+    }
+    lines = [f"| {first[0].upper()}{first[1:]} | {a} | {b} |" for first, (a, b) in shown.items()]
+    return "\n".join(["| what | mechanisms | questions |", "|---|---|---|", *lines])
+
+
+def test_the_table_of_mechanisms_is_the_catalogue_s():
+    file = Path(__file__).parents[1] / "README.md"
+    (held,) = re.findall(r"(?m)^\| what \|.*\n(?:\|.*\n)+", README)
+    made = table_of_mechanisms() + "\n"
+    if os.environ.get("GOLDEN") == "write":
+        file.write_text(README.replace(held, made), encoding="utf-8")
+    assert held == made, "GOLDEN=write python -m pytest tests/test_readme.py"
 
 
 @pytest.mark.parametrize("mapped", [False, True])
@@ -52,3 +92,18 @@ def test_the_session_of_the_readme(tmp_path, mapped):
     assert updates == [{"ok": True}] * 3
     again = served(tmp_path, lines)  # the same store, charged once
     assert "label" in again[0]
+
+
+def test_the_python_of_the_readme(tmp_path, monkeypatch):
+    from sklearn.datasets import load_digits
+
+    monkeypatch.chdir(tmp_path)
+    flights = {name: np.arange(-60.0, 540.0) for name in ("dep_delay", "arr_delay")}
+    names = {"flights": flights}
+    exec(block("python", "import opendp_sim as sim"), names)  # noqa: S102
+    assert names["answers"]["density"].shape == (2, 1)
+    assert (tmp_path / "flights.ledger").exists()
+    images, digits = load_digits(return_X_y=True)
+    names = {"X": images[:300], "y": digits[:300]}
+    exec(block("python", "from sklearn.model_selection"), names)  # noqa: S102
+    assert names["budget"].fits == 8

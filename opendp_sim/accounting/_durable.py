@@ -13,8 +13,10 @@ a second lock, on a file beside it that nobody has a reason to open.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +27,8 @@ __all__ = ["LOCK", "SIDES", "checkpoint", "claimed", "create", "hold"]
 
 SIDES = ("-wal", "-shm", "-journal")
 """What SQLite appends to the names of the files that it keeps beside the main one."""
+_LONG_AGO = 3600.0
+"""Seconds after which a file that is still being made has no maker any more; making takes under one."""
 LOCK = ".lock"
 """What is appended to the name of the file whose lock stands for the main one."""
 
@@ -50,6 +54,7 @@ def create(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
     A file that is there is not opened: closing it would drop the POSIX locks that a connection of
     this process may hold on it.
     """
+    _sweep(path)
     if path.exists():
         return
     handle, name = tempfile.mkstemp(prefix=path.name + ".", suffix=".new", dir=path.parent)
@@ -68,6 +73,17 @@ def create(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
         _sync(path.parent)
     finally:
         Path(name).unlink(missing_ok=True)
+
+
+def _sweep(path: Path) -> None:
+    """Remove what a process left that died long ago while it made this file."""
+    left = re.compile(re.escape(path.name) + r"\.[a-z0-9_]{8}\.new(-journal)?")
+    with suppress(OSError):
+        for found in list(os.scandir(path.parent)):
+            if left.fullmatch(found.name) is None or not found.is_file(follow_symlinks=False):
+                continue
+            if time.time() - found.stat(follow_symlinks=False).st_mtime > _LONG_AGO:
+                Path(found.path).unlink(missing_ok=True)
 
 
 def _sync(folder: Path) -> None:

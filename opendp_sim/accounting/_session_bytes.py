@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Charge", "Payload", "packed_arrays", "packed_charges", "unpacked_arrays"]
+__all__ = ["Charge", "LatePayload", "Payload", "packed_arrays", "packed_charges", "unpacked_arrays"]
 
 Payload = Mapping[str, NDArray[Any]]
 Charge = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -23,6 +24,29 @@ def packed_charges(charges: Sequence[Charge]) -> tuple[bytes, bytes]:
     units = np.zeros(len(who), dtype=np.int64)
     np.add.at(units, place, np.concatenate([c[1] for c in charges]))
     return who.astype("<i8").tobytes(), units.astype("<i8").tobytes()
+
+
+class LatePayload(Mapping[str, NDArray[Any]]):
+    """A payload that is unpacked when it is first looked at: most answers never are."""
+
+    def __init__(self, blob: bytes) -> None:
+        self._blob = blob
+
+    @cached_property
+    def _arrays(self) -> Payload:
+        return unpacked_arrays(self._blob)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """Return one array."""
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names."""
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        """Return the number of arrays."""
+        return len(self._arrays)
 
 
 def packed_arrays(payload: Payload) -> bytes:

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
+from opendp_sim.accounting.gaussian_curve import mu_squared_down
 from opendp_sim.core.claims import Measure
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.core.rounding import float_down
 
 __all__ = ["MEASURES", "Budget", "MeasureName"]
 
-MeasureName = Literal["pure", "zcdp", "approx_zcdp", "approx"]
+MeasureName = Literal["pure", "gdp", "zcdp", "approx_zcdp", "approx"]
 MEASURES: dict[MeasureName, Measure] = {
     "pure": "max_divergence",
+    "gdp": "zero_concentrated_divergence",
     "zcdp": "zero_concentrated_divergence",
     "approx_zcdp": "approx_zero_concentrated_divergence",
     "approx": "approx_max_divergence",
 }
-"""The spec's word for a measure, and OpenDP's."""
+"""The spec's word for a measure, and that in which OpenDP composes it.
+
+Gaussian DP composes as zCDP with ``rho = mu**2 / 2``; what enters such a composition is decided by
+``mu_squared`` of a claim, never by this word."""
+_LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,7 @@ class Budget:
         epsilon: bound on epsilon, at ``delta`` when that is given.
         delta: the delta at which epsilon is stated.
         rho: bound on the zCDP parameter.
+        mu: bound on the parameter of Gaussian DP.
         reserve_mechanisms: part of delta that mechanisms with a delta of their own may use; the rest
             is for the conversion from zCDP.
     """
@@ -39,16 +46,20 @@ class Budget:
     delta: float | None = None
     rho: float | None = None
     reserve_mechanisms: float | None = None
+    mu: float | None = None
 
     def check(self, measure: MeasureName | None, where: str = "budget") -> None:
-        """Refuse a budget that is none, or not one for ``measure`` where that is known (OS401)."""
+        """Refuse what is no finite budget, or is no budget of ``measure`` where that is known (OS401)."""
+        if measure is not None and measure not in MEASURES:
+            raise self._refuse(where, f"a measure of {', '.join(MEASURES)}", "another")
         for name, value in self.stated().items():
-            if not (math.isfinite(value) and value > 0):
-                raise self._refuse(where, f"{name} > 0 and finite", f"{name} {value:g}")
+            if type(value) not in (int, float) or not 0 < value <= _LARGEST:
+                shown = f"{value:g}" if type(value) is float else f"{value!r:.20}"
+                raise self._refuse(where, f"{name} > 0 and finite", f"{name} {shown}")
         if self.delta is not None and self.delta >= 1:
             raise self._refuse(where, "delta < 1", f"delta {self.delta:g}")
-        if self.epsilon is None and self.rho is None:
-            raise self._refuse(where, "epsilon, epsilon and delta, or rho", "none of them")
+        if self.epsilon is None and self.rho is None and self.mu is None:
+            raise self._refuse(where, "epsilon, epsilon and delta, rho, or mu", "none of them")
         for wrong, expected, got in self._against(measure) if measure is not None else ():
             if wrong:
                 raise self._refuse(where, expected, got)
@@ -58,20 +69,30 @@ class Budget:
         epsilon, delta, rho = (v is not None for v in (self.epsilon, self.delta, self.rho))
         reserve = self.reserve_mechanisms
         fits = reserve is None or (measure == "approx_zcdp" and 0 <= reserve < (self.delta or 0.0))
+        mu = self.mu is not None
         return (
+            (measure != "gdp" and mu, "mu under `gdp` only", "mu under another measure"),
+            (measure == "gdp" and rho, "mu, or epsilon and delta, under `gdp`", "rho"),
+            (measure == "gdp" and delta and not epsilon, "an epsilon beside delta", "delta alone"),
             (measure == "pure" and (rho or delta), "epsilon alone under `pure`", "rho or delta"),
-            (measure == "approx" and (rho or not epsilon), "epsilon and delta under `approx`",
-             "another budget"),
-            (measure != "pure" and epsilon and not delta, f"a delta beside epsilon under `{measure}`",
-             "no delta"),
+            (
+                measure == "approx" and (rho or not epsilon),
+                "epsilon and delta under `approx`",
+                "another budget",
+            ),
+            (
+                measure != "pure" and epsilon and not delta,
+                f"a delta beside epsilon under `{measure}`",
+                "no delta",
+            ),
             (measure == "approx_zcdp" and not delta, "a delta under `approx_zcdp`", "no delta"),
             (measure == "zcdp" and delta and not epsilon, "an epsilon beside delta", "delta alone"),
             (not fits, "0 <= reserve.mechanisms < delta, under `approx_zcdp`", f"{reserve}"),
-        )  # fmt: skip
+        )
 
     def stated(self) -> dict[str, float]:
         """The bounds that are given, by name."""
-        named = {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho}
+        named = {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho, "mu": self.mu}
         return {name: value for name, value in named.items() if value is not None}
 
     def plain(self) -> dict[str, Any]:
@@ -80,6 +101,14 @@ class Budget:
         if self.reserve_mechanisms is not None:
             out["reserve"] = {"mechanisms": self.reserve_mechanisms}
         return out
+
+    @property
+    def mu_squared(self) -> Fraction | None:
+        """The greatest mu**2 within the bounds on mu, and on epsilon at delta; None where neither is."""
+        limits = [] if self.mu is None else [Fraction(self.mu) ** 2]
+        if self.epsilon is not None and self.delta is not None:
+            limits.append(mu_squared_down(self.epsilon, self.delta))
+        return min(limits, default=None)
 
     @property
     def mechanisms_delta(self) -> float:
@@ -98,5 +127,5 @@ class Budget:
     def _refuse(where: str, expected: str, got: str) -> BudgetError:
         return BudgetError(
             "OS401", where, expected=expected, got=got,
-            hint="for example {epsilon: 1.0} under pure, {epsilon: 1.0, delta: 1.0e-6} under zcdp.",
+            hint="for example {epsilon: 1.0} under pure, {epsilon: 1.0, delta: 1.0e-6} under gdp.",
         )  # fmt: skip

@@ -1,18 +1,35 @@
-"""Certificates: what was claimed about one output, with everything needed to check it again."""
+"""Certificates: what was claimed about one output, with everything needed to check it again.
+
+The format is a public page, ``certificate.md`` beside this file: every field, the canonical JSON, and
+how each number follows from which, so that somebody who does not trust this code can check it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from opendp_sim.accounting._entries import Entry, canonical, chained
+from opendp_sim.accounting.strict_models import Digest, FileName, Plain, Strict, Time, read_strictly
 from opendp_sim.core.errors import ReleaseError
 
-__all__ = ["FORMAT", "assumptions", "digest_of", "read_certificate", "write_json"]
+__all__ = [
+    "FORMAT",
+    "Certificate",
+    "Quoted",
+    "Signature",
+    "assumptions",
+    "digest_of",
+    "quoted",
+    "read_certificate",
+    "statement_digest",
+]
 
-FORMAT = "opendp_sim/certificate/1"
+FORMAT = "opendp_sim/certificate/2"
+BINDS = ("charge", "signature")
+"""The fields that are about the statement, which is everything else."""
 
 _ALWAYS = (
     "The privacy unit is the one stated: one record (or one person with the stated number of them).",
@@ -20,6 +37,7 @@ _ALWAYS = (
     "The queries are public: they were not made from the private data.",
     "The seeds of public matrices were not chosen after looking at the data.",
     "OpenDP's samplers and this package's bulk samplers draw from the operating system's entropy.",
+    "There were fewer than 2**31 records: they were counted while they were read, and more are refused.",
     "The lemmas beside each mechanism hold, and the code does what they say.",
 )
 _INGEST = {
@@ -47,27 +65,93 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON atomically: a temporary file beside it, flushed, then renamed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as stream:
-        json.dump(value, stream, indent=1, sort_keys=True)
-        stream.write("\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    partial.replace(path)
+class Quoted(Strict):
+    """An entry of a ledger as a certificate quotes it."""
+
+    entry: int
+    previous: Digest
+    body: str
+    hash: Digest
+
+    @property
+    def follows(self) -> bool:
+        """Whether the hash is that of the body after the one before it."""
+        return chained(self.previous, self.body) == self.hash
 
 
-def read_certificate(path: str | Path) -> dict[str, Any]:
-    """Read a certificate, or refuse what is none (OS701)."""
-    try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        found = None
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise ReleaseError(
-            "OS701", str(path), expected="a certificate as `opendp-sim apply` writes it",
-            got="no such file, or another one", hint="name the file that ends in .certificate.json.",
+class Signature(Strict):
+    """A signature over the statement's digest and the quoted entry (``signature.py``)."""
+
+    scheme: Literal["ed25519"]
+    key: str
+    value: str
+
+
+class _File(Strict):
+    name: FileName
+    sha256: Digest
+    bytes: int
+
+
+class _LedgerPart(Strict):
+    file: str
+    terms: Plain
+    spent: Plain
+    left: Plain
+
+
+class Certificate(Strict):
+    """A certificate as a file holds it. Everything but ``charge`` and ``signature`` is its statement."""
+
+    format: Literal["opendp_sim/certificate/2"]
+    output: str
+    time: Time
+    names: dict[str, str]
+    owner: str | None
+    mechanisms: list[dict[str, str]]
+    program: Plain
+    values: Plain
+    plan: Plain
+    assumptions: list[str]
+    privacy: Plain
+    evidence: Plain
+    versions: dict[str, str]
+    file: _File
+    ledger: _LedgerPart | None
+    charge: Quoted | None
+    signature: Signature | None
+
+
+def quoted(entry: Entry) -> dict[str, Any]:
+    """Return what a certificate quotes of a ledger's entry."""
+    return {"entry": entry.seq, "previous": entry.previous, "body": entry.text, "hash": entry.hash}
+
+
+def statement_digest(certificate: dict[str, Any]) -> str:
+    """Return the sha256 of the canonical JSON of everything that a certificate states."""
+    stated = {name: value for name, value in certificate.items() if name not in BINDS}
+    return hashlib.sha256(canonical(stated).encode()).hexdigest()
+
+
+def read_certificate(path: str | Path) -> tuple[Certificate, dict[str, Any]]:
+    """Read a certificate: as a record, and as the plain JSON that digests are taken of.
+
+    Raises:
+        ReleaseError (OS701): no such file, or no certificate of this format.
+    """
+
+    def refusal(where: str) -> ReleaseError:
+        return ReleaseError(
+            "OS701", str(path), expected=f"a certificate of format {FORMAT}, as `apply` writes it",
+            got=f"no such file, or another value at {where}",
+            hint="name the file that ends in .certificate.json; its format is on the page "
+            "`accounting/certificate.md`.",
         )  # fmt: skip
-    return found
+
+    try:
+        text = Path(path).read_bytes()
+    except OSError:
+        raise refusal("the path") from None
+    record = read_strictly(Certificate, text, refusal)
+    plain: dict[str, Any] = json.loads(text)
+    return record, plain

@@ -9,9 +9,13 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-__all__ = ["gaussian_rho", "laplace_epsilon", "pure_to_zcdp", "zcdp_to_epsilon"]
+from opendp_sim.core.rounding import least
+
+__all__ = ["gaussian_rho", "gdp_to_epsilon", "laplace_epsilon", "pure_to_zcdp", "zcdp_to_epsilon"]
 
 Exact = Fraction | int
+_NEAR = 20.0
+"""Below -20 the scaled function overflows, and nothing cancels."""
 
 
 def laplace_epsilon(l1: Exact, d_in: int, scale: float) -> Fraction:
@@ -33,38 +37,45 @@ def zcdp_to_epsilon(rho: float, delta: float) -> float:
     """Return the least epsilon with (epsilon, delta) implied by rho-zCDP through one Rényi order.
 
     Minimises ``a rho + log((a - 1) / a) - (log(delta) + log(a)) / (a - 1)`` over orders a > 1:
-    Canonne, Kamath and Steinke, Proposition 12 with Corollary 13. The objective has one minimum
-    between its ends in ``log(a - 1)``; golden-section search, then clipped at 0.
+    Canonne, Kamath and Steinke, Proposition 12 with Corollary 13. Its derivative is
+    ``rho + (log(delta) + log(a)) / (a - 1)^2``, which changes its sign once; clipped at 0.
     """
-    if rho <= 0:
+    if rho <= 0 or delta >= 1:
         return 0.0
     if math.isinf(rho) or delta <= 0:
         return math.inf
-
-    def objective(t: float) -> float:
-        excess = math.exp(t)
-        order = 1.0 + excess
-        return (
-            order * rho + math.log(excess / order) - (math.log(delta) + math.log1p(excess)) / excess
-        )
-
-    best = _golden(objective, -25.0, 60.0)
-    return max(0.0, objective(best))
+    start = math.log(delta)
+    high = max(math.sqrt(-start / rho), 1e-150)
+    excess = least(lambda x: rho * x * x + start + math.log1p(x) >= 0, 0.0, high)
+    order = 1.0 + excess
+    value = order * rho - math.log1p(1.0 / excess) - (start + math.log1p(excess)) / excess
+    return max(0.0, value)
 
 
-def _golden(objective: object, low: float, high: float) -> float:
-    f = objective
-    assert callable(f)  # noqa: S101 - for the type checker
-    ratio = (math.sqrt(5.0) - 1.0) / 2.0
-    a, b = high - ratio * (high - low), low + ratio * (high - low)
-    fa, fb = f(a), f(b)
-    while high - low > 1e-10:
-        if fa <= fb:
-            high, b, fb = b, a, fa
-            a = high - ratio * (high - low)
-            fa = f(a)
-        else:
-            low, a, fa = a, b, fb
-            b = low + ratio * (high - low)
-            fb = f(b)
-    return (low + high) / 2
+def gdp_to_epsilon(square: float, delta: float) -> float:
+    """Return the least epsilon with ``delta(epsilon) <= delta`` on the Gaussian curve, in floats.
+
+    ``delta = phi(a) (R(a) - R(b))``, R Mills' ratio by scipy's scaled complementary error function.
+    """
+    if square <= 0:
+        return 0.0
+    if math.isinf(square) or delta <= 0:
+        return math.inf
+
+    from scipy.special import erfcx, log_ndtr, ndtr  # noqa: PLC0415 - slow to import
+
+    mu, root = math.sqrt(square), math.sqrt(2.0)
+
+    def fits(epsilon: float) -> bool:
+        a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+        if a < -_NEAR:
+            return bool(ndtr(-a) - math.exp(epsilon + log_ndtr(-b)) <= delta)
+        gap = float(erfcx(a / root) - erfcx(b / root)) / 2
+        return gap <= 0 or math.log(gap) - a * a / 2 <= math.log(delta)
+
+    if fits(0.0):
+        return 0.0
+    high = 1.0
+    while not fits(high):
+        high *= 2
+    return least(fits, 0.0, high)

@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from opendp_sim.core.mechanism import REGISTRY
+from opendp_sim.core.mechanism import REGISTRY, page_beside
 
 __all__ = ["EVIDENCE", "POST", "record", "tier", "weakest"]
 
@@ -91,7 +91,4 @@ def weakest(tiers: Iterable[str]) -> str:
 
 def _has_proof(key: str) -> bool:
     cls = REGISTRY.get(key)
-    if cls is None:
-        return False
-    package, _, _ = cls.__module__.rpartition(".")
-    return files(package).joinpath(f"{key}.md").is_file() if package else False
+    return cls is not None and page_beside(cls) is not None

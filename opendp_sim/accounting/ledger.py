@@ -1,42 +1,47 @@
-"""The ledger of a dataset: every charge, durable before anything runs, chained by hashes.
+"""The ledger of a dataset: every loss, durable before the data is looked at, chained by hashes.
 
 One SQLite file in write-ahead mode with full synchronisation, checkpointed after every entry, so that
 the file alone is always the whole ledger. Each entry holds the hash of the one before it, and a head
 record holds the number of entries and the last hash, so an edit, a deletion, a swap or a cut tail is
 found by ``verify``. What no file can show is a whole older copy put in its
-place, or a rewrite by somebody who recomputes every hash: certificates carry the head at the time of
-their charge, so ``verify(head=...)`` finds those as long as one certificate is kept elsewhere.
+place, or a rewrite by somebody who recomputes every hash: certificates carry their entry of the chain,
+so ``verify(head=...)`` finds those as long as one certificate is kept elsewhere.
+
+A run *reserves* its loss before it looks at a record, and *settles* it as a charge, as a refusal by the
+data gate, or as void where no record could be looked at. A reserve that was never settled counts as
+spent (``dsl/charging.md`` has the proof).
 
 One process writes at a time: the file stays locked from ``open`` to ``close`` (OS403 for the second).
-A crash between a charge and its answer leaves the charge: it costs budget, never privacy.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, NoReturn, Self
 
-from opendp_sim.accounting._durable import SIDES, checkpoint, claimed, create, hold
-from opendp_sim.accounting._entries import Entry, Terms, canonical, chained
-from opendp_sim.accounting.budget import Budget
+from opendp_sim.accounting._durable import checkpoint, claimed, hold
+from opendp_sim.accounting._entries import (
+    Entry,
+    Terms,
+    canonical,
+    chained,
+    counted,
+    read_entry,
+    read_head,
+    read_terms,
+)
+from opendp_sim.accounting._ledger_file import RESTORE, make, put, refused, system_errors
 from opendp_sim.accounting.totals import Charge, Total, total_of
 from opendp_sim.core.errors import BudgetError
 
 __all__ = ["REFUSALS", "Entry", "Ledger", "Terms", "head_of"]
 
-FORMAT = "opendp_sim/ledger/1"
 REFUSALS = 10
 """Runs that the data may refuse in a ledger's life, unless they enforce their declaration."""
-_TABLES = (
-    "CREATE TABLE entries (seq INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL)",
-    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
-)
 
 
 class Ledger:
@@ -47,19 +52,24 @@ class Ledger:
         self._open = ExitStack()  # what `close` undoes
         self._owner = os.getpid()
 
-    # --- opening --------------------------------------------------------------------------------
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Refuse to be copied or pickled: the lock belongs to one object (OS403)."""
+        raise refused(self.path, "one open ledger", "a copy of it", "open the file again.")
 
     @classmethod
     def open(cls, path: str | Path, terms: Terms | None = None) -> Ledger:
         """Open a ledger and lock it; with ``terms``, make it when it does not exist.
 
         Raises:
-            BudgetError (OS403): missing, locked, foreign, broken, or made with other terms.
+            BudgetError (OS403): missing, locked, foreign, broken, or made with other terms. (OS401):
+                the terms' limit is none.
         """
         file = Path(path)
-        with _sqlite(file), ExitStack() as undo:
+        if terms is not None:
+            terms.limit.check(terms.measure, "ledger.limit")
+        with system_errors(file), ExitStack() as undo:
             if not file.exists():
-                _new(file, terms)
+                make(file, terms)
             undo.callback(claimed(file).release)
             connection = sqlite3.connect(file, timeout=0.0, isolation_level=None)
             undo.callback(connection.close)
@@ -70,16 +80,17 @@ class Ledger:
 
     def _start(self, terms: Terms | None) -> None:
         tables = self._connection.execute("SELECT name FROM sqlite_master").fetchall()
-        if ("meta",) not in tables:
-            raise _refuse(self.path, "a ledger", "a file without its records", _RESTORE)
+        if not {("meta",), ("entries",)} <= set(tables):
+            raise refused(self.path, "a ledger", "a file without its records", RESTORE)
         hold(self._connection)
         self.verify()
         if terms is not None and terms != self.terms:
-            raise _refuse(
-                self.path, f"the terms it was made with: {canonical(self.terms.plain())}",
+            raise refused(
+                self.path,
+                f"the terms it was made with: {canonical(self.terms.plain())}",
                 canonical(terms.plain()),
                 "state the same measure, unit and limit, or charge another ledger.",
-            )  # fmt: skip
+            )
 
     def close(self) -> None:
         """Close and unlock."""
@@ -93,44 +104,59 @@ class Ledger:
         """Close and unlock."""
         self.close()
 
-    # --- reading --------------------------------------------------------------------------------
-
-    def _meta(self, key: str) -> Any:
-        row = self._connection.execute("SELECT value FROM meta WHERE key=?", (key,)).fetchone()
-        if row is None:
-            raise _refuse(self.path, "a ledger", "a file without its records", _RESTORE)
-        return json.loads(row[0])
+    def _meta(self, key: str) -> str:
+        with system_errors(self.path):
+            row = self._connection.execute("SELECT value FROM meta WHERE key=?", (key,)).fetchone()
+        if row is None or not isinstance(row[0], str):
+            raise refused(self.path, "a ledger", "a file without its records", RESTORE)
+        return row[0]
 
     @property
     def terms(self) -> Terms:
         """Measure, unit and limit of this ledger."""
-        found = self._meta("genesis")
-        limit = dict(found["limit"])
-        reserve = limit.pop("reserve", {}).get("mechanisms")
-        return Terms(found["measure"], found["unit"], Budget(**limit, reserve_mechanisms=reserve))
+        return read_terms(self._meta("genesis"), self._broken)
 
     @property
     def head(self) -> str:
         """The last hash: it names the whole history."""
-        return str(self._meta("head")["hash"])
+        return read_head(self._meta("head"), self._broken)[1]
 
     @property
     def entries(self) -> tuple[Entry, ...]:
         """Every entry in order."""
-        rows = self._connection.execute("SELECT seq, body, hash FROM entries ORDER BY seq")
-        return tuple(Entry(seq, json.loads(body), digest) for seq, body, digest in rows)
+        found: list[Entry] = []
+        last = chained("", self._meta("genesis"))
+        with system_errors(self.path):
+            rows = self._connection.execute("SELECT seq, body, hash FROM entries ORDER BY seq")
+            # All at once: an unread cursor in the frames of a refusal would keep the file locked.
+            for seq, body, digest in rows.fetchall():
+                if (
+                    seq != len(found) + 1
+                    or not isinstance(body, str)
+                    or digest != chained(last, body)
+                ):
+                    raise self._broken(f"a break at entry {len(found) + 1}")
+                found.append(read_entry(seq, body, last, self._broken))
+                last = digest
+        return tuple(found)
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """Every charge in order."""
-        return tuple(Charge.read(e.body["loss"]) for e in self.entries if e.kind == "charge")
+        """Every loss that counts, in order: charges, and reserves that nothing has settled."""
+        return tuple(Charge.read(e.body["loss"]) for e in counted(self.entries))
 
-    def total(self, *more: Charge) -> Total:
-        """Return what was spent, with ``more`` on top, by OpenDP's composition."""
-        return total_of((*self.charges, *more), self.terms.measure, self.terms.limit)
+    def total(self, *more: Charge, upto: int | None = None) -> Total:
+        """Return what was spent, with ``more`` on top, by OpenDP's composition.
+
+        Args:
+            more: losses that were not recorded.
+            upto: the number of the last entry that is looked at; default all.
+        """
+        spent = [Charge.read(e.body["loss"]) for e in counted(self.entries[:upto])]
+        return total_of((*spent, *more), self.terms.measure, self.terms.limit)
 
     def verify(self, head: str | None = None) -> int:
-        """Check the chain from the first entry to the head; return the number of entries.
+        """Check every link; return the number of entries.
 
         Args:
             head: a hash that must occur in the chain: the head that a certificate recorded.
@@ -138,37 +164,20 @@ class Ledger:
         Raises:
             BudgetError (OS403): an edited, missing, swapped or cut entry, or ``head`` is not there.
         """
-        with _sqlite(self.path):
-            genesis = self._connection.execute(
-                "SELECT value FROM meta WHERE key='genesis'"
-            ).fetchone()
-            if genesis is None:
-                raise _refuse(self.path, "a ledger", "a file without its records", _RESTORE)
-            last, seen = chained("", genesis[0]), set()
-            seen.add(last)
-            rows = self._connection.execute("SELECT seq, body, hash FROM entries ORDER BY seq")
-            count = 0
-            for seq, body, digest in rows:
-                count += 1
-                last = chained(last, body)
-                seen.add(last)
-                if seq != count or digest != last:
-                    raise _refuse(
-                        self.path, "an unbroken chain", f"a break at entry {count}", _RESTORE
-                    )
-            stated = self._meta("head")
-        if stated != {"count": count, "hash": last}:
-            raise _refuse(
-                self.path, "the head that was recorded", "a cut or changed tail", _RESTORE
-            )
+        entries, first = self.entries, chained("", self._meta("genesis"))
+        read_terms(self._meta("genesis"), self._broken)
+        seen = [first, *(entry.hash for entry in entries)]
+        if read_head(self._meta("head"), self._broken) != (len(entries), seen[-1]):
+            raise refused(self.path, "the head that was recorded", "a cut or changed tail", RESTORE)
         if head is not None and head not in seen:
-            raise _refuse(
+            raise refused(
                 self.path, "a history that holds the given head", "another history",
                 "this is not the ledger that the certificate was charged to, or an old copy of it.",
             )  # fmt: skip
-        return count
+        return len(entries)
 
-    # --- writing --------------------------------------------------------------------------------
+    def _broken(self, got: str) -> BudgetError:
+        return refused(self.path, "an unbroken chain of entries", got, RESTORE)
 
     def afford(self, charge: Charge) -> None:
         """Raise OS402 unless the limit has room for ``charge``; nothing is recorded."""
@@ -197,19 +206,73 @@ class Ledger:
         """Record a charge, durably, if the limit allows it.
 
         Raises:
-            BudgetError (OS402): the limit would be passed; nothing is recorded.
+            BudgetError (OS402): the limit would be passed; nothing is recorded. (OS405): no loss that
+                adds up in the ledger's own measure; nothing is recorded.
         """
         self.afford(charge)
         return self._append({"kind": "charge", "loss": charge.plain(), **about})
 
-    def opened(self, store: str, turn: str) -> Entry:
-        """Record that the store of a session was opened, before it answers: older copies are refused."""
-        return self._append({"kind": "session", "store": store, "turn": turn})
+    def reserve(self, charge: Charge, about: dict[str, Any]) -> Entry:
+        """Record a loss before the data is looked at; it counts as spent until it is settled.
+
+        Raises:
+            BudgetError (OS402): the limit would be passed; nothing is recorded.
+        """
+        self.afford(charge)
+        return self._append({"kind": "reserve", "loss": charge.plain(), **about})
+
+    def settle(
+        self, reserve: Entry, kind: Literal["charge", "refusal", "void"], about: dict[str, Any]
+    ) -> Entry:
+        """Say what became of a reserve: once, and again only if it is the same.
+
+        Args:
+            reserve: what ``reserve`` returned.
+            kind: ``charge``; ``refusal`` by the data gate; ``void`` where no record was looked at.
+            about: more to record: a code for a refusal, the digests of files for a charge.
+
+        Raises:
+            BudgetError (OS403): it was settled otherwise.
+        """
+        settled = self.settlement_of(reserve)
+        if settled is not None and settled.kind != kind:
+            raise self._broken(f"entry {reserve.seq}, settled as a {settled.kind}")
+        keep = ("token", "name", "program", "dataset", "unit", "store", "loss")
+        known = {name: reserve.body[name] for name in keep if name in reserve.body}
+        if kind != "charge":
+            known.pop("loss")
+        return settled or self._append({"kind": kind, "of": reserve.seq, **known, **about})
+
+    def settlement_of(self, reserve: Entry) -> Entry | None:
+        """Return the entry that settled a reserve; None while it is open."""
+        kinds = ("charge", "refusal", "void")
+        return next((e for e in self.entries[reserve.seq :]
+                     if e.kind in kinds and e.body.get("of") == reserve.seq), None)  # fmt: skip
+
+    def outcome_of(self, charge: Entry) -> Entry | None:
+        """Return the entry that says what became of a charge; None for a run that did not end."""
+        return next((e for e in self.entries[charge.seq :]
+                     if e.kind == "outcome" and e.body["of"] == charge.seq), None)  # fmt: skip
+
+    def opened(self, store: str, turn: str, head: tuple[int, str] | None = None) -> Entry:
+        """Record that the store of a session was opened, before it answers, or closed, and its head."""
+        told = {} if head is None else {"place": head[0], "head": head[1]}
+        return self._append({"kind": "session", "store": store, "turn": turn, **told})
+
+    def head_told(self, store: str) -> tuple[int, str] | None:
+        """Return the place and hash of a store's chain that was recorded last."""
+        found = [(e.body["place"], e.body["head"]) for e in self.entries
+                 if e.kind == "session" and e.body["store"] == store and e.body.get("head")]  # fmt: skip
+        return found[-1] if found else None
 
     def turn_of(self, store: str) -> str | None:
         """Return the turn in which a store was last opened, "" if never; None if it is not charged."""
-        found = [e.body.get("turn", "") for e in self.entries if e.body.get("store") == store]
-        return found[-1] if found else None
+        entries = self.entries
+        turns = [
+            e.body["turn"] for e in entries if e.kind == "session" and e.body["store"] == store
+        ]
+        paid = any(e.body.get("store") == store for e in counted(entries))
+        return turns[-1] if turns else ("" if paid else None)
 
     def outcome(self, of: Entry, about: dict[str, Any]) -> Entry:
         """Record what became of a charge; its absence says that the run did not finish."""
@@ -217,48 +280,25 @@ class Ledger:
 
     def _append(self, body: dict[str, Any]) -> Entry:
         if os.getpid() != self._owner:
-            raise _refuse(self.path, "the process that opened the ledger", "a fork of it",
+            raise refused(self.path, "the process that opened the ledger", "a fork of it",
                           "open the ledger in the process that charges it.")  # fmt: skip
         run = self._connection.execute
-        with _sqlite(self.path):
+        with system_errors(self.path):
             run("BEGIN IMMEDIATE")
             try:
-                head = self._meta("head")
+                count, last = read_head(self._meta("head"), self._broken)
                 text = canonical({**body, "time": datetime.now(UTC).isoformat(timespec="seconds")})
-                seq, digest = head["count"] + 1, chained(head["hash"], text)
-                run("INSERT INTO entries VALUES (?, ?, ?)", (seq, text, digest))
-                _put(self._connection, "head", canonical({"count": seq, "hash": digest}))
+                entry = read_entry(count + 1, text, last, self._broken)
+                run("INSERT INTO entries VALUES (?, ?, ?)", (entry.seq, text, entry.hash))
+                head = canonical({"count": entry.seq, "hash": entry.hash})
+                put(self._connection, "head", head)
                 run("COMMIT")
             except BaseException:
-                run("ROLLBACK")
+                if self._connection.in_transaction:
+                    run("ROLLBACK")
                 raise
             checkpoint(self._connection)
-        return Entry(seq, json.loads(text), digest)
-
-
-_RESTORE = "restore the ledger from a backup; until then treat the budget as spent."
-
-
-def _new(file: Path, terms: Terms | None) -> None:
-    """Make a ledger with no entry yet."""
-    if any(file.with_name(file.name + side).exists() for side in SIDES):
-        raise _refuse(file, "a ledger", "only the files that SQLite keeps beside one", _RESTORE)
-    if terms is None:
-        raise _refuse(file, "a ledger", "no such file", "the first `apply` makes it.")
-    genesis = canonical({"format": FORMAT, **terms.plain()})
-
-    def fill(connection: sqlite3.Connection) -> None:
-        for table in _TABLES:
-            connection.execute(table)
-        _put(connection, "genesis", genesis)
-        _put(connection, "head", canonical({"count": 0, "hash": chained("", genesis)}))
-
-    file.parent.mkdir(parents=True, exist_ok=True)
-    create(file, fill)
-
-
-def _put(connection: sqlite3.Connection, key: str, value: str) -> None:
-    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+        return entry
 
 
 def head_of(path: str | Path) -> str | None:
@@ -267,23 +307,3 @@ def head_of(path: str | Path) -> str | None:
         return None
     with Ledger.open(path) as ledger:
         return ledger.head
-
-
-def _refuse(path: Path, expected: str, got: str, hint: str) -> BudgetError:
-    return BudgetError("OS403", str(path), expected=expected, got=got, hint=hint)
-
-
-@contextmanager
-def _sqlite(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into OS403."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        locked = "locked" in str(error) or "busy" in str(error)
-        got = "locked by another process" if locked else "not readable or not writable"
-        raise _refuse(
-            path, "a ledger that this process can lock", got,
-            "wait for the other run to end." if locked else "check the path and its permissions.",
-        ) from None  # fmt: skip
-    except sqlite3.DatabaseError:
-        raise _refuse(path, "a ledger", "a file that is none", _RESTORE) from None

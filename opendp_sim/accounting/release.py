@@ -8,26 +8,36 @@ every public matrix. Loading re-draws the matrices from their seeds and compares
 from __future__ import annotations
 
 import hashlib
+import html
 import json
+import math
 import os
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from fractions import Fraction
+from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.claims import Noise, Stable, Stage
+from opendp_sim.accounting.answers import Answers
+from opendp_sim.accounting.asking import answers_of, questions_of
+from opendp_sim.accounting.atomic_files import replacing
+from opendp_sim.accounting.promise import promise
+from opendp_sim.accounting.release_header import Header
+from opendp_sim.accounting.strict_models import read_strictly
+from opendp_sim.core.claims import Noise, Private, Stable, Stage
 from opendp_sim.core.errors import ReleaseError, SimError
-from opendp_sim.core.mechanism import Mechanism, lookup
+from opendp_sim.core.mechanism import REGISTRY, Mechanism, lookup
+from opendp_sim.core.memory import machine_memory
 from opendp_sim.core.pipeline import bind_steps, on_queries
 from opendp_sim.core.randomness import fingerprint
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.spaces.released import Released
+from opendp_sim.spaces.released import NamedArrays, Released
 from opendp_sim.spaces.serial import from_json, to_json
 from opendp_sim.spaces.sketch import Sketch
 
@@ -35,6 +45,9 @@ __all__ = ["FORMAT", "Release", "versions"]
 
 FORMAT = "opendp_sim/release/1"
 _HEADER, _DIGEST = "header.json", "header.sha256"
+_LONGEST_HEADER = 2**26
+_LARGE, _DENSEST = 2**28, 500
+"""Above so many bytes a release is not packed more densely than this: noise does not compress."""
 
 
 def versions() -> dict[str, str]:
@@ -66,18 +79,20 @@ class Release:
         """Make the release of a noisy sketch.
 
         Args:
-            stages: row maps and, last, the sketch, bound to the source.
+            stages: row maps and, last, the sketch, bound to the source; or a mechanism of its own
+                whose release can be asked.
             flat: the released cells, shape (size,).
-            noise: the law that was added; None only for data that was public to begin with.
+            noise: the law that was added; None for data that was public to begin with, and for a
+                mechanism that adds its own.
             privacy: the claim, as plain JSON.
         """
-        sketch = stages[-1].claim
-        if not isinstance(sketch, Stable) or not isinstance(sketch.output, Sketch):
+        made = _made_by(stages[-1])
+        if made is None:
             raise ReleaseError(
-                "OS702", "release", expected="a pipeline that ends in a sketch", got="another one",
-                hint="add a sketch step before the noise.",
+                "OS702", "release", expected="a pipeline that ends in a sketch, or in a mechanism whose "
+                "release can be asked", got="another one", hint="add a sketch step before the noise.",
             )  # fmt: skip
-        arrays = sketch.output.split(np.ascontiguousarray(flat))
+        arrays = made.split(np.ascontiguousarray(flat))
         header = {
             "format": FORMAT,
             "versions": versions(),
@@ -100,11 +115,11 @@ class Release:
             domain: Domain = from_json(self.header["source"])
             metric: Metric = from_json(self.header["metric"])
             mechanisms = [_mechanism(step) for step in self.header["steps"]]
+            stages = bind_steps(domain, metric, mechanisms)
         except SimError:
             raise
         except Exception:  # noqa: BLE001 - an edited header fails in many ways
             raise _foreign() from None
-        stages = bind_steps(domain, metric, mechanisms)
         if [fingerprint(_matrices(stage)) for stage in stages] != self.header["matrices"]:
             raise ReleaseError(
                 "OS703", "release", expected="the public matrices that the release was made with",
@@ -115,38 +130,98 @@ class Release:
     @cached_property
     def released(self) -> Released:
         """The descriptor that query mechanisms bind to."""
-        claim, noise = self.stages[-1].claim, self.header["noise"]
-        if not isinstance(claim, Stable) or not isinstance(claim.output, Sketch):
+        if not self.stages:
             raise _foreign()
-        shapes = {block.name: block.shape for block in claim.output.blocks}
-        if {name: array.shape for name, array in self.arrays.items()} != shapes:
+        claim, noise = self.stages[-1].claim, self.header["noise"]
+        made = _made_by(self.stages[-1])
+        if made is None or not isinstance(claim, Stable | Private):
+            raise _foreign()
+        if {name: array.shape for name, array in self.arrays.items()} != made.shapes:
             raise _foreign()
         return Released(
-            sketch=claim.output,
+            sketch=made,
             capabilities=claim.capabilities,
             noise=None if noise is None else _noise_from_json(noise),
             queries=self.stages[-1].domain,
+            rounding=rounded(self.stages),
         )
 
     def queries(self, queries: Any) -> Any:
         """Send public queries through the release's own row maps."""
         return on_queries(self.stages, queries)
 
+    # --- asking it ------------------------------------------------------------------------------
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        """The questions that this release answers."""
+        return questions_of(self)
+
+    def ask(self, question: str, queries: Any = None, **parameters: Any) -> Answers:
+        """Answer public queries from this release alone: no data is opened and nothing is spent.
+
+        Args:
+            question: a query mechanism, one of ``ops``: ``density``, ``distance``, ``classify``, ...
+            queries: an array of shape (q, d) in data units, a data frame, or a dict of columns; None
+                for questions without queries, such as ``modes``.
+            **parameters: the question's own parameters, as ``opendp-sim explain`` lists them.
+
+        Returns:
+            the answers as a table; ``answers.ask(...)`` computes further questions from them.
+
+        Raises:
+            ParameterError (OS101): an unknown question or parameter. ReleaseError (OS702): this release
+                does not hold what the question needs. DataError (OS602, OS607): queries of another shape.
+        """
+        return answers_of(self, question, queries, parameters)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a question as a method: ``release.density(queries, confidence=0.9)``."""
+        if name in REGISTRY and REGISTRY[name].room == "queries":
+            return partial(self.ask, name)
+        raise AttributeError(f"a release has no {name!r}; it answers the questions in `ops`")
+
+    def __dir__(self) -> list[str]:
+        """Return the attributes, questions included."""
+        return [*super().__dir__(), *self.ops]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Keep header and arrays: bound stages hold functions, which are derived again."""
+        return {"header": self.header, "arrays": self.arrays}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take header and arrays back."""
+        self.__dict__.update(state)
+
+    @property
+    def claim(self) -> str:
+        """The privacy claim that the header states, in words."""
+        return promise(self.header["privacy"])
+
+    def __repr__(self) -> str:
+        """Return the steps, the claim and the questions."""
+        steps = " -> ".join(key for step in self.header["steps"] for key in step)
+        return f"Release({steps}; {self.claim}; answers {', '.join(self.ops)})"
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook; every text is escaped."""
+        return f"<pre>{html.escape(repr(self))}</pre>"
+
     # --- the file -------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the release to ``path`` atomically: a zip of .npy members and a JSON header."""
         target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial = target.with_name(target.name + ".partial")
         header = json.dumps(self.header, sort_keys=True).encode()
-        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+        with (
+            replacing(target) as stream,
+            zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
+        ):
             archive.writestr(_HEADER, header)
             archive.writestr(_DIGEST, hashlib.sha256(header).hexdigest())
             for name, array in self.arrays.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
-        partial.replace(target)
         return target
 
     @classmethod
@@ -158,14 +233,16 @@ class Release:
         """
         try:
             with zipfile.ZipFile(path) as archive:
+                _check_sizes(archive, Path(path).stat().st_size)
                 raw = archive.read(_HEADER)
                 header = json.loads(raw)
                 if hashlib.sha256(raw).hexdigest() != archive.read(_DIGEST).decode():
                     raise _foreign()
-                if header["format"] != FORMAT:
-                    raise _foreign()
+                read_strictly(Header, raw, lambda _: _foreign())
                 arrays = {}
                 for name, about in header["arrays"].items():
+                    with archive.open(f"{name}.npy") as member:
+                        _check_header(member, about, archive.getinfo(f"{name}.npy").file_size)
                     with archive.open(f"{name}.npy") as member:
                         arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
                     if _describe(arrays[name]) != about:
@@ -182,12 +259,55 @@ class Release:
         return cls(header, arrays)
 
 
+def _check_sizes(archive: zipfile.ZipFile, packed: int) -> None:
+    """Refuse, before anything is inflated, members that no release has: too long, or nothing but air.
+
+    ``zipfile`` reads no more of a member than its directory says.
+    """
+    members = {each.filename: each.file_size for each in archive.infolist()}
+    if len(members) != len(archive.infolist()):
+        raise _foreign()
+    if members[_HEADER] > _LONGEST_HEADER or members[_DIGEST] > 2 * hashlib.sha256().digest_size:
+        raise _foreign()
+    whole = sum(members.values())
+    if whole > machine_memory() // 2 or (whole > _LARGE and whole > _DENSEST * packed):
+        raise _foreign()
+
+
+def _check_header(member: IO[bytes], about: Mapping[str, Any], size: int) -> None:
+    """Refuse an array whose own header is not what the release's header says of it, or of objects."""
+    version = np.lib.format.read_magic(member)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else (
+        np.lib.format.read_array_header_2_0
+    )  # fmt: skip
+    shape, _, dtype = read(member)
+    plain = dtype.kind in "biuf" and [list(shape), dtype.str] == [about["shape"], about["dtype"]]
+    if not plain or member.tell() + dtype.itemsize * math.prod(shape) != size:
+        raise _foreign()
+
+
+def rounded(stages: Iterable[Stage]) -> float:
+    """Return the largest rounding that the row maps state, in data units."""
+    claims = [stage.claim for stage in stages if isinstance(stage.claim, Stable)]
+    return max((float(claim.expected.get("rounding", 0.0)) for claim in claims), default=0.0)
+
+
 def _foreign() -> ReleaseError:
     return ReleaseError(
         "OS701", "release", expected="a release file as this package wrote it",
         got="a truncated, changed or foreign file", hint="name the .npz of an output "
         "without `post`; if it is that, copy it again from where it was made.",
     )  # fmt: skip
+
+
+def _made_by(stage: Stage) -> Sketch | NamedArrays | None:
+    """Return the arrays that a release of this stage holds; None where there is nothing to ask."""
+    claim = stage.claim
+    if isinstance(claim, Stable) and isinstance(claim.output, Sketch):
+        return claim.output
+    if isinstance(claim, Private) and claim.capabilities and isinstance(claim.output, NamedArrays):
+        return claim.output
+    return None
 
 
 def _matrices(stage: Stage) -> tuple[NDArray[np.generic], ...]:
@@ -210,9 +330,16 @@ def _noise_to_json(noise: Noise) -> dict[str, Any]:
         "scale": noise.scale.hex(),
         "weights": [list(run) for run in noise.weights],
         "sampler": noise.sampler,
+        "step": str(noise.step),
     }
 
 
 def _noise_from_json(value: Mapping[str, Any]) -> Noise:
-    weights = tuple((int(cells), int(weight)) for cells, weight in value["weights"])
-    return Noise(value["family"], float.fromhex(value["scale"]), weights, value["sampler"])
+    try:
+        weights = tuple((int(cells), int(weight)) for cells, weight in value["weights"])
+        step = Fraction(value.get("step", 1))
+        return Noise(
+            value["family"], float.fromhex(value["scale"]), weights, value["sampler"], step
+        )
+    except (TypeError, ValueError, ArithmeticError):
+        raise _foreign() from None

@@ -7,18 +7,20 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
 from opendp_sim.accounting.session_store import SessionStore
 from opendp_sim.core.bridge import guarded
 from opendp_sim.core.claims import Interactive, Stable, Stage
-from opendp_sim.core.errors import BudgetError, SpaceError
+from opendp_sim.core.errors import BudgetError, DataError, SpaceError
 from opendp_sim.core.pipeline import on_queries, resolve
 from opendp_sim.core.randomness import fingerprint
 from opendp_sim.sources.fold import collect_rows
-from opendp_sim.spaces.ids import packed
+from opendp_sim.spaces.ids import packed, persons
+from opendp_sim.spaces.metrics import IdDistance
+from opendp_sim.spaces.records import Records
 from opendp_sim.spaces.rows import Rows
 
 __all__ = ["Session"]
@@ -60,12 +62,14 @@ class Session:
                 got="another one", hint="see `opendp-sim explain ind_knn`.",
             )  # fmt: skip
         self._maps = tuple(stages[:-1])
+        self._ids = _kind_of_ids(stages[0])
         self._thread = threading.get_ident()
         resume, key = claim.resume, stages[-1].mechanism.key
         rows = guarded(lambda _: collect_rows(self._maps, blocks), key)(None)
         guarded(stages[-1].domain.check, key)(rows)
         identity = guarded(lambda r: _identity(stages, r), key)(rows)
-        self._store = SessionStore(path, identity, name)
+        forgets = bool(getattr(stages[-1].mechanism, "forgets_answers", False))
+        self._store = SessionStore(path, identity, name, forgets=forgets)
         try:
             self._service = guarded(lambda r: resume(r, self._store), key)(rows)
         except BaseException:
@@ -75,6 +79,14 @@ class Session:
     def __repr__(self) -> str:
         """The place of the store, and nothing that is inside."""
         return f"Session({self._store!r})"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Refuse to be copied or pickled: a copy would be a second set of the same purses (OS407)."""
+        raise BudgetError(
+            "OS407", "session", expected="one object for an open session", got="a copy of it",
+            hint="hand questions to the session itself; another process opens the store when this one "
+            "has closed it.",
+        )  # fmt: skip
 
     def __enter__(self) -> Self:
         """Return the open session."""
@@ -97,15 +109,19 @@ class Session:
         """Mark the store as opened now, so that a ledger can refuse its copies; return the mark."""
         return self._store.take_turn(name, last)
 
+    def tell(self) -> tuple[int, str]:
+        """Return the place and hash of the store's last entry, for a ledger to keep."""
+        return self._store.tell()
+
+    def check_head(self, place: int, digest: str) -> None:
+        """Refuse a store that does not hold what a ledger was told of it (OS407)."""
+        self._store.check_head(place, digest)
+
     @property
     def answered(self) -> int:
         """How many queries this store has answered: public."""
         self._refuse_other_threads()
-        return sum(
-            len(payload["labels"])
-            for kind, payload in self._store.transcript()
-            if kind in ("answers", "easy")
-        )
+        return self._store.answered
 
     def ask(self, queries: Any) -> Any:
         """Answer public queries, in order; all of them are charged before the first one leaves."""
@@ -128,8 +144,17 @@ class Session:
         self._service.relabel(self._rows(records))
 
     def delete(self, ids: Any) -> None:
-        """Remove all records of some persons, free and at once."""
+        """Remove all records of some persons, free and at once.
+
+        Args:
+            ids: integers or texts, of the kind that the person's column declares.
+
+        Raises:
+            DataError (OS607): ids of the other kind, whether or not anybody was ever met.
+        """
         self._refuse_other_threads()
+        if self._ids is not None:
+            _refuse_other_kind(persons(ids), self._ids)
         self._service.delete(ids)
 
     def _rows(self, records: Any) -> Any:
@@ -144,6 +169,7 @@ class Session:
                 "with all records; questions and `delete` work as they are.",
             )  # fmt: skip
         if self._maps:
+            records = self._maps[0].domain.normal(records)
             self._maps[0].domain.check(records)
         return resolve(self._maps, lambda: ())(records)
 
@@ -154,6 +180,25 @@ class Session:
                 "OS407", "session", expected="the thread that opened the session", got="another one",
                 hint="send questions to that thread through a queue; the session stays open.",
             )  # fmt: skip
+
+
+def _kind_of_ids(first: Stage) -> type | None:
+    """Return the declared kind of the persons' ids; None where nothing declares it."""
+    if not isinstance(first.domain, Records) or not isinstance(first.metric, IdDistance):
+        return None
+    column = first.domain.column(first.metric.identifier_column)
+    return None if column is None else str if column.dtype == "str" else int
+
+
+def _refuse_other_kind(who: list[Any], kind: type) -> None:
+    if who and not isinstance(who[0], kind):
+        raise DataError(
+            "OS607",
+            "session",
+            expected=f"ids of the declared kind: {kind.__name__}",
+            got="the other kind",
+            hint="5 and '5' are two persons: give integers where the column is int64, texts where str.",
+        )
 
 
 def _surveys(stage: Stage) -> bool:

@@ -14,56 +14,39 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, NoReturn, Self, TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.accounting import _session_chain as chain
 from opendp_sim.accounting._durable import checkpoint, claimed, create, hold
 from opendp_sim.accounting._session_bytes import (
     Charge,
+    LatePayload,
     Payload,
     packed_arrays,
     packed_charges,
     unpacked_arrays,
 )
+from opendp_sim.accounting.session_mark import LOCKED, UNWRITABLE, refused
 from opendp_sim.core.errors import BudgetError
 
-__all__ = ["LOCKED", "UNWRITABLE", "Mark", "SessionStore", "mark_of"]
+__all__ = ["SessionStore"]
 
-_FORMAT = "opendp_sim/session/2"
+_FORMAT = "opendp_sim/session/3"
 _STORAGE = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
-LOCKED, UNWRITABLE = "a locked or foreign file", "one that cannot be written"
-"""What a refusal says that has nothing to do with the records."""
 _DENSE = 64
 """Commits between two full copies of the purses."""
+_ANSWERS = ("answers", "easy")
 _PUBLIC = ("reference", "answers", "means", "easy")
-_TABLES = """
-CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE entry (
-  place INTEGER PRIMARY KEY, kind TEXT NOT NULL, payload BLOB NOT NULL, who BLOB, units BLOB
-);
-CREATE TABLE purses (place INTEGER PRIMARY KEY, units BLOB NOT NULL);
-"""
 
 
-@dataclass(frozen=True)
-class Mark:
-    """What tells a store from its copies. Public.
-
-    Attributes:
-        name: drawn when the store was made; a copy has it too.
-        turn: drawn when it was last opened under a ledger. before: the turn that the ledger knew then.
-    """
-
-    name: str
-    turn: str
-    before: str
+_T = TypeVar("_T")
 
 
 class SessionStore:
@@ -74,14 +57,19 @@ class SessionStore:
         identity: what the session was started with (mechanism, space, fingerprint of the data); a
             store never serves another one.
         name: what a new store is called in a ledger; drawn when left out.
+        forgets: whether answers that lie far back may be folded to their number; the mechanism does
+            not look at them again.
 
     Raises:
         BudgetError (OS407): open elsewhere, damaged, or started with something else.
     """
 
-    def __init__(self, path: str | Path, identity: str, name: str | None = None) -> None:
-        self._path = Path(path)
+    def __init__(
+        self, path: str | Path, identity: str, name: str | None = None, *, forgets: bool = False
+    ) -> None:
+        self._path, self._forgets = Path(path), forgets
         self._owner = os.getpid()
+        self._folded = chain.nothing("")
         self._since = _DENSE
         about = {"format": _FORMAT, "identity": hashlib.sha256(identity.encode()).hexdigest()}
         with ExitStack() as undo:
@@ -104,6 +92,10 @@ class SessionStore:
         """The place, and nothing that is inside."""
         return f"SessionStore({str(self._path)!r})"
 
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Refuse to be copied or pickled: a copy would spend the same purses again (OS407)."""
+        raise refused("one open store", "a copy of it")
+
     def __enter__(self) -> Self:
         """Return the open store."""
         return self
@@ -122,7 +114,9 @@ class SessionStore:
         self._open.close()
 
     def take_turn(self, name: str, last: str) -> str:
-        """Draw a turn, and keep it beside the one that a ledger knows: whoever dies here can return.
+        """Draw a turn, and keep it beside the one that a ledger knows.
+
+        A process that ends here can open the store again.
 
         Args:
             name: what a ledger calls this store.
@@ -136,7 +130,7 @@ class SessionStore:
             found = dict(self._db.execute("SELECT name, value FROM about"))
             exchanged = last and last not in (found["turn"], found["before"])
             if found["name"] != name or exchanged:
-                raise _refuse("the file whose mark was read", "another file under its name")
+                raise refused("the file whose mark was read", "another file under its name")
             self._db.execute("BEGIN IMMEDIATE")
             _describe(self._db, {"turn": turn, "before": last})
             self._db.execute("COMMIT")
@@ -168,7 +162,7 @@ class SessionStore:
                 kept, or has been kept without anybody knowing: either way nothing may leave.
         """
         if os.getpid() != self._owner:
-            raise _refuse("the process that opened the session", "a fork of it")
+            raise refused("the process that opened the session", "a fork of it")
         try:
             self._commit(kind, payload, charges, snapshot)
         except (sqlite3.Error, OSError) as error:
@@ -188,19 +182,31 @@ class SessionStore:
         who, units = (None, None) if dense else packed_charges(charges)
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            # Counted in the file: an earlier commit may have failed after it was kept.
-            place = 1 + self._count()
-            row = (place, kind, packed_arrays(payload), who, units)
-            self._db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?)", row)
+            # Read from the file: an earlier commit may have failed after it was kept.
+            head = self._read(chain.read_head)
+            place, copy = head.place + 1, b""
             if dense:
+                copy = snapshot().astype("<i8").tobytes()
                 self._db.execute("DELETE FROM purses")
-                full = (place, snapshot().astype("<i8").tobytes())
-                self._db.execute("INSERT INTO purses VALUES (?, ?)", full)
+                self._db.execute("INSERT INTO purses VALUES (?, ?)", (place, copy))
+            count = len(payload["labels"]) if kind in _ANSWERS else 0
+            bound = chain.digest(copy) if dense else ""
+            row = (place, kind, packed_arrays(payload), who, units, count, bound)
+            head = chain.Head(place, chain.linked(head.hash, row))
+            values = (*row, head.hash)
+            self._db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+            chain.write(self._db, "head", head)
+            folded = self._folded
+            if dense and self._forgets and place - folded.place > chain.KEPT + _DENSE:
+                folded = chain.fold(
+                    self._db, folded, place - chain.KEPT, self._read(chain.read_told)
+                )
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
+        self._folded = folded
         self._since = 0 if dense else self._since + 1
         checkpoint(self._db)
 
@@ -208,7 +214,10 @@ class SessionStore:
         """Return everything that was committed, in order. Secret: it holds the curator's updates."""
         rows = self._db.execute("SELECT kind, payload FROM entry ORDER BY place")
         try:
-            return [(kind, unpacked_arrays(blob)) for kind, blob in rows]
+            return [
+                (kind, LatePayload(blob) if kind in _ANSWERS else unpacked_arrays(blob))
+                for kind, blob in rows
+            ]
         except (ValueError, OSError, KeyError, BadZipFile):
             raise self._damaged() from None
 
@@ -239,11 +248,11 @@ class SessionStore:
 
     def _prepare(self, about: dict[str, str]) -> None:
         if ("about",) not in self._db.execute("SELECT name FROM sqlite_master").fetchall():
-            raise _refuse("a store of a session", "a file without its records")
+            raise refused("a store of a session", "a file without its records")
         hold(self._db)
         found = dict(self._db.execute("SELECT name, value FROM about"))
         if {key: found.get(key) for key in about} != about:
-            raise _refuse(
+            raise refused(
                 "the mechanism, the space and the data that the session was started with",
                 "something else",
             )
@@ -251,17 +260,60 @@ class SessionStore:
         # The first commit of a process writes all purses, so that charges never need an older base.
         self._since = _DENSE
 
+    @property
+    def answered(self) -> int:
+        """How many answers the store gave: public."""
+        rows = "SELECT coalesce(sum(answers), 0) FROM entry"
+        return int(self._db.execute(rows).fetchone()[0]) + self._folded.answers
+
+    @property
+    def head(self) -> tuple[int, str]:
+        """The last place of the chain and its hash: what a ledger keeps."""
+        head = self._read(chain.read_head)
+        return head.place, head.hash
+
+    def check_head(self, place: int, digest: str) -> None:
+        """Refuse a store whose chain does not hold what a ledger was told of it (OS407).
+
+        Raises:
+            BudgetError (OS407): an older copy, or another history.
+        """
+        if chain.hash_at(self._db, self._folded, place) != digest:
+            raise refused("the history that the ledger was told of", "an older or another one")
+
+    def tell(self) -> tuple[int, str]:
+        """Remember the head, which a ledger is told next, so that folding keeps it; return it.
+
+        Raises:
+            BudgetError (OS407): the file cannot be written.
+        """
+        try:
+            head = self._read(chain.read_head)
+            chain.write(self._db, "told", [*self._read(chain.read_told), head][-4:])
+            checkpoint(self._db)
+        except (sqlite3.Error, OSError) as error:
+            refusal = self._unusable(error)
+        else:
+            return head.place, head.hash
+        raise refusal
+
+    def _read(self, reader: Callable[[sqlite3.Connection], _T]) -> _T:
+        try:
+            return reader(self._db)
+        except (TypeError, ValueError):
+            pass
+        raise self._damaged()
+
     def _count(self) -> int:
-        """Return the number of entries of a whole store."""
-        return int(self._db.execute("SELECT coalesce(max(place), 0) FROM entry").fetchone()[0])
+        """Return the number of entries, folded ones included."""
+        return self._read(chain.read_head).place
 
     def _check_whole(self) -> None:
-        """Refuse a store in which an entry is missing, or the purses are."""
-        entries = "SELECT count(*), coalesce(min(place), 1), coalesce(max(place), 0) FROM entry"
-        count, first, last = self._db.execute(entries).fetchone()
-        copies = self._db.execute("SELECT place FROM purses").fetchall()
-        fit = len(copies) == 1 and 1 <= copies[0][0] <= last if count else not copies
-        if first != 1 or last != count or not fit:
+        """Check the chain and the purses against each other and against the head that is kept."""
+        self._folded = self._read(chain.read_folded)
+        if self._read(lambda db: chain.check_chain(db, self._folded)) != self._read(
+            chain.read_head
+        ):
             raise self._damaged()
 
     def _unusable(self, error: sqlite3.Error | OSError) -> BudgetError:
@@ -273,45 +325,20 @@ class SessionStore:
                 hint="nothing was answered; make room on the disk, or restore the right to write, "
                 "close the session and open it again.",
             )  # fmt: skip
-        return _refuse("a store that this process can lock", LOCKED)
+        return refused("a store that this process can lock", LOCKED)
 
     def _damaged(self) -> BudgetError:
-        return _refuse("every entry, and the purses after them", "a damaged store")
-
-
-def mark_of(path: str | Path) -> Mark | None:
-    """Return the mark of a store that nobody has open; None where there is no file.
-
-    Raises:
-        BudgetError (OS407): it is open, damaged or no store.
-    """
-    if not Path(path).exists():
-        return None
-    found: dict[str, str] = {}
-    with suppress(sqlite3.Error, OSError), ExitStack() as undo:
-        undo.callback(claimed(Path(path)).release)
-        db = undo.enter_context(closing(sqlite3.connect(path, isolation_level=None, timeout=0.2)))
-        db.execute("PRAGMA locking_mode=EXCLUSIVE")
-        found = dict(db.execute("SELECT name, value FROM about"))
-    if not {"name", "turn", "before"} <= set(found):
-        raise _refuse("a store that this process can lock", LOCKED)
-    return Mark(found["name"], found["turn"], found["before"])
+        return refused("every entry, and the purses after them", "a damaged store")
 
 
 def _filled(new: sqlite3.Connection, about: dict[str, str], name: str) -> None:
     """Write the tables of a new store, and what it belongs to."""
-    for statement in _TABLES.split(";"):
+    for statement in chain.TABLES.split(";"):
         new.execute(statement)
     _describe(new, {**about, "name": name, "turn": "", "before": ""})
+    chain.write(new, "folded", chain.nothing(name))
+    chain.write(new, "head", chain.Head(0, chain.start(name)))
 
 
 def _describe(store: sqlite3.Connection, about: dict[str, str]) -> None:
     store.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", list(about.items()))
-
-
-def _refuse(expected: str, got: str) -> BudgetError:
-    return BudgetError(
-        "OS407", "session.store", expected=expected, got=got,
-        hint="close the other process, or open it with the spec and data it was started with; "
-        "another `--store` starts afresh and costs the budget again.",
-    )  # fmt: skip

@@ -2,7 +2,8 @@
 
 A recorded charge has no mechanism any more, only a loss; a stand-in is a measurement whose map is
 that loss. A ledger has one measure for its life, and every charge joins it when it is made (pure
-losses may enter a zCDP ledger, through OpenDP's cast). That is a privacy filter: charges may be
+losses may enter a zCDP ledger, through OpenDP's cast, or a Gaussian one at their exact mu; Gaussian
+losses may enter a zCDP ledger). That is a privacy filter: charges may be
 chosen after seeing earlier answers, and the limit holds for the whole history. Basic composition is
 exact for pure and for zCDP filters, and their approximate kinds.
 """
@@ -12,11 +13,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
-import opendp.prelude as dp
+import numpy as np
 
 from opendp_sim.accounting.budget import MEASURES, Budget, MeasureName
+from opendp_sim.accounting.gaussian_curve import epsilon_within
+from opendp_sim.accounting.normal_tail import root_bounds
+from opendp_sim.accounting.pure_as_gaussian import gaussian_of_pure
+from opendp_sim.core import dp
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Private
 from opendp_sim.core.errors import BudgetError
@@ -26,13 +32,29 @@ from opendp_sim.spaces.sketch import IntVector
 
 __all__ = ["Charge", "Total", "loss_text", "total_of"]
 
+_CONVERTED = ("gdp", "zcdp", "approx_zcdp")
+_APPROXIMATE = (("gdp", "approx_zcdp"), ("zcdp", "approx_zcdp"), ("pure", "approx"))
+_PARTS = {"pure": 1, "gdp": 1, "zcdp": 1, "approx": 2, "approx_zcdp": 2}
+
 
 @dataclass(frozen=True)
 class Charge:
-    """One loss: the measure, and (epsilon,), (rho,), (epsilon, delta) or (rho, delta)."""
+    """One loss: the measure, and (epsilon,), (rho,), (epsilon, delta) or (rho, delta).
+
+    Under ``gdp`` the one part is ``mu**2 / 2``: as a float it is rational, and twice it is exactly the
+    mu**2 that adds up.
+
+    Raises:
+        BudgetError (OS405): no such measure, another number of parts than it has, or a part that is
+            negative, infinite or no number. A loss below zero would fill a ledger up again.
+    """
 
     measure: MeasureName
     loss: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Keep plain floats, or refuse."""
+        object.__setattr__(self, "loss", _loss(self.measure, self.loss))
 
     def plain(self) -> dict[str, Any]:
         """The JSON form; floats exactly."""
@@ -41,7 +63,10 @@ class Charge:
     @classmethod
     def read(cls, value: dict[str, Any]) -> Charge:
         """Read the JSON form."""
-        return cls(value["measure"], tuple(float.fromhex(part) for part in value["loss"]))
+        try:
+            return cls(value["measure"], tuple(float.fromhex(part) for part in value["loss"]))
+        except (TypeError, ValueError, KeyError, OverflowError):
+            raise _no_loss("a loss as `plain` writes it", "something else") from None
 
     @property
     def text(self) -> str:
@@ -49,8 +74,37 @@ class Charge:
         return loss_text(self.measure, self.loss)
 
 
+def _loss(measure: object, loss: object) -> tuple[float, ...]:
+    parts = _PARTS.get(measure, 0) if isinstance(measure, str) else 0
+    if not (parts and isinstance(loss, tuple) and len(loss) == parts):
+        raise _no_loss("a loss of the measure's own parts", "another")
+    return tuple(map(_loss_part, loss))
+
+
+def _loss_part(value: object) -> float:
+    """Return a part of a loss, or refuse it: finite, and zero or more."""
+    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    try:
+        found = float(value) if real else math.nan  # type: ignore[arg-type]
+    except OverflowError:
+        found = math.inf
+    if not (math.isfinite(found) and found >= 0.0):
+        raise _no_loss("finite numbers at or above zero", f"{found:g}" if real else "no number")
+    return found + 0.0
+
+
+def _no_loss(expected: str, got: str) -> BudgetError:
+    return BudgetError(
+        "OS405", "charge", expected=expected, got=got,
+        hint="charge what the map of the release says: (epsilon,), (rho,), (epsilon, delta) or "
+        "(rho, delta).",
+    )  # fmt: skip
+
+
 def loss_text(measure: MeasureName, loss: tuple[float, ...]) -> str:
     """Render a loss: ``rho 0.0245``, ``epsilon 1, delta 1e-06``."""
+    if measure == "gdp":
+        return f"mu {math.sqrt(2 * loss[0]):.6g}"
     first = "rho" if "zcdp" in measure else "epsilon"
     parts = [f"{first} {loss[0]:.6g}"]
     return ", ".join(parts + [f"delta {v:.3g}" for v in loss[1:]])
@@ -69,18 +123,23 @@ class Total:
     @property
     def fits(self) -> bool:
         """Whether the limit holds."""
-        limit = self.limit
-        if self.epsilon is not None and limit.epsilon is not None and self.epsilon > limit.epsilon:
-            return False
-        if limit.rho is not None and "zcdp" in self.measure and self.loss[0] > limit.rho:
-            return False
-        return len(self.loss) == 1 or self.loss[1] <= _delta_limit(self.measure, limit)
+        limit = self.limit  # every comparison is one that a NaN fails
+        held = []
+        if limit.epsilon is not None:
+            held.append(self.epsilon is not None and self.epsilon <= limit.epsilon)
+        if limit.rho is not None and "zcdp" in self.measure:
+            held.append(self.loss[0] <= limit.rho)
+        if limit.mu is not None and self.measure == "gdp":
+            held.append(2 * Fraction(self.loss[0]) <= Fraction(limit.mu) ** 2)
+        if len(self.loss) > 1:
+            held.append(self.loss[1] <= _delta_limit(self.measure, limit))
+        return bool(held) and all(held)
 
     @property
     def text(self) -> str:
         """What was spent."""
         stated = "" if self.epsilon is None else f" (epsilon {self.epsilon:.6g})"
-        return loss_text(self.measure, self.loss) + (stated if "zcdp" in self.measure else "")
+        return loss_text(self.measure, self.loss) + (stated if self.measure in _CONVERTED else "")
 
     @property
     def limit_text(self) -> str:
@@ -95,6 +154,8 @@ class Total:
             left["epsilon"] = _less(self.limit.epsilon, self.epsilon)
         if self.limit.rho is not None and "zcdp" in self.measure:
             left["rho"] = _less(self.limit.rho, self.loss[0])
+        if self.limit.mu is not None and self.measure == "gdp":
+            left["mu"] = _mu_left(self.limit.mu, self.loss[0])
         if len(self.loss) > 1 and self.limit.delta is not None:
             left["delta"] = _less(_delta_limit(self.measure, self.limit), self.loss[1])
         return left
@@ -109,16 +170,28 @@ def _less(limit: float, spent: float) -> float:
     return 0.0 if math.isinf(spent) else max(0.0, float_down(limit - spent))
 
 
+def _mu_left(limit: float, spent: float) -> float:
+    """Return the mu that still fits: squares add up."""
+    square = Fraction(limit) ** 2 - 2 * Fraction(spent)
+    return float_down(Fraction(root_bounds(square, 80)[0], 1 << 80)) if square > 0 else 0.0
+
+
 def total_of(charges: Sequence[Charge], measure: MeasureName, limit: Budget) -> Total:
     """Add charges up in the ledger's measure, by OpenDP, and convert where the limit asks for it."""
     dp.enable_features("contrib")
-    empty = (0.0,) if measure in ("pure", "zcdp") else (0.0, 0.0)
+    empty = (0.0,) * _PARTS[measure]
     if not charges:
         return Total(measure, empty, limit, None if limit.epsilon is None else 0.0)
-    total = dp.c.make_composition([_stand_in(charge, measure) for charge in charges])
-    value = total.map(1)
-    loss = tuple(map(float, value)) if isinstance(value, tuple) else (float(value),)
-    return Total(measure, loss, limit, _epsilon(total, measure, loss, limit))
+    try:
+        total = dp.c.make_composition([_stand_in(charge, measure) for charge in charges])
+        value = total.map(1)
+        loss = tuple(map(float, value)) if isinstance(value, tuple) else (float(value),)
+        return Total(measure, loss, limit, _epsilon(total, measure, loss, limit))
+    except dp.OpenDPException:
+        raise BudgetError(
+            "OS405", "ledger", expected="losses whose sum OpenDP can convert", got="a sum it cannot",
+            hint="a loss may be too small, or too large, for the conversion's floats.",
+        ) from None  # fmt: skip
 
 
 def _epsilon(
@@ -126,7 +199,9 @@ def _epsilon(
 ) -> float | None:
     if limit.epsilon is None:
         return None
-    if "zcdp" not in measure:
+    if measure == "gdp":
+        return epsilon_within(2 * Fraction(loss[0]), limit.delta or 0.0, limit.epsilon)
+    if measure not in _CONVERTED:
         return loss[0]
     # A fixed split of delta: the limit is a box in (rho, delta), which is what a filter needs.
     left = limit.conversion_delta if measure == "approx_zcdp" else limit.delta or 0.0
@@ -144,12 +219,14 @@ def _stand_in(charge: Charge, measure: MeasureName) -> dp.Measurement:
     loss: Any = charge.loss if len(charge.loss) > 1 else charge.loss[0]
     claim = Private(MEASURES[charge.measure], lambda _d_in: loss, lambda _data: 0)
     made: dp.Measurement = build(claim, "ledger", IntVector(1), VectorNorm("l1"))
-    if charge.measure == measure:
-        return made
+    if charge.measure == measure or (charge.measure, measure) == ("gdp", "zcdp"):
+        return made  # mu-GDP is mu**2 / 2-zCDP
+    if charge.measure == "pure" and measure == "gdp":
+        return gaussian_of_pure(made)
     if charge.measure == "pure" and measure in ("zcdp", "approx_zcdp"):
         made = dp.c.make_pureDP_to_zCDP(made)
         return made if measure == "zcdp" else dp.c.make_approximate(made)
-    if (charge.measure, measure) in (("zcdp", "approx_zcdp"), ("pure", "approx")):
+    if (charge.measure, measure) in _APPROXIMATE:
         return dp.c.make_approximate(made)
     raise BudgetError(
         "OS405", "ledger", expected=f"a charge that joins a `{measure}` ledger",

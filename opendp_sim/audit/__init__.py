@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+from typing import Any
+
 from opendp_sim.audit.corpus import Control, Twin, collect
+from opendp_sim.audit.counting import certified_epsilon
 from opendp_sim.audit.enumeration import Coins, tree_pmf
 from opendp_sim.audit.noise import NoiseLaw
 from opendp_sim.audit.report import Report
 from opendp_sim.audit.runner import assert_not_refuted, audit
 from opendp_sim.audit.sarif import to_sarif
 from opendp_sim.audit.subject import Subject
+from opendp_sim.audit.witness import Witness, outcome
 
 __all__ = [
     "Coins",
@@ -17,9 +23,23 @@ __all__ = [
     "Report",
     "Subject",
     "Twin",
+    "Witness",
     "assert_not_refuted",
     "audit",
+    "certified_epsilon",
     "collect",
+    "outcome",
     "to_sarif",
     "tree_pmf",
 ]
+
+
+class _Callable(ModuleType):
+    """This package can be called: ``sim.audit(measurement, d_in)`` is ``sim.audit.audit``."""
+
+    def __call__(self, *args: Any, **options: Any) -> Report:
+        """Audit an object; see ``audit``."""
+        return audit(*args, **options)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -56,15 +56,23 @@ def accounting_layer(subject: Subject, pair: Pair | None) -> LayerResult:
     seconds = time.process_time() - begin
     if gaps[spot] > _TOLERANCE:
         evidence = Evidence(
-            "number", f"the claimed number is below what the declared noise attains ({how})",
-            f"delta({epsilons[spot]:.4g}) <= {allowed[spot]:.6g}", f"{attained[spot]:.6g}", pair,
-        )  # fmt: skip
+            "number",
+            f"the claimed number is below what the declared noise attains ({how})",
+            f"delta({epsilons[spot]:.4g}) <= {allowed[spot]:.6g}",
+            f"{attained[spot]:.6g}",
+            pair,
+        )
         return LayerResult(_LAYER, "refuted", "", 1, seconds, evidence, facts=facts)
     note = f"; the claim is {100 * slack:.0f} % above what was attained" if slack > 0.1 else ""
     return LayerResult(
-        _LAYER, "not refuted", "", 1, seconds,
-        power=f"delta at {len(epsilons)} epsilons by {how}, to {_TOLERANCE:.0e}{note}", facts=facts,
-    )  # fmt: skip
+        _LAYER,
+        "not refuted",
+        "",
+        1,
+        seconds,
+        power=f"delta at {len(epsilons)} epsilons by {how}, to {_TOLERANCE:.0e}{note}",
+        facts=facts,
+    )
 
 
 def _slack(law: NoiseLaw, shift: NDArray[np.float64], subject: Subject, pair: Pair) -> float:
@@ -109,9 +117,11 @@ def pld_delta(
     total = None
     for step, count in zip(*np.unique(scaled[scaled > 0], return_counts=True), strict=True):
         one = make(
-            1 / float(step), pessimistic_estimate=False, value_discretization_interval=_STEP,
+            1 / float(step),
+            pessimistic_estimate=False,
+            value_discretization_interval=_STEP,
             use_connect_dots=False,
-        )  # fmt: skip
+        )
         part = one.self_compose(int(count)) if count > 1 else one
         total = part if total is None else total.compose(part)
     if total is None:
@@ -179,11 +189,7 @@ def _losses(law: NoiseLaw, step: float, scale: float) -> tuple[NDArray[np.float6
         z = (edges[:-1] + edges[1:]) / 2
         p = np.exp(-np.abs(z) / scale) if not law.gaussian else np.exp(-(z**2) / (2 * scale**2))
         p = p / p.sum()
-    loss = (
-        ((z - step) ** 2 - z**2) / (2 * scale**2)
-        if law.gaussian
-        else (np.abs(z - step) - np.abs(z)) / scale
-    )
+    loss = law.cell_llr(z, step, scale) if law.gaussian else (np.abs(z - step) - np.abs(z)) / scale
     index = np.floor(loss / _grid(law) + 1e-9).astype(np.int64)
     start = int(index.min())
     return np.bincount(index - start, weights=p).astype(np.float64), start

@@ -6,11 +6,10 @@ import math
 from numbers import Real
 from typing import Any
 
-import opendp.prelude as dp
-
 from opendp_sim.audit.neighbours import RECORD_METRICS
 from opendp_sim.audit.spaces import metric_name
 from opendp_sim.audit.subject import Subject
+from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 
 __all__ = ["MOST_CHANGES", "check_claimed", "checked_distance"]
@@ -31,17 +30,19 @@ def checked_distance(metric: dp.Metric | None, d_in: Any) -> Any:
     number = isinstance(d_in, Real) and not isinstance(d_in, bool)
     if not number or math.isnan(d_in) or math.isinf(d_in) or d_in <= 0:
         raise _refused(
-            "a positive number", d_in,
+            "a positive number",
+            d_in,
             "1 is one record; distance 0, a permutation, is tried in every audit.",
-        )  # fmt: skip
+        )
     counted = _counted(metric)
     if counted and d_in != int(d_in):
         raise _refused("a whole number: this metric counts", d_in, "1 is one record or one unit.")
     if counted and _of_records(metric) and d_in > MOST_CHANGES:
         raise _refused(
-            f"at most {MOST_CHANGES} records", d_in,
+            f"at most {MOST_CHANGES} records",
+            d_in,
             "a fault of a map shows at small distances first: 1, 2 or 3.",
-        )  # fmt: skip
+        )
     return int(d_in) if counted else d_in
 
 
@@ -60,17 +61,19 @@ def check_claimed(subject: Subject, distance: Any) -> None:
         raise
     except Exception as error:  # noqa: BLE001 - a foreign map may raise anything
         raise _refused(
-            "a distance at which the object's map claims something", distance,
+            "a distance at which the object's map claims something",
+            distance,
             f"its map raised {type(error).__name__}; ask about a smaller distance.",
-        ) from None  # fmt: skip
+        ) from None
     parts = [v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, Real)]
     if any(math.isnan(v) for v in parts):
         raise _refused("a map that returns a number", distance, "at this distance it returns NaN.")
     if subject.private and any(math.isinf(v) for v in parts):
         raise _refused(
-            "a claim that something could refute", distance,
+            "a claim that something could refute",
+            distance,
             "at this distance the privacy map is infinite: whatever is released keeps it.",
-        )  # fmt: skip
+        )
 
 
 def _of_records(metric: dp.Metric | None) -> bool:

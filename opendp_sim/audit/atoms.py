@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
 
+from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 
 __all__ = ["Source", "atom_source", "option_source"]
@@ -48,7 +49,7 @@ def atom_source(domain: dp.Domain) -> Source:
     if kind in _INT_BITS or kind in _UINT_BITS:
         return _integers(kind, bounds)
     if kind in ("f32", "f64"):
-        return _floats(bounds, single=kind == "f32", nan=bool(getattr(domain, "nan", False)))
+        return _floats(bounds, single=kind == "f32", nan=_has_nan(domain))
     if kind == "bool":
         return Source((False, True), lambda rng: bool(rng.integers(2)), simplest=False)
     if "String" in kind:
@@ -60,6 +61,15 @@ def atom_source(domain: dp.Domain) -> Source:
         got=kind,
         hint="pass generator= (a numpy Generator to a dataset) for this domain.",
     )
+
+
+def _has_nan(domain: dp.Domain) -> bool:
+    """Ask for membership: a bounded domain may say ``nan`` and still refuse it."""
+    if not getattr(domain, "nan", False):
+        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return bool(domain.member(math.nan))
 
 
 def option_source(inside: Source) -> Source:
@@ -115,9 +125,26 @@ def _floats(bounds: tuple[float, float] | None, *, single: bool, nan: bool) -> S
     low, high = bounds if bounds is not None else (-math.inf, math.inf)
     top = 3e38 if single else 1.7e308
     wanted: list[float] = [
-        0.0, -0.0, 1.0, -1.0, 0.1, 0.5, 1 / 3, 2.0, 10.0, 1e8 + 0.5, 2.0**53, -(2.0**53), 1e16, 5e-324,
-        1e-310, top, -top, math.inf, -math.inf,
-    ]  # fmt: skip
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.1,
+        0.5,
+        1 / 3,
+        2.0,
+        10.0,
+        1e8 + 0.5,
+        2.0**53,
+        -(2.0**53),
+        1e16,
+        5e-324,
+        1e-310,
+        top,
+        -top,
+        math.inf,
+        -math.inf,
+    ]
     if bounds is not None:
         middle = low / 2 + high / 2
         wanted += [low, high, math.nextafter(high, low), math.nextafter(low, high), middle]

@@ -147,9 +147,16 @@ def best_bet(
         if found is None or value > found.strength:
             cut, e = int(spot[0]), int(spot[1])
             found = Bet(
-                name, score, float(cuts[cut]), float(epsilons[e]), float(deltas[e]),
-                (0.0,) * len(_LUCK), value, (float(p[cut]), float(q[cut])), (len(a), len(b)),
-            )  # fmt: skip
+                name,
+                score,
+                float(cuts[cut]),
+                float(epsilons[e]),
+                float(deltas[e]),
+                (0.0,) * len(_LUCK),
+                value,
+                (float(p[cut]), float(q[cut])),
+                (len(a), len(b)),
+            )
     return None if found is None else _with_stakes(found)
 
 

@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from opendp_sim.audit.datasets import records_of
-from opendp_sim.audit.drivers import Driver, unknown_questions
+from opendp_sim.audit.driver import Driver, unknown_questions
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise import NoiseLaw
 from opendp_sim.audit.spaces import metric_name, some_dataset
 from opendp_sim.audit.vectors import VECTOR_METRICS
+from opendp_sim.core import dp
 from opendp_sim.core.bridge import measure_of, plain_measurement
 from opendp_sim.core.errors import AuditError, SpaceError
 
@@ -95,9 +95,12 @@ def of_odometer(obj: dp.Odometer, d_in: Any) -> Driver:
 
     words = " and ".join(f"{loss:g}" for loss in _LOSSES)
     return Driver(
-        drive, f"noisy numbers ({probes.words}) at losses {words}", probes.pairs,
-        probes.trace(obj, _LOSSES), probes.law,
-    )  # fmt: skip
+        drive,
+        f"noisy numbers ({probes.words}) at losses {words}",
+        probes.pairs,
+        probes.trace(obj, _LOSSES),
+        probes.law,
+    )
 
 
 class _Probes:
@@ -105,8 +108,10 @@ class _Probes:
 
     def __init__(self, obj: Any, d_in: Any) -> None:
         self.domain, self.metric, self.measure = (
-            obj.input_domain, obj.input_metric, obj.output_measure,
-        )  # fmt: skip
+            obj.input_domain,
+            obj.input_metric,
+            obj.output_measure,
+        )
         self.d_in = d_in
         try:
             self.kind = measure_of(obj)

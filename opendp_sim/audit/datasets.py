@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
 from opendp.extras.numpy import NPArray2Domain
 
 from opendp_sim.audit.atoms import Source, atom_source, option_source
+from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 
 __all__ = ["Records", "atom_of", "records_of", "teach"]

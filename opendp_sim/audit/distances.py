@@ -16,7 +16,7 @@ import numpy as np
 
 from opendp_sim.core.errors import AuditError
 
-__all__ = ["exceeds", "measure_distance", "ratio"]
+__all__ = ["exceeds", "measure_distance", "ratio", "rise_and_fall"]
 
 _INFINITE = math.inf
 _LONG = 500
@@ -119,6 +119,19 @@ def _gaps(left: Any, right: Any) -> list[Any]:
     if len(first) != len(second):
         return [_INFINITE]
     return [_gap(a, b) for a, b in zip(first, second, strict=True)]
+
+
+def rise_and_fall(left: Any, right: Any) -> tuple[Any, Any]:
+    """Return how far the farthest cell rises from ``left`` to ``right``, and how far one falls."""
+    if isinstance(left, Mapping):
+        left, right = _open_counts(left), _open_counts(right)
+        keys = list(dict.fromkeys([*left, *right]))
+        left, right = ([table.get(key, 0) for key in keys] for table in (left, right))
+    first, second = np.ravel(left).tolist(), np.ravel(right).tolist()
+    if len(first) != len(second):
+        return _INFINITE, _INFINITE
+    moved = [b - a for a, b in zip(first, second, strict=True) if a != b]
+    return max([*moved, 0]), -min([*moved, 0])
 
 
 def _open_counts(table: Mapping[Any, Any]) -> Mapping[Any, Any]:

@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit.betting import Bet
-from opendp_sim.audit.binomial import certified_delta, certified_epsilon
+from opendp_sim.audit.counting import certified_delta, certified_epsilon, smallest_excess
 from opendp_sim.audit.encoding import Encoded
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
 from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.power import smallest_excess
-from opendp_sim.audit.race import Race, choose, search
+from opendp_sim.audit.pair_search import Race, choose, search
 from opendp_sim.audit.sampling import Sample
 from opendp_sim.audit.scores import Score
 from opendp_sim.audit.spaces import PairSpace
@@ -75,9 +74,14 @@ def distribution_layer(
         return _quiet(race, race.wealth.rounds - searched, samples[0])
     evidence = _evidence(race, *race.won)
     return LayerResult(
-        _LAYER, "refuted", "", race.runs, seconds, evidence,
+        _LAYER,
+        "refuted",
+        "",
+        race.runs,
+        seconds,
+        evidence,
         facts={"log_wealth": race.wealth.peak, "rounds": race.wealth.rounds, "draws": draws},
-    )  # fmt: skip
+    )
 
 
 def _stages(seconds: float) -> list[float]:
@@ -99,9 +103,11 @@ def _cost(race: Race, hints: tuple[Pair, ...]) -> float:
 
 
 def _too_slow(subject: Subject, cost: float) -> str:
-    covered = "" if subject.core is None or subject.noise is None else (
-        "; L1 looked at the noiseless part and L2 at the noise"
-    )  # fmt: skip
+    covered = (
+        ""
+        if subject.core is None or subject.noise is None
+        else ("; L1 looked at the noiseless part and L2 at the noise")
+    )
     return f"a run takes {cost:.2g} s: too few for the whole curve{covered}"
 
 
@@ -177,13 +183,21 @@ def _quiet(race: Race, rounds: int, sample: Sample) -> LayerResult:
     beside = f" beside delta {delta:.2g}" if delta else ""
     bound = _lower_bound(race, sample)
     return LayerResult(
-        _LAYER, "not refuted", "", race.runs, time.process_time() - race.begin,
+        _LAYER,
+        "not refuted",
+        "",
+        race.runs,
+        time.process_time() - race.begin,
         power=f"{rounds} draws a side: an event of probability 1/2 with a true epsilon of "
         f"{least:.3g} where {epsilon:.3g} is allowed{beside} would have shown with probability .95, "
         "were it known",
-        facts={"log_wealth": race.wealth.log, "rounds": rounds, "lower_bound": bound,
-               "smallest_epsilon_seen": least},
-    )  # fmt: skip
+        facts={
+            "log_wealth": race.wealth.log,
+            "rounds": rounds,
+            "lower_bound": bound,
+            "smallest_epsilon_seen": least,
+        },
+    )
 
 
 def _lower_bound(race: Race, sample: Sample) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ __all__ = ["Encoded", "Raised", "encode", "structure"]
 WIDEST = 400
 _LONGEST_SYMBOL = 400
 _BLOCK = 16
+_LETTERS = 64
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def _symbol(value: Any) -> str | bytes:
     return repr(value)[:_LONGEST_SYMBOL]
 
 
-def _numbers(value: Any) -> list[float]:
+def _numbers(value: Any) -> list[float]:  # noqa: C901 - one kind a branch
     if isinstance(value, np.ndarray):
         return value.astype(float).ravel().tolist()
     if isinstance(value, (bool, int, float, np.generic)):
@@ -120,6 +122,10 @@ def _numbers(value: Any) -> list[float]:
             return [float(hash(str(value)) % 1009)]
     if value is None:
         return [-1e9]
+    if isinstance(value, str):  # letter by letter while it is short: marks of answers, for one
+        if len(value) <= _LETTERS:
+            return [float(ord(letter)) for letter in value] or [-1.0]
+        return [float(zlib.crc32(value.encode("utf-8", "surrogatepass")) % 100_003)]
     if isinstance(value, Raised):
         return [1e12]
     if isinstance(value, Mapping):
@@ -161,7 +167,13 @@ def _summary(cells: NDArray[np.float64]) -> NDArray[np.float64]:
         # one cell after the other: pairwise sums would round by the width of the others' rows
         total = np.nan_to_num(clean.cumsum(axis=1)[:, -1])
     columns = [
-        size, total, low.min(axis=1), high.max(axis=1), ((clean == 0) & there).sum(axis=1),
-        fresh, rising, high.argmax(axis=1),
-    ]  # fmt: skip
+        size,
+        total,
+        low.min(axis=1),
+        high.max(axis=1),
+        ((clean == 0) & there).sum(axis=1),
+        fresh,
+        rising,
+        high.argmax(axis=1),
+    ]
     return np.where(size[:, None] > 0, np.column_stack(columns), 0.0)

@@ -73,11 +73,7 @@ def hockey_stick(
 
 
 def enumeration_layer(
-    subject: Subject,
-    space: PairSpace,
-    budget: Budget,
-    rng: np.random.Generator,
-    pmf: Pmf | None,
+    subject: Subject, space: PairSpace, budget: Budget, rng: np.random.Generator, pmf: Pmf | None
 ) -> LayerResult:
     """Compare exact distributions of many pairs with the claimed curve at every eps of its grid."""
     begin = time.process_time()
@@ -102,17 +98,30 @@ def enumeration_layer(
             excess, epsilon, allowed = _worst(curve, a, b)
             if excess > _TOLERANCE:
                 return LayerResult(
-                    _LAYER, "refuted", "", pairs, time.process_time() - begin,
-                    Evidence("exact distribution", "an event is likelier than the claim allows, exactly",
-                             f"delta({epsilon:.4g}) <= {allowed:.6g}", f"{allowed + excess:.6g}", side),
-                )  # fmt: skip
+                    _LAYER,
+                    "refuted",
+                    "",
+                    pairs,
+                    time.process_time() - begin,
+                    Evidence(
+                        "exact distribution",
+                        "an event is likelier than the claim allows, exactly",
+                        f"delta({epsilon:.4g}) <= {allowed:.6g}",
+                        f"{allowed + excess:.6g}",
+                        side,
+                    ),
+                )
             if allowed + excess > worst:
                 worst, top[:] = allowed + excess, [pair]
     return LayerResult(
-        _LAYER, "not refuted", "", pairs, time.process_time() - begin,
+        _LAYER,
+        "not refuted",
+        "",
+        pairs,
+        time.process_time() - begin,
         power=f"{pairs} pairs of up to {outcomes} outcomes, exactly: any excess of {_TOLERANCE:.0e} "
         "on one of them would have shown",
-    )  # fmt: skip
+    )
 
 
 def _pairs(space: PairSpace, rng: np.random.Generator, top: list[Pair]) -> Any:

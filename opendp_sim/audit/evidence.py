@@ -54,7 +54,14 @@ def standing(key: str) -> Standing:
     found = record(key) or {"kind": None, "laws": {}, "audits": None, "twins": None}
     audits, twins = found["audits"] or {}, found["twins"] or {}
     return Standing(
-        key, tier(key), found["kind"] or "unknown", tuple(found["laws"].get("held") or ()),
-        audits.get("verdict", "not audited"), tuple(audits.get("layers", ())),
-        audits.get("audits", 0), twins.get("caught", 0), twins.get("of", 0), audits.get("date", ""),
-    )  # fmt: skip
+        key,
+        tier(key),
+        found["kind"] or "unknown",
+        tuple(found["laws"].get("held") or ()),
+        audits.get("verdict", "not audited"),
+        tuple(audits.get("layers", ())),
+        audits.get("audits", 0),
+        twins.get("caught", 0),
+        twins.get("of", 0),
+        audits.get("date", ""),
+    )

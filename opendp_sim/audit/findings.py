@@ -40,6 +40,10 @@ class Budget:
     """L3: race and bets together."""
     total: float = math.inf
     """All layers: L3 gets what the others leave, but never less than two fifths of ``seconds``."""
+    trace_seconds: float = 5.0
+    """LT: the whole layer, of opaque Python measurements; never more than ``seconds``."""
+    scan_seconds: float = 1.2
+    """LT: the search along tapes."""
     forks: bool = False
     """L2: whether releases of forked processes are compared too."""
 
@@ -48,15 +52,31 @@ class Budget:
         """Return the named budget: ``quick`` (at most about 10 s) or ``deep`` (about two minutes)."""
         if name == "deep":
             return cls(
-                name, stability_seconds=15, stability_trials=100_000, structure_pairs=60,
-                noise_runs=2000, search_pairs=128, search_runs=4000, bet_pairs=4_000_000, seconds=100,
+                name,
+                stability_seconds=15,
+                stability_trials=100_000,
+                structure_pairs=60,
+                noise_runs=2000,
+                search_pairs=128,
+                search_runs=4000,
+                bet_pairs=4_000_000,
+                seconds=100,
+                trace_seconds=40,
+                scan_seconds=8,
                 forks=True,
-            )  # fmt: skip
+            )
         return cls(
-            "quick", stability_seconds=2.0, stability_trials=6000, structure_pairs=24,
-            noise_runs=400, search_pairs=64, search_runs=1000, bet_pairs=250_000, seconds=5.5,
-            total=7.5,
-        )  # fmt: skip
+            "quick",
+            stability_seconds=2.0,
+            stability_trials=6000,
+            structure_pairs=24,
+            noise_runs=400,
+            search_pairs=64,
+            search_runs=1000,
+            bet_pairs=250_000,
+            seconds=5.5,
+            total=9.5,
+        )
 
     def left(self, spent: float) -> Budget:
         """Return the budget of L3 after so many seconds of the other layers."""

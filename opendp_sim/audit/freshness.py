@@ -41,10 +41,9 @@ def fresh_tests(subject: Subject, data: Any, *, forks: bool) -> list[NoiseTest]:
         chance = _collision(law, first) if same else 1.0
         out.append(
             NoiseTest(
-                f"fresh randomness in {name}", chance,
-                "different noise", "the same noise twice",
+                f"fresh randomness in {name}", chance, "different noise", "the same noise twice"
             )
-        )  # fmt: skip
+        )
     return out
 
 

@@ -13,17 +13,17 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from opendp_sim.audit.datasets import records_of
-from opendp_sim.audit.distances import exceeds, measure_distance, ratio, to_float
+from opendp_sim.audit.distances import exceeds, measure_distance, ratio, rise_and_fall, to_float
 from opendp_sim.audit.encoding import Raised
 from opendp_sim.audit.losses import claim_ratio
 from opendp_sim.audit.neighbours import RECORD_METRICS, Pair
 from opendp_sim.audit.noise import difference, flat
 from opendp_sim.audit.spaces import metric_name
 from opendp_sim.audit.subject import Subject
+from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 
 __all__ = ["Measured", "call", "distance_of_outputs", "observer"]
@@ -56,7 +56,15 @@ def distance_of_outputs(
         return _weighted(descriptor)
     name = "SymmetricDistance" if name == "Symmetric" else name
     split = _splitter(subject, name)
+    if name == "LInfDistance" and "monotonic" in str(subject.output_metric):
+        return _one_way
     return lambda left, right: measure_distance(name, split(left), split(right))
+
+
+def _one_way(left: Any, right: Any) -> Any:
+    """OpenDP's monotone L∞ distance: infinite where some cells rise and others fall."""
+    up, down = rise_and_fall(left, right)
+    return math.inf if up and down else max(up, down)
 
 
 def _splitter(subject: Subject, name: str) -> Callable[[Any], Any]:
@@ -74,10 +82,14 @@ def _weighted(norm: Any) -> Callable[[Any, Any], Any]:
 
     A sketch may have a million cells, and few different gaps among them: each is added up once.
     """
+    if norm.steps:  # without weights: the largest rise and the largest fall
+        return lambda left, right: sum(rise_and_fall(left, right))
 
     def distance(left: Any, right: Any) -> Any:
         first, second = np.ravel(left), np.ravel(right)
         if first.shape != second.shape:
+            return math.inf
+        if norm.monotone and all(rise_and_fall(first, second)):
             return math.inf
         total, begin = Fraction(0), 0
         for cells, weight in (*norm.weights, (first.size, 1)):  # what no weight is given for has 1
@@ -151,12 +163,18 @@ def _transformation(
         if output_distance is not None:
             return Measured(
                 float(distance) / float(claimed) if claimed else math.inf * bool(distance),
-                bool(distance > claimed), (left, right), claimed, distance,
-            )  # fmt: skip
+                bool(distance > claimed),
+                (left, right),
+                claimed,
+                distance,
+            )
         return Measured(
-            ratio(name, distance, claimed), exceeds(name, distance, claimed),
-            (left, right), claimed, _shown(name, distance),
-        )  # fmt: skip
+            ratio(name, distance, claimed),
+            exceeds(name, distance, claimed),
+            (left, right),
+            claimed,
+            _shown(name, distance),
+        )
 
     return look
 

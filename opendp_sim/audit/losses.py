@@ -10,11 +10,11 @@ import math
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from opendp_sim.audit.curves import gaussian_delta
 from opendp_sim.audit.noise import NoiseLaw
+from opendp_sim.core import dp
 
 __all__ = ["claim_ratio", "laplace_renyi"]
 
@@ -136,5 +136,5 @@ def _discrete_delta(law: NoiseLaw, shift: NDArray[np.float64], epsilon: float) -
     if scale > _MOST_ATOMS * law.grid:
         return gaussian_delta(max(0.0, move - law.grid) / scale, epsilon)
     z, p = law.support(scale)
-    loss = move * (move - 2 * z) / (2 * scale**2)
+    loss = law.cell_llr(z, move, scale)
     return float((p * np.maximum(0.0, -np.expm1(epsilon - loss))).sum())

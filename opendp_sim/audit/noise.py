@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+from scipy.special import log_ndtr, ndtr
 
 from opendp_sim.core.errors import AuditError
 
@@ -16,7 +17,9 @@ __all__ = ["FAMILIES", "NoiseLaw", "difference", "flat", "read_law"]
 _FINE = 2.0**15
 """From this many steps a scale on, a discrete law blurred by one step is the continuous one to 1e-10,
 and its atoms are too many to list."""
-FAMILIES = ("laplace", "gaussian", "discrete_laplace", "discrete_gaussian")
+FAMILIES = ("laplace", "gaussian", "discrete_laplace", "discrete_gaussian", "rounded_gaussian")
+_ROUGH = 64.0
+"""Up to this many steps a scale, a rounded law's own masses are used; beyond, its density is as good."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,8 @@ class NoiseLaw:
     """Independent noise of one family; ``scale`` is one number or one a cell.
 
     The Laplace scale is b with density proportional to exp(-|z|/b); the Gaussian's is the sigma of
-    exp(-z^2 / (2 sigma^2)). The discrete families have the same weights on the integers.
+    exp(-z^2 / (2 sigma^2)). The discrete families have the same weights on the integers; the rounded
+    Gaussian is a normal variable rounded to the grid.
     """
 
     family: str
@@ -50,7 +54,12 @@ class NoiseLaw:
     @property
     def discrete(self) -> bool:
         """Whether the support is a grid."""
-        return self.family.startswith("discrete")
+        return self.family.startswith("discrete") or self.rounded
+
+    @property
+    def rounded(self) -> bool:
+        """Whether an atom has the normal mass of the cell around it."""
+        return self.family == "rounded_gaussian"
 
     def scales(self, cells: int) -> NDArray[np.float64]:
         """Return one scale a cell."""
@@ -74,10 +83,24 @@ class NoiseLaw:
         """
         scale = self.scales(shift.size)
         if self.gaussian:
-            return np.asarray(
-                (((residual - shift) ** 2 - residual**2) / (2 * scale**2)).sum(axis=1)
-            )
+            return np.asarray(self.cell_llr(residual, shift, scale).sum(axis=1))
         return np.asarray(((np.abs(residual - shift) - np.abs(residual)) / scale).sum(axis=1))
+
+    def cell_llr(self, residual: Any, shift: Any, scale: Any) -> NDArray[np.float64]:
+        """Return the same of Gaussian cells, one by one: exactly, a rounded law's by its own masses."""
+        quadratic = np.asarray(((residual - shift) ** 2 - residual**2) / (2 * scale**2))
+        if not self.rounded:
+            return quadratic
+        own = self._log_mass(residual, scale) - self._log_mass(residual - shift, scale)
+        return np.where(np.isfinite(own) & (scale < _ROUGH * self.grid), own, quadratic)
+
+    def _log_mass(self, z: Any, scale: Any) -> NDArray[np.float64]:
+        """Return log P[|z| - grid / 2 < N < |z| + grid / 2]: in logarithms, for the tails."""
+        size = np.abs(np.asarray(z, dtype=float))
+        near = log_ndtr(-(size - self.grid / 2) / scale)
+        far = log_ndtr(-(size + self.grid / 2) / scale)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(near + np.log1p(-np.exp(far - near)))
 
     # --- moments and distribution, in units of the scale -----------------------------------
 
@@ -90,6 +113,9 @@ class NoiseLaw:
         reach = int(np.ceil(step * (40 if not self.gaussian else 12))) + 2
         z = np.arange(-reach, reach + 1, dtype=float)
         weight = np.exp(-(z**2) / (2 * step**2)) if self.gaussian else np.exp(-np.abs(z) / step)
+        if self.rounded:
+            size = np.abs(z)
+            weight = ndtr(-(size - 0.5) / step) - ndtr(-(size + 0.5) / step)
         return z * (scale / step), weight / weight.sum()
 
     def spread(self, scale: float) -> tuple[float, float]:
@@ -133,8 +159,10 @@ def flat(value: Any) -> NDArray[Any]:
 def difference(minuend: NDArray[Any], subtrahend: NDArray[Any]) -> NDArray[np.float64]:
     """Return the difference; of integers exactly, then rounded once."""
     if minuend.dtype.kind in "iuO" and subtrahend.dtype.kind in "iuO":
-        small = all(a.size == 0 or (abs(int(a.max())) < 2**62 and abs(int(a.min())) < 2**62)
-                    for a in (minuend, subtrahend))  # fmt: skip
+        small = all(
+            a.size == 0 or (abs(int(a.max())) < 2**62 and abs(int(a.min())) < 2**62)
+            for a in (minuend, subtrahend)
+        )
         if not small:
             minuend, subtrahend = minuend.astype(object), subtrahend.astype(object)
         return np.asarray(minuend - subtrahend, dtype=np.float64)
@@ -151,4 +179,4 @@ def read_law(noise: Any, cells: int) -> NoiseLaw:
     if noise.weights:
         runs = [np.full(count, weight, dtype=float) for count, weight in noise.weights]
         weights = np.concatenate(runs)
-    return NoiseLaw(noise.family, noise.scale * weights)
+    return NoiseLaw(noise.family, noise.scale * weights, float(noise.step))

@@ -56,9 +56,13 @@ def noise_layer(
 
 
 def _look(
-    subject: Subject, datasets: list[Any], budget: Budget, rng: np.random.Generator,
-    part: float, beta: float,
-) -> LayerResult:  # fmt: skip
+    subject: Subject,
+    datasets: list[Any],
+    budget: Budget,
+    rng: np.random.Generator,
+    part: float,
+    beta: float,
+) -> LayerResult:
     """Test the residuals of a part of the runs, at a part of the risk."""
     tests: list[tuple[NoiseTest, Any]] = []
     runs, cells, first_runs = 0, 0, 0
@@ -87,18 +91,27 @@ def _look(
     p = min(1.0, worst.p * len(tests))
     if p <= beta:
         evidence = Evidence(
-            f"noise {worst.kind}", f"the residuals do not follow the declared {law.family} law",
-            worst.claimed, worst.measured, Pair(data, data, 0), None, f"p = {p:.2g}",
-        )  # fmt: skip
+            f"noise {worst.kind}",
+            f"the residuals do not follow the declared {law.family} law",
+            worst.claimed,
+            worst.measured,
+            Pair(data, data, 0),
+            None,
+            f"p = {p:.2g}",
+        )
         return LayerResult(_LAYER, "refuted", "", runs, 0.0, evidence)
     return LayerResult(
-        _LAYER, "not refuted", "", runs, power=_power(law, first_runs, cells, beta, len(tests)),
+        _LAYER,
+        "not refuted",
+        "",
+        runs,
+        power=_power(law, first_runs, cells, beta, len(tests)),
         facts={"smallest_p": p, "tests": len(tests)},
-    )  # fmt: skip
+    )
 
 
 def _silent(subject: Subject) -> str:
-    """Say why there is no law to test, if there is none."""
+    """Say why no noise law can be tested, or return None if one can."""
     if subject.traced:
         return "noise is added answer by answer; L1 prices what it hides along one transcript"
     if subject.core is None or subject.noise is None:
@@ -137,6 +150,8 @@ def _without_edges(
             single = all((r.astype(np.float32) == r).all() for r in released)
         step = np.finfo(np.float32 if single else np.float64).eps
         keep = np.isfinite(core) & (np.abs(core) < 1e-3 * scales / step)
+        if law.discrete:  # beyond, a float is no multiple of the law's own step
+            keep &= np.abs(core) < 1e-8 * law.grid / step
     else:
         keep = np.abs(core.astype(float)) < 2.0**62
     if core.size > _MOST_CELLS:  # enough to see any law: evenly spread cells of a huge release

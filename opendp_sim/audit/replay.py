@@ -14,14 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import opendp.prelude as dp
-
 from opendp_sim.audit.distances import measure_distance, to_float
 from opendp_sim.audit.encoding import Raised, structure
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.spaces import metric_name
 from opendp_sim.audit.subject import Subject
+from opendp_sim.core import dp
 
 __all__ = ["Call", "recorded", "replay"]
 
@@ -91,20 +90,29 @@ def replay(subject: Subject, pair: Pair) -> Evidence | None:
         right = _run(subject, pair.right)
     if len(first) != len(second):
         return _evidence(
-            pair, (left, right), "the number of noisy releases depends on the data",
-            f"{len(first)} releases", f"{len(second)}, given the same answers",
-        )  # fmt: skip
+            pair,
+            (left, right),
+            "the number of noisy releases depends on the data",
+            f"{len(first)} releases",
+            f"{len(second)}, given the same answers",
+        )
     for spot, (a, b) in enumerate(zip(first, second, strict=True)):
         if a.identity != b.identity or structure(a.argument) != structure(b.argument):
             return _evidence(
-                pair, (left, right), f"release {spot + 1} is made differently on a neighbour",
-                f"{a.identity} on {structure(a.argument)}", f"{b.identity} on {structure(b.argument)}",
-            )  # fmt: skip
+                pair,
+                (left, right),
+                f"release {spot + 1} is made differently on a neighbour",
+                f"{a.identity} on {structure(a.argument)}",
+                f"{b.identity} on {structure(b.argument)}",
+            )
     if repr(left) != repr(right):
         return _evidence(
-            pair, (left, right), "the output depends on the data beyond the noisy releases",
-            "the same output from the same releases", "another output",
-        )  # fmt: skip
+            pair,
+            (left, right),
+            "the output depends on the data beyond the noisy releases",
+            "the same output from the same releases",
+            "another output",
+        )
     return _losses(subject, pair, first, second, (left, right))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit.findings import Evidence, LayerResult
+from opendp_sim.audit.witness import Witness, stability_script
 
 __all__ = ["Report", "plain"]
 
@@ -30,6 +31,12 @@ class Report:
     """What the audited object was made from: a spec, ``module:factory``, or nothing."""
     drive: str = ""
     """What an interactive release was asked, when nobody said what to ask."""
+    cpu_seconds: float = 0.0
+    """CPU seconds of this process; ``seconds`` are of the clock on the wall."""
+    witness: Witness | None = None
+    """A plain event that shows the finding, certified on draws of its own."""
+    opaque: bool = False
+    """Whether a measurement was audited whose noiseless part nobody declared."""
 
     @property
     def verdict(self) -> str:
@@ -69,6 +76,16 @@ class Report:
 
     @property
     def replay(self) -> str:
+        """Lines that show the finding: the event counted, or the outputs; else the audit again."""
+        evidence = self.evidence
+        if self.witness is not None:
+            return self.witness.script
+        if evidence is not None and evidence.kind == "stability" and evidence.pair is not None:
+            return stability_script(evidence.pair, self.origin, f"measured {evidence.measured}")
+        return self.search
+
+    @property
+    def search(self) -> str:
         """A snippet that runs this audit again, with the same search."""
         target = self.origin or "obj"
         loading = ""
@@ -97,6 +114,7 @@ class Report:
             lines.append(f"  asked by default: {self.drive}")
         if self.evidence is not None:
             lines += ["", *_evidence_lines(self.evidence, self.layer)]
+            lines += [] if self.witness is None else _witness_lines(self.witness)
         lines.append("")
         for layer in self.layers:
             note = layer.reason or layer.power
@@ -104,12 +122,15 @@ class Report:
                 f"  {layer.layer:<16} {layer.status:<12} {layer.seconds:6.2f} s  {note}".rstrip()
             )
         if self.evidence is None:
+            lines += ["", *_stronger(self)]
             lines += [
-                "",
-                "not refuted is not a proof: see audit/known_limits.md for what was not looked at.",
+                "not refuted is not a proof: see audit/known_limits.md for what was not looked at."
             ]
         lines += [
-            f"seed {self.seed}, risk of a false alarm at most {self.beta:g}, {self.seconds:.1f} s",
+            (
+                f"seed {self.seed}, risk of a false alarm at most {self.beta:g}, "
+                f"{self.cpu_seconds:.1f} CPU s, {self.seconds:.1f} s on the clock"
+            ),
             "",
         ]
         return "\n".join([*lines, *("    " + line for line in self.replay.split("\n"))])
@@ -125,12 +146,16 @@ class Report:
             "seed": self.seed,
             "beta": self.beta,
             "seconds": round(self.seconds, 3),
+            "cpu_seconds": round(self.cpu_seconds, 3),
+            "how": None if self.evidence is None else self.evidence.extra.get("how"),
+            "witness": plain(self.witness),
+            "script": self.replay if self.evidence is not None else None,
             "versions": self.versions,
             "refuted_by": self.layer or None,
             "evidence": plain(self.evidence),
             "lower_bounds": plain(self.lower_bounds),
             "layers": [plain(layer) for layer in self.layers],
-            "replay": self.replay,
+            "replay": self.search,
         }
 
     def to_json(self) -> str:
@@ -167,6 +192,31 @@ def _evidence_lines(evidence: Evidence, layer: str) -> list[str]:
             f"    outputs    {_short(evidence.outputs[0])} against {_short(evidence.outputs[1])}"
         )
     return lines
+
+
+def _witness_lines(witness: Witness) -> list[str]:
+    """Say the plain event, how often it was seen, and what that certifies."""
+    p, q = witness.hits
+    return [
+        f"    event      {witness.event}",
+        f"    seen       {p} of {witness.runs} on x = {_short(witness.pair.left)},",
+        f"               {q} of {witness.runs} on y = {_short(witness.pair.right)}",
+        f"    certified  epsilon >= {witness.epsilon:.4g} at delta {witness.delta:.3g}, risk 1e-3",
+    ]
+
+
+def _stronger(report: Report) -> list[str]:
+    """Say what a black box leaves open, and the line to add."""
+    if not report.opaque:
+        return []
+    lines = ["a black box: only the pairs and outputs above were seen."]
+    for layer in report.layers:
+        lines += [f"  drawn: {text}" for text in layer.facts.get("noise", ())]
+        lines += [f"  never drawn: {text}" for text in layer.facts.get("never", ())]
+        if layer.facts.get("advice"):
+            return [*lines, f"  stronger: {layer.facts['advice']}"]
+    advice = 'audit(obj, d_in, core=<dataset to array>, noise=NoiseLaw("discrete_laplace", scale))'
+    return [*lines, f"  stronger: {advice}"]
 
 
 def _literal(value: Any) -> str:

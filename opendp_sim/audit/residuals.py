@@ -69,9 +69,11 @@ def _scale_tests(
     jump = float(law.statistic(law.grid, scales.min())) if law.discrete else 0.0
     total = float((statistic - mean).sum())
     yield NoiseTest(
-        "scale", _tail(total, float(variance.sum()) * runs, law, jump),
-        "the declared scale", f"{_scale_ratio(law, float(statistic.mean() / mean.mean())):.4g} of it",
-    )  # fmt: skip
+        "scale",
+        _tail(total, float(variance.sum()) * runs, law, jump),
+        "the declared scale",
+        f"{_scale_ratio(law, float(statistic.mean() / mean.mean())):.4g} of it",
+    )
     each = (statistic - mean).sum(axis=0)
     ps = [_tail(float(e), float(v) * runs, law, jump) for e, v in zip(each, variance, strict=True)]
     spot = int(np.argmin(ps))
@@ -160,9 +162,11 @@ def _independence_tests(residual: NDArray[np.float64]) -> Iterator[NoiseTest]:
     count, sum_ = int(both[first[spot], second[spot]]), int(agree[first[spot], second[spot]])
     p = float(stats.binomtest((count + sum_) // 2, count, 0.5).pvalue) if count else 1.0
     yield NoiseTest(
-        "independence of cells", min(1.0, p * pairs), "half of the signs agree",
+        "independence of cells",
+        min(1.0, p * pairs),
+        "half of the signs agree",
         f"{(count + sum_) // 2} of {count} (cells {first[spot]}, {second[spot]})",
-    )  # fmt: skip
+    )
     equal = (residual[:, :-1] == residual[:, 1:]) & (residual[:, 1:] != 0)
     share = float(equal.mean())
     expected = _equal_share(residual)
@@ -171,9 +175,11 @@ def _independence_tests(residual: NDArray[np.float64]) -> Iterator[NoiseTest]:
     )  # equalities of overlapping pairs depend on each other: count every other one
     excess = max(0.0, share - expected)
     yield NoiseTest(
-        "repeats in one release", min(1.0, math.exp(-2 * n * excess**2) * 2 if excess else 1.0),
-        f"{expected:.3g} of neighbouring cells equal", f"{share:.3g}",
-    )  # fmt: skip
+        "repeats in one release",
+        min(1.0, math.exp(-2 * n * excess**2) * 2 if excess else 1.0),
+        f"{expected:.3g} of neighbouring cells equal",
+        f"{share:.3g}",
+    )
 
 
 def _equal_share(residual: NDArray[np.float64]) -> float:

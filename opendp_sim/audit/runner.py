@@ -7,6 +7,7 @@ layer, L3's wealth needs no further split (one supermartingale), the others divi
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -18,10 +19,13 @@ from numpy.typing import NDArray
 from opendp_sim.audit.accountants import accounting_layer
 from opendp_sim.audit.asked import check_claimed, checked_distance
 from opendp_sim.audit.distribution import distribution_layer
-from opendp_sim.audit.drivers import Driver, default_driver
+from opendp_sim.audit.driver import Driver
+from opendp_sim.audit.drivers import default_driver
 from opendp_sim.audit.encoding import Encoded
 from opendp_sim.audit.enumeration import enumeration_layer
-from opendp_sim.audit.findings import Budget, LayerResult
+from opendp_sim.audit.findings import Budget, Evidence, LayerResult
+from opendp_sim.audit.members import MemberPairs, quiet_member
+from opendp_sim.audit.mining import functions_of, guided, mined
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise_law import noise_layer
 from opendp_sim.audit.report import Report, versions
@@ -29,13 +33,18 @@ from opendp_sim.audit.shape import structure_layer
 from opendp_sim.audit.spaces import PairSpace, space_of
 from opendp_sim.audit.stability import StabilitySearch
 from opendp_sim.audit.subject import Subject, read_subject
+from opendp_sim.audit.trace import Tracer, trace_layer, traced_distribution
+from opendp_sim.audit.witness import Witness, find_witness
+from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 from opendp_sim.core.randomness import public_generator
 
 __all__ = ["SHARES", "assert_not_refuted", "audit"]
 
-SHARES = {"structure": 0.05, "coupling": 0.05, "noise": 0.2, "distribution": 0.7}
+SHARES = {"structure": 0.05, "coupling": 0.05, "noise": 0.2, "trace": 0.3, "distribution": 0.4}
 """How beta is divided; they add up to one."""
+_WITNESS, _LONGEST_WITNESS = 0.15, 5.0
+"""Part of L3's seconds that the search for a plain event gets once a claim is refuted, and the most."""
 _FIRST_LOOK = 0.08
 """Part of L1's seconds that it gets before L2, and the most seconds that can be."""
 _LONGEST_FIRST_LOOK = 1.0
@@ -58,6 +67,8 @@ def audit(
     generator: Callable[[np.random.Generator], Any] | None = None,
     events: Mapping[str, Callable[[Any], float]] | None = None,
     output_distance: Callable[[Any, Any], Any] | None = None,
+    trace: bool = True,
+    mine: bool = True,
     origin: str = "",
 ) -> Report:
     """Try to refute a claim.
@@ -78,17 +89,23 @@ def audit(
         pmf: the exact distribution of a finite output (dataset to probabilities).
         composed: the object is nothing but a composition of OpenDP measurements and
             post-processing, so that its releases can be replayed to a neighbour.
-        pairs: neighbouring pairs of the user's, tried first.
+        pairs: neighbouring pairs of the user's, tried first; those with a dataset that is no member of
+            the input domain are dropped with a warning.
         generator: makes a dataset, for domains the auditor does not know.
         events: further scores of an output (output to number), by name.
         output_distance: distance of two outputs, for an output metric the auditor does not know.
+        trace: record the noise of an opaque Python measurement; its function is then run thousands of
+            times on synthetic datasets, with draws set to zero and replayed.
+        mine: try the constants that the object's Python code names.
         origin: what the object was made from, for the report.
 
     Raises:
         AuditError: OS501, the object has no claim, nothing says what its datasets are, or ``d_in`` is
-            no distance that it claims anything about.
+            no distance that it claims anything about; or no dataset drawn is in the input domain.
     """
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), time.process_time()
+    # OpenDP's errors are outputs here; with Rust's backtraces each of them takes 0.15 CPU seconds.
+    os.environ.setdefault("RUST_LIB_BACKTRACE", "0")
     known = isinstance(budget, Budget) or budget in ("quick", "deep")
     if not known or not 0 < beta < 1:
         raise AuditError(
@@ -108,22 +125,73 @@ def audit(
     subject = replace(subject, traced=core is not None and core is getattr(driver, "trace", None))
     check_claimed(subject, d_in)
     space = space_of(
-        subject.input_domain, subject.input_metric, d_in,
-        pairs=tuple((p.left, p.right) for p in given), generator=generator,
-    )  # fmt: skip
+        subject.input_domain,
+        subject.input_metric,
+        d_in,
+        pairs=tuple((p.left, p.right) for p in given),
+        generator=generator,
+    )
+    functions = functions_of(obj) if mine and not isinstance(obj, Subject) else []
+    found = mined(functions)
+    if functions and generator is None:
+        space = guided(space, subject.input_domain, found)
+    members = MemberPairs(space, quiet_member(subject.input_domain))
+    given = members.kept(given)
+    fast, space = _first(given, space), _first(given, members)
+    rng = public_generator(seed, "audit")
+    tracer = None
+    opaque = driver is None and subject.core is None and sample is None
+    if trace and functions and opaque and isinstance(obj, dp.Measurement):
+        share = beta * SHARES["trace"]
+        tracer = Tracer(subject, space, d_in, spend, rng, share, given, functions, found)
     case = _Case(
-        subject, _first(given, space), d_in, spend, public_generator(seed, "audit"), beta, given,
-        pmf, composed, _scored(events), output_distance,
-    )  # fmt: skip
+        subject,
+        space,
+        fast,
+        d_in,
+        spend,
+        rng,
+        beta,
+        given,
+        pmf,
+        composed,
+        _scored(events),
+        output_distance,
+        tracer,
+    )
     layers: list[LayerResult] = []
     for layer in _layers(case):
         layers.append(layer)
         if layer.status == "refuted":
             break
+    witness = _witness(subject, layers[-1].evidence, spend, origin) if driver is None else None
     return Report(
-        subject.name, d_in, spend.name, seed, beta, tuple(layers), time.perf_counter() - begin,
-        versions(), origin, driver.words if isinstance(driver, Driver) else "",
-    )  # fmt: skip
+        subject.name,
+        d_in,
+        spend.name,
+        seed,
+        beta,
+        tuple(layers),
+        time.perf_counter() - begin,
+        versions(),
+        origin,
+        driver.words if isinstance(driver, Driver) else "",
+        time.process_time() - cpu,
+        witness,
+        subject.private and subject.core is None,
+    )
+
+
+def _witness(
+    subject: Subject, evidence: Evidence | None, budget: Budget, origin: str
+) -> Witness | None:
+    """Look for a plain event of the refuted pair; for a transformation there are the outputs."""
+    if evidence is None or evidence.pair is None or not subject.private:
+        return None
+    curve = subject.curve(evidence.pair.distance)
+    member = quiet_member(subject.input_domain)
+    seconds = min(_WITNESS * budget.seconds, _LONGEST_WITNESS)
+    return find_witness(subject.run, evidence.pair, curve, seconds, origin=origin, member=member)
 
 
 @dataclass(frozen=True)
@@ -132,6 +200,8 @@ class _Case:
 
     subject: Subject
     space: PairSpace
+    fast: PairSpace
+    """The same for L1, which asks for membership only where a pair matters."""
     d_in: Any
     budget: Budget
     rng: np.random.Generator
@@ -141,6 +211,7 @@ class _Case:
     composed: bool
     events: Any
     output_distance: Any
+    tracer: Tracer | None
 
 
 def _layers(case: _Case) -> Iterable[LayerResult]:
@@ -149,8 +220,13 @@ def _layers(case: _Case) -> Iterable[LayerResult]:
     subject, space, spend, rng = case.subject, case.space, case.budget, case.rng
     risk = {layer: case.beta * share for layer, share in SHARES.items()}
     yield structure_layer(subject, space, spend, rng, risk["structure"], composed=case.composed)
+    if case.tracer is not None:
+        case.tracer.begin = time.process_time()
+        yield trace_layer(case.tracer)
+    else:  # nothing was drawn for it, so its part of the risk is free
+        risk["distribution"] += risk["trace"]
     search = StabilitySearch(
-        subject, space, case.d_in, spend, rng, risk["coupling"], case.output_distance
+        subject, case.fast, case.d_in, spend, rng, risk["coupling"], case.output_distance
     )
     # Gross faults of the noise are common and seen at once: only a short look comes before them.
     first = min(_FIRST_LOOK * spend.stability_seconds, _LONGEST_FIRST_LOOK)
@@ -168,10 +244,13 @@ def _layers(case: _Case) -> Iterable[LayerResult]:
     hints = (*case.given, hint) if hint is not None else case.given
     if subject.traced:  # what is released is no noisy version of what a transcript hides
         subject = replace(subject, core=None, noise=None)
+    rest = spend.left(time.process_time() - begin)
+    if case.tracer is not None:
+        yield traced_distribution(case.tracer, rest, risk["distribution"], hints, case.events)
+        return
     yield distribution_layer(
-        subject, space, case.d_in, spend.left(time.process_time() - begin), rng,
-        risk["distribution"], hints, case.events,
-    )  # fmt: skip
+        subject, space, case.d_in, rest, rng, risk["distribution"], hints, case.events
+    )
 
 
 def _worth(found: LayerResult) -> Pair | None:

@@ -12,6 +12,7 @@ __all__ = ["to_sarif"]
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _RULES = {
     "L0 structure": "Shapes, types, exceptions and inner releases do not depend on the data.",
+    "LT trace": "The noise that a Python function draws covers what it hides, on every path tried.",
     "L1 stability": "Outputs of neighbours are no further apart than the map says.",
     "L2 noise law": "What is added is the declared noise.",
     "L3 distribution": "No event is likelier than the claimed curve allows.",

@@ -15,19 +15,19 @@ from unittest.mock import patch
 from zlib import crc32
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from opendp_sim.audit.datasets import Records, records_of
-from opendp_sim.audit.drivers import Driver, unknown_questions
+from opendp_sim.audit.driver import Driver, unknown_questions
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise import NoiseLaw
 from opendp_sim.audit.persons import PersonSpace
 from opendp_sim.audit.spaces import space_of
+from opendp_sim.core import dp
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.randomness import public_generator
-from opendp_sim.measurements import _knn_means
-from opendp_sim.measurements._knn_noise import Stock
+from opendp_sim.knn.parts import means as _knn_means
+from opendp_sim.knn.parts.noise import Stock
 from opendp_sim.spaces.rows import GridRows, as_rows
 
 __all__ = ["of_service"]
@@ -50,9 +50,13 @@ class _Target:
 
 
 def of_service(
-    obj: dp.Measurement, domain: GridRows, d_in: int, *, priced: bool,
+    obj: dp.Measurement,
+    domain: GridRows,
+    d_in: int,
+    *,
+    priced: bool,
     before: Callable[[Any], Any] | None = None,
-) -> Driver:  # fmt: skip
+) -> Driver:
     """Return the driver of a service.
 
     Args:

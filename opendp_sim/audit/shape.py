@@ -14,7 +14,7 @@ from collections import Counter
 
 import numpy as np
 
-from opendp_sim.audit.binomial import certified_delta
+from opendp_sim.audit.counting import certified_delta
 from opendp_sim.audit.encoding import structure
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
 from opendp_sim.audit.neighbours import Pair
@@ -67,9 +67,7 @@ def structure_layer(
     power = f"{text}: a shape or exception that always tells neighbours apart would have shown"
     if seen and all(name.startswith("raises ") for name in seen):
         power = f"every release raised ({seen.most_common(1)[0][0][:60]}): nothing else was seen"
-    return LayerResult(
-        _LAYER, "not refuted", "", runs, time.process_time() - begin, power=power
-    )  # fmt: skip
+    return LayerResult(_LAYER, "not refuted", "", runs, time.process_time() - begin, power=power)
 
 
 def _refuted(evidence: Evidence, runs: int, begin: float) -> LayerResult:
@@ -108,8 +106,12 @@ def _certify(subject: Subject, pair: Pair, runs: int, beta: float) -> Evidence |
             excess = certified_delta(hits, (runs, runs), float(epsilon), risk)
             if excess > delta:
                 return Evidence(
-                    "structure", "the type, shape or exception of the release tells neighbours apart",
-                    f"{curve.text}", f"`{name}` in {hits[0]} of {runs} against {hits[1]} of {runs}",
-                    side, (name, other.most_common(1)[0][0]), f"1 - {beta:.1g}",
-                )  # fmt: skip
+                    "structure",
+                    "the type, shape or exception of the release tells neighbours apart",
+                    f"{curve.text}",
+                    f"`{name}` in {hits[0]} of {runs} against {hits[1]} of {runs}",
+                    side,
+                    (name, other.most_common(1)[0][0]),
+                    f"1 - {beta:.1g}",
+                )
     return None

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import opendp.prelude as dp
 
 import opendp_sim.audit.own_domains  # noqa: F401 - teaches the project's own domains
 from opendp_sim.audit.atoms import Source
 from opendp_sim.audit.datasets import Records, atom_of, records_of
+from opendp_sim.audit.members import quiet_member
 from opendp_sim.audit.neighbours import RECORD_METRICS, Pair, RecordSpace
 from opendp_sim.audit.persons import PersonSpace
 from opendp_sim.audit.vectors import VECTOR_METRICS, VectorSpace
+from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 from opendp_sim.core.randomness import public_generator
 
 _PERSON_OF_A_ROW = 2
 """Where ``own_domains`` puts the person of a row: values, label, person."""
 
-__all__ = ["GivenPairs", "PairSpace", "metric_name", "quiet_member", "some_dataset", "space_of"]
+__all__ = ["GivenPairs", "PairSpace", "metric_name", "some_dataset", "space_of"]
 
 
 class PairSpace(Protocol):
@@ -70,19 +70,6 @@ def metric_name(metric: dp.Metric) -> str:
     if descriptor is not None:
         return type(descriptor).__name__
     return str(metric.type).split("<")[0].split("::")[-1]
-
-
-def quiet_member(domain: dp.Domain | None) -> Callable[[Any], bool]:
-    """Return the domain's own membership test, with OpenDP's warning about failures silenced."""
-
-    def member(value: Any) -> bool:
-        if domain is None:
-            return True
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return bool(domain.member(value))
-
-    return member
 
 
 def space_of(
@@ -150,17 +137,27 @@ def _vectors(domain: dp.Domain, metric: dp.Metric, name: str, d_in: Any) -> Vect
     monotone = "monotonic" in str(metric)
     integral = not carrier.startswith("f") and carrier != "bool"
     weights: tuple[int, ...] = ()
+    steps = False
     if name == "VectorNorm":
         norm = metric.descriptor
         name = {"l1": "L1Distance", "l2": "L2Distance", "linf": "LInfDistance"}[norm.norm]
         weights = tuple(weight for count, weight in norm.weights for _ in range(count))
-        monotone = norm.monotone
+        monotone, steps = norm.monotone, norm.steps
         if norm.touched is not None:
             raise _unknown("pairs= for a distance that bounds the cells of a step", "none")
     return VectorSpace(
-        source, name, d_in, size, scalar, quiet_member(domain), integral, monotone,
-        carrier == "f32", weights,
-    )  # fmt: skip
+        source,
+        name,
+        d_in,
+        size,
+        scalar,
+        quiet_member(domain),
+        integral,
+        monotone,
+        carrier == "f32",
+        weights,
+        steps,
+    )
 
 
 def _generated(domain: dp.Domain, generator: Callable[[np.random.Generator], Any]) -> Records:

@@ -18,8 +18,9 @@ from opendp_sim.audit.distances import to_float
 from opendp_sim.audit.encoding import Raised
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
 from opendp_sim.audit.looks import Measured, call, distance_of_outputs, observer
+from opendp_sim.audit.members import quiet_member
 from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.spaces import PairSpace, metric_name, quiet_member
+from opendp_sim.audit.spaces import PairSpace, metric_name
 from opendp_sim.audit.strassen import couple
 from opendp_sim.audit.subject import Subject
 
@@ -45,17 +46,24 @@ class StabilitySearch:
     """
 
     def __init__(
-        self, subject: Subject, space: PairSpace, d_in: Any, budget: Budget,
-        rng: np.random.Generator, beta: float,
+        self,
+        subject: Subject,
+        space: PairSpace,
+        d_in: Any,
+        budget: Budget,
+        rng: np.random.Generator,
+        beta: float,
         output_distance: Callable[[Any, Any], Any] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         look = observer(subject, output_distance)
         self._seconds = 0.0
         self._hunt: _Hunt | None = None
         if look is not None:
             distance = distance_of_outputs(subject, output_distance)
             distance = _plain(distance, squared=output_distance is None and _squared(subject))
-            hunt = self._hunt = _Hunt(subject, space, look, distance, beta)
+            hunt = self._hunt = _Hunt(
+                subject, space, look, distance, quiet_member(subject.input_domain), beta
+            )
             self._walk = _walk(space, d_in, budget.stability_trials, rng, lambda: hunt.best_pair)
 
     def look(self, seconds: float) -> LayerResult:
@@ -71,11 +79,15 @@ class StabilitySearch:
         if hunt.evidence is not None:
             return LayerResult(_LAYER, "refuted", "", hunt.runs, self._seconds, hunt.evidence)
         return LayerResult(
-            _LAYER, "not refuted", "", hunt.runs, self._seconds,
+            _LAYER,
+            "not refuted",
+            "",
+            hunt.runs,
+            self._seconds,
             power=f"{hunt.runs} pairs tried; the closest attains {max(hunt.best, 0):.3g} of the claim; "
             "any pair tried above the claim would have shown, exactly",
             facts={"largest_ratio": max(hunt.best, 0.0), "pair": hunt.best_pair},
-        )  # fmt: skip
+        )
 
 
 @dataclass
@@ -86,6 +98,7 @@ class _Hunt:
     space: PairSpace
     look: Callable[[Pair], Measured]
     distance: Callable[[Any, Any], Any]
+    member: Callable[[Any], bool]
     beta: float
     runs: int = 0
     best: float = -1.0
@@ -105,18 +118,17 @@ class _Hunt:
         self.since += self.evidence is not None
         if self.since > _PATIENCE:
             return True
+        matters = measured.broken or self.best < measured.ratio < math.inf
+        if not (matters and self.member(pair.left) and self.member(pair.right)):
+            return False
         if not measured.broken:
-            if measured.ratio > self.best and math.isfinite(measured.ratio):
-                self.best, self.best_pair = measured.ratio, pair
+            self.best, self.best_pair = measured.ratio, pair
             return False
         if self.evidence is not None and pair.distance == 0:
             return False
-        member = quiet_member(self.subject.input_domain)
-        if not (member(pair.left) and member(pair.right)):
-            return False
         if not self.subject.private and _random_output(self.subject, pair, measured.outputs):
             return self._coupled(pair, measured)
-        small = _shrink(self.look, self.space, pair, member)
+        small = _shrink(self.look, self.space, pair, self.member)
         self.evidence = _evidence(small, self.look(small))
         return bool(pair.distance != 0)
 
@@ -229,6 +241,11 @@ def _evidence(pair: Pair, measured: Measured) -> Evidence:
         "shape": "the number of released cells depends on the data",
     }
     return Evidence(
-        measured.kind, words[measured.kind], measured.claimed, measured.attained, pair,
-        measured.outputs, extra={"distance": pair.distance},
-    )  # fmt: skip
+        measured.kind,
+        words[measured.kind],
+        measured.claimed,
+        measured.attained,
+        pair,
+        measured.outputs,
+        extra={"distance": pair.distance},
+    )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from opendp_sim.audit.binomial import lower_limit, upper_limit
+from opendp_sim.audit.counting import lower_limit, upper_limit
 from opendp_sim.audit.distances import to_float
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.neighbours import Pair
@@ -84,10 +84,14 @@ def _one_way(
     if low <= high:
         return None
     return Evidence(
-        "coupling", "no coupling of the two random outputs stays within the stability map",
-        d_out, f"P[left in O] >= {low:.4f} > {high:.4f} >= P[right within the map of O]", pair,
-        (centres[chosen[0]], train_right[0]), f"1 - {risk:.1g}",
-    )  # fmt: skip
+        "coupling",
+        "no coupling of the two random outputs stays within the stability map",
+        d_out,
+        f"P[left in O] >= {low:.4f} > {high:.4f} >= P[right within the map of O]",
+        pair,
+        (centres[chosen[0]], train_right[0]),
+        f"1 - {risk:.1g}",
+    )
 
 
 def _hits(rows: list[list[float]], kept: list[int], radius: float) -> float:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from opendp_sim.audit.curves import Curve, claimed_curve
 from opendp_sim.audit.noise import NoiseLaw, flat, read_law
+from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 
 __all__ = ["Subject", "read_subject"]
@@ -102,20 +102,30 @@ def read_subject(
         return obj
     if isinstance(obj, dp.Transformation):
         return Subject(
-            run=obj, input_domain=obj.input_domain, input_metric=obj.input_metric,
-            stability_map=obj.map, output_metric=obj.output_metric, output_domain=obj.output_domain,
+            run=obj,
+            input_domain=obj.input_domain,
+            input_metric=obj.input_metric,
+            stability_map=obj.map,
+            output_metric=obj.output_metric,
+            output_domain=obj.output_domain,
             name="transformation",
-        )  # fmt: skip
+        )
     if isinstance(obj, dp.Measurement):
         parts = getattr(obj, "sim_parts", None)
         if parts is not None and core is None:
             core, noise = parts.core, parts.noise
         return Subject(
             run=obj if drive is None else _driven(obj, drive),
-            input_domain=obj.input_domain, input_metric=obj.input_metric,
-            privacy_map=obj.map, measure=obj.output_measure,
-            core=core, noise=noise, sample=sample, outer=obj, name="measurement",
-        )  # fmt: skip
+            input_domain=obj.input_domain,
+            input_metric=obj.input_metric,
+            privacy_map=obj.map,
+            measure=obj.output_measure,
+            core=core,
+            noise=noise,
+            sample=sample,
+            outer=obj,
+            name="measurement",
+        )
     if isinstance(obj, dp.Odometer):
         return _odometer(obj, d_in, drive, core, noise)
     raise AuditError(
@@ -132,9 +142,12 @@ def _driven(measurement: dp.Measurement, drive: Callable[[Any], Any]) -> Callabl
 
 
 def _odometer(
-    odometer: dp.Odometer, d_in: Any, drive: Callable[[Any], Any] | None,
-    core: Callable[[Any], Any] | None, noise: Any,
-) -> Subject:  # fmt: skip
+    odometer: dp.Odometer,
+    d_in: Any,
+    drive: Callable[[Any], Any] | None,
+    core: Callable[[Any], Any] | None,
+    noise: Any,
+) -> Subject:
     """An odometer claims what its queryable says after one conversation, on synthetic data."""
     if drive is None:
         raise AuditError(
@@ -164,7 +177,12 @@ def _odometer(
         return claimed[distance]
 
     return Subject(
-        run=run, input_domain=odometer.input_domain, input_metric=odometer.input_metric,
-        privacy_map=privacy_map, measure=odometer.output_measure, core=core, noise=noise,
+        run=run,
+        input_domain=odometer.input_domain,
+        input_metric=odometer.input_metric,
+        privacy_map=privacy_map,
+        measure=odometer.output_measure,
+        core=core,
+        noise=noise,
         name="odometer",
-    )  # fmt: skip
+    )

@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import opendp.prelude as dp
-
 from opendp_sim.audit.findings import Budget
 from opendp_sim.audit.report import Report
 from opendp_sim.audit.runner import audit
+from opendp_sim.core import dp
 
 __all__ = ["audit_constructor", "spaces_for"]
 
@@ -27,16 +26,21 @@ _SHORT = replace(
 def spaces_for() -> Iterator[tuple[dp.Domain, dp.Metric]]:
     """Yield input spaces, plain ones first, then coarse ones."""
     atoms: list[Any] = [
-        dp.atom_domain(T=int), dp.atom_domain(bounds=(0.0, 10.0), nan=False),
-        dp.atom_domain(bounds=(2.0**50, 2.0**50 + 1), nan=False), dp.atom_domain(bounds=(0, 10)),
+        dp.atom_domain(T=int),
+        dp.atom_domain(bounds=(0.0, 10.0), nan=False),
+        dp.atom_domain(bounds=(2.0**50, 2.0**50 + 1), nan=False),
+        dp.atom_domain(bounds=(0, 10)),
         dp.atom_domain(T=float, nan=False),
-        dp.atom_domain(bounds=(-(2.0**52), 2.0**52), nan=False), dp.atom_domain(T=str),
+        dp.atom_domain(bounds=(-(2.0**52), 2.0**52), nan=False),
+        dp.atom_domain(T=str),
         dp.atom_domain(T=bool),
-    ]  # fmt: skip
+    ]
     metrics = [
-        dp.symmetric_distance(), dp.insert_delete_distance(), dp.change_one_distance(),
+        dp.symmetric_distance(),
+        dp.insert_delete_distance(),
+        dp.change_one_distance(),
         dp.hamming_distance(),
-    ]  # fmt: skip
+    ]
     for size, metric, atom in itertools.product((5, None, 1024), metrics, atoms):
         domain = dp.vector_domain(atom) if size is None else dp.vector_domain(atom, size=size)
         yield domain, metric

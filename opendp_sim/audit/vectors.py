@@ -40,6 +40,8 @@ class VectorSpace:
     """Numbers are held in 32 bits, so that sums are rounded to them."""
     weights: tuple[int, ...] = ()
     """The distance is that of cells over their weights."""
+    steps: bool = False
+    """The L∞ distance adds the largest rise and the largest fall."""
 
     def draw(self, rng: np.random.Generator, distance: Any = None) -> Pair:
         """Return a random base and a shift that spends the whole distance in one of a few shapes."""
@@ -98,6 +100,9 @@ class VectorSpace:
         if self.metric == "LInfDistance":
             whole = np.full(size, float(distance))
             keep = np.ones(size) if rng.random() < 0.5 else rng.random(size) < 0.5
+            if self.steps:  # so many up, the rest down
+                up = float(rng.integers(int(distance) + 1))
+                whole = np.where(sign > 0, up, distance - up)
             out = whole * keep * sign
         elif self.metric == "L2Distance" and rng.random() < 0.5:
             direction = np.abs(rng.normal(size=size))

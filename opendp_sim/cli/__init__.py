@@ -1,28 +1,114 @@
 """The command line: commands format and never compute.
 
+A command's module is imported when that command is run, so that help is quick.
+
 Exit codes: 0 fine; 1 refused, with diagnostics; 2 wrong usage; 3 budget or ledger; 4 data; 5 release
-or certificate; 70 internal error.
+or certificate; 70 internal error; 130 interrupted (Ctrl-C), 143 terminated.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from opendp_sim import __version__
-from opendp_sim.cli.about import explain_command, init_command, ops_command, schema_command
-from opendp_sim.cli.after import answer_command, ledger_app, verify_command
-from opendp_sim.cli.audit import audit_command
-from opendp_sim.cli.session import session_command, session_lines
-from opendp_sim.cli.spec import apply_command, check_command, plan_command, types_command
+from opendp_sim.cli._stop import stoppable
+from opendp_sim.core.errors import SimError
 
-__all__ = ["app", "main"]
+__all__ = ["COMMANDS", "app", "loaded", "main"]
 
-app = typer.Typer(
-    no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False,
+COMMANDS = {
+    "check": ("spec:check_command", "Parse, type and account a spec; no data is opened."),
+    "types": ("spec:types_command", "Print the type of every stage."),
+    "plan": (
+        "spec:plan_command",
+        "Print every type, loss, scale, conversion and expected error; no private data is opened.",
+    ),
+    "apply": (
+        "spec:apply_command",
+        "Run a spec, or exactly the plan in a plan document, and write outputs and certificates.",
+    ),
+    "answer": (
+        "after:answer_command",
+        "Answer public queries from a saved release: no data, no further loss.",
+    ),
+    "session": (
+        "session:session_app",
+        "Answer queries from private data, each charged, durably, before its answer leaves.",
+    ),
+    "verify": (
+        "after:verify_command",
+        "Derive every number of a certificate again, compare every part, and say what cannot be checked.",
+    ),
+    "ledger": ("after:ledger_app", "Read a ledger."),
+    "report": (
+        "report:report_command",
+        "Write one page about a spec, plan, certificate or ledger, for somebody who has to decide.",
+    ),
+    "audit": (
+        "audit:audit_command",
+        "Say `refuted`, with a counterexample, or `not refuted`, with what would have been seen.",
+    ),
+    "explain": (
+        "about:explain_command",
+        "Print the page of a mechanism, an error code, a word of a spec, or a stage.",
+    ),
+    "ops": ("about:ops_command", "List every mechanism that a spec can name."),
+    "schema": ("about:schema_command", "Print the JSON Schema of specs, for editors."),
+    "init": (
+        "about:init_command",
+        "Write a commented template; its holes (???) fail `check` until they are filled in.",
+    ),
+}
+"""A command's name: where it is (a function, or a Typer app of its own), and its line of help."""
+
+
+def loaded(name: str) -> Any:
+    """Return the command called ``name``, its module imported."""
+    module, _, word = COMMANDS[name][0].partition(":")
+    found = getattr(import_module(f"opendp_sim.cli.{module}"), word)
+    if not isinstance(found, typer.Typer):
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        alone.command(name)(found)
+        found = alone
+    return typer.main.get_command(found)
+
+
+class _Later(TyperCommand):
+    """A command in a list: known by its line of help until it is run."""
+
+    def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
+        try:
+            command = loaded(str(self.name))
+        except SimError as error:  # a plugin that cannot be loaded
+            typer.echo(str(error), err=True)
+            raise typer.Exit(70) from None
+        return command.make_context(info_name, args, parent=parent, **extra)
+
+
+class _Commands(TyperGroup):
+    def __init__(self, **options: Any) -> None:
+        later = {name: _Later(name=name, help=line) for name, (_, line) in COMMANDS.items()}
+        super().__init__(**options | {"commands": later})
+
+
+class _App(typer.Typer):
+    """An application that can be stopped at any moment."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with stoppable():
+            return super().__call__(*args, **kwargs)
+
+
+app = _App(
+    cls=_Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
     help="Private answers to one question: how similar is this query to a private dataset?",
-)  # fmt: skip
+)
 
 
 def _version(asked: bool) -> None:
@@ -34,26 +120,10 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool,
-        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     del version
-
-
-app.command("check")(check_command)
-app.command("types")(types_command)
-app.command("plan")(plan_command)
-app.command("apply")(apply_command)
-app.command("answer")(answer_command)
-app.command("verify")(verify_command)
-app.add_typer(ledger_app, name="ledger")
-app.command("explain")(explain_command)
-app.command("ops")(ops_command)
-app.command("schema")(schema_command)
-app.command("init")(init_command)
-app.command("audit")(audit_command)
-app.command("session", epilog=session_lines())(session_command)
 
 
 def main() -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import opendp.prelude as dp
-
 from opendp_sim.audit.asked import checked_distance
 from opendp_sim.audit.services import of_service
+from opendp_sim.core import dp
 from opendp_sim.core.claims import Interactive
 from opendp_sim.core.errors import AuditError
 from opendp_sim.dsl.accountant import chain, prefix

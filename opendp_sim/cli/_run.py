@@ -11,14 +11,30 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
+from rich.table import Table
 
+from opendp_sim.cli._stop import begun
 from opendp_sim.core.errors import SimError, SpecError
+from opendp_sim.core.shown import shown
 from opendp_sim.dsl.diagnostic import Refused
 from opendp_sim.dsl.document import Document
 from opendp_sim.dsl.render import as_json, as_text
 
-__all__ = ["EXITS", "AsJson", "Params", "SpecPath", "console", "counted", "handled", "parameters",
-           "progress", "say", "say_json"]  # fmt: skip
+__all__ = [
+    "EXITS",
+    "AsJson",
+    "Params",
+    "SpecPath",
+    "console",
+    "counted",
+    "handled",
+    "parameters",
+    "progress",
+    "say",
+    "say_json",
+    "table",
+]
 
 EXITS = {"OS1": 1, "OS2": 1, "OS3": 1, "OS4": 3, "OS5": 1, "OS6": 4, "OS7": 5, "OS9": 70}
 """Exit code by family of error: 1 refused, 3 budget or ledger, 4 data, 5 release or certificate, 70
@@ -32,17 +48,45 @@ Params = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
+class _Plain(Console):
+    """A console that obeys nobody's markup and shows control characters: the one door for tables.
+
+    Strings given to ``print`` are one line each; what is laid out by Rich is filtered as it is rendered.
+    """
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print; a string is data, never markup."""
+        super().print(*(shown(o) if isinstance(o, str) else o for o in objects), **options)
+
+    def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+        """Render, with every character that could steer a terminal made visible."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=shown(segment.text, "\n"))
+
+
 def console(*, error: bool = False) -> Console:
     """Return a console; 100 columns wide when it is not a terminal, so that output is stable."""
-    made = Console(stderr=error, highlight=False)
-    return made if made.is_terminal else Console(
-        stderr=error, highlight=False, width=100, no_color=True
-    )  # fmt: skip
+    plain: dict[str, Any] = {"stderr": error, "highlight": False, "markup": False, "emoji": False}
+    made = _Plain(**plain)
+    return made if made.is_terminal else _Plain(**plain, width=100, no_color=True)
 
 
-def say(text: str) -> None:
-    """Print a line as it is."""
-    typer.echo(text)
+def table(*columns: str) -> Table:
+    """Return an empty table without lines; its cells are data, in one line each."""
+    made = _Cells(box=None, pad_edge=False, show_edge=False, header_style="bold")
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    return made
+
+
+class _Cells(Table):
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        super().add_row(*(shown(c) if isinstance(c, str) else c for c in cells), **options)
+
+
+def say(text: str, *, lines: bool = False) -> None:
+    """Print a line; with ``lines``, a text of several, of which every line was made by ``shown``."""
+    typer.echo(shown(text, "\n\t" if lines else "\t"))
 
 
 def say_json(value: Any) -> None:
@@ -69,6 +113,7 @@ def parameters(given: list[str] | None) -> dict[str, str]:
 @contextmanager
 def handled(*, as_json_text: bool = False, exits: Mapping[str, int] = EXITS) -> Iterator[None]:
     """Turn every error into its text or JSON, and into its exit code; no traceback ever leaves."""
+    begun()
     try:
         yield
     except Refused as error:
@@ -90,46 +135,60 @@ def handled(*, as_json_text: bool = False, exits: Mapping[str, int] = EXITS) -> 
     except BrokenPipeError:
         raise typer.Exit(0) from None
     except Exception as error:  # noqa: BLE001 - its text could quote a record
-        _complain(f"error[OS903]: an internal error of kind {type(error).__name__}\n"
-                  "   = help: its text is withheld; report the command as a bug.")  # fmt: skip
+        _complain(
+            f"error[OS903]: an internal error of kind {type(error).__name__}\n"
+            "   = help: its text is withheld; report the command as a bug."
+        )
         raise typer.Exit(70) from None
 
 
 def _complain(text: str) -> None:
-    typer.echo(text, err=True)
+    typer.echo(shown(text, "\n\t"), err=True)
 
 
 def _simple(error: SimError) -> str:
     got = error.got if isinstance(error.got, str) else repr(error.got)
+    where = shown(error.where)
     return (
-        f"error[{error.code}]: `{error.where}` expects {error.expected}\n"
-        f"  --> {error.where}\n   = got {got}\n   = help: {error.hint}"
+        f"error[{error.code}]: `{where}` expects {shown(error.expected)}\n"
+        f"  --> {where}\n   = got {shown(got)}\n   = help: {shown(error.hint)}"
     )
 
 
 def _plain(error: SimError) -> dict[str, str]:
     got = error.got if isinstance(error.got, str) else repr(error.got)
-    return {"code": error.code, "where": error.where, "expected": error.expected, "got": got,
-            "help": error.hint}  # fmt: skip
+    return {
+        "code": error.code,
+        "where": error.where,
+        "expected": error.expected,
+        "got": got,
+        "help": error.hint,
+    }
 
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, int], None]]:
-    """Yield what is told (phase, records); a bar on a terminal, silence elsewhere."""
+    """Yield what is told (phase, records); a bar on a terminal, silence elsewhere.
+
+    The bar shows the phase and the time. How many records there are is a secret, and so is, when the
+    data is refused, after how many of them.
+    """
     if not sys.stderr.isatty():
         yield lambda _phase, _rows: None
         return
     bar = Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(),
-        TextColumn("{task.completed:,.0f} records"), TimeElapsedColumn(),
-        console=Console(stderr=True), transient=True,
-    )  # fmt: skip
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
     tasks: dict[str, Any] = {}
 
-    def told(phase: str, rows: int) -> None:
+    def told(phase: str, _rows: int) -> None:
         if phase not in tasks:
             tasks[phase] = bar.add_task(phase, total=None)
-        bar.advance(tasks[phase], rows)
 
     with bar:
         yield told

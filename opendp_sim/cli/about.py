@@ -17,12 +17,12 @@ from opendp_sim.cli._run import (
     refuse_usage,
     say,
     say_json,
+    table,
 )
-from opendp_sim.cli.show_plan import _table
 from opendp_sim.dsl.explain import catalogue, explain, explain_stage
+from opendp_sim.dsl.ir import TEMPLATE
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.schema import json_schema
-from opendp_sim.dsl.template import TEMPLATE
 from opendp_sim.dsl.write import check_writable
 
 __all__ = ["explain_command", "init_command", "ops_command", "schema_command", "schema_text"]
@@ -39,9 +39,9 @@ def explain_command(
     """Print the page of a mechanism, an error code, a word of a spec, or a stage."""
     with handled():
         if spec is None:
-            say(explain(word))
+            say(explain(word), lines=True)
         else:
-            say(explain_stage(plan_file(spec, parameters(param)), word))
+            say(explain_stage(plan_file(spec, parameters(param)), word), lines=True)
 
 
 def ops_command(json_: AsJson = False) -> None:
@@ -51,10 +51,10 @@ def ops_command(json_: AsJson = False) -> None:
         if json_:
             say_json(found)
             return
-        table = _table("step", "room", "what it does", "evidence")
+        rows = table("step", "room", "what it does", "evidence")
         for entry in found:
-            table.add_row(entry["key"], entry["room"], entry["what"], entry["evidence"])
-        console().print(table)
+            rows.add_row(entry["key"], entry["room"], entry["what"], entry["evidence"])
+        console().print(rows)
         say("")
         for entry in found:
             if entry["room"] == "queries":
@@ -80,19 +80,18 @@ def schema_command(
         if check is not None:
             have = File(check)
             if not have.exists() or have.read_text(encoding="utf-8") != text:
-                raise refuse_usage("the schema of this version", check,
-                                   f"run `opendp-sim schema -o {check}`.")  # fmt: skip
+                raise refuse_usage(
+                    "the schema of this version", check, f"run `opendp-sim schema -o {check}`."
+                )
             say(f"{check}: up to date")
         elif output is not None:
             check_writable(File(output), "--output")
             File(output).write_text(text, encoding="utf-8")
         else:
-            say(text.rstrip())
+            say(text.rstrip(), lines=True)
 
 
-def init_command(
-    file: Annotated[str, typer.Argument(help="Where to write the template.")],
-) -> None:
+def init_command(file: Annotated[str, typer.Argument(help="Where to write the template.")]) -> None:
     """Write a commented template; its holes (???) fail `check` until they are filled in."""
     with handled():
         path = File(file)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path as File
 from typing import Annotated, Any
 
 import typer
 
+from opendp_sim.accounting._entries import counted as counted_entries
 from opendp_sim.accounting.ledger import REFUSALS, Ledger
-from opendp_sim.accounting.release import Release
 from opendp_sim.cli._run import AsJson, console, counted, handled, refuse_usage, say, say_json
 from opendp_sim.dsl.ask import ask, reference
-from opendp_sim.dsl.certify import verify
+from opendp_sim.dsl.derivation import derivation
+from opendp_sim.dsl.verification import load_checked, verify
 from opendp_sim.dsl.write import check_writable, table_of, write_output
 
 __all__ = ["answer_command", "ledger_app", "verify_command"]
@@ -21,20 +23,27 @@ _SHOWN = 10
 
 def answer_command(
     release: Annotated[str, typer.Argument(help="A release that `apply` saved (.npz).")],
-    query: Annotated[str, typer.Option(help="Public queries: a file, or a built-in dataset.")],
+    queries: Annotated[
+        str,
+        typer.Option("--queries", "--query", help="Public queries: a file, or a built-in dataset."),
+    ],
     post: Annotated[
         list[str], typer.Option(help="A query mechanism, as in a spec; may be repeated in order.")
     ],
-    save: Annotated[str | None, typer.Option(help="Write .csv, .json or .npz.")] = None,
+    save: Annotated[
+        str | None, typer.Option("--output", "-o", "--save", help="Write .csv, .json or .npz.")
+    ] = None,
     json_: AsJson = False,
 ) -> None:
     """Answer public queries from a saved release: no data, no further loss."""
     with handled(as_json_text=json_):
         if save is not None and not save.endswith((".csv", ".json", ".npz")):
-            raise refuse_usage("--save ending in .csv, .json or .npz", save, "choose one of them.")
+            raise refuse_usage(
+                "--output ending in .csv, .json or .npz", save, "choose one of them."
+            )
         if save is not None:
-            check_writable(File(save), "--save")
-        answers, domain = ask(Release.load(release), reference(query), post)
+            check_writable(File(save), "--output")
+        answers, domain = ask(load_checked(release), reference(queries), post)
         if save is not None:
             write_output(File(save), answers, domain)
             say(f"wrote     {save}")
@@ -47,27 +56,40 @@ def answer_command(
         for row in rows[:_SHOWN]:
             say("\t".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in row))
         if len(rows) > _SHOWN:
-            say(f"... {len(rows) - _SHOWN} more; --save FILE writes them all")
+            say(f"... {len(rows) - _SHOWN} more; -o FILE writes them all")
 
 
 def verify_command(
     certificate: Annotated[str, typer.Argument(help="A file that ends in .certificate.json.")],
     spec: Annotated[str | None, typer.Option(help="The spec that it should be about.")] = None,
+    ledger: Annotated[
+        str | None, typer.Option(help="The ledger; default where the program's paths put it.")
+    ] = None,
+    signer: Annotated[
+        str | None, typer.Option(help="The curator's public key (PEM); demands a signature by it.")
+    ] = None,
+    explained: Annotated[
+        bool, typer.Option("--explain", help="Show the derivation, number by number.")
+    ] = False,
     json_: AsJson = False,
 ) -> None:
-    """Derive every number of a certificate again, and say what cannot be checked."""
+    """Derive every number of a certificate again, compare every part, and say what cannot be checked."""
     with handled(as_json_text=json_):
-        checked, left = verify(certificate, spec)
+        checked, left = verify(certificate, spec, ledger=ledger, signer=signer)
+        derived = derivation(certificate) if explained else []
         if json_:
-            say_json({"checked": checked, "not_checked": left})
+            more = {"derivation": derived} if explained else {}
+            say_json({"checked": checked, "not_checked": left, **more})
             return
+        for text in derived:
+            say(f"derived      {text}")
         for text in checked:
             say(f"checked      {text}")
         for text in left:
             say(f"not checked  {text}")
 
 
-ledger_app = typer.Typer(no_args_is_help=True, help="Read a ledger.")
+ledger_app = typer.Typer(name="ledger", no_args_is_help=True, help="Read a ledger.")
 
 
 @ledger_app.command("show")
@@ -76,30 +98,39 @@ def ledger_show(
 ) -> None:
     """Print every charge, what was spent and what is left."""
     with handled(as_json_text=json_), Ledger.open(file) as ledger:
-        total, finished = (
-            ledger.total(),
-            {e.body["of"] for e in ledger.entries if e.kind == "outcome"},
-        )
+        total = ledger.total()
         if json_:
-            say_json({
-                "terms": ledger.terms.plain(), "head": ledger.head,
-                "entries": [{"seq": e.seq, "hash": e.hash, **e.body} for e in ledger.entries],
-                "spent": list(total.loss), "epsilon": total.epsilon, "left": total.left,
-            })  # fmt: skip
+            say_json(
+                {
+                    "terms": ledger.terms.plain(),
+                    "head": ledger.head,
+                    "entries": [{"seq": e.seq, "hash": e.hash, **e.body} for e in ledger.entries],
+                    "spent": list(total.loss),
+                    "epsilon": total.epsilon,
+                    "left": total.left,
+                }
+            )
             return
         say(f"limit     {total.limit_text}, {ledger.terms.measure}, {ledger.terms.unit}")
-        charges = iter(ledger.charges)
-        for entry in ledger.entries:
-            if entry.kind == "charge":
-                state = "" if entry.seq in finished else "  (no outcome: it counts all the same)"
-                about: dict[str, Any] = entry.body
-                say(f"  {entry.seq:>4}  {about['time']}  {next(charges).text}  "
-                    f"{about.get('name', '')}  {str(about.get('program', ''))[:16]}{state}")  # fmt: skip
+        for line in _losses(ledger):
+            say(line)
         refused = sum(entry.kind == "refusal" for entry in ledger.entries)
         if refused:
             say(f"refused   {refused} of at most {REFUSALS} runs that the data may refuse")
         say(f"spent     {total.text}")
         say(f"left      {total.left_text}")
+
+
+def _losses(ledger: Ledger) -> Iterator[str]:
+    """Yield a line for every entry whose loss counts."""
+    finished = {e.body["of"] for e in ledger.entries if e.kind == "outcome"}
+    for entry, charge in zip(counted_entries(ledger.entries), ledger.charges, strict=True):
+        state = "" if entry.seq in finished else "  (no outcome: it counts all the same)"
+        if entry.kind == "reserve":
+            state = "  (reserved by a run that did not end: no outcome, it counts all the same)"
+        about: dict[str, Any] = entry.body
+        yield (f"  {entry.seq:>4}  {about['time']}  {charge.text}  "
+               f"{about.get('name', '')}  {str(about.get('program', ''))[:16]}{state}")  # fmt: skip
 
 
 @ledger_app.command("verify")
@@ -122,5 +153,7 @@ def ledger_verify(
                 soft_wrap=True,
             )
             if head is None:
-                say("an older copy of the whole file cannot be told from it: give --head HASH from a "
-                    "certificate")  # fmt: skip
+                say(
+                    "an older copy of the whole file cannot be told from it: give --head HASH from a "
+                    "certificate"
+                )

@@ -9,13 +9,15 @@ import traceback
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import opendp.prelude as dp
 import typer
 
 from opendp_sim.audit import Report, audit, to_sarif
+from opendp_sim.audit.modules import makers
 from opendp_sim.cli._audit_spec import Auditable, spec_subjects
-from opendp_sim.cli._run import EXITS, handled
+from opendp_sim.cli._run import EXITS, handled, say
+from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
+from opendp_sim.core.shown import shown
 
 __all__ = ["audit_command"]
 
@@ -24,7 +26,8 @@ def audit_command(
     target: Annotated[
         str,
         typer.Argument(
-            help="a spec, or module:factory (a callable or an object)", metavar="TARGET"
+            help="a spec, module:factory (a callable or an object), or a module (all it makes)",
+            metavar="TARGET",
         ),
     ],
     d_in: Annotated[str, typer.Option(help="input distance of the claim; 1 is one record")] = "1",
@@ -49,11 +52,11 @@ def audit_command(
         share = beta / len(subjects)
         reports = []
         for number, (name, obj, options) in enumerate(subjects, 1):
-            typer.echo(f"[{number}/{len(subjects)}] {name}", err=True)
+            typer.echo(shown(f"[{number}/{len(subjects)}] {name}"), err=True)
             reports.append(
-                audit(obj, distance, budget, seed=seed, beta=share, origin=name, **options)
+                audit(obj, distance, budget, seed=seed, beta=share, origin=shown(name), **options)
             )
-    typer.echo(_render(reports, output, target))
+    say(_render(reports, output, target), lines=True)
     raise typer.Exit(int(any(report.evidence is not None for report in reports)))
 
 
@@ -74,9 +77,11 @@ def _subjects(target: str, distance: Any) -> list[Auditable]:
     if target.endswith((".yaml", ".yml")):
         return spec_subjects(Path(target), distance)
     module, colon, name = target.partition(":")
+    if module.replace(".", "").isidentifier() and not colon:
+        return _whole_module(module, target)
     if not (module and colon and name):
         raise AuditError(
-            "OS501", "audit.target", expected="a spec (*.yaml) or module:factory", got=target,
+            "OS501", "audit.target", expected="a spec (*.yaml), a module, or module:factory", got=target,
             hint="for example `opendp-sim audit my_package.mechanisms:noisy_count`.",
         )  # fmt: skip
     dp.enable_features("contrib", "honest-but-curious")
@@ -87,20 +92,38 @@ def _subjects(target: str, distance: Any) -> list[Auditable]:
     return [(target, _made(found, target), {})]
 
 
+def _whole_module(module: str, target: str) -> list[Auditable]:
+    """Return every object that a module holds or makes."""
+    dp.enable_features("contrib", "honest-but-curious")
+    sys.path.insert(0, str(Path.cwd()))
+    _imported(module, "__name__")
+    found = makers(module)
+    if not found:
+        raise _unmade(
+            target, "a module that holds or makes measurements", "none in it",
+            "name factories make_..., without required arguments, or use module:factory.",
+        )  # fmt: skip
+    return [(f"{module}:{name}", _made(make, f"{module}:{name}"), {}) for name, make in found]
+
+
 def _imported(module: str, name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), name)
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and (error.name or "") in module:
             raise _unmade(
-                f"{module}:{name}", "an importable module", f"no module named {error.name}",
+                f"{module}:{name}",
+                "an importable module",
+                f"no module named {error.name}",
                 "run from the folder the module is in, or install it.",
-            ) from error  # fmt: skip
+            ) from error
         if isinstance(error, AttributeError) and module in sys.modules:
             raise _unmade(
-                f"{module}:{name}", "a name of that module", f"no {name} in it",
+                f"{module}:{name}",
+                "a name of that module",
+                f"no {name} in it",
                 "name a function without arguments, or an OpenDP object.",
-            ) from error  # fmt: skip
+            ) from error
         raise _unmade(
             f"{module}:{name}",
             "a module that imports",
@@ -115,9 +138,11 @@ def _made(factory: Any, target: str) -> Any:
         return factory()
     except (Exception, SystemExit) as error:
         raise _unmade(
-            target, "a factory that works without arguments", _place(error),
+            target,
+            "a factory that works without arguments",
+            _place(error),
             "call it in Python to see the whole message.",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _place(error: BaseException) -> str:

@@ -15,25 +15,32 @@ from rich.console import Console
 from rich.progress import Progress
 
 from opendp_sim.cli._run import handled
+from opendp_sim.cli._stop import note_charge
 from opendp_sim.core.errors import SimError, SpecError
 from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.serve import Served, read_batch, serve
 
-__all__ = ["EXAMPLES", "session_command", "session_lines"]
+__all__ = ["EXAMPLES", "session_app", "session_command", "session_lines"]
 
 EXAMPLES = (
     ("one question, as the numbers of its feature columns in their order", '{"query": [0.1, 0.2]}'),
     ("the same, by column; a vector column is a list", '{"query": {"x": [0.1, 0.2]}, "id": 7}'),
     ("several, charged together", '{"queries": [[0.1, 0.2], [0.3, 0.4]]}'),
-    ("what queries look like; before the first, if the spec has no public_queries",
-     '{"reference": [[0.1, 0.2], [0.3, 0.4]]}'),
-    ("--updates: new records, with every column",
-     '{"insert": [{"x": [0.1, 0.2], "kind": "a", "who": "p7"}]}'),
-    ("--updates: all records of a person, anew",
-     '{"relabel": [{"x": [0.1, 0.2], "kind": "b", "who": "p7"}]}'),
+    (
+        "what queries look like; before the first, if the spec has no queries",
+        '{"reference": [[0.1, 0.2], [0.3, 0.4]]}',
+    ),
+    (
+        "--updates: new records, with every column",
+        '{"insert": [{"x": [0.1, 0.2], "kind": "a", "who": "p7"}]}',
+    ),
+    (
+        "--updates: all records of a person, anew",
+        '{"relabel": [{"x": [0.1, 0.2], "kind": "b", "who": "p7"}]}',
+    ),
     ("--updates: all records of persons, gone", '{"delete": ["p7"]}'),
-)  # fmt: skip
+)
 _COLUMNS = """Lines, where the features are `x: {dtype: "array[f64, 2]"}`, the label is `kind`, and
 `who` names the person (updates need one: `role: privacy_id`):"""
 _ANSWER = """An answer is {"label": "a", "count": 31, "votes": [12.5, 3.1], "deviation": 4.2}: votes
@@ -91,7 +98,7 @@ def session_command(
         if batch is not None:
             ref = SourceRef(_kind(batch), str(batch))
             queries = read_batch(plan, output, ref)
-        with serve(plan, output, store=store) as served:
+        with serve(plan, output, store=store, charged=note_charge) as served:
             if queries is not None:
                 _answer_file(served, queries)
             else:
@@ -132,9 +139,15 @@ def _converse(served: Served, lines: IO[str], out: IO[str], *, updates: bool) ->
             message = _read(line)
             answer = _reply(served, message, updates=updates)
         except SimError as error:
-            answer = {"error": {"code": error.code, "where": error.where,
-                                "expected": error.expected, "got": str(error.got),
-                                "hint": error.hint}}  # fmt: skip
+            answer = {
+                "error": {
+                    "code": error.code,
+                    "where": error.where,
+                    "expected": error.expected,
+                    "got": str(error.got),
+                    "hint": error.hint,
+                }
+            }
         if isinstance(message, dict) and "id" in message:
             answer = {"id": message["id"], **answer}
         _say(answer, out)
@@ -164,7 +177,7 @@ def _reply(served: Served, message: dict[str, Any], *, updates: bool) -> dict[st
     body = {name: value for name, value in message.items() if name != "id"}
     if len(body) != 1:
         raise _unreadable(f"{len(body)} of them")
-    (what, value), = body.items()  # fmt: skip
+    ((what, value),) = body.items()
     if what in _UPDATES and not updates:
         raise _unreadable("an update, without `--updates`")
     if what in (*_UPDATES, "queries", "reference") and not (isinstance(value, list) and value):
@@ -186,9 +199,11 @@ def _plain(answers: Any) -> Iterator[dict[str, Any]]:
         answers.labels, answers.counts, answers.votes, answers.deviations, strict=True
     ):
         yield {
-            "label": label, "count": _whole(count), "votes": [_number(v) for v in votes],
+            "label": label,
+            "count": _whole(count),
+            "votes": [_number(v) for v in votes],
             "deviation": _number(deviation),
-        }  # fmt: skip
+        }
 
 
 def _number(value: float) -> float | None:
@@ -213,3 +228,7 @@ def _unreadable(got: str) -> SimError:
         ' (with --updates also "insert", "relabel", "delete"), and perhaps "id"',
         got=got, hint='write {"query": [0.1, 0.2]}; `opendp-sim session --help` shows every form.',
     )  # fmt: skip
+
+
+session_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+session_app.command("session", epilog=session_lines())(session_command)

@@ -16,11 +16,16 @@ def show_comparison(found: Comparison) -> None:
     )
     if found.error is not None:
         share = found.error / found.exact if found.exact else float("nan")
+        where = f" behind {', '.join(found.geometry)}" if found.geometry else ""
         what, form = ("mean kernel value", ".4g") if found.normalised else ("kernel sum", ".2f")
-        say(f"          exact {what} {found.exact:{form}} on average; private answers are off by "
-            f"{found.error:{form}} ({share:.1%})")  # fmt: skip
-        say(f"          noise and sketch {found.mapped:{form}} (predicted {found.predicted:{form}}, of "
-            f"which noise {found.noise:{form}}); grid and projection {found.maps:{form}}")  # fmt: skip
+        say(
+            f"          exact {what} {found.exact:{form}} on average{where}; private answers are off by "
+            f"{found.error:{form}} ({share:.1%})"
+        )
+        say(
+            f"          noise and sketch {found.mapped:{form}} (predicted {found.predicted:{form}}, of "
+            f"which noise {found.noise:{form}}); grid and projection {found.maps:{form}}"
+        )
     if found.accuracy is not None:
         private, exact = found.accuracy
         say(f"          right labels: {private:.1%} private, {exact:.1%} with exact kernel sums")

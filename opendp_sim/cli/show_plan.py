@@ -6,10 +6,12 @@ from typing import Any
 
 from rich.console import Console, Group
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
+from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.totals import loss_text
+from opendp_sim.cli._run import table
+from opendp_sim.core.shown import shown
 from opendp_sim.dsl.advice import advice
 from opendp_sim.dsl.describe import dropped
 from opendp_sim.dsl.plan import Plan
@@ -21,14 +23,20 @@ __all__ = ["show_plan", "show_types"]
 def show_types(plan: Plan, out: Console) -> None:
     """Print the type of every stage, step by step."""
     for name, stage in plan.plain()["stages"].items():
-        out.print(Text(f"stage {name}", style="bold"), Text(f" from {stage['from']}"), sep="")
-        table = _table("step", "type after it", "facts")
+        out.print(
+            Text(shown(f"stage {name}"), style="bold"),
+            Text(shown(f" from {stage['from']}")),
+            sep="",
+        )
+        rows = table("step", "type after it", "facts")
         own = stage["own_steps"]
         for step in stage["steps"][-own:] if own else []:
-            table.add_row(step["step"], step["type"], _facts(step["expected"]))
-        parts = [table, Text(_judgement(stage))] if own else [Text(_judgement(stage))]
+            rows.add_row(step["step"], step["type"], _facts(step["expected"]))
+        parts = [rows, Text(shown(_judgement(stage)))] if own else [Text(shown(_judgement(stage)))]
         for step in stage["steps"][-own:] if own else []:
-            parts += [Text(f"advice: {step['step']}: {text}") for text in step.get("advice", ())]
+            parts += [
+                Text(shown(f"advice: {step['step']}: {text}")) for text in step.get("advice", ())
+            ]
         out.print(Padding(Group(*parts), (0, 0, 1, 2)))
 
 
@@ -36,7 +44,7 @@ def _judgement(stage: dict[str, Any]) -> str:
     faces = ""
     if stage["faces"]:
         face = stage["faces"]
-        faces = f"; faces l1 {face['l1']:.6g}, l2 {face['l2']:.6g}, linf {face['linf']:.6g}"
+        faces = f"; sensitivity l1 {face['l1']:.6g}, l2 {face['l2']:.6g}, linf {face['linf']:.6g}"
         faces += ", monotone" if face["monotone"] else ""
     return (
         f"stability {stage['stability']} under {stage['metric']}{faces}; numerics "
@@ -47,7 +55,9 @@ def _judgement(stage: dict[str, Any]) -> str:
 def show_plan(plan: Plan, out: Console, *, only: bool = True) -> None:
     """Print the whole plan; ``only`` when no data will be opened after it."""
     body = plan.plain()
-    out.print(Text(f"plan of {body['name']}", style="bold"), f"  program {body['program'][:16]}")
+    out.print(
+        Text(shown(f"plan of {body['name']}"), style="bold"), f"  program {body['program'][:16]}"
+    )
     _privacy(body, out)
     if only:
         _ledger(plan, out)
@@ -58,8 +68,10 @@ def show_plan(plan: Plan, out: Console, *, only: bool = True) -> None:
     _outputs(body, out)
     for text in advice(plan):
         out.print(f"advice    {text}")
-    out.print(f"peak memory about {body['memory_bytes'] / 2**20:,.0f} MiB"
-              f"{'; no data was opened' if only else ''}")  # fmt: skip
+    out.print(
+        f"peak memory about {body['memory_bytes'] / 2**20:,.0f} MiB"
+        f"{'; no data was opened' if only else ''}"
+    )
 
 
 def _privacy(body: dict[str, Any], out: Console) -> None:
@@ -73,8 +85,10 @@ def _privacy(body: dict[str, Any], out: Console) -> None:
     budget = ", ".join(f"{k} {v}" for k, v in privacy["budget"].items() if k != "reserve")
     if "reserve" in privacy["budget"]:
         budget += f" ({privacy['budget']['reserve']['mechanisms']} of it for mechanisms)"
-    out.print(f"privacy   {kind} {count} of {of} (d_in = {privacy['d_in']}), {privacy['measure']}, "
-              f"budget {budget}")  # fmt: skip
+    out.print(
+        f"privacy   {kind} {count} of {of} (d_in = {privacy['d_in']}), {privacy['measure']}, "
+        f"budget {budget}"
+    )
 
 
 def _ledger(plan: Plan, out: Console) -> None:
@@ -86,8 +100,10 @@ def _ledger(plan: Plan, out: Console) -> None:
         return
     over = f"would leave {found['left']}" if found["fits"] else "is more than is left"
     fresh = " (the first run makes it)" if found["new"] else ""
-    out.print(f"ledger    {found['file']}{fresh}, {found['unit']}: spent {found['spent']} of "
-              f"{found['limit']}; this takes {found['takes']} and {over}")  # fmt: skip
+    out.print(
+        f"ledger    {found['file']}{fresh}, {found['unit']}: spent {found['spent']} of "
+        f"{found['limit']}; this takes {found['takes']} and {over}"
+    )
 
 
 def _ingest(plan: Plan, out: Console) -> None:
@@ -99,31 +115,40 @@ def _ingest(plan: Plan, out: Console) -> None:
 
 
 def _releases(plan: Plan, body: dict[str, Any], out: Console) -> None:
-    table = _table("release", "mechanism", "sampler", "loss", "share", "cell deviation")
+    rows = table("release", "mechanism", "sampler", "loss", "share", "cell deviation")
     for name, release in body["releases"].items():
         if release["mechanism"] == "none":
-            table.add_row(name, "none (public data)", "", "0", "", "0")
+            rows.add_row(name, "none (public data)", "", "0", "", "0")
             continue
         ((key, params),) = release["mechanism"].items()
         inside = ", ".join(
             f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}"
-            for k, v in params.items() if k != "sampler"
-        )  # fmt: skip
+            for k, v in params.items()
+            if k not in ("sampler", "accounting") and v is not None
+        )
         own = ", ".join(f"{v:.6g}" for v in release["own"]["loss"])
         loss = loss_text(plan.privacy.measure, tuple(release["loss"])) if plan.privacy else ""
         if plan.privacy and release["own"]["loss"] != release["loss"]:
             loss += f"  (from {release['own']['measure'].replace('_', ' ')} {own})"
         deviation = "" if release["deviation"] is None else f"{release['deviation']:.6g}"
-        table.add_row(name, f"{key} {inside}", release["sampler"] or "", loss,
-                      release["spend"] or "given", deviation)  # fmt: skip
-    out.print(table)
+        rows.add_row(
+            name,
+            f"{key} {inside}",
+            release["sampler"] or "",
+            loss,
+            release["spend"] or "given",
+            deviation,
+        )
+    out.print(rows)
     _total(plan, body, out)
     for name, release in body["releases"].items():
         if release.get("maps") and body["privacy"] is not None:
             steps = "".join(f" -> {step} {value:.6g}" for step, value in release["maps"])
             loss = ", ".join(f"{value:.6g}" for value in release["own"]["loss"])
-            out.print(f"maps      {name}: d_in {body['privacy']['d_in']}{steps} -> {loss} "
-                      f"({release['own']['measure'].replace('_', ' ')})")  # fmt: skip
+            out.print(
+                f"maps      {name}: d_in {body['privacy']['d_in']}{steps} -> {loss} "
+                f"({release['own']['measure'].replace('_', ' ')})"
+            )
         if release.get("expected"):
             out.print(f"expected  {name}: {_facts(release['expected'])}")
         if release.get("reason"):
@@ -140,27 +165,28 @@ def _total(plan: Plan, body: dict[str, Any], out: Console) -> None:
     )
     if body["claim"] is not None:
         epsilon, delta = body["claim"]
+        how = "by OpenDP"
+        if body["gaussian"] is not None:
+            how = f"by the exact curve (as zCDP: {body['gaussian']['epsilon_by_zcdp']:.6g})"
         out.print(
             f"claim     ({epsilon:.6g}, {delta:.3g})-DP: {loss_text(measure, plan.total)} converted at "
-            f"delta {body['conversion_delta']:.3g} by OpenDP"
+            f"delta {body['conversion_delta']:.3g} {how}"
         )
     else:
         out.print(f"claim     {loss_text(measure, plan.total)} under {measure}")
+    whom = "one record" if plan.privacy.unit.of == "row" else "one person"
+    out.print(f"attacker  {whom}: {attacker_of(measure, plan.of_one).sentence}")
+    if plan.of_one != plan.total:
+        count = plan.privacy.unit.d_in
+        out.print(f"attacker  d_in {count}: {attacker_of(measure, plan.total).sentence}")
 
 
 def _outputs(body: dict[str, Any], out: Console) -> None:
-    table = _table("output", "from", "expected error", "goes to")
+    rows = table("output", "from", "expected error", "goes to")
     for name, output in body["outputs"].items():
         goes = output["save"] or f"serve: {output['serve']}"
-        table.add_row(name, output["from"], _facts(output["expected"]), goes)
-    out.print(table)
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
+        rows.add_row(name, output["from"], _facts(output["expected"]), goes)
+    out.print(rows)
 
 
 def _facts(facts: dict[str, float]) -> str:

@@ -20,13 +20,16 @@ from opendp_sim.cli._run import (
     say,
     say_json,
 )
+from opendp_sim.cli._stop import note_charge
 from opendp_sim.cli.show_comparison import show_comparison
 from opendp_sim.cli.show_plan import show_plan, show_types
 from opendp_sim.dsl.advice import advice
+from opendp_sim.dsl.ask import reference
 from opendp_sim.dsl.compare import compare, refuse_private
 from opendp_sim.dsl.execute import Applied, apply
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.plan_document import is_plan, load_plan, save_plan
+from opendp_sim.dsl.predict import predict
 from opendp_sim.dsl.standing import standing
 from opendp_sim.dsl.write import check_writable
 
@@ -40,8 +43,10 @@ def check_command(spec: SpecPath, param: Params = None, json_: AsJson = False) -
         if json_:
             say_json({"errors": [], "program": plan.program.hash})
         else:
-            say(f"{spec}: fine; {counted(len(plan.types), 'stage')}, "
-                f"{counted(len(plan.outputs), 'output')}, program {plan.program.hash[:16]}")  # fmt: skip
+            say(
+                f"{spec}: fine; {counted(len(plan.types), 'stage')}, "
+                f"{counted(len(plan.outputs), 'output')}, program {plan.program.hash[:16]}"
+            )
 
 
 def types_command(spec: SpecPath, param: Params = None, json_: AsJson = False) -> None:
@@ -60,17 +65,34 @@ def plan_command(
     output: Annotated[
         str | None, typer.Option("--output", "-o", help="Write the plan as a document for `apply`.")
     ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(help="Public points that look like the data: a file, or a built-in dataset."),
+    ] = None,
+    size: Annotated[
+        int,
+        typer.Option(min=1, max=10**12, help="With --like: a public guess of how many records."),
+    ] = 1000,
     json_: AsJson = False,
 ) -> None:
-    """Print every type, loss, scale, conversion and expected error; no data is opened."""
+    """Print every type, loss, scale, conversion and expected error; no private data is opened."""
     with handled(as_json_text=json_):
         plan = plan_file(spec, parameters(param))
+        told = {} if like is None else predict(plan, reference(like), size)
         if output is not None:
             check_writable(File(output), "--output")
         if json_:
-            say_json(plan.plain() | {"ledger": standing(plan), "advice": advice(plan)})
+            found = plan.plain() | {"ledger": standing(plan), "advice": advice(plan)}
+            each = {name: asdict(parts) | {"total": parts.total} for name, parts in told.items()}
+            say_json(found | ({"predicted": each} if each else {}))
         else:
             show_plan(plan, console())
+            for name, parts in told.items():
+                say(
+                    f"predicted {name}: off by {parts.total:.4g} (root mean square, of about {size:,} "
+                    f"records): noise {parts.noise:.4g}, sampling {parts.sampling:.4g}, grid and maps "
+                    f"{parts.maps:.4g}, bias at most {parts.bias:.4g}"
+                )
         if output is not None:
             save_plan(plan, output)
 
@@ -81,7 +103,20 @@ def apply_command(
     into: Annotated[
         str | None, typer.Option(help="Folder that outputs are saved under; default the spec's.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, max=256, help="Threads that build sketches.")] = 1,
+    anywhere: Annotated[
+        bool, typer.Option("--anywhere", help="Let `save:` leave that folder.")
+    ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, max=256, help="Threads that build sketches; default one a core."),
+    ] = None,
+    resume: Annotated[
+        int | None,
+        typer.Option(help="Only finish the unfinished run that the ledger charged as this entry."),
+    ] = None,
+    sign: Annotated[
+        str | None, typer.Option(help="Sign certificates with this Ed25519 private key (PEM).")
+    ] = None,
     compared: Annotated[
         bool, typer.Option("--compare", help="Also compare with exact answers; public data only.")
     ] = False,
@@ -92,7 +127,7 @@ def apply_command(
         if is_plan(spec):
             if param:
                 raise typer.BadParameter("a plan document has its parameters already")
-            plan = load_plan(spec)
+            plan = load_plan(spec, resuming=resume is not None)
         else:
             plan = plan_file(spec, parameters(param))
         if compared:
@@ -100,12 +135,18 @@ def apply_command(
         if not json_:
             show_plan(plan, console(), only=False)
         with progress() as told:
-            done = apply(plan, into=into, workers=workers, told=told)
-        found = compare(done) if compared else []
+            done = apply(
+                plan, into=into, anywhere=anywhere, workers=workers, told=told,
+                charged=note_charge, resume=resume, sign=sign,
+            )  # fmt: skip
+        found = compare(done) if compared and done.resumed is None else []
         if json_:
             say_json(_plain(done) | {"comparison": [asdict(one) for one in found]})
             return
         say("")
+        if done.resumed is not None:
+            say(f"resumed   the run of entry {done.resumed}: nothing ran, nothing new was charged; "
+                "apply again for a new release")  # fmt: skip
         for name, path in done.files.items():
             say(f"wrote     {path} ({name}), certificate {done.certificates[name].name}")
         if done.spent is not None:
@@ -119,8 +160,12 @@ def _plain(done: Applied) -> dict[str, object]:
         "plan": done.plan.plain(),
         "files": {name: str(path) for name, path in done.files.items()},
         "certificates": {name: str(path) for name, path in done.certificates.items()},
-        "ledger": None if done.charge is None else {
-            "entry": done.charge.seq, "head": done.charge.hash, "spent": done.spent,
+        "ledger": None
+        if done.charge is None
+        else {
+            "entry": done.charge.seq,
+            "head": done.charge.hash,
+            "spent": done.spent,
             "left": done.left,
         },
-    }  # fmt: skip
+    }

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
+import opendp._convert as _conversions
+import opendp._lib as _library
+import opendp.mod as _modules
 from opendp._convert import c_to_py, py_to_c
 from opendp._data import fill_bytes
 from opendp._internal import (
@@ -25,8 +27,12 @@ from opendp._lib import AnyObjectPtr, CallbackFnPtr, FfiResult, lib, unwrap
 from opendp.core import new_queryable
 from opendp.mod import OdometerQueryable, _PartialConstructor, assert_features
 
-from opendp_sim.core.claims import Claim, Interactive, Noise, Norm, Post, Private, Stable
+from opendp_sim.core import dp
+from opendp_sim.core.claims import Claim, Interactive, Noise, Norm, Post, Private, Stable, norm_of
+from opendp_sim.core.countable import need_countable, records_in
 from opendp_sim.core.errors import InternalError, SimError, SpaceError
+from opendp_sim.core.interrupts import holding, shielded
+from opendp_sim.core.rounding import U32_MAX, bounded_int
 from opendp_sim.core.space import FOREIGN_DOMAINS, FOREIGN_METRICS, Domain, Metric
 
 __all__ = [
@@ -46,6 +52,31 @@ __all__ = [
     "to_dp_domain",
     "to_dp_metric",
 ]
+
+
+def _hold_signals() -> None:
+    """Let no signal's handler raise where OpenDP's memory changes hands: see ``interrupts.md``.
+
+    OpenDP's own objects are called by users too, so its functions are wrapped, not our calls of them.
+    """
+    plain: Any = lib._FuncPtr  # noqa: SLF001
+    if getattr(lib, "sim_holds", False):
+        return
+    same = {"_flags_": plain._flags_, "_restype_": plain._restype_}
+    lib._FuncPtr = type("Held", (plain,), {**same, "__call__": holding(plain.__call__)})  # noqa: SLF001
+    for name, found in list(vars(lib).items()):
+        if type(found) is plain:
+            delattr(lib, name)  # made again, as one that holds, when it is next asked for
+    for name in ("_slice_to_py", "_py_to_slice"):
+        setattr(_conversions, name, holding(getattr(_conversions, name)))
+    classes = [*vars(_modules).values(), *vars(_library).values()]
+    for kind in {each for each in classes if isinstance(each, type)}:
+        if "__del__" in vars(kind):
+            kind.__del__ = holding(kind.__del__, deliver=False)  # type: ignore[attr-defined]
+    lib.sim_holds = True
+
+
+_hold_signals()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +127,11 @@ def measure_of(measurement: dp.Measurement) -> str:
 def to_dp_domain(domain: Domain) -> dp.Domain:
     """Return OpenDP's own domain where there is an equal one, else an extrinsic domain."""
     native = domain.native()
-    return native if native is not None else _extrinsic_domain(
-        domain.identifier, domain.member, domain
-    )  # fmt: skip
+    return (
+        native
+        if native is not None
+        else _extrinsic_domain(domain.identifier, domain.member, domain)
+    )
 
 
 def to_dp_metric(metric: Metric) -> dp.Metric:
@@ -143,11 +176,12 @@ def guarded(function: Callable[[Any], Any], where: str) -> Callable[[Any], Any]:
     keeps a cause, a context or a traceback whose frames hold data. Arithmetic warnings are silent,
     since whether they appear depends on the data.
     """
+    inner = shielded(function)
 
     def run(data: Any) -> Any:
         try:
             with np.errstate(all="ignore"):
-                return function(data)
+                return inner(data)
         except SimError as error:
             failed = error.with_traceback(None)
             failed.__cause__ = failed.__context__ = None
@@ -172,12 +206,13 @@ def build(claim: Claim, key: str, domain: Domain, metric: Metric, norm: Norm | N
         return _new_pure_function(claim.function)
     space = to_dp_domain(domain), to_dp_metric(metric)
     if isinstance(claim, Stable):
-        return _transformation(claim, key, domain, space, norm or "l1")
+        face = norm_of("l1" if norm is None else norm, f"{key}.norm")
+        return _transformation(claim, key, domain, space, face)
     if isinstance(claim, Private):
         if claim.native is not None:
             return _with_parts(claim.native, claim)
         measure = measure_to_dp(claim.measure)
-        run = guarded(claim.function, key)
+        run = guarded(lambda data: claim.function(domain.normal(data)), key)
         made = _make_measurement(*space, measure, run, guarded(_loss(claim), key))
         return _with_parts(made, claim)
     return _interactive(claim, key, domain, space)
@@ -223,17 +258,23 @@ def _transformation(
         output_metric = space[1]
         if claim.output_metric is not None:
             output_metric = to_dp_metric(claim.output_metric)
-        function, stability_map = whole_function(claim), lambda d_in: claim.stability * d_in
-    else:
-        face = claim.faces
-        output_metric = to_dp_metric(claim.output.metric(norm))  # type: ignore[attr-defined]
         function = whole_function(claim)
 
         def stability_map(d_in: int) -> Any:
+            return bounded_int(claim.stability * d_in, f"{key}.map", U32_MAX)
+    else:
+        face = claim.faces
+        metric = claim.output.metric(norm)  # type: ignore[attr-defined]
+        output_metric = to_dp_metric(metric)
+        function = whole_function(claim)
+
+        def stability_map(d_in: int) -> Any:
+            metric.need_bound(d_in, key)
             return face.bound(norm, d_in)
 
     def gated(data: Any) -> Any:
-        domain.check(data)
+        data = domain.normal(data)
+        domain.check_native(data)
         return function(data)
 
     return _make_transformation(
@@ -251,6 +292,7 @@ def whole_function(claim: Stable) -> Callable[[Any], Any]:
         size, accumulate = claim.output.size, claim.accumulate  # type: ignore[attr-defined]
 
         def total(data: Any) -> Any:
+            need_countable(records_in(data))
             out = np.zeros(size, dtype=np.int64)
             accumulate(data, out)
             return out
@@ -274,13 +316,10 @@ def _interactive(
     claim: Interactive, key: str, domain: Domain, space: tuple[dp.Domain, dp.Metric]
 ) -> Any:
     def start(data: Any) -> Any:
-        return new_queryable(guarded(claim.start(data), key))
+        return new_queryable(guarded(claim.start(domain.normal(data)), key))
 
     made = _make_measurement(
-        *space,
-        measure_to_dp(claim.measure),
-        guarded(start, key),
-        guarded(claim.privacy_map, key),
+        *space, measure_to_dp(claim.measure), guarded(start, key), guarded(claim.privacy_map, key)
     )
     made.sim_service = ServiceParts(domain, claim.priced)
     return made
@@ -292,9 +331,12 @@ def answers_questions(release: Any) -> bool:
 
 
 def plain_measurement(
-    domain: dp.Domain, metric: dp.Metric, measure: dp.Measure, function: Callable[[Any], Any],
+    domain: dp.Domain,
+    metric: dp.Metric,
+    measure: dp.Measure,
+    function: Callable[[Any], Any],
     privacy_map: Callable[[Any], Any],
-) -> dp.Measurement:  # fmt: skip
+) -> dp.Measurement:
     """Make a measurement on any space of OpenDP's: what the audit asks a composition."""
     return _make_measurement(domain, metric, measure, function, privacy_map)
 

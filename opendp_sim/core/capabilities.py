@@ -1,21 +1,25 @@
 """What can be asked of a release: protocols between sketches and queries, which never meet.
 
-A sketch's claim offers objects under these names; a query mechanism asks for one by name. Neither
-room imports the other.
+A sketch's claim offers objects by name; a query mechanism asks for one by name. Neither room imports the
+other. The names are open: these are the ones that the package itself uses, and a plugin that brings a
+sketch and a query of its own states its protocol beside them and takes any name that is free.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.core.class_means import ReleasedSums
+
 __all__ = [
     "Arrays",
     "ClassMeans",
+    "ClassScores",
     "Counted",
     "DistanceReading",
     "DistanceSums",
@@ -43,12 +47,15 @@ class KernelEstimates:
         repetitions: how many repetitions there are in all.
         freedom: how many degrees of freedom ``variance`` has; broadcasts to (L, q). Infinite where it
             is no estimate.
+        jump: shape (L,): the most that one repetition showed anywhere, noise included; 0 where no
+            repetition can miss what another one shows.
     """
 
     groups: NDArray[np.float64]
     variance: NDArray[np.float64]
     repetitions: int
     freedom: NDArray[np.float64]
+    jump: NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))
 
 
 class KernelSums(Protocol):
@@ -172,9 +179,21 @@ class ClassMeans(Protocol):
     """``class_means``: one mean a class."""
 
     labels: tuple[str | int, ...] | None
+    has_squares: bool
+    """Whether ``class_sums`` comes with sums of squares."""
 
-    def means(self, released: Arrays) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the noisy means in steps (L, d), and each one's deviation per cell deviation (L,)."""
+    def class_sums(self, released: Arrays, deviation: float) -> ReleasedSums:
+        """Return the noisy sums and sizes, in steps, for cells whose noise has this deviation."""
+        ...
+
+
+class ClassScores(Protocol):
+    """``class_scores``: one score a class, as far as a released model tells."""
+
+    labels: tuple[str | int, ...]
+
+    def scores(self, released: Arrays, queries: Any) -> NDArray[np.float64]:
+        """Return the logit of each class, shape (q, L), for queries on the model's own input space."""
         ...
 
 
@@ -186,8 +205,6 @@ class SecondMomentSums(Protocol):
 
     width: int
     """Number of data columns d."""
-    unit: float
-    """Real value of one grid step of the input."""
 
     def gram(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
         """Return the (d+1, d+1) sums for columns scaled to [-1, 1], constant first.
@@ -209,7 +226,6 @@ class SurrogateLoss(Protocol):
     """``surrogate_loss``: an angle-based regression loss, readable at any direction."""
 
     width: int
-    unit: float
 
     def loss(self, released: Arrays, directions: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the summed loss (k,) of directions (k, d+1) over the scaled columns."""

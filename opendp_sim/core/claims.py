@@ -9,16 +9,18 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
 
+from opendp_sim.core import dp
+from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.rounding import bounded_int, float_up, sqrt_up
 from opendp_sim.core.space import Domain, Metric
 
 __all__ = [
+    "NORMS",
     "Block",
     "Claim",
     "Faces",
@@ -31,9 +33,11 @@ __all__ = [
     "Stable",
     "Stage",
     "faces_of",
+    "norm_of",
 ]
 
 Norm = Literal["l1", "l2", "linf"]
+NORMS: tuple[Norm, ...] = get_args(Norm)
 Measure = Literal[
     "max_divergence",
     "zero_concentrated_divergence",
@@ -42,6 +46,17 @@ Measure = Literal[
     "renyi_divergence",
     "smoothed_max_divergence",
 ]
+
+
+def norm_of(given: object, where: str = "norm") -> Norm:
+    """Return the norm that ``given`` names, or refuse it (OS101): a face is looked up by it."""
+    if type(given) is str and given in NORMS:
+        return given
+    raise ParameterError(
+        "OS101", where, expected=f"one of {', '.join(NORMS)}",
+        got=given if isinstance(given, str) else type(given).__name__,
+        hint="l1 before Laplace noise, l2 before Gaussian noise, linf before a noisy maximum.",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +95,9 @@ class Faces:
 
     def bound(self, norm: Norm, d_in: int) -> float | int:
         """Return the greatest output distance at ``d_in``, rounded outward (L1, L∞: exact if integer)."""
-        if norm == "l2":
+        if norm_of(norm) == "l2":
             return sqrt_up(self.l2_squared * d_in * d_in)
-        value = getattr(self, norm) * d_in
+        value = (self.l1 if norm == "l1" else self.linf) * d_in
         return bounded_int(int(value), norm) if value.denominator == 1 else float_up(value)
 
     def __mul__(self, factor: int) -> Faces:
@@ -141,21 +156,34 @@ class Stable:
 class Noise:
     """A declared noise law: what is added to each cell of the noiseless part."""
 
-    family: Literal["discrete_laplace", "discrete_gaussian", "gumbel"]
+    family: Literal["discrete_laplace", "discrete_gaussian", "rounded_gaussian", "gumbel"]
     scale: float
     weights: tuple[tuple[int, int], ...] = ()
     """Runs of (cells, weight); empty means weight 1 everywhere."""
     sampler: Literal["opendp", "bulk"] = "opendp"
+    step: Fraction = Fraction(1)
+    """Spacing of the values that the noise takes: 1 / k under a public factor k."""
 
     @property
     def deviation(self) -> float:
         """Standard deviation of the noise on a cell of weight 1 (0 for a scale of 0)."""
         if self.scale == 0:
             return 0.0
+        if self.family == "rounded_gaussian":
+            return float(self.step) * _rounded_deviation(self.scale / float(self.step))
         if self.family == "discrete_laplace":
             # Var = 2 q / (1 - q)^2 with q = exp(-1 / scale).
             return math.sqrt(2 * math.exp(-1 / self.scale)) / -math.expm1(-1 / self.scale)
         return self.scale if self.family == "discrete_gaussian" else self.scale * math.pi / 6**0.5
+
+
+def _rounded_deviation(scale: float) -> float:
+    """Return the deviation of round(scale Z): the variance is scale**2 + 1 / 12 but for tiny scales."""
+    if scale >= 1:
+        return math.sqrt(scale**2 + 1 / 12)  # to 1e-8
+    # sum over k >= 0 of (2 k + 1) P[|N| > k]
+    tails = (math.erfc((k + 0.5) / (scale * math.sqrt(2))) for k in range(12))
+    return math.sqrt(sum((2 * k + 1) * tail for k, tail in enumerate(tails)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +205,10 @@ class Private:
     expected: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
     """Why these settings, when a public rule chose them: one line for the plan."""
+    mu_squared: Fraction | None = None
+    """Proved Gaussian DP, and how much: mu**2 at distance 1 (it grows with the distance squared)."""
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
+    """What can be asked of the release, by name, as of a sketch's; ``output`` then names its arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +227,8 @@ class Interactive:
     expected: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
     """What the plan should say about this choice, such as that a one-off release would do better."""
+    mu_squared: Fraction | None = None
+    """As that of ``Private``: of the whole interaction, however it goes on."""
 
 
 @dataclass(frozen=True, slots=True)

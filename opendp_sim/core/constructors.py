@@ -6,10 +6,9 @@ from collections.abc import Callable
 from inspect import Parameter, Signature, signature
 from typing import Any
 
-import opendp.prelude as dp
-
+from opendp_sim.core import dp
 from opendp_sim.core.bridge import adopt_domain, adopt_metric, build, then
-from opendp_sim.core.claims import Norm
+from opendp_sim.core.claims import Norm, norm_of
 from opendp_sim.core.mechanism import Mechanism
 
 __all__ = ["bound", "constructors"]
@@ -22,6 +21,10 @@ def bound(mechanism: Mechanism, domain: Any, metric: Any, norm: Norm | None = No
     return build(claim, mechanism.key, own_domain, own_metric, norm)
 
 
+def _norm(cls: type[Mechanism], params: dict[str, Any]) -> Norm:
+    return norm_of(params.pop("norm", "l1"), f"{cls.key}.norm")
+
+
 def constructors(cls: type[Mechanism]) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Derive ``make_<key>(input_domain, input_metric, ...)`` and ``then_<key>(...)``.
 
@@ -31,15 +34,23 @@ def constructors(cls: type[Mechanism]) -> tuple[Callable[..., Any], Callable[...
     sketch = cls.room == "sketches"
 
     def make_(input_domain: dp.Domain, input_metric: dp.Metric, **params: Any) -> Any:
-        norm = params.pop("norm", None) if sketch else None
+        norm = _norm(cls, params) if sketch else None
         return bound(cls(**params), input_domain, input_metric, norm)
 
     def then_(**params: Any) -> Any:
-        norm = params.pop("norm", None) if sketch else None
+        norm = _norm(cls, params) if sketch else None
         mechanism = cls(**params)
         return then(lambda domain, metric: bound(mechanism, domain, metric, norm))
 
-    own = list(signature(cls).parameters.values())
+    own = [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if info.is_required() else info.default,
+            annotation=info.annotation,
+        )
+        for name, info in cls.model_fields.items()
+    ]
     if sketch:
         own.append(Parameter("norm", Parameter.KEYWORD_ONLY, default="l1", annotation=Norm))
     for prefix, function, taken in (("make", make_, 2), ("then", then_, 0)):

@@ -6,8 +6,6 @@ by importing, names carry a prefix, and registering again does nothing.
 
 from __future__ import annotations
 
-import opendp.prelude as dp
-
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.mechanism import REGISTRY
 
@@ -27,9 +25,11 @@ def register() -> tuple[str, ...]:
         >>> "sim_race_sketch" in sim.register()
         True
     """
+    from opendp.context import register as hand_over  # noqa: PLC0415 - imports OpenDP's extras
+
     for key, cls in REGISTRY.items():
         if cls.room != "queries" and key not in _done:
             make, _ = constructors(cls)
-            dp.register(make, name=f"{PREFIX}{key}")
+            hand_over(make, name=f"{PREFIX}{key}")
             _done[key] = cls
     return tuple(f"{PREFIX}{key}" for key in _done)

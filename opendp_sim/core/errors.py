@@ -6,7 +6,10 @@ The families are the hundreds: 1 parameter, 2 space, 3 spec, 4 budget, 5 audit, 
 
 from __future__ import annotations
 
-from typing import ClassVar, NoReturn
+from collections.abc import Mapping
+from typing import Any, ClassVar, NoReturn
+
+from opendp_sim.core.shown import shown
 
 __all__ = [
     "CATALOGUE",
@@ -24,11 +27,14 @@ __all__ = [
 CATALOGUE: dict[str, str] = {
     "OS101": "A mechanism parameter is missing, unknown, of the wrong type or outside its range.",
     "OS102": "Two parameters of one mechanism do not go together.",
+    "OS103": "The public matrices or the sketch of a mechanism need more memory than the machine has.",
     "OS201": "A mechanism was bound to a domain that its proof does not cover.",
     "OS202": "A mechanism was bound to a metric that its proof does not cover.",
     "OS203": "Exact arithmetic cannot be guaranteed: a bound of the type reaches 2**51.",
     "OS204": "A stage needs a property that the type does not carry (norm bound, labels, bounds).",
     "OS205": "The distance map would overflow at this input distance.",
+    "OS206": "Nothing finite can be said at this input distance: records that come and go move cells "
+    "both ways, which is infinitely far in OpenDP's monotone distance.",
     "OS301": "A stage is less stable than its `expect` claims.",
     "OS302": "The spec is not valid YAML 1.2, or uses a feature that specs refuse.",
     "OS303": "An unknown word: step, argument, column, stage, parameter or key.",
@@ -60,6 +66,7 @@ CATALOGUE: dict[str, str] = {
     "OS607": "A query has the wrong shape, width or dtype.",
     "OS608": "The source holds no record.",
     "OS609": "An output cannot be written where it should go; nothing was charged for it.",
+    "OS610": "The source holds 2**31 records or more, for which sums could leave int64.",
     "OS701": "A release file is truncated, tampered with, foreign, or of another version.",
     "OS702": "A release does not hold what this question needs.",
     "OS703": "A public matrix re-drawn from its seed has another hash than the release states.",
@@ -84,8 +91,8 @@ class SimError(Exception):
         if code not in CATALOGUE or not code.startswith(self.family) or not hint:
             raise RuntimeError(f"{type(self).__name__} needs a catalogued code and a hint: {code}")
         self.code, self.where, self.expected, self.got, self.hint = code, where, expected, got, hint
-        shown = got if isinstance(got, str) else repr(got)
-        super().__init__(f"{code} {where}: expected {expected}; got {shown}. Hint: {hint}")
+        came = got if isinstance(got, str) else repr(got)
+        super().__init__(shown(f"{code} {where}: expected {expected}; got {came}. Hint: {hint}"))
 
     def alone(self) -> NoReturn:
         """Raise it without the exception that is being handled, which could hold a record.
@@ -131,9 +138,14 @@ class AuditError(SimError):
 
 
 class DataError(SimError):
-    """Data or a query does not belong to its declared domain. Says which column, never a value."""
+    """Data or a query does not belong to its declared domain. Says which column, never a value.
+
+    ``results`` holds, by output, what a run released and paid for where its files could not be written
+    (OS609), so that a program in Python does not lose it.
+    """
 
     family = "OS6"
+    results: Mapping[str, Any] | None = None
 
 
 class ReleaseError(SimError):

@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.errors import SpaceError
 
-__all__ = ["PhaseProjection", "UniversalHash", "chunks", "count_ids", "group_starts"]
+__all__ = [
+    "PhaseProjection",
+    "UniversalHash",
+    "chunks",
+    "chunks_in_room",
+    "count_ids",
+    "group_starts",
+]
 
 _MAGIC = 1.5 * 2.0**52
 """Adding it rounds to the nearest integer and leaves that integer in the low bits of the float."""
@@ -58,11 +65,7 @@ class PhaseProjection:
 
     @classmethod
     def fit(
-        cls,
-        matrix: NDArray[np.float64],
-        offset: NDArray[np.float64],
-        magnitude: int,
-        where: str,
+        cls, matrix: NDArray[np.float64], offset: NDArray[np.float64], magnitude: int, where: str
     ) -> PhaseProjection:
         """Round a real ``matrix`` (d, C) and ``offset`` (C,) to the finest provably exact grid.
 
@@ -111,6 +114,7 @@ class PhaseProjection:
         matrix: NDArray[np.float64] | None = None,
         modulus: int = 2**51,
         starts: NDArray[np.int64] | None = None,
+        room: Room | None = None,
     ) -> NDArray[np.int64]:
         """Return ``floor(phase) + base`` for each column and row: shape (C, n), all non-negative.
 
@@ -119,12 +123,15 @@ class PhaseProjection:
             matrix: ``workspace()``, to make it once for many chunks, or some of its columns' rows.
             modulus: a power of two up to 2**51; ids are reduced by it at no cost.
             starts: shape (C,), integers from 0 to 2**49, added to the ids of each column at no cost.
+            room: buffers of ``room_for``; the returned ids are a view into them, until the next call.
         """
         matrix = self.workspace() if matrix is None else matrix
-        rows = np.empty((len(values), values.shape[1] + 1))
+        held, flat = room_for(len(values), values.shape[1], len(matrix)) if room is None else room
+        rows = held[: len(values)]
         rows[:, :-1] = values
         rows[:, -1] = 1.0
-        product = np.matmul(matrix, rows.T)
+        product = flat[: len(matrix) * len(values)].reshape(len(matrix), len(values))
+        np.matmul(matrix, rows.T, out=product)
         product += _MAGIC if starts is None else (_MAGIC + starts)[:, None]
         ids: NDArray[np.int64] = product.view(np.int64)
         ids &= modulus - 1
@@ -145,6 +152,22 @@ class PhaseProjection:
         ids[:, far] = np.floor(np.clip(real, -(2.0**51), 2.0**51)).astype(np.int64)
         ids[:, far] += self.base[:, None]
         return ids
+
+
+Room = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Buffers that the chunks of one build share: rows with a constant column, and products."""
+
+
+def room_for(rows: int, width: int, columns: int) -> Room:
+    """Return buffers for chunks of up to ``rows`` rows."""
+    return np.empty((rows, width + 1)), np.empty(columns * rows)
+
+
+def chunks_in_room(rows: int, width: int, columns: int) -> Iterator[tuple[slice, Room]]:
+    """Cut ``rows`` as ``chunks`` does, with buffers they share: fresh pages cost a fifth of a build."""
+    parts = list(chunks(rows, columns))
+    room = room_for(max((part.stop - part.start for part in parts), default=0), width, columns)
+    return ((part, room) for part in parts)
 
 
 @dataclass(frozen=True)
@@ -185,10 +208,7 @@ class UniversalHash:
 
 
 def count_ids(
-    ids: NDArray[np.int64],
-    labels: NDArray[np.int64] | None,
-    out: NDArray[np.int64],
-    group: int = 1,
+    ids: NDArray[np.int64], labels: NDArray[np.int64] | None, out: NDArray[np.int64], group: int = 1
 ) -> None:
     """Add one to ``out[c, label, id]`` for every column and row. Overwrites ``ids`` when labelled.
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from abc import abstractmethod
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.metadata import entry_points
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import (
@@ -31,10 +35,12 @@ __all__ = [
     "Mechanism",
     "Option",
     "Source",
+    "current_key",
     "describe",
     "load_plugins",
     "lookup",
     "one_of",
+    "page_beside",
     "param",
     "register",
 ]
@@ -62,7 +68,7 @@ def param(
 class _Record(BaseModel):
     """An immutable, serialisable record whose refusals are coded and name the parameter."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
     key: ClassVar[str]
 
     def __init__(self, **data: Any) -> None:
@@ -202,8 +208,13 @@ class Mechanism(_Record):
     room: ClassVar[Literal["rows", "sketches", "measurements", "queries"]]
     offers: ClassVar[tuple[str, ...]] = ()
     """What can be asked of a release of this sketch, with some parameters: see ``capabilities.py``."""
+    formerly: ClassVar[tuple[str, ...]] = ()
+    """Keys under which older specs name this mechanism; they still read."""
     asks_for: ClassVar[tuple[str, ...]] = ()
     """Which of these this query asks a release for: the parameters or the release decide which one."""
+
+    any_units: ClassVar[bool] = False
+    """Whether it takes every column by its own bounds, so that the units of columns do not matter."""
 
     @abstractmethod
     def bind(self, domain: Domain, metric: Metric) -> Claim:
@@ -277,8 +288,16 @@ def register(cls: M) -> M:
     return cls
 
 
+def current_key(key: str) -> str:
+    """Return the key of today for a key that a mechanism had formerly; any other key as it is."""
+    if key in REGISTRY:
+        return key
+    return next((name for name, cls in REGISTRY.items() if key in cls.formerly), key)
+
+
 def lookup(key: str) -> Any:
-    """Return the mechanism called ``key``, or refuse with the nearest name."""
+    """Return the mechanism called ``key``, now or formerly, or refuse with the nearest name."""
+    key = current_key(key)
     if key in REGISTRY:
         return REGISTRY[key]
     near = get_close_matches(key, REGISTRY, n=1)
@@ -287,6 +306,32 @@ def lookup(key: str) -> Any:
 
 
 def load_plugins() -> None:
-    """Load third parties' mechanisms; names in a spec are only ever looked up in the registry."""
+    """Load third parties' mechanisms; names in a spec are only ever looked up in the registry.
+
+    Raises:
+        InternalError (OS903): a plugin cannot be imported, or takes a key that is taken. Nothing runs
+            then: a program would mean something else without it.
+    """
     for entry in entry_points(group=ENTRY_POINTS):
-        entry.load()
+        try:
+            entry.load()
+        except Exception as error:
+            raise InternalError(
+                "OS903", f"plugin {entry.name}", expected=f"a module {entry.value} that can be imported",
+                got=f"{type(error).__name__}: {error}".removesuffix("."),
+                hint="repair the package that brings this plugin, or uninstall it.",
+            ) from error  # fmt: skip
+
+
+def page_beside(cls: type[Mechanism]) -> Traversable | None:
+    """Return the document that states the proof, ``<key>.md`` beside the mechanism's module, or None."""
+    package, _, module = cls.__module__.rpartition(".")
+    name = f"{cls.key}.md"
+    if package:
+        found = files(package).joinpath(name)
+    else:  # a plugin of a single module
+        file = getattr(sys.modules.get(module), "__file__", None)
+        if file is None:
+            return None
+        found = Path(file).with_name(name)
+    return found if found.is_file() else None

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 from opendp_sim.core.errors import SpaceError
 
-__all__ = ["I64_MAX", "bounded_int", "float_down", "float_up", "sqrt_up"]
+__all__ = [
+    "I64_MAX",
+    "U32_MAX",
+    "bounded_int",
+    "float_down",
+    "float_up",
+    "least",
+    "least_int",
+    "sqrt_up",
+]
 
 I64_MAX = 2**63 - 1
+U32_MAX = 2**32 - 1
+"""OpenDP counts records in 32 bits."""
 
 
 def float_up(value: Fraction | float) -> float:
@@ -45,14 +57,32 @@ def sqrt_up(square: Fraction | int) -> float:
     return root
 
 
-def bounded_int(value: int, where: str) -> int:
-    """Return ``value`` if it is an int64, else refuse: OpenDP's integer distances are int64."""
-    if value > I64_MAX:
+def least_int(fits: Callable[[int], bool]) -> int:
+    """Return the least integer above 0 at which ``fits`` holds; once true it stays true above."""
+    low, high = 0, 1
+    while not fits(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def least(fits: Callable[[float], bool], low: float, high: float) -> float:
+    """Return the least float above ``low`` at which ``fits`` holds, to the last bit.
+
+    ``fits`` holds at ``high`` and, once true, stays true above; it does not hold at ``low``.
+    """
+    while (middle := low + (high - low) / 2.0) not in (low, high):
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def bounded_int(value: int, where: str, most: int = I64_MAX) -> int:
+    """Return ``value``, or refuse it: OpenDP's distances are int64, and 32 bits between records."""
+    if value > most:
         raise SpaceError(
-            "OS205",
-            where,
-            expected="a distance below 2**63",
-            got="an overflow",
+            "OS205", where, expected=f"a distance below 2**{most.bit_length()}", got="an overflow",
             hint="ask for a smaller input distance.",
-        )
+        )  # fmt: skip
     return value

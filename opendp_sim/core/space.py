@@ -15,9 +15,7 @@ from dataclasses import fields
 from fractions import Fraction
 from typing import Any
 
-import opendp.prelude as dp
-
-from opendp_sim.core.errors import DataError
+from opendp_sim.core import dp
 
 __all__ = ["FOREIGN_DOMAINS", "FOREIGN_METRICS", "Descriptor", "Domain", "Metric", "canonical"]
 
@@ -60,11 +58,27 @@ class Domain(Descriptor):
     def check(self, data: Any) -> None:
         """Raise a ``DataError`` of constant text unless ``data`` is a member."""
 
+    def normal(self, data: Any) -> Any:
+        """Return ``data`` in the one form in which functions on this domain see it.
+
+        What comes in through OpenDP passes here before ``check``, as what comes in from files passes
+        the door of ``sources``. It changes how a value is held, never which value it is.
+        """
+        return data
+
+    def check_native(self, data: Any) -> None:
+        """Raise a ``DataError`` unless ``data`` is a member of the domain as OpenDP knows it.
+
+        What a release calls: where ``native`` is wider than this domain, its members are no reason to
+        refuse, for a refusal that depends on the data tells of it.
+        """
+        self.check(data)
+
     def member(self, data: Any) -> bool:
         """Say whether ``data`` is a member; never raises."""
         try:
             self.check(data)
-        except DataError:
+        except Exception:  # noqa: BLE001 - whatever cannot even be looked at is no member
             return False
         return True
 

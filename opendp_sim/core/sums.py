@@ -6,9 +6,12 @@ additions (and so blocks, threads and memory layout) cannot change a bit.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array
+
+from opendp_sim.core.on_use import sparse
 
 __all__ = ["ClassSums"]
 
@@ -32,9 +35,9 @@ class ClassSums:
         # It is made once for all full blocks; only the classes in it change.
         self._member = self._matrix(self._rows) if classes > 1 else None
 
-    def _matrix(self, rows: int) -> csc_array:
+    def _matrix(self, rows: int) -> Any:
         where = np.zeros(rows, dtype=np.int32), np.arange(rows + 1, dtype=np.int32)
-        return csc_array((np.ones(rows), *where), shape=(len(self.totals), rows))
+        return sparse.csc_array((np.ones(rows), *where), shape=(len(self.totals), rows))
 
     def add(self, values: NDArray[np.float64], labels: NDArray[np.int64] | None) -> None:
         """Add rows (n, d), integers of magnitude below 2**32, to the classes (n,) they belong to.

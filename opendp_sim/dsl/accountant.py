@@ -12,13 +12,14 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-import opendp.prelude as dp
-
 from opendp_sim.accounting.budget import MEASURES, Budget, MeasureName
+from opendp_sim.accounting.gaussian_curve import epsilon_within
+from opendp_sim.accounting.pure_as_gaussian import gaussian_of_pure
+from opendp_sim.core import dp
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Norm
 from opendp_sim.core.errors import BudgetError
-from opendp_sim.core.rounding import float_down, float_up
+from opendp_sim.core.rounding import float_down, float_up, least
 from opendp_sim.dsl.typed import Bound, Typed
 
 __all__ = [
@@ -67,11 +68,16 @@ def maps_of(typed: Typed, bound: Bound, d_in: int) -> list[tuple[str, float]]:
     return out
 
 
-def cast(measurement: dp.Measurement, have: str, want: MeasureName, delta: float) -> dp.Measurement:
+def cast(
+    measurement: dp.Measurement, have: str, want: MeasureName, delta: float, *, gaussian: bool
+) -> dp.Measurement:
     """Return ``measurement`` under the program's measure, through OpenDP's own casts.
 
-    ``delta`` is the share of delta that a conversion to ``approx`` may use.
+    ``delta`` is the share of delta that a conversion to ``approx`` may use. ``gaussian`` says that
+    the release's claim is one of Gaussian DP: under ``gdp`` a loss in zCDP alone is not enough.
     """
+    if want == "gdp":
+        return _as_gaussian(measurement, have, gaussian=gaussian)
     if have == MEASURES[want]:
         return measurement
     if want in ("zcdp", "approx_zcdp") and have == "max_divergence":
@@ -87,7 +93,20 @@ def cast(measurement: dp.Measurement, have: str, want: MeasureName, delta: float
             measurement, have = dp.c.make_zCDP_to_approxDP(measurement), "smoothed_max_divergence"
         if have == "smoothed_max_divergence":
             return dp.c.make_fix_delta(measurement, delta)
-    raise BudgetError(
+    raise _no_loss(have, want)
+
+
+def _as_gaussian(measurement: dp.Measurement, have: str, *, gaussian: bool) -> dp.Measurement:
+    """Return a release of a ``gdp`` program with its loss as ``mu**2 / 2``, or refuse it."""
+    if gaussian:
+        return measurement
+    if have == "max_divergence":
+        return gaussian_of_pure(measurement)
+    raise _no_loss(have, "gdp")
+
+
+def _no_loss(have: str, want: MeasureName) -> BudgetError:
+    return BudgetError(
         "OS405", "privacy.measure", expected=f"releases that have a loss under `{want}`",
         got=have.replace("_", " "), hint=_RENYI if have == "renyi_divergence" else _BETTER[want],
     )  # fmt: skip
@@ -99,6 +118,8 @@ _RENYI = (
 )
 _BETTER = {
     "pure": "Laplace noise has a pure loss; or state the budget under `zcdp`.",
+    "gdp": "under `gdp` releases are rounded Gaussian noise, ind_knn, hybrid_knn, or pure; for this one "
+    "choose the measure `zcdp`, `approx_zcdp` or `approx`, or a ledger of its own.",
     "zcdp": "use `approx_zcdp` for mechanisms that have a delta of their own.",
     "approx_zcdp": "use `approx` for mechanisms that are only (epsilon, delta).",
     "approx": "this release has no loss in (epsilon, delta); see `opendp-sim explain OS405`.",
@@ -142,14 +163,17 @@ def target_of(budget: Budget, measure: MeasureName, *, with_delta: bool) -> Targ
         return Target(measure, (budget.epsilon or math.inf,), None)
     if measure == "approx":
         return Target(measure, (budget.epsilon or math.inf, budget.delta or 0.0), None)
+    if measure == "gdp":
+        square = budget.mu_squared
+        whole = math.inf if square is None else float_down(square / 2)
+        return Target(measure, (whole,), None if budget.epsilon is None else budget.delta)
     own = budget.mechanisms_delta if measure == "approx_zcdp" and with_delta else 0.0
     rho = budget.rho if budget.rho is not None else math.inf
     conversion = None
     if budget.epsilon is not None and budget.delta is not None:
         conversion = float_down(Fraction(budget.delta) - Fraction(own))  # their sum is no more
         rho = min(rho, _rho_for(budget.epsilon, conversion))
-    whole = (rho,) if measure == "zcdp" else (rho, own)
-    return Target(measure, whole, conversion)
+    return Target(measure, (rho,) if measure == "zcdp" else (rho, own), conversion)
 
 
 @cache
@@ -200,15 +224,22 @@ def _least(fits: Callable[[float], bool], where: str) -> float:
     low = high / 2.0
     while fits(low) and low > 2.0**-60:
         high, low = low, low / 2.0
-    while (middle := (low + high) / 2.0) not in (low, high):
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
+    return least(fits, low, high)
 
 
-def claim_of(total: dp.Measurement, target: Target, d_in: int) -> Loss | None:
-    """Return the total as (epsilon, delta) through OpenDP's conversion, where one was asked for."""
+def claim_of(
+    total: dp.Measurement, target: Target, d_in: int, limit: float | None = None
+) -> Loss | None:
+    """Return the total as (epsilon, delta) where one was asked for: through OpenDP's conversion.
+
+    Under ``gdp`` OpenDP's total is ``mu**2 / 2``, and the exact curve converts it; ``limit`` is the
+    epsilon that the budget states.
+    """
     if target.conversion_delta is None:
         return None
+    if target.measure == "gdp":
+        square = 2 * Fraction(loss_of(total, d_in)[0])
+        return epsilon_within(square, target.conversion_delta, limit), target.conversion_delta
     converted = dp.c.make_zCDP_to_approxDP(total)
     curve: Any = converted.map(d_in)
     if isinstance(curve, tuple):

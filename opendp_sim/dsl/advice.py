@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from opendp_sim.dsl.charging import ledger_path
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.unlike_columns import unlike_columns
 
 __all__ = ["advice"]
 
 _DELTA = 1e-3
 """A delta of one over a thousand people."""
 _LEFT = 0.02
+_WHAT = {"gdp": "mu squared", "zcdp": "rho", "approx_zcdp": "rho"}
 _RECORDS = 1000
 
 
@@ -21,6 +23,10 @@ def advice(plan: Plan) -> list[str]:
     return [
         *_delta(plan),
         *_unspent(plan),
+        *_single(plan),
+        *unlike_columns(
+            plan.types.values(), (r.bound for r in plan.releases.values() if not r.typed.is_sketch)
+        ),
         *(text for o in plan.outputs.values() for text in _loud(o)),
     ]
 
@@ -34,13 +40,26 @@ def _delta(plan: Plan) -> Iterator[str]:
         )
 
 
+def _single(plan: Plan) -> Iterator[str]:
+    if plan.privacy is None or plan.privacy.measure not in {"zcdp", "approx_zcdp"}:
+        return
+    budget, releases = plan.privacy.budget, list(plan.releases.values())
+    if len(releases) != 1 or releases[0].record is None or None in (budget.epsilon, budget.delta):
+        return
+    if "accounting" in type(releases[0].record).model_fields and ledger_path(plan) is None:
+        yield (
+            f"`{releases[0].typed.name}` is the only release and has an exact (epsilon, delta) curve: "
+            "`measure: approx` reads it and needs less noise for the same claim"
+        )
+
+
 def _unspent(plan: Plan) -> Iterator[str]:
     if plan.target is None or ledger_path(plan) is not None:
         return  # a ledger keeps what is left
     left = 1.0 - plan.total[0] / plan.target.whole[0]
     if left > _LEFT:
         yield (
-            f"{left:.0%} of the budget's {'rho' if 'zcdp' in plan.target.measure else 'epsilon'} is "
+            f"{left:.0%} of the budget's {_WHAT.get(plan.target.measure, 'epsilon')} is "
             "left: larger shares (`spend`) or smaller scales would use it for less noise"
         )
 

@@ -6,22 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path as File
 from typing import Any
 
-import opendp.prelude as dp
-
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
+from opendp_sim.accounting.asking import features_of, read_queries
 from opendp_sim.accounting.release import Release
+from opendp_sim.core import dp
 from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import DataError, SpecError
 from opendp_sim.core.space import Domain
 from opendp_sim.dsl import document as yaml
 from opendp_sim.dsl.diagnostic import Notes
 from opendp_sim.dsl.execute import answer
-from opendp_sim.dsl.inputs import query_records, read_queries, source_of
+from opendp_sim.dsl.inputs import source_of
 from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.read_steps import read_steps
 from opendp_sim.sources.builtin import BUILTINS
-from opendp_sim.spaces.records import Column, Records
-from opendp_sim.spaces.rows import GridRows, RealRows
 
 __all__ = ["ask", "reference"]
 
@@ -44,7 +42,7 @@ def ask(release: Release, queries: SourceRef, posts: Sequence[str]) -> tuple[Any
     """
     dp.enable_features("contrib")
     claims, domain = _bind(release, posts)
-    features = _features(release)
+    features = features_of(release)
     asked = read_queries(lambda: source_of(queries, features, ".", {}), "query")
     return answer(release, claims, asked), domain
 
@@ -72,14 +70,6 @@ def _bind(release: Release, posts: Sequence[str]) -> tuple[list[Post], Domain | 
             hint="write for example --post density; `opendp-sim ops` lists them.",
         )  # fmt: skip
     return claims, domain
-
-
-def _features(release: Release) -> Records:
-    domain = release.stages[0].domain
-    if isinstance(domain, Records):
-        return query_records(domain, release.stages)
-    width = domain.width if isinstance(domain, RealRows | GridRows) else 1
-    return Records((Column("x", f"array[f64, {width}]"),))
 
 
 def reference(text: str) -> SourceRef:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature, signature
+from typing import Any, TypeVar
 
 import numpy as np
 
 from opendp_sim.core.mechanism import Mechanism, Option
-from opendp_sim.dsl.ir import VERSION, Program
+from opendp_sim.dsl.grammar.section import Section
+from opendp_sim.dsl.ir import VERSION, DataEntry, OutputDecl, Privacy, Program, StageDecl
 from opendp_sim.dsl.plan import Plan, plan_of
 from opendp_sim.dsl.reader import Draft, draft_of
 
 __all__ = ["Builder", "program"]
 
-Step = Mechanism | str | Mapping[str, Any]
+M = TypeVar("M", bound=Callable[..., Any])
 
 
 def program(name: str, folder: str = ".") -> Builder:
@@ -45,54 +47,64 @@ def program(name: str, folder: str = ".") -> Builder:
     return Builder(name, folder)
 
 
+def _declared_by(section: type[Section]) -> Callable[[M], M]:
+    """Give a method the words of a section as its keywords, and the section's page as its own."""
+
+    def declare(method: M) -> M:
+        given = list(signature(method).parameters.values())[:-1]
+        taken = {parameter.name for parameter in given}
+        keywords = [
+            Parameter(
+                w.spelled,
+                Parameter.KEYWORD_ONLY,
+                annotation=w.info.annotation,
+                default=Parameter.empty if w.info.is_required() else w.info.default,
+            )
+            for w in section.words().values()
+            if w.field not in taken
+        ]
+        method.__dict__["__signature__"] = Signature([*given, *keywords])
+        method.__doc__ = f"{method.__doc__}\n\n{section.__doc__}"
+        return method
+
+    return declare
+
+
 class Builder:
-    """A program in the making; every method returns the builder."""
+    """A program in the making; every method returns the builder.
+
+    The keywords of a method are the words of its section: ``help(Builder.data)`` lists them. Steps are
+    records, names, or ``{name: {parameters}}``.
+    """
 
     def __init__(self, name: str, folder: str = ".") -> None:
         self._folder = folder
         self._spec: dict[str, Any] = {"spec": VERSION, "name": name}
 
-    def _put(self, section: str, name: str, entry: dict[str, Any]) -> Builder:
-        kept = {key: _plain(value) for key, value in entry.items() if value is not None}
-        self._spec.setdefault(section, {})[name] = kept
-        return self
+    @_declared_by(DataEntry)
+    def data(self, name: str, **words: Any) -> Builder:
+        """Declare a dataset."""
+        return self._put("data", name, words)
 
-    def data(
-        self, name: str, *, source: Mapping[str, Any], columns: Mapping[str, Any],
-        ingest: str | None = None, ledger: Mapping[str, Any] | None = None,
-        public: bool | None = None,
-    ) -> Builder:  # fmt: skip
-        """Declare a dataset; the words are those of the spec's ``data`` entries."""
-        entry = {"source": source, "columns": columns, "ingest": ingest, "ledger": ledger,
-                 "public": public}  # fmt: skip
-        return self._put("data", name, entry)
-
-    def privacy(
-        self, *, unit: Mapping[str, Any], measure: str, budget: Mapping[str, Any],
-        numerics: str | None = None,
-    ) -> Builder:  # fmt: skip
+    @_declared_by(Privacy)
+    def privacy(self, **words: Any) -> Builder:
         """State unit, measure and budget."""
-        entry = {"unit": unit, "measure": measure, "budget": budget, "numerics": numerics}
-        self._spec["privacy"] = {k: _plain(v) for k, v in entry.items() if v is not None}
+        self._spec["privacy"] = _said(words)
         return self
 
-    def stage(
-        self, name: str, source: str, *, steps: Sequence[Step] | None = None,
-        release: Mapping[str, Any] | str | None = None, expect: Mapping[str, Any] | None = None,
-    ) -> Builder:  # fmt: skip
-        """Add a stage; steps are records, names, or ``{name: {parameters}}``."""
-        entry = {"from": source, "steps": steps, "release": release, "expect": expect}
-        return self._put("flow", name, entry)
+    @_declared_by(StageDecl)
+    def stage(self, name: str, source: str, **words: Any) -> Builder:
+        """Add a stage."""
+        return self._put("flow", name, {"from": source} | words)
 
-    def output(
-        self, name: str, source: str, *, post: Sequence[Step] | None = None,
-        query: Mapping[str, Any] | None = None, save: str | None = None, serve: str | None = None,
-        store: str | None = None, public_queries: Mapping[str, Any] | None = None,
-    ) -> Builder:  # fmt: skip
+    @_declared_by(OutputDecl)
+    def output(self, name: str, source: str, **words: Any) -> Builder:
         """Add an output."""
-        entry = {"from": source, "post": post, "query": query, "save": save, "serve": serve,
-                 "store": store, "public_queries": public_queries}  # fmt: skip
-        return self._put("outputs", name, entry)
+        return self._put("outputs", name, {"from": source} | words)
+
+    def _put(self, section: str, name: str, words: dict[str, Any]) -> Builder:
+        self._spec.setdefault(section, {})[name] = _said(words)
+        return self
 
     # --- what it is ------------------------------------------------------------------------------
 
@@ -109,6 +121,10 @@ class Builder:
     def plan(self) -> Plan:
         """Check and plan it, or raise ``Refused``."""
         return plan_of(self.draft())
+
+
+def _said(words: Mapping[str, Any]) -> dict[str, Any]:
+    return {word: _plain(value) for word, value in words.items() if value is not None}
 
 
 def _plain(value: Any) -> Any:

@@ -1,26 +1,28 @@
-"""Certificates of outputs, and ``verify``: every number again, from the program alone."""
+"""Certificates of outputs: the statement, made before the charge, and what binds it afterwards.
+
+A statement says everything about one output, its digest included. The charge in the ledger holds the
+digest of the file and of the statement, and the certificate quotes that entry: one chain from the program
+through the numbers and the file to the charge. ``accounting/certificate.md`` is the public page.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from pathlib import Path as File
 from typing import Any
 
-from opendp_sim.accounting.certificate import (
-    FORMAT,
-    assumptions,
-    digest_of,
-    read_certificate,
-    write_json,
-)
+from opendp_sim.accounting.certificate import FORMAT, assumptions, digest_of, quoted
 from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.accounting.ledger import Entry, Ledger
 from opendp_sim.accounting.release import versions
-from opendp_sim.core.errors import BudgetError, ReleaseError
-from opendp_sim.dsl.diagnostic import Refused
-from opendp_sim.dsl.plan import Plan, ReleasePlan, plan_of
-from opendp_sim.dsl.reader import draft_of, draft_of_file
+from opendp_sim.accounting.signature import Signer
+from opendp_sim.accounting.totals import Total
+from opendp_sim.core.mechanism import REGISTRY
+from opendp_sim.dsl.plan import Plan, ReleasePlan
 
-__all__ = ["certificate", "certificate_path", "claim_about", "evidence_of", "verify"]
+__all__ = ["bound", "certificate_path", "claim_about", "derived_statement", "evidence_of",
+           "ledger_part", "statement"]  # fmt: skip
 
 
 def claim_about(plan: Plan, release: ReleasePlan) -> dict[str, Any]:
@@ -29,10 +31,13 @@ def claim_about(plan: Plan, release: ReleasePlan) -> dict[str, Any]:
     if privacy is None or release.bound is None:
         return {"public": True}
     return {
-        "unit": privacy.unit.plain(), "d_in": privacy.unit.d_in, "measure": privacy.measure,
-        "total": list(plan.total), "claim": None if plan.claim is None else list(plan.claim),
+        "unit": privacy.unit.plain(),
+        "d_in": privacy.unit.d_in,
+        "measure": privacy.measure,
+        "total": list(plan.total),
+        "claim": None if plan.claim is None else list(plan.claim),
         "program": plan.program.hash,
-    }  # fmt: skip
+    }
 
 
 def certificate_path(saved: File) -> File:
@@ -40,16 +45,17 @@ def certificate_path(saved: File) -> File:
     return saved.with_name(saved.name + ".certificate.json")
 
 
-def certificate(
-    plan: Plan, output: str, saved: File, ledger: Ledger | None, charge: Entry | None
-) -> File:
-    """Write the certificate of one output and return its path."""
+def derived_statement(plan: Plan, output: str) -> dict[str, Any]:
+    """Return the part of a statement that follows from the program and this package alone."""
     typed = plan.outputs[output].stage
-    body: dict[str, Any] = {
+    keys = (*typed.mechanisms, *_asked(plan, output))
+    return {
         "format": FORMAT,
         "output": output,
+        "names": {"program": plan.program.name, "dataset": typed.entry.name, "output": output},
+        "owner": None,
+        "mechanisms": [{"key": key, "what": _sentence(key)} for key in keys],
         "program": plan.program.plain(),
-        "values": dict(plan.program.values),
         "plan": plan.plain(),
         "assumptions": assumptions(
             typed.entry.ingest,
@@ -58,15 +64,56 @@ def certificate(
         ),
         "privacy": claim_about(plan, plan.releases[typed.name]),
         "evidence": evidence_of(plan, output),
-        "versions": versions(),
-        "file": {"name": saved.name, "sha256": digest_of(saved)},
-        "ledger": None,
     }
-    if ledger is not None and charge is not None:
-        body["ledger"] = {"file": ledger.path.name, "entry": charge.seq, "head": charge.hash}
-    path = certificate_path(saved)
-    write_json(path, body)
-    return path
+
+
+def statement(
+    plan: Plan, output: str, made: File, name: str, *, time: str, ledger: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Return everything that is stated about one output.
+
+    Args:
+        plan: what ran.
+        output: the output's name.
+        made: its complete file, wherever it waits.
+        name: what the file will be called.
+        time: when the run began, in ISO 8601.
+        ledger: what ``ledger_part`` returned; None without a ledger.
+    """
+    return derived_statement(plan, output) | {
+        "time": time,
+        "values": dict(plan.program.values),
+        "versions": versions(),
+        "file": {"name": name, "sha256": digest_of(made), "bytes": made.stat().st_size},
+        "ledger": ledger,
+    }
+
+
+def ledger_part(ledger: Ledger, upto: int) -> dict[str, Any]:
+    """Return a ledger's file, terms, and what is spent and left after entry ``upto``."""
+    total = ledger.total(upto=upto)
+    return {"file": ledger.path.name, "terms": ledger.terms.plain(), **standing(total)}
+
+
+def standing(total: Total) -> dict[str, Any]:
+    """Return what is spent and left; a number that is infinite is left out."""
+    spent = {"measure": total.measure, "loss": [_finite(part) for part in total.loss],
+             "epsilon": _finite(total.epsilon), "text": total.text}  # fmt: skip
+    return {"spent": spent, "left": dict(total.left)}
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def bound(
+    stated: Mapping[str, Any], charge: Entry | None, signer: Signer | None
+) -> dict[str, Any]:  # fmt: skip
+    """Return the whole certificate: the statement, the entry that pays for it, and a signature."""
+    whole = {**stated, "charge": None if charge is None else quoted(charge), "signature": None}
+    if signer is not None:
+        whole["signature"] = signer.sign(whole)
+    return whole
 
 
 def evidence_of(plan: Plan, output: str) -> dict[str, Any]:
@@ -82,111 +129,9 @@ def _asked(plan: Plan, output: str) -> list[str]:
     return [*before, *(step.key for step in decl.post)]
 
 
-def verify(path: str | File, spec: str | File | None = None) -> tuple[list[str], list[str]]:
-    """Re-derive every number of a certificate.
+def _sentence(key: str) -> str:
+    """Return the first sentence of a mechanism's page: what it does, in plain words."""
+    from opendp_sim.dsl.plain_text import plain_text  # noqa: PLC0415 - its reader of formulas is heavy
 
-    Args:
-        path: the certificate.
-        spec: the spec file, to check that it is the program that was certified.
-
-    Returns:
-        (what was checked, what could not be).
-
-    Raises:
-        ReleaseError (OS701): a number, a hash or a file does not agree. Refused: the certified
-            program does not even type.
-    """
-    found = read_certificate(path)
-    checked, left = [], []
-    plan = plan_of(draft_of(found["program"]))
-    if found["plan"].get("program") != plan.program.hash:
-        raise _differs("the hash of the program", path)
-    checked.append(f"the program has the hash {plan.program.hash[:16]}...")
-    _compare(plan.plain(), found["plan"], "plan", path)
-    checked.append("every type, map, scale, loss, conversion and expected error follows from it")
-    release = plan.releases[plan.outputs[found["output"]].stage.name]
-    if found.get("privacy") != claim_about(plan, release):
-        raise _differs("privacy", path)
-    if spec is not None:
-        again = _replanned(spec, found["values"])
-        if again.program.hash != plan.program.hash:
-            raise ReleaseError(
-                "OS701", str(spec), expected=f"the certified program {plan.program.hash[:16]}",
-                got=f"the program {again.program.hash[:16]}",
-                hint="another spec, or it was edited since; leave --spec out to check the "
-                "certificate by itself.",
-            )  # fmt: skip
-        checked.append(f"{spec} with the certified parameters is that program")
-    else:
-        left.append("that a spec file is this program (name it with --spec)")
-    _file(found, File(path), checked, left)
-    _ledger(found, plan, File(path), spec, checked, left)
-    if found["versions"] != versions():
-        left.append("that other versions of OpenDP or numpy give the same numbers: versions differ")
-    left += [
-        "that the data was what the spec names and passed the gate",
-        "that the noise was drawn as declared (the audit looks at that)",
-        *(f"assumed: {text}" for text in found["assumptions"]),
-    ]
-    return checked, left
-
-
-def _replanned(spec: str | File, values: dict[str, Any]) -> Plan:
-    """Plan a spec with the certified parameters; without them where it declares others."""
-    try:
-        return plan_of(draft_of_file(spec, values))
-    except Refused as error:
-        if error.code != "OS308":
-            raise
-        return plan_of(draft_of_file(spec))
-
-
-def _compare(ours: Any, theirs: Any, where: str, path: str | File) -> None:
-    if isinstance(ours, dict) and isinstance(theirs, dict) and set(ours) == set(theirs):
-        for key in ours:
-            _compare(ours[key], theirs[key], f"{where}.{key}", path)
-    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
-        for place, (own, their) in enumerate(zip(ours, theirs, strict=True)):
-            _compare(own, their, f"{where}[{place}]", path)
-    elif ours != theirs and not where.endswith(".evidence"):
-        raise _differs(where, path)
-
-
-def _differs(what: str, path: str | File) -> ReleaseError:
-    return ReleaseError(
-        "OS701", str(path), expected="numbers that follow from the certified program",
-        got=f"another value at {what}",
-        hint="the certificate was changed, or made by another version of this package.",
-    )  # fmt: skip
-
-
-def _file(found: dict[str, Any], path: File, checked: list[str], left: list[str]) -> None:
-    saved = path.with_name(found["file"]["name"])
-    if not saved.exists():
-        left.append(f"the file {saved.name}, which is not beside the certificate")
-    elif digest_of(saved) != found["file"]["sha256"]:
-        raise _differs(f"the file {saved.name}", path)
-    else:
-        checked.append(f"{saved.name} is the file that was certified")
-
-
-def _ledger(
-    found: dict[str, Any], plan: Plan, path: File, spec: str | File | None, checked: list[str],
-    left: list[str],
-) -> None:  # fmt: skip
-    if found["ledger"] is None:
-        if plan.privacy is not None:
-            left.append("what else was spent on this data: the spec names no ledger")
-        return
-    place = File(spec).parent if spec is not None else path.parent
-    entry = next(e for e in plan.program.data if e.ledger is not None)
-    file = place / (entry.ledger.file if entry.ledger is not None else "")
-    if not file.exists():
-        left.append(f"the charge in {found['ledger']['file']}, which was not found")
-        return
-    try:
-        with Ledger.open(file) as ledger:
-            ledger.verify(found["ledger"]["head"])
-    except BudgetError as error:
-        raise _differs(f"the ledger ({error.got})", path) from None
-    checked.append(f"entry {found['ledger']['entry']} of {file.name} is its charge")
+    first = (REGISTRY[key].__doc__ or "").strip().split("\n\n")[0]
+    return plain_text(" ".join(first.split()))

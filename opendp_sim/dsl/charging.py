@@ -1,27 +1,49 @@
-"""Before the data is looked at: is there budget, and was the data asked too often in vain?
+"""Reserve, run, settle: the one order in which every run, here or on a cluster, is charged.
 
 A run that the data refuses costs nothing, and the refusal is public: with bounds chosen by whoever
-writes the spec it answers a question about the extremes of a column. So with a ledger, a run is looked
-at by the data only if its charge fits, a run that passes is charged, and a run that does not is counted.
+writes the spec it answers a question about the extremes of a column. So with a ledger, the loss of a
+run is reserved before a record is read; a run that the data refuses is counted and its reserve
+returned; whatever else happens, the reserve stands. Proof: ``charging.md``, beside this file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path as File
 
 from opendp_sim.accounting.ledger import Entry, Ledger, Terms
-from opendp_sim.accounting.session_store import LOCKED, UNWRITABLE, Mark
+from opendp_sim.accounting.session_mark import LOCKED, UNWRITABLE, Mark
 from opendp_sim.core.errors import BudgetError, DataError, SimError
+from opendp_sim.core.interrupts import held
 from opendp_sim.dsl.ir import DataEntry
 from opendp_sim.dsl.plan import Plan
 
-__all__ = ["charge", "counting", "is_paid", "ledger_path", "open_ledger", "terms_of"]
+__all__ = [
+    "counting",
+    "gate",
+    "is_paid",
+    "ledger_path",
+    "may_be_refused",
+    "open_ledger",
+    "reserve",
+    "settle_store",
+    "terms_of",
+    "unit_text",
+    "unserved",
+]
 
 
 def _entry(plan: Plan) -> DataEntry | None:
     return next((e for e in plan.program.data if e.ledger is not None), None)
+
+
+def unit_text(plan: Plan) -> str:
+    """Return the privacy unit as a ledger states it."""
+    if plan.privacy is None:
+        return "none"
+    unit = plan.privacy.unit
+    return f"{unit.kind} {unit.count} of {unit.of}"
 
 
 def terms_of(plan: Plan) -> Terms | None:
@@ -29,16 +51,18 @@ def terms_of(plan: Plan) -> Terms | None:
     entry = _entry(plan)
     if entry is None or entry.ledger is None or plan.privacy is None:
         return None
-    unit = plan.privacy.unit
-    return Terms(plan.privacy.measure, f"{unit.kind} {unit.count} of {unit.of}", entry.ledger.limit)
+    measure = entry.ledger.measure or plan.privacy.measure
+    return Terms(measure, unit_text(plan), entry.ledger.limit)
 
 
 def ledger_path(plan: Plan) -> File | None:
     """Return the ledger's file; relative paths start from the spec's folder, whoever runs it."""
     entry = _entry(plan)
-    return None if entry is None or entry.ledger is None else (
-        File(plan.program.folder) / entry.ledger.file
-    )  # fmt: skip
+    return (
+        None
+        if entry is None or entry.ledger is None
+        else (File(plan.program.folder) / entry.ledger.file)
+    )
 
 
 def is_paid(ledger: Ledger | None, store: Mark | None) -> bool:
@@ -60,35 +84,126 @@ def is_paid(ledger: Ledger | None, store: Mark | None) -> bool:
     return last is not None
 
 
+def unserved(plan: Plan, ledger: Ledger | None) -> str | None:
+    """Return the name of a store that this program was charged for and that never answered.
+
+    A process that died between the charge and the opening of its store leaves one: the next session of
+    the program takes it over instead of paying again (``charging.md``, Lemma 4).
+    """
+    if ledger is None:
+        return None
+    entries = ledger.entries
+    names = [e.body["store"] for e in entries
+             if e.kind == "reserve" and e.body.get("program") == plan.program.hash
+             and e.body.get("store") and e.body["loss"] == _loss(plan)]  # fmt: skip
+    return next((name for name in names if ledger.turn_of(name) == ""), None)
+
+
+def settle_store(ledger: Ledger | None, store: str) -> None:
+    """Settle the open reserve of a session's store as a charge, if there is one: the gate let it pass."""
+    if ledger is None:
+        return
+    for entry in ledger.entries:
+        own = entry.kind == "reserve" and entry.body.get("store") == store
+        if own and ledger.settlement_of(entry) is None:
+            ledger.settle(entry, "charge", {})
+
+
+def _loss(plan: Plan) -> object:
+    return None if plan.charge is None else plan.charge.plain()
+
+
 def open_ledger(plan: Plan, stack: ExitStack, *, store: Mark | None = None) -> Ledger | None:
     """Open the plan's ledger until ``stack`` closes, if the plan may be put to the data at all.
 
     Args:
         plan: what is to run.
         stack: closes the ledger.
-        store: a session's store that is there already; what it was charged is not charged again.
+        store: a session's store that is there already; an older copy of one is refused.
 
     Raises:
         BudgetError (OS407): the store is an older copy.
-        BudgetError (OS402): the charge does not fit, or too many runs were refused by the data.
-            (OS403): no ledger of these terms.
+        BudgetError (OS402): too many runs were refused by the data. (OS403): no ledger of these terms.
     """
     terms, path = terms_of(plan), ledger_path(plan)
     if terms is None or path is None or plan.charge is None:
         return None
     terms.limit.check(terms.measure, "ledger.limit")
     ledger = stack.enter_context(Ledger.open(path, terms))
-    if not is_paid(ledger, store):
-        ledger.afford(plan.charge)
-    entry = _entry(plan)
-    if entry is not None and entry.ingest != "enforce":
-        ledger.may_refuse()
+    is_paid(ledger, store)
     return ledger
+
+
+def reserve(
+    plan: Plan,
+    ledger: Ledger | None,
+    *,
+    token: str | None = None,
+    store: str | None = None,
+    charged: Callable[[str], None] = lambda _text: None,
+) -> Entry | None:
+    """Reserve the plan's loss, durably, before a record is read.
+
+    Args:
+        plan: what is to run.
+        ledger: where; None for a plan without a ledger.
+        token: what names the run.
+        store: the name of a session's store.
+        charged: told in words what stands from now on, before a signal can stop the run.
+
+    Raises:
+        BudgetError (OS402): it does not fit, or too many runs were refused by the data.
+    """
+    if ledger is None or plan.charge is None:
+        return None
+    may_be_refused(plan, ledger)
+    entry = _entry(plan)
+    about = {
+        "program": plan.program.hash,
+        "name": plan.program.name,
+        "unit": unit_text(plan),
+        "dataset": None if entry is None else entry.name,
+        "token": token,
+        "store": store,
+    }
+    with held():
+        made = ledger.reserve(plan.charge, {k: v for k, v in about.items() if v is not None})
+        charged(f"entry {made.seq} of {ledger.path} charges {plan.charge.text}, and stands")
+    return made
+
+
+def may_be_refused(plan: Plan, ledger: Ledger | None) -> None:
+    """Refuse a run that the data could refuse once too often (OS402)."""
+    entry = _entry(plan)
+    if ledger is not None and entry is not None and entry.ingest != "enforce":
+        ledger.may_refuse()
+
+
+@contextmanager
+def gate(
+    plan: Plan,
+    ledger: Ledger | None,
+    reserved: Entry | None,
+    charged: Callable[[str], None] = lambda _text: None,
+) -> Iterator[None]:
+    """Return the reserve if the data gate refuses, durably, before anybody hears of it.
+
+    Anything but a refusal by the gate leaves the reserve as it is: it stands as a charge.
+    """
+    try:
+        yield
+    except DataError as error:
+        if ledger is not None and reserved is not None:
+            kind = "void" if _harmless(plan, error) else "refusal"
+            with held():
+                ledger.settle(reserved, kind, {"code": error.code})  # type: ignore[arg-type]
+                charged("")
+        raise
 
 
 @contextmanager
 def counting(plan: Plan, ledger: Ledger | None) -> Iterator[None]:
-    """Record whatever ends the look at the data, durably, before anybody hears of it."""
+    """Count whatever ends a look at the data that was paid for before (a session, opened again)."""
     try:
         yield
     except Exception as error:
@@ -109,11 +224,3 @@ def _harmless(plan: Plan, error: Exception) -> bool:
     named = named.get("file") if isinstance(named, dict) else named
     absent = not (File(plan.program.folder) / str(named)).exists()
     return error.code == "OS606" or (error.code == "OS601" and absent)
-
-
-def charge(plan: Plan, ledger: Ledger | None, *, store: str | None = None) -> Entry | None:
-    """Charge the plan's total, durably; for a session, under the name of its store."""
-    if ledger is None or plan.charge is None:
-        return None
-    about = {"program": plan.program.hash, "name": plan.program.name}
-    return ledger.charge(plan.charge, about if store is None else about | {"store": store})

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
+from opendp_sim.core.claims import Stage
 from opendp_sim.core.errors import DataError, SpecError
+from opendp_sim.core.on_use import spatial
 from opendp_sim.core.pipeline import on_queries
 from opendp_sim.dsl.execute import Applied
 from opendp_sim.dsl.inputs import query_records, source_of
@@ -34,11 +35,13 @@ class Comparison:
     """One output against the exact answers to the same queries; errors are mean absolute values.
 
     Attributes:
-        exact: mean over the queries of the exact kernel sum, on the data as it is.
+        exact: mean over the queries of the exact kernel sum, on the rows that the kernel is a function
+            of: the data behind the steps that choose its geometry, before grid and projection.
+        geometry: these steps (``clip_rows``, ``rescale``).
         normalised: the answers, and so every number here, are mean kernel values rather than sums.
         error: of the answers against those.
         mapped: of the answers against the exact kernel sums of the data as the sketch sees it, behind
-            clamping, grid and projection.
+            grid and projection.
         predicted: what the answers themselves report for ``mapped`` (noise and sketch).
         noise: the part of ``predicted`` that privacy costs.
         maps: of the row maps alone: exact sums behind them against exact sums before them.
@@ -55,6 +58,7 @@ class Comparison:
     maps: float | None = None
     accuracy: tuple[float, float] | None = None
     normalised: bool = False
+    geometry: tuple[str, ...] = ()
 
 
 def refuse_private(plan: Plan) -> None:
@@ -104,31 +108,51 @@ def _one(name: str, output: OutputType, done: Applied) -> Comparison:
     sums = Released(sketch.output, sketch.capabilities, None).capability("kernel_sums", "compare")
     before, queries, labels = _rows(output, done, mapped=False)
     behind, seen, _ = _rows(output, done, mapped=True)
-    exact = _sums(sums, before, queries)
+    exact = _sums(sums, before, queries, _claimed(output, sums.distance))
     answer = done.results[name]
     if "label" in answer:
         return _labels(output, answer, exact, before, labels)
-    again = _sums(sums, behind, seen)
+    again = _sums(sums, behind, seen, sums.distance)
     normalised = isinstance(output.domain, Answers) and output.domain.normalised
     if normalised:
         exact, again = _means(exact, before), _means(again, behind)
     half = math.sqrt(2 / math.pi)  # mean absolute value of a normal error, per deviation
     reported = np.hypot(answer["noise_error"], answer["sketch_error"])
     return Comparison(
-        name, len(queries), float(exact.mean()),
-        error=_mean(answer["density"] - exact), mapped=_mean(answer["density"] - again),
-        predicted=half * _mean(reported), noise=half * _mean(answer["noise_error"]),
-        maps=_mean(again - exact), normalised=normalised,
-    )  # fmt: skip
+        name,
+        len(queries),
+        float(exact.mean()),
+        error=_mean(answer["density"] - exact),
+        mapped=_mean(answer["density"] - again),
+        predicted=half * _mean(reported),
+        noise=half * _mean(answer["noise_error"]),
+        maps=_mean(again - exact),
+        normalised=normalised,
+        geometry=tuple(stage.mechanism.key for stage in _chosen(output)),
+    )
 
 
 def _mean(errors: NDArray[np.float64]) -> float:
     return float(np.abs(errors).mean())
 
 
-def _sums(sums: Any, rows: Rows, queries: NDArray[np.float64]) -> NDArray[np.float64]:
+def _chosen(output: OutputType) -> list[Stage]:
+    """Return the steps from real rows to real rows: what a kernel behind them means is their choice."""
+    real = [stage for stage in output.stage.stages if isinstance(stage.domain, RealRows)]
+    return real[:-1]
+
+
+def _claimed(output: OutputType, distance: str) -> str:
+    """Return the distance before the grid: an embedding of l2 into l1 makes an l1 kernel one of l2."""
+    grid = getattr(output.stage.stages[-1].domain, "distortion", ())
+    return "l2" if distance == "l1" and grid and grid[0] == 1.0 else distance
+
+
+def _sums(
+    sums: Any, rows: Rows, queries: NDArray[np.float64], distance: str
+) -> NDArray[np.float64]:
     """Return exact kernel sums by class, shape (q, L)."""
-    weights = sums.kernel(_distances(rows.values, queries, sums.distance))
+    weights = sums.kernel(_distances(rows.values, queries, distance))
     if sums.labels is None:
         return np.asarray(weights.sum(axis=0)[:, None])
     each = [weights[rows.labels == label].sum(axis=0) for label in range(len(sums.labels))]
@@ -160,10 +184,10 @@ def _labels(
 def _rows(
     output: OutputType, done: Applied, *, mapped: bool
 ) -> tuple[Rows, NDArray[np.float64], Any]:
-    """Return private rows and queries in real units, before or behind the row maps; and labels."""
+    """Return private rows and queries in real units, before or behind the grid; and labels."""
     stages = output.stage.stages
     real = [i for i, stage in enumerate(stages) if isinstance(stage.domain, RealRows)]
-    used = stages[:-1] if mapped or not real else stages[: real[0]]
+    used = stages[:-1] if mapped or not real else stages[: real[-1]]
     entry, folder = output.stage.entry, done.plan.program.folder
     rows = collect_rows(used, source_of(entry.source, entry.records, folder, {}).blocks)
     asked = output.decl.query
@@ -186,12 +210,12 @@ def _distances(
     left: NDArray[np.float64], right: NDArray[np.float64], distance: str
 ) -> NDArray[np.float64]:
     if distance == "angle":
-        cosine: NDArray[np.float64] = 1.0 - cdist(left, right, "cosine")
+        cosine: NDArray[np.float64] = 1.0 - spatial.distance.cdist(left, right, "cosine")
         return np.arccos(np.clip(cosine, -1.0, 1.0))
     if distance not in _METRICS:
         raise DataError(
             "OS607", "compare", expected="a kernel of l1, l2 or angle", got=distance,
             hint="compare by hand on public data.",
         )  # fmt: skip
-    found: NDArray[np.float64] = cdist(left, right, _METRICS[distance])
+    found: NDArray[np.float64] = spatial.distance.cdist(left, right, _METRICS[distance])
     return found

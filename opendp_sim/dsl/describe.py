@@ -12,6 +12,7 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.dsl.ir import DataEntry
 from opendp_sim.dsl.typed import Typed
 from opendp_sim.sources.blocks import block_rows
+from opendp_sim.spaces.frame import told
 from opendp_sim.spaces.metrics import VectorNorm
 from opendp_sim.spaces.records import Records
 from opendp_sim.spaces.rows import GridRows, RealRows
@@ -41,14 +42,18 @@ def stage_plain(typed: Typed) -> dict[str, Any]:
         "type": domain_text(typed.domain),
         "metric": metric_text(typed.metric),
         "stability": typed.stability,
-        "faces": None if faces is None else {
-            "l1": float_up(faces.l1), "l2": sqrt_up(faces.l2_squared), "linf": float_up(faces.linf),
+        "faces": None
+        if faces is None
+        else {
+            "l1": float_up(faces.l1),
+            "l2": sqrt_up(faces.l2_squared),
+            "linf": float_up(faces.linf),
             "monotone": faces.monotone,
         },
         "numerics": typed.numerics,
         "evidence": typed.evidence,
         "released": typed.release is not None,
-    }  # fmt: skip
+    }
 
 
 def domain_text(domain: Domain) -> str:
@@ -91,7 +96,7 @@ def dropped(entry: DataEntry) -> str:
 
 def _extras(rows: GridRows | RealRows) -> str:
     labels = f", {len(rows.labels)} labels" if rows.labels else ""
-    return labels + (", with persons" if rows.ids else "")
+    return labels + (", with persons" if rows.ids else "") + told(rows.frame)
 
 
 def _span(lower: tuple[Any, ...], upper: tuple[Any, ...]) -> str:
@@ -105,7 +110,8 @@ def metric_text(metric: Metric) -> str:
         return f"distance by {by}"
     if isinstance(metric, VectorNorm):
         bound = "" if metric.touched is None else f", {metric.touched} cells a step at most"
-        return f"{metric.norm} distance" + (", monotone" if metric.monotone else "") + bound
+        signs = ", monotone" if metric.monotone else ", in users" if metric.steps else ""
+        return f"{metric.norm} distance{signs}{bound}"
     return {"Symmetric": "symmetric distance"}.get(type(metric).__name__, type(metric).__name__)
 
 

@@ -17,6 +17,8 @@ __all__ = ["Cause", "Diagnostic", "Notes", "Part", "Path", "Refused", "nearest",
 
 Path = tuple[str | int, ...]
 Part = Literal["key", "value"]
+FORMER: dict[str | int, tuple[str, ...]] = {}
+"""Former names of words; the grammar declares them, and a document may still be written in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,13 @@ class Refused(SpecError):  # noqa: N818 - reads as what happened
         self.document = document
         first = self.findings[0]
         SimError.__init__(
-            self, first.code, pretty(first.path), expected=first.title,
-            got=first.label.removeprefix("got "), hint=first.help,
-        )  # fmt: skip
+            self,
+            first.code,
+            pretty(first.path),
+            expected=first.title,
+            got=first.label.removeprefix("got "),
+            hint=first.help,
+        )
 
     family = "OS"
 
@@ -69,9 +75,16 @@ class Notes:
         self._seen: set[tuple[Path, Part]] = set()
 
     def error(
-        self, code: str, title: str, path: Path, *, label: str, help: str,  # noqa: A002 - the printed word
-        part: Part = "value", causes: tuple[Cause, ...] = (),
-    ) -> None:  # fmt: skip
+        self,
+        code: str,
+        title: str,
+        path: Path,
+        *,
+        label: str,
+        help: str,  # noqa: A002 - the printed word
+        part: Part = "value",
+        causes: tuple[Cause, ...] = (),
+    ) -> None:
         """Add a finding, unless the same place was already objected to."""
         if (path, part) in self._seen:
             return
@@ -82,18 +95,26 @@ class Notes:
         """Add an error of another room as a finding at ``path``."""
         got = error.got if isinstance(error.got, str) else repr(error.got)
         self.error(
-            error.code, f"`{error.where}` expects {error.expected}", path, label=f"got {got}",
-            help=error.hint, part=part,
-        )  # fmt: skip
+            error.code,
+            f"`{error.where}` expects {error.expected}",
+            path,
+            label=f"got {got}",
+            help=error.hint,
+            part=part,
+        )
 
     def unknown(self, word: object, known: Iterable[str], path: Path, what: str) -> None:
         """Report an unknown key with the nearest known one."""
         known = sorted(known)
         listed = ", ".join(f"`{name}`" for name in known[:16]) or "nothing"
         self.error(
-            "OS303", f"unknown {what} `{word}`", path, part="key", label="not known here",
+            "OS303",
+            f"unknown {what} `{word}`",
+            path,
+            part="key",
+            label="not known here",
             help=nearest(str(word), known) or f"use one of {listed}",
-        )  # fmt: skip
+        )
 
     def raise_if_any(self, document: object = None) -> None:
         """Raise ``Refused`` when there is anything to report."""

@@ -24,7 +24,7 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
-from opendp_sim.dsl.diagnostic import Diagnostic, Notes, Part, Path
+from opendp_sim.dsl.diagnostic import FORMER, Diagnostic, Notes, Part, Path
 from opendp_sim.dsl.scalars import plain_scalar
 
 __all__ = ["Document", "Span", "parse", "read"]
@@ -54,6 +54,7 @@ class Document:
 
     def locate(self, path: Path, part: Part = "value") -> Span:
         """Return the place of ``path``, or of its nearest ancestor that has one."""
+        path = self._as_written(path)
         while True:
             for wanted in (part, "value", "key"):
                 if span := self.spans.get((path, wanted)):
@@ -61,6 +62,14 @@ class Document:
             if not path:
                 return Span(1, 1, 1)
             path, part = path[:-1], "key"
+
+    def _as_written(self, path: Path) -> Path:
+        """Return ``path`` with the former names that this document uses."""
+        written: Path = ()
+        for name in path:
+            said = (name, *FORMER.get(name, ()))
+            written += (next((n for n in said if ((*written, n), "key") in self.spans), name),)
+        return written
 
     def order(self, finding: Diagnostic) -> tuple[int, int]:
         """Sort key of a finding: where it stands."""
@@ -85,10 +94,13 @@ def read(path: File, notes: Notes) -> Document:
         return Document(name, [])
     try:
         text = raw.decode("utf-8")
-    except UnicodeDecodeError:
-        notes.error("OS302", "the spec is not UTF-8 text", (), label="other bytes",
+    except UnicodeDecodeError as error:
+        document = Document(name, raw.decode("utf-8", "replace").split("\n"))
+        before = raw[: error.start].decode("utf-8").split("\n")
+        document.spans[(), "value"] = Span(len(before), len(before[-1]) + 1, 1)
+        notes.error("OS302", "the spec is not UTF-8 text", (), label="another byte",
                     help="save the file as UTF-8.")  # fmt: skip
-        return Document(name, [])
+        return document
     return parse(text, name, notes)
 
 
@@ -121,8 +133,9 @@ def _syntax(document: Document, notes: Notes, error: Exception) -> None:
     where: Path = ("?syntax",)
     if mark is not None:
         line, length = mark.line + 1, 1
-        document.spans[where, "value"] = Span(min(line, max(len(document.lines), 1)),
-                                              mark.column + 1, length)  # fmt: skip
+        document.spans[where, "value"] = Span(
+            min(line, max(len(document.lines), 1)), mark.column + 1, length
+        )
     notes.error("OS302", "the spec is not valid YAML 1.2", where, label=problem.splitlines()[0],
                 help="check indentation, brackets, quotes and colons near this place.")  # fmt: skip
 
@@ -143,14 +156,19 @@ class _Builder:
                 break
         for event in self.events:
             if isinstance(event, DocumentStartEvent):
-                self._refuse(event, ("?second",), "a second document in one file",
-                             "keep one spec a file.")  # fmt: skip
+                self._refuse(
+                    event, ("?second",), "a second document in one file", "keep one spec a file."
+                )
 
     def _value(self, event: Event, path: Path, depth: int) -> Any:
         self.nodes += 1
         if depth > MAX_DEPTH or self.nodes > MAX_NODES:
-            self._refuse(event, path, "a document this deep or this long",
-                         f"at most {MAX_DEPTH} levels and {MAX_NODES:,} values.")  # fmt: skip
+            self._refuse(
+                event,
+                path,
+                "a document this deep or this long",
+                f"at most {MAX_DEPTH} levels and {MAX_NODES:,} values.",
+            )
             raise _Stop
         self._mark(event, path, "value")
         self._no_magic(event, path)
@@ -167,8 +185,12 @@ class _Builder:
         out: dict[str, Any] = {}
         while not isinstance(event := next(self.events), MappingEndEvent):
             if not isinstance(event, ScalarEvent):
-                self._refuse(event, (*path, "?key"), "a key that is not a word",
-                             "keys are words; values may be lists and mappings.")  # fmt: skip
+                self._refuse(
+                    event,
+                    (*path, "?key"),
+                    "a key that is not a word",
+                    "keys are words; values may be lists and mappings.",
+                )
                 raise _Stop
             key = str(event.value)
             inside = (*path, key)
@@ -201,8 +223,12 @@ class _Builder:
 
     def _no_magic(self, event: Event, path: Path) -> None:
         if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
-            self._refuse(event, path, "an anchor or alias",
-                         "write the value twice, or declare it under `params:`.")  # fmt: skip
+            self._refuse(
+                event,
+                path,
+                "an anchor or alias",
+                "write the value twice, or declare it under `params:`.",
+            )
         if str(getattr(event, "tag", None)) not in ("None", "!"):
             self._refuse(event, path, "a tag", "leave `!tag` out; types come from the schema.")
 

@@ -1,26 +1,30 @@
-"""``apply``: one data gate, one durable charge, then the releases, the outputs and certificates."""
+"""``apply``: reserve, one data gate, the releases, complete outputs, the charge, and then the names."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path as File
 from typing import Any
 
-from opendp_sim.accounting.ledger import Entry, Ledger
+from opendp_sim.accounting.ledger import Entry
 from opendp_sim.accounting.release import Release
+from opendp_sim.accounting.signature import Signer
 from opendp_sim.core.bridge import guarded
 from opendp_sim.core.claims import Interactive, Noise, Private, Stable
-from opendp_sim.core.errors import InternalError, SimError, SpecError
+from opendp_sim.core.errors import DataError, InternalError, SimError, SpecError
 from opendp_sim.core.pipeline import resolve
-from opendp_sim.dsl.certify import certificate, claim_about
-from opendp_sim.dsl.charging import charge as charge_to_ledger, open_ledger
+from opendp_sim.dsl.certify import claim_about
+from opendp_sim.dsl.charging import gate, open_ledger, reserve
 from opendp_sim.dsl.diagnostic import Notes
-from opendp_sim.dsl.inputs import Inputs, Memory, open_inputs
-from opendp_sim.dsl.places import check_saves
+from opendp_sim.dsl.inputs import Inputs, Memory, open_private, open_public
+from opendp_sim.dsl.places import check_inside, check_saves
 from opendp_sim.dsl.plan import Plan, ReleasePlan
-from opendp_sim.dsl.write import check_writable, digests, write_output
+from opendp_sim.dsl.publish import Run, finish, publish, run_folder, settle, stage
+from opendp_sim.dsl.write import check_writable
 from opendp_sim.sources.fold import build_sketch, collect_rows
 from opendp_sim.spaces.records import Records
 
@@ -29,7 +33,11 @@ __all__ = ["Applied", "answer", "apply"]
 
 @dataclass
 class Applied:
-    """What a run left: results by output name, the files written, the ledger's entry."""
+    """What a run left: results by output name, the files written, the ledger's entry.
+
+    ``resumed`` is the entry whose unfinished run was finished: nothing ran and nothing was charged, and
+    ``results`` holds what was released then, read from its files, where they are releases.
+    """
 
     plan: Plan
     results: dict[str, Any] = field(default_factory=dict)
@@ -38,6 +46,7 @@ class Applied:
     charge: Entry | None = None
     spent: str | None = None
     left: str | None = None
+    resumed: int | None = None
 
 
 def apply(
@@ -45,58 +54,91 @@ def apply(
     *,
     memory: Memory | None = None,
     into: str | File | None = None,
-    workers: int = 1,
+    anywhere: bool = False,
+    workers: int | None = None,
     told: Callable[[str, int], None] = lambda _phase, _rows: None,
+    charged: Callable[[str], None] = lambda _text: None,
+    resume: int | None = None,
+    sign: str | File | None = None,
 ) -> Applied:
-    """Run exactly this plan.
+    """Run exactly this plan; or finish a run of it that was charged and could not be finished.
 
     Args:
         plan: what ``plan_of`` made.
         memory: arrays for sources of kind ``memory``.
         into: folder that ``save:`` paths start from; default the spec's.
-        workers: threads that build sketches; any number gives the same bits.
-        told: told a phase and a number of records.
+        anywhere: let ``save:`` leave that folder.
+        workers: threads that build sketches, default one a core; any number gives the same bits.
+        told: told a phase and a number of records, which is a secret: for nobody but the data's owner.
+        charged: told in words what is charged, at the moment from which it stands.
+        resume: the ledger's entry of an unfinished run: finish it, and do nothing else. Without it an
+            unfinished run of the same plan in the same folder is finished too, if there is one.
+        sign: a PEM file with the curator's Ed25519 key, to sign certificates with.
 
     Raises:
         SpecError (OS306): a session, which ``opendp-sim session`` serves. Refused (OS304): ``into``
             puts an output on an input. DataError (OS609): an output cannot be written; nothing was
-            charged and no data was opened. (Other OS6xx): the data or a query is refused; nothing was
+            charged and no data was opened, or the text says which charge stands and how to go on.
+            (Other OS6xx): the data or a query is refused; nothing was
             charged, and the ledger counts what the data refused. BudgetError (OS402, OS403): the ledger
-            refuses; nothing ran. InternalError (OS902): a private function failed after the
-            charge, which stands.
+            refuses; nothing ran. InternalError (OS902): a private function failed; the charge stands.
+            ReleaseError (OS702): nothing to resume.
     """
     _no_sessions(plan)
+    signer = None if sign is None else Signer(sign)
     folder = File(into if into is not None else plan.program.folder)
     notes = Notes()
     check_saves(plan.program, notes, folder, plan.path)
+    if not anywhere:
+        check_inside(plan.program, notes, folder)
     notes.raise_if_any()
     for name, output in plan.outputs.items():
         if output.decl.save is not None:
             check_writable(folder / output.decl.save, f"outputs.{name}.save")
-    done = Applied(plan)
     with ExitStack() as stack:
         ledger = open_ledger(plan, stack)
-        inputs = open_inputs(plan, memory or {}, told, ledger)
-        done.charge = charge_to_ledger(plan, ledger)
-        if ledger is not None:
-            total = ledger.total()
-            done.spent, done.left = total.text, total.left_text
-        failed = None
-        try:
-            released = _run(plan, inputs, workers, told)
-            _answer(plan, released, inputs, done)
-        except SimError:
-            raise
-        except Exception:  # noqa: BLE001 - whatever it says may be about the data
-            failed = InternalError(
-                "OS902", "apply", expected="a release", got="a failure inside a private function",
-                hint="the charge stands; run the spec on public data to reproduce the failure.",
-            )  # fmt: skip
-        if failed is not None:
-            raise failed  # outside the handler: it keeps no context whose frames hold data
-        _write(plan, folder, released, ledger, done)
-        if ledger is not None and done.charge is not None:
-            ledger.outcome(done.charge, {"files": digests(done.files)})
+        done = finish(plan, folder, ledger, signer, resume)
+        return done or _fresh(
+            plan, Run(folder, ledger, signer, workers, told, charged), memory or {}, stack
+        )
+
+
+def _fresh(plan: Plan, run: Run, memory: Memory, stack: ExitStack) -> Applied:
+    """Reserve, run, settle (``charging.md``)."""
+    done, ledger, time = Applied(plan), run.ledger, datetime.now(UTC).isoformat(timespec="seconds")
+    public = open_public(plan, memory, run.told)
+    waiting = stack.enter_context(run_folder(plan, run.folder, public.queries))
+    token = waiting.token if waiting else secrets.token_hex(8)
+    reserved = reserve(plan, ledger, token=token, charged=run.charged)
+    with gate(plan, ledger, reserved, run.charged):
+        inputs = open_private(plan, memory, run.told, public)
+    if ledger is not None:
+        total = ledger.total()
+        done.spent, done.left = total.text, total.left_text
+    failed = None
+    try:
+        released = _run(plan, inputs, run.workers, run.told)
+        _answer(plan, released, inputs, done)
+    except SimError:
+        raise
+    except Exception:  # noqa: BLE001 - whatever it says may be about the data
+        failed = InternalError(
+            "OS902", "apply", expected="a release", got="a failure inside a private function",
+            hint="the charge stands; run the spec on public data to reproduce the failure.",
+        )  # fmt: skip
+    if failed is not None:
+        raise failed  # outside the handler: it keeps no context whose frames hold data
+    if waiting is None:
+        done.charge = settle(ledger, reserved, {})
+        return done
+    try:
+        written = stage(
+            plan, waiting, done, ledger, reserved, time=time, signed=run.signer is not None
+        )
+        publish(waiting, written, run, reserved, done)
+    except DataError as error:
+        error.results = dict(done.results)  # paid for: the reserve stands
+        raise
     return done
 
 
@@ -113,7 +155,7 @@ def _no_sessions(plan: Plan) -> None:
 
 
 def _run(
-    plan: Plan, inputs: Inputs, workers: int, told: Callable[[str, int], None]
+    plan: Plan, inputs: Inputs, workers: int | None, told: Callable[[str, int], None]
 ) -> dict[str, Any]:
     return {
         name: _release(plan, release, inputs, workers, told)
@@ -122,9 +164,12 @@ def _run(
 
 
 def _release(
-    plan: Plan, release: ReleasePlan, inputs: Inputs, workers: int,
+    plan: Plan,
+    release: ReleasePlan,
+    inputs: Inputs,
+    workers: int | None,
     told: Callable[[str, int], None],
-) -> Any:  # fmt: skip
+) -> Any:
     typed = release.typed
     blocks = inputs.blocks[typed.entry.name]
     claim = release.bound.claim if release.bound is not None else None
@@ -150,9 +195,12 @@ def _release(
         assert release.record is not None  # noqa: S101 - a claim has a record
         data = guarded(claim.function, release.record.key)(data)
     noise: Noise | None = getattr(claim, "noise", None)
-    if typed.is_sketch and typed.release_kind in ("noise", "none"):
-        return Release.of_sketch(typed.stages, data, noise, claim_about(plan, release))
-    return data
+    stages = release.asked_stages
+    return (
+        data
+        if stages is None
+        else Release.of_sketch(stages, data, noise, claim_about(plan, release))
+    )
 
 
 # --- the outputs ----------------------------------------------------------------------------------
@@ -184,16 +232,3 @@ def answer(release: Release, posts: Any, queries: Any) -> Any:
         first = place == 0 or post.takes == "release"
         value = post.function(release.arrays, mapped) if first else post.function(value)
     return value
-
-
-def _write(
-    plan: Plan, folder: File, released: dict[str, Any], ledger: Ledger | None, done: Applied
-) -> None:
-    del released
-    for name, output in plan.outputs.items():
-        if output.decl.save is None:
-            continue
-        path = folder / output.decl.save
-        write_output(path, done.results[name], output.domain)
-        done.files[name] = path
-        done.certificates[name] = certificate(plan, name, path, ledger, done.charge)

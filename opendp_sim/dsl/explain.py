@@ -9,12 +9,14 @@ from typing import Any
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.core.errors import CATALOGUE, SpecError
-from opendp_sim.core.mechanism import REGISTRY, Mechanism, describe
+from opendp_sim.core.mechanism import REGISTRY, Mechanism, current_key, describe, page_beside
+from opendp_sim.core.shown import shown
 from opendp_sim.dsl.describe import stage_plain
 from opendp_sim.dsl.diagnostic import nearest
+from opendp_sim.dsl.grammar.pages import page_of, words_of_a_spec
+from opendp_sim.dsl.ir import Spec
 from opendp_sim.dsl.plain_text import plain_text
 from opendp_sim.dsl.plan import Plan
-from opendp_sim.dsl.words import ALSO, WORDS
 from opendp_sim.spaces.released import asking, offering
 
 __all__ = ["catalogue", "explain", "explain_stage", "first_sentence", "partners"]
@@ -51,15 +53,19 @@ def explain(word: str) -> str:
     """Return the page of a mechanism, an error code or a word of a spec."""
     if word.upper() in CATALOGUE:
         return _error(word.upper())
+    if word == "audit":
+        return files("opendp_sim").joinpath("audit", "guide.md").read_text("utf-8")
+    word = current_key(word)
     if word in REGISTRY:
         return _mechanism(REGISTRY[word])
-    if (page := ALSO.get(word, word)) in WORDS:
-        return f"{page} (a word of a spec)\n\n{WORDS[page]}"
-    known = [*REGISTRY, *WORDS, *ALSO]
+    words = words_of_a_spec(Spec)
+    if word in words:
+        return page_of(word, words[word])
+    known = [*REGISTRY, *words]
     raise SpecError(
         "OS303",
         "explain",
-        expected=f"a mechanism, an error code, or one of {', '.join(WORDS)}",
+        expected=f"a mechanism, an error code, or one of {', '.join(Spec.words())}",
         got=word,
         hint=nearest(word, known)
         or nearest(word.upper(), CATALOGUE)
@@ -68,10 +74,15 @@ def explain(word: str) -> str:
 
 
 _FAMILIES = {
-    "1": "a parameter of a mechanism", "2": "a space a mechanism was bound to",
-    "3": "a spec, or a plan made from one", "4": "a budget or a ledger", "5": "an audit",
-    "6": "data, a file or a query", "7": "a release or a certificate", "9": "a bug here",
-}  # fmt: skip
+    "1": "a parameter of a mechanism",
+    "2": "a space a mechanism was bound to",
+    "3": "a spec, or a plan made from one",
+    "4": "a budget or a ledger",
+    "5": "an audit",
+    "6": "data, a file or a query",
+    "7": "a release or a certificate",
+    "9": "a bug here",
+}
 _EXITS = {"1": 1, "2": 1, "3": 1, "4": 3, "5": "1, or 2 of `audit`", "6": 4, "7": 5, "9": 70}
 
 
@@ -95,9 +106,7 @@ def _mechanism(cls: type[Mechanism]) -> str:
         ]
     if found := partners(cls.key):
         lines += ["", f"{'Answers  ' if cls.offers else 'Asks     '} {', '.join(found)}"]
-    package = cls.__module__.rpartition(".")[0]
-    proof = files(package).joinpath(f"{cls.key}.md")
-    lines += ["", f"Proof     {proof if proof.is_file() else 'none beside the code'}"]
+    lines += ["", f"Proof     {page_beside(cls) or 'none beside the code'}"]
     lines += [f"Source    {cls.source.key}, {cls.source.where}", f"Evidence  {tier(cls.key)}"]
     return "\n".join([*lines, *(f"          {line}" for line in _behind(cls.key))])
 
@@ -108,12 +117,17 @@ def _behind(key: str) -> list[str]:
     if found is None:
         return ["nothing recorded"]
     held, failed = (found["laws"][name] or [] for name in ("held", "failed"))
-    lines = [f"{len(held)} laws held" + (f", {len(failed)} failed" if failed else "")
-             + (f" ({found['laws']['date']}): {', '.join(held)}" if held else "")]  # fmt: skip
+    lines = [
+        f"{len(held)} laws held"
+        + (f", {len(failed)} failed" if failed else "")
+        + (f" ({found['laws']['date']}): {', '.join(held)}" if held else "")
+    ]
     audits, twins = found["audits"], found["twins"]
     if audits:
-        lines.append(f"{audits['audits']} audits {audits['verdict']} ({audits['date']}): "
-                     f"{', '.join(audits['layers'])}")  # fmt: skip
+        lines.append(
+            f"{audits['audits']} audits {audits['verdict']} ({audits['date']}): "
+            f"{', '.join(audits['layers'])}"
+        )
     if twins:
         lines.append(f"{twins['caught']} of {twins['of']} broken twins refuted")
     return lines
@@ -140,13 +154,13 @@ def explain_stage(plan: Plan, name: str) -> str:
     if about["faces"]:
         face = about["faces"]
         lines.append(
-            f"    faces     l1 {face['l1']:.6g}, l2 {face['l2']:.6g}, linf {face['linf']:.6g}"
+            f"    sensitivity l1 {face['l1']:.6g}, l2 {face['l2']:.6g}, linf {face['linf']:.6g}"
             + (", monotone" if face["monotone"] else "")
         )
     lines.append(f"    numerics  {about['numerics']}; evidence {about['evidence']}")
     if name in plan.releases:
         lines += ["    release   " + _release_line(plan, name)]
-    return "\n".join(lines)
+    return "\n".join(map(shown, lines))
 
 
 def _release_line(plan: Plan, name: str) -> str:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any
 
-import numpy as np
-
-from opendp_sim.accounting.ledger import Ledger
-from opendp_sim.core.claims import Stage
+from opendp_sim.accounting.asking import query_records, read_queries
 from opendp_sim.core.errors import DataError
-from opendp_sim.dsl.charging import counting
 from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.sources.blocks import Block
-from opendp_sim.sources.gate import check_entries, check_source, gated_blocks
+from opendp_sim.sources.gate import check_source, gated_blocks
 from opendp_sim.sources.opening import open_source
 from opendp_sim.sources.source import Source, from_arrays
-from opendp_sim.spaces.records import Column, Records
+from opendp_sim.spaces.records import Records
 
-__all__ = ["Inputs", "open_inputs", "open_queries", "query_records", "read_queries", "source_of"]
+__all__ = [
+    "Inputs",
+    "open_private",
+    "open_public",
+    "open_queries",
+    "query_records",
+    "read_queries",
+    "source_of",
+]
 
 Memory = Mapping[str, Any]
 """Arrays handed over in Python: name to a dict of columns, or to a source."""
@@ -58,32 +62,40 @@ def source_of(ref: SourceRef, records: Records, folder: str, memory: Memory) -> 
     return given
 
 
-def open_inputs(plan: Plan, memory: Memory, told: Told, ledger: Ledger | None = None) -> Inputs:
-    """Open and check every dataset and every query that the plan needs (the one data gate).
-
-    ``ledger`` counts the runs that private data refused.
-    """
-    program = plan.program
-    used = {release.typed.entry.name: release.typed.entry for release in plan.releases.values()}
+def open_public(plan: Plan, memory: Memory, told: Told) -> Inputs:
+    """Open and check every public dataset and every query: what fails here tells nothing."""
     queries = {
-        name: open_queries(output.decl.query, output, program.folder, memory)
+        name: open_queries(output.decl.query, output, plan.program.folder, memory)
         for name, output in plan.outputs.items()
         if output.decl.query is not None
     }
+    return Inputs(_opened(plan, memory, told, public=True), queries)
+
+
+def open_private(plan: Plan, memory: Memory, told: Told, public: Inputs) -> Inputs:
+    """Open and check the private dataset (the one data gate), beside what is public."""
+    return Inputs({**public.blocks, **_opened(plan, memory, told, public=False)}, public.queries)
+
+
+def _opened(
+    plan: Plan, memory: Memory, told: Told, *, public: bool
+) -> dict[str, Callable[[], Iterator[Block]]]:
+    used = {release.typed.entry.name: release.typed.entry for release in plan.releases.values()}
     blocks: dict[str, Callable[[], Iterator[Block]]] = {}
     refused: DataError | None = None
     for name, entry in used.items():
+        if entry.public != public:
+            continue
         try:
-            with counting(plan, None if entry.public else ledger):
-                source = source_of(entry.source, entry.records, program.folder, memory)
-                check_source(source, entry.ingest, lambda rows: told("checking", rows))
+            source = source_of(entry.source, entry.records, plan.program.folder, memory)
+            check_source(source, entry.ingest, lambda rows: told("checking", rows))
         except DataError as error:
             refused = _naming(error, name, entry.source)
             break
         blocks[name] = gated_blocks(source, entry.ingest)
     if refused is not None:
         raise refused  # outside the handler: it keeps no context whose frames hold data
-    return Inputs(blocks, queries)
+    return blocks
 
 
 def _naming(error: DataError, name: str, ref: SourceRef) -> DataError:
@@ -98,45 +110,5 @@ def _naming(error: DataError, name: str, ref: SourceRef) -> DataError:
 def open_queries(ref: SourceRef, output: OutputType, folder: str, memory: Memory) -> Block:
     """Read public queries into memory, checked; values may lie outside the data's bounds."""
     features = query_records(output.stage.entry.records, output.stage.stages)
-    where = f"outputs.{output.decl.name}.query"
+    where = f"outputs.{output.decl.name}.queries"
     return read_queries(lambda: source_of(ref, features, folder, memory), where)
-
-
-def read_queries(opened: Callable[[], Source], where: str) -> Block:
-    """Read all queries of a source; refuse none, and any that is no possible record (OS607)."""
-    try:
-        source = opened()
-        parts = list(source.blocks())
-        if not parts:
-            raise DataError(
-                "OS607", where, expected="at least one query", got="none",
-                hint="put one row a query into the file.",
-            )  # fmt: skip
-        block = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        check_entries(block, source.records)
-        source.records.check(block)
-    except DataError as error:
-        if error.code in ("OS601", "OS606", "OS607"):
-            raise
-        raise DataError(
-            "OS607", where, expected=f"{error.expected} ({error.where})", got=str(error.got),
-            hint="a query has the features of a record: the same columns, widths and dtypes (for "
-            "`regress` also the target's, which it ignores: write 0).",
-        ) from None  # fmt: skip
-    return block
-
-
-def query_records(records: Records, stages: Sequence[Stage]) -> Records:
-    """Return the columns of a query: the features, without bounds, labels or persons."""
-    chosen: set[str] = set()
-    for stage in stages:
-        features = getattr(stage.mechanism, "features", None)
-        if features is not None:
-            chosen = {features} if isinstance(features, str) else set(features)
-            break
-    columns = [c for c in records.columns if (c.name in chosen if chosen else _feature(c))]
-    return Records(tuple(replace(column, bounds=()) for column in columns))
-
-
-def _feature(column: Column) -> bool:
-    return column.role is None and not column.keys

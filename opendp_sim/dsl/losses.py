@@ -12,12 +12,14 @@ from fractions import Fraction
 from opendp_sim.accounting.budget import MEASURES, MeasureName
 from opendp_sim.accounting.conversion import (
     gaussian_rho,
+    gdp_to_epsilon,
     laplace_epsilon,
     pure_to_zcdp,
     zcdp_to_epsilon,
 )
+from opendp_sim.accounting.gaussian_curve import mu_squared_of_pure
 from opendp_sim.core.errors import BudgetError, InternalError
-from opendp_sim.core.rounding import float_up
+from opendp_sim.core.rounding import float_up, least
 from opendp_sim.dsl.accountant import Loss
 from opendp_sim.dsl.typed import Bound, Typed
 
@@ -40,7 +42,7 @@ def derived(typed: Typed, bound: Bound, d_in: int, delta: float = 0.0) -> tuple[
     if faces is not None and noise is not None:
         if noise.family == "discrete_laplace":
             return "max_divergence", (laplace_epsilon(faces.l1, d_in, noise.scale),)
-        if noise.family == "discrete_gaussian":
+        if noise.family in ("discrete_gaussian", "rounded_gaussian"):
             rho = gaussian_rho(faces.l2_squared, d_in, noise.scale)
             return "zero_concentrated_divergence", (rho,)
     if faces is not None and bound.norm is not None:
@@ -60,14 +62,16 @@ def _epsilon_at(curve: Callable[[float], float], delta: float) -> float:
         high *= 2
     if curve(0.0) <= delta:
         return 0.0
-    while (middle := (low + high) / 2) not in (low, high):
-        low, high = (middle, high) if curve(middle) > delta else (low, middle)
-    return high
+    return least(lambda epsilon: curve(epsilon) <= delta, low, high)
 
 
-def cast_exactly(have: str, loss: Exact, want: MeasureName, delta: float) -> Exact:
+def cast_exactly(
+    have: str, loss: Exact, want: MeasureName, delta: float, *, gaussian: bool
+) -> Exact:
     """Return a loss under the program's measure: the casts of ``accountant.cast``, in rationals."""
-    if have == MEASURES[want]:
+    if want == "gdp" and have == "max_divergence":
+        return (mu_squared_of_pure(loss[0]) / 2,)
+    if have == MEASURES[want] and (want != "gdp" or gaussian):
         return loss
     if want in ("zcdp", "approx_zcdp") and have == "max_divergence":
         loss, have = (pure_to_zcdp(loss[0]),), MEASURES["zcdp"]
@@ -94,8 +98,10 @@ def total(losses: Sequence[Exact]) -> Exact:
     return tuple(sum(parts, Fraction(0)) for parts in zip(*losses, strict=True))
 
 
-def converted(loss: Exact, delta: float) -> tuple[float, float]:
-    """Return a zCDP total as (epsilon, delta)."""
+def converted(measure: MeasureName, loss: Exact, delta: float) -> tuple[float, float]:
+    """Return a Gaussian or zCDP total as (epsilon, delta)."""
+    if measure == "gdp":
+        return gdp_to_epsilon(float_up(2 * loss[0]), delta), delta
     own = float_up(loss[1]) if len(loss) > 1 else 0.0
     return zcdp_to_epsilon(float_up(loss[0]), delta), float_up(Fraction(own) + Fraction(delta))
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from opendp_sim.accounting.release import rounded
 from opendp_sim.core.claims import Interactive, Noise, Post
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.space import Domain
@@ -46,16 +47,28 @@ def released_domain(typed: Typed, bound: Bound | None) -> Domain | None:
     noise_only = typed.release is not None and typed.release.kind in ("noise", "none")
     if typed.is_sketch and noise_only:
         sketch = typed.sketch
-        return Released(sketch.output, sketch.capabilities, noise, typed.stages[-1].domain)
+        return Released(
+            sketch.output,
+            sketch.capabilities,
+            noise,
+            typed.stages[-1].domain,
+            rounded(typed.stages),
+        )
     if bound is None or isinstance(bound.claim, Interactive):
         return None
+    if bound.claim.capabilities and bound.claim.output is not None:
+        rounding = rounded(typed.stages)
+        return Released(bound.claim.output, bound.claim.capabilities, None, bound.domain, rounding)
     return bound.claim.output
 
 
 def type_outputs(
-    program: Program, types: Mapping[str, Typed | None], broken: frozenset[str], notes: Notes,
+    program: Program,
+    types: Mapping[str, Typed | None],
+    broken: frozenset[str],
+    notes: Notes,
     bounds: Mapping[str, Bound] | None = None,
-) -> dict[str, OutputType | None]:  # fmt: skip
+) -> dict[str, OutputType | None]:
     """Type every output that can be typed; ``bounds`` holds the releases once they are solved."""
     found: dict[str, OutputType | None] = dict.fromkeys(broken)
     declared = {output.name: output for output in program.outputs}
@@ -93,10 +106,15 @@ def unreleased(program: Program, types: Mapping[str, Typed | None], notes: Notes
 
 
 def _visit(
-    decl: OutputDecl, program: Program, declared: Mapping[str, OutputDecl],
-    types: Mapping[str, Typed | None], found: dict[str, OutputType | None],
-    bounds: Mapping[str, Bound], notes: Notes, trail: tuple[str, ...],
-) -> OutputType | None:  # fmt: skip
+    decl: OutputDecl,
+    program: Program,
+    declared: Mapping[str, OutputDecl],
+    types: Mapping[str, Typed | None],
+    found: dict[str, OutputType | None],
+    bounds: Mapping[str, Bound],
+    notes: Notes,
+    trail: tuple[str, ...],
+) -> OutputType | None:
     if decl.name in found:
         return found[decl.name]
     if trail[-1:] == (decl.name,) and program.stage(decl.name) is not None:
@@ -108,8 +126,16 @@ def _visit(
         return None
     base: OutputType | None
     if decl.source in declared:
-        base = _visit(declared[decl.source], program, declared, types, found, bounds, notes,
-                      (*trail, decl.name))  # fmt: skip
+        base = _visit(
+            declared[decl.source],
+            program,
+            declared,
+            types,
+            found,
+            bounds,
+            notes,
+            (*trail, decl.name),
+        )
         base = None if base is None else replace(base, decl=decl)
     else:
         base = _from_stage(decl, program, types, bounds, notes)
@@ -118,9 +144,12 @@ def _visit(
 
 
 def _from_stage(
-    decl: OutputDecl, program: Program, types: Mapping[str, Typed | None],
-    bounds: Mapping[str, Bound], notes: Notes,
-) -> OutputType | None:  # fmt: skip
+    decl: OutputDecl,
+    program: Program,
+    types: Mapping[str, Typed | None],
+    bounds: Mapping[str, Bound],
+    notes: Notes,
+) -> OutputType | None:
     path: Path = ("outputs", decl.name, "from")
     if program.entry(decl.source) is not None:
         notes.error("OS704", f"`{decl.source}` is a dataset, not a release", path,
@@ -178,7 +207,7 @@ def _saves(output: OutputType, notes: Notes) -> bool:
     released = isinstance(output.domain, Released)
     needs_queries = any(post.takes == "release" and post.asks for post in output.posts)
     if decl.query is not None and not output.posts:
-        notes.error("OS305", "`query` needs a `post` step that answers it", (*path, "query"),
+        notes.error("OS305", "`queries` need a `post` step that answers them", (*path, "queries"),
                     part="key", label="nobody answers",
                     help="add for example `post: [density: {}]`.")  # fmt: skip
         return False
@@ -191,7 +220,7 @@ def _saves(output: OutputType, notes: Notes) -> bool:
         return False
     if needs_queries and isinstance(output.domain, Answers) and decl.query is None:
         notes.error("OS305", f"output `{decl.name}` has no queries to answer", path, part="key",
-                    label="no `query`", help="add `query: {npz: queries.npz}`, or save the "
+                    label="no `queries`", help="add `queries: {npz: queries.npz}`, or save the "
                     "release as .npz and ask it with `opendp-sim answer`.")  # fmt: skip
         return False
     return True

@@ -4,24 +4,42 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from opendp_sim.dsl.diagnostic import Notes, Path, nearest
-from opendp_sim.dsl.fields import HOLE, MISSING, Fields, choice, listing, shown
+from opendp_sim.dsl.grammar.reading import read_section
+from opendp_sim.dsl.grammar.section import HOLE, Refusal, Section, shown, word
 from opendp_sim.dsl.scalars import plain_scalar
 
-__all__ = ["resolve_parameters"]
+__all__ = ["Parameter", "resolve_parameters"]
 
 _USE = re.compile(r"\$\{([^}]*)\}")
-_TYPES = ("float", "int", "bool", "str")
+_MISSING = object()
+_RANGE = Refusal("`range` must be [lowest, highest]", "write for example range: [0.5, 50.0]")
 
 
-@dataclass(frozen=True, slots=True)
-class _Parameter:
-    type: str
-    range: tuple[float, float] | None
-    options: tuple[Any, ...] | None
+class Parameter(Section):
+    """Public numbers that a command line can change.
+
+    Write "${width}" where the number goes, and ``--param width=2.0`` to change it.
+    """
+
+    template: ClassVar[str] = """\
+params:                                   # public numbers that `--param width=2.0` can change
+  width: {type: float, default: 1.0, range: [0.001, 1000.0]}
+"""
+    type: Literal["float", "int", "bool", "str"] = word("What its values are.")
+    default: Any = word("Its value where nobody changes it.", None)
+    range: tuple[int | float, int | float] | None = word(
+        "[lowest, highest] that it may take.", None, refusal=_RANGE
+    )
+    keys: tuple[Any, ...] | None = word("The values that it may take.", None)
+
+    def rules(self, notes: Notes, path: Path) -> None:
+        """A range is not empty."""
+        if self.range is not None and not self.range[0] <= self.range[1]:
+            notes.error(_RANGE.code, _RANGE.title, (*path, "range"), label="got a list",
+                        help=_RANGE.help)  # fmt: skip
 
 
 def resolve_parameters(
@@ -50,19 +68,15 @@ def _values(declared: Any, given: Mapping[str, Any], notes: Notes) -> dict[str, 
     values: dict[str, Any] = {}
     for name, entry in declared.items():
         path = ("params", name)
-        fields = Fields(entry, path, notes, ("type", "default", "range", "keys"))
-        kind = fields.take("type", choice(*_TYPES))
-        limits = fields.take("range", listing, None)
-        options = fields.take("keys", listing, None)
-        default = fields.value.get("default", MISSING)
-        if HOLE in (kind, limits, options):
+        parameter = read_section(Parameter, entry, path, notes)
+        if parameter is None:
             values[name] = HOLE
             continue
-        declared_as = _Parameter(kind, _limits(limits, path, notes),
-                                 tuple(options) if options else None)  # fmt: skip
-        value = given.get(name, default)
+        value = given.get(
+            name, parameter.default if "default" in parameter.model_fields_set else _MISSING
+        )
         where = (*path, "default") if name not in given else path
-        values[name] = _typed(value, name, declared_as, where, notes)
+        values[name] = _typed(value, name, parameter, where, notes)
     for name in given:
         if name not in declared:
             notes.error("OS308", f"no parameter is called `{name}`", ("params",), part="key",
@@ -71,20 +85,8 @@ def _values(declared: Any, given: Mapping[str, Any], notes: Notes) -> dict[str, 
     return values
 
 
-def _limits(limits: Any, path: Path, notes: Notes) -> tuple[float, float] | None:
-    if limits is None:
-        return None
-    numbers = [v for v in limits if isinstance(v, int | float) and not isinstance(v, bool)]
-    if len(numbers) != 2 or len(limits) != 2 or not numbers[0] <= numbers[1]:
-        notes.error("OS304", "`range` must be [lowest, highest]", (*path, "range"),
-                    label=f"got {shown(limits)}",
-                    help="write for example range: [0.5, 50.0]")  # fmt: skip
-        return None
-    return numbers[0], numbers[1]
-
-
-def _typed(value: Any, name: str, declared: _Parameter, path: Path, notes: Notes) -> Any:
-    if value is MISSING:
+def _typed(value: Any, name: str, declared: Parameter, path: Path, notes: Notes) -> Any:
+    if value is _MISSING:
         notes.error("OS308", f"parameter `{name}` has no value", ("params", name), part="key",
                     label="no default", help=f"give `--param {name}=...`, or a default.")  # fmt: skip
         return HOLE
@@ -106,10 +108,10 @@ def _typed(value: Any, name: str, declared: _Parameter, path: Path, notes: Notes
         notes.error("OS308", f"parameter `{name}` leaves its range", path, label=f"got {value!r}",
                     help=f"choose a value from {low_high[0]!r} to {low_high[1]!r}.")  # fmt: skip
         return HOLE
-    if declared.options is not None and value not in declared.options:
+    if declared.keys is not None and value not in declared.keys:
         notes.error("OS308", f"parameter `{name}` is not one of its keys", path,
                     label=f"got {value!r}",
-                    help=f"choose one of {', '.join(map(repr, declared.options))}.")  # fmt: skip
+                    help=f"choose one of {', '.join(map(repr, declared.keys))}.")  # fmt: skip
         return HOLE
     return value
 

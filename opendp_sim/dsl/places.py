@@ -9,7 +9,7 @@ from opendp_sim.accounting._durable import LOCK, SIDES
 from opendp_sim.dsl.diagnostic import Notes, Path
 from opendp_sim.dsl.ir import Program, SourceRef
 
-__all__ = ["check_places", "check_saves", "is_private"]
+__all__ = ["check_inside", "check_places", "check_saves", "is_private"]
 
 _Place = tuple[str, str]
 """(``file`` and its path, links followed; or another kind of source and its name)."""
@@ -23,7 +23,14 @@ def _place(ref: SourceRef, folder: str) -> _Place:
 
 
 def _file(path: File) -> _Place:
-    return "file", str(path.resolve())
+    try:
+        return "file", str(path.resolve())
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+    ):  # no path at all, or links in a ring: opening it says so
+        return "file", str(path)
 
 
 def _same(one: _Place, other: _Place) -> bool:
@@ -34,7 +41,7 @@ def _same(one: _Place, other: _Place) -> bool:
         return False
     try:
         return File(one[1]).samefile(other[1])
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 
@@ -69,11 +76,10 @@ def check_places(program: Program, notes: Notes, spec: str | None = None) -> Non
                         ("data", entry.name, "source"), label="the source of a private dataset",
                         help="data is private or public, not both: name another source.")  # fmt: skip
     for output in program.outputs:
-        for word, ref in (("query", output.query), ("public_queries", output.public_queries)):
-            if ref is not None and is_private(program, ref):
-                notes.error("OS704", f"`{word}` reads the private dataset",
-                            ("outputs", output.name, word), label="neither released nor public",
-                            help="queries are public: name a source that is not private.")  # fmt: skip
+        if output.queries is not None and is_private(program, output.queries):
+            notes.error("OS704", "`queries` reads the private dataset",
+                        ("outputs", output.name, "queries"), label="neither released nor public",
+                        help="queries are public: name a source that is not private.")  # fmt: skip
     check_saves(program, notes, File(program.folder), spec)
 
 
@@ -90,6 +96,19 @@ def check_saves(program: Program, notes: Notes, into: File, spec: str | None = N
         taken += [(f"what output `{output.name}` writes", place) for place in written]
 
 
+def check_inside(program: Program, notes: Notes, into: File) -> None:
+    """Report outputs that would be saved outside the folder ``into`` (OS304), links followed."""
+    folder = File(_file(into)[1])
+    for output in program.outputs:
+        if output.save is None:
+            continue
+        if not File(_file(into / output.save)[1]).is_relative_to(folder):
+            notes.error("OS304", f"output `{output.name}` would be saved outside the folder `{into}`",
+                        ("outputs", output.name, "save"), label="leaves the folder",
+                        help="save below the folder, choose another with `apply --into FOLDER`, or "
+                        "allow it with `--anywhere`.")  # fmt: skip
+
+
 def _inputs(program: Program, spec: str | None) -> Iterator[tuple[str, _Place]]:
     """Yield (what it is, place) of everything that a run must leave as it is."""
     if spec is not None:
@@ -101,18 +120,16 @@ def _inputs(program: Program, spec: str | None) -> Iterator[tuple[str, _Place]]:
             for side in ("", LOCK, *SIDES):
                 yield "the ledger", _file(ledger.with_name(ledger.name + side))
     for output in program.outputs:
-        for ref in (output.query, output.public_queries):
-            if ref is not None:
-                yield f"the queries of `{output.name}`", _place(ref, program.folder)
+        if output.queries is not None:
+            place = _place(output.queries, program.folder)
+            yield f"the queries of `{output.name}`", place
 
 
-def _written(
-    save: str | None, store: str | None, program: Program, into: File
-) -> Iterator[File]:  # fmt: skip
+def _written(save: str | None, store: str | None, program: Program, into: File) -> Iterator[File]:
     """Yield every file that an output makes, in passing or to stay."""
     if save is not None:
         file = into / save
-        for ending in ("", ".partial", ".certificate.json", ".certificate.json.partial"):
+        for ending in ("", ".certificate.json"):
             yield file.with_name(file.name + ending)
     if store is not None:
         file = File(program.folder) / store

@@ -6,11 +6,7 @@ import re
 from functools import cache
 from typing import Any
 
-from pylatexenc.latex2text import (
-    LatexNodes2Text,
-    MacroTextSpec,
-    get_default_latex_context_db,
-)
+from pylatexenc.latex2text import LatexNodes2Text, MacroTextSpec, get_default_latex_context_db
 
 __all__ = ["formula_text", "plain_text"]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path as File
-from typing import Any
+from typing import Literal
 
-from opendp_sim.accounting.certificate import write_json
+from opendp_sim.accounting.atomic_files import write_json
 from opendp_sim.accounting.ledger import head_of
 from opendp_sim.accounting.release import versions
+from opendp_sim.accounting.strict_models import Digest, PathText, Plain, Strict, read_strictly
 from opendp_sim.core.errors import SpecError
 from opendp_sim.dsl.charging import ledger_path
 from opendp_sim.dsl.plan import Plan, plan_file
@@ -17,6 +18,15 @@ from opendp_sim.dsl.plan import Plan, plan_file
 __all__ = ["FORMAT", "is_plan", "load_plan", "save_plan"]
 
 FORMAT = "opendp_sim/plan/1"
+
+
+class _Document(Strict):
+    format: Literal["opendp_sim/plan/1"]
+    spec: PathText
+    values: Plain
+    versions: dict[str, str]
+    ledger: Digest | None
+    plan: Plain
 
 
 def save_plan(plan: Plan, path: str | File) -> None:
@@ -28,10 +38,17 @@ def save_plan(plan: Plan, path: str | File) -> None:
         )  # fmt: skip
     target = File(path)
     spec = os.path.relpath(File(plan.path).resolve(), target.resolve().parent)
-    write_json(target, {
-        "format": FORMAT, "spec": spec, "values": dict(plan.program.values),
-        "versions": versions(), "ledger": _head(plan), "plan": plan.plain(),
-    })  # fmt: skip
+    write_json(
+        target,
+        {
+            "format": FORMAT,
+            "spec": spec,
+            "values": dict(plan.program.values),
+            "versions": versions(),
+            "ledger": _head(plan),
+            "plan": plan.plain(),
+        },
+    )
 
 
 def is_plan(path: str | File) -> bool:
@@ -39,27 +56,38 @@ def is_plan(path: str | File) -> bool:
     return _read(path) is not None
 
 
-def _read(path: str | File) -> dict[str, Any] | None:
+def _read(path: str | File) -> bytes | None:
+    """Return the text of a plan document; None for anything else."""
     try:
-        found = json.loads(File(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        text = File(path).read_bytes()
+        found = json.loads(text)
+    except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and found.get("format") == FORMAT else None
+    return text if isinstance(found, dict) and found.get("format") == FORMAT else None
 
 
-def load_plan(path: str | File) -> Plan:
-    """Plan again what the document planned, and refuse if anything differs (OS309)."""
-    found = _read(path)
-    if found is None:
+def load_plan(path: str | File, *, resuming: bool = False) -> Plan:
+    """Plan again what the document planned, and refuse if anything differs (OS309).
+
+    Args:
+        path: the document.
+        resuming: a run of this plan is to be finished: its own entries stand in the ledger by now.
+    """
+    text = _read(path)
+    if text is None:
         raise _moved(path, "a plan document", "another file")
-    plan = plan_file(File(path).parent / found["spec"], found["values"])
-    if plan.program.hash != found["plan"]["program"]:
+    found = read_strictly(
+        _Document, text,
+        lambda where: _moved(path, "a plan document as `plan -o` writes it", f"another value at {where}"),
+    )  # fmt: skip
+    plan = plan_file(File(path).parent / found.spec, found.values)
+    if plan.program.hash != found.plan.get("program"):
         raise _moved(path, "the spec that was planned", "a spec that was edited since")
-    if versions() != found["versions"]:
+    if versions() != found.versions:
         raise _moved(path, "the versions that were planned with", "other versions")
-    if _head(plan) != found["ledger"]:
+    if not resuming and _head(plan) != found.ledger:
         raise _moved(path, "the ledger as it was", "a ledger with other entries")
-    if json.loads(plan.canonical) != found["plan"]:
+    if json.loads(plan.canonical) != found.plan:
         raise _moved(path, "the numbers that were planned", "other numbers")
     return plan
 

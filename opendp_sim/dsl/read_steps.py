@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from opendp_sim.core.errors import ParameterError
-from opendp_sim.core.mechanism import REGISTRY, Mechanism, Option, one_of
+from opendp_sim.core.mechanism import REGISTRY, Mechanism, Option, current_key, one_of
 from opendp_sim.dsl.diagnostic import Notes, Path, nearest
-from opendp_sim.dsl.fields import HOLE, shown
+from opendp_sim.dsl.grammar.section import HOLE, hole_in, shown
 
-__all__ = ["hole_in", "read_record", "read_steps", "split_step"]
+__all__ = ["read_record", "read_steps", "split_step"]
 
 
 def read_steps(
@@ -35,7 +35,7 @@ def _step(item: Any, path: Path, notes: Notes, rooms: Collection[str]) -> Mechan
     key, params = named
     if not known_key(key, (*path, key) if isinstance(item, dict) else path, notes, rooms):
         return None
-    return read_record(REGISTRY[key], params, (*path, key), notes)
+    return read_record(REGISTRY[current_key(key)], params, (*path, key), notes)
 
 
 def split_step(item: Any, path: Path, notes: Notes) -> tuple[str, dict[str, Any]] | None:
@@ -62,7 +62,7 @@ def split_step(item: Any, path: Path, notes: Notes) -> tuple[str, dict[str, Any]
 
 def known_key(key: str, path: Path, notes: Notes, rooms: Collection[str]) -> bool:
     """Say whether ``key`` is a mechanism of one of ``rooms``; report it if not."""
-    cls = REGISTRY.get(key)
+    cls = REGISTRY.get(current_key(key))
     if cls is not None and cls.room in rooms:
         return True
     here = [name for name, known in REGISTRY.items() if known.room in rooms]
@@ -83,9 +83,12 @@ _PLACE = {
 
 
 def read_record(
-    cls: type[Mechanism], params: dict[str, Any], path: Path, notes: Notes,
+    cls: type[Mechanism],
+    params: dict[str, Any],
+    path: Path,
+    notes: Notes,
     solved: Iterable[str] = (),
-) -> Mechanism | None:  # fmt: skip
+) -> Mechanism | None:
     """Return the record, or None with a finding for every parameter that is wrong.
 
     ``solved`` names parameters that the language will fill in: absence is no finding, and then the
@@ -111,17 +114,14 @@ def read_record(
     return cls(**known)
 
 
-def hole_in(value: Any) -> bool:
-    """Say whether a hole is left anywhere inside ``value``."""
-    if isinstance(value, dict):
-        return any(map(hole_in, value.values()))
-    return any(map(hole_in, value)) if isinstance(value, list) else value is HOLE
-
-
 def _report(
-    error: ParameterError, cls: type[Mechanism], params: dict[str, Any], path: Path, notes: Notes,
+    error: ParameterError,
+    cls: type[Mechanism],
+    params: dict[str, Any],
+    path: Path,
+    notes: Notes,
     skipped: set[str],
-) -> None:  # fmt: skip
+) -> None:
     owner, _, name = error.where.rpartition(".")
     if owner == cls.key and name in skipped:
         return
@@ -147,9 +147,8 @@ def _report(
 
 
 def _option_words(
-    cls: type[Mechanism], option: str, where: Path, params: dict[str, Any], path: Path,
-    notes: Notes,
-) -> bool:  # fmt: skip
+    cls: type[Mechanism], option: str, where: Path, params: dict[str, Any], path: Path, notes: Notes
+) -> bool:
     """Report unknown words inside ``{option: {...}}``; say whether there were any."""
     inside: Any = params
     for part in where[len(path) :]:

@@ -7,23 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any
 
-import opendp.prelude as dp
-
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
+from opendp_sim.core import dp
 from opendp_sim.dsl import document as yaml
 from opendp_sim.dsl.diagnostic import Notes
 from opendp_sim.dsl.document import Document
-from opendp_sim.dsl.fields import HOLE, Fields, mapping, shown, text
-from opendp_sim.dsl.ir import VERSION, DataEntry, OutputDecl, Program, StageDecl, Unit
+from opendp_sim.dsl.gaussian import rounded_stages
+from opendp_sim.dsl.grammar.privacy import read_privacy
+from opendp_sim.dsl.grammar.reading import missing, read_words
+from opendp_sim.dsl.grammar.section import HOLE, shown
+from opendp_sim.dsl.ir import Program, Spec, Unit
 from opendp_sim.dsl.parameters import resolve_parameters
-from opendp_sim.dsl.read_data import read_data
-from opendp_sim.dsl.read_flow import read_flow
-from opendp_sim.dsl.read_outputs import read_outputs
-from opendp_sim.dsl.read_privacy import read_privacy
 
-__all__ = ["SECTIONS", "Draft", "draft_of", "draft_of_file"]
-
-SECTIONS = ("spec", "name", "params", "data", "privacy", "flow", "outputs")
+__all__ = ["Draft", "draft_of", "draft_of_file"]
 
 
 @dataclass
@@ -47,9 +43,12 @@ def draft_of_file(path: str | File, given: Mapping[str, Any] | None = None) -> D
 
 
 def draft_of(
-    data: Any, given: Mapping[str, Any] | None = None, folder: str = ".",
-    document: Document | None = None, notes: Notes | None = None,
-) -> Draft:  # fmt: skip
+    data: Any,
+    given: Mapping[str, Any] | None = None,
+    folder: str = ".",
+    document: Document | None = None,
+    notes: Notes | None = None,
+) -> Draft:
     """Read a program given as plain data (what YAML would hold)."""
     return _draft(data, given or {}, notes or Notes(), document, folder)
 
@@ -66,44 +65,29 @@ def _draft(
                         help="`opendp-sim init FILE` writes a template.")  # fmt: skip
         return Draft(nothing, frozenset(), notes, document)
     body, values = resolve_parameters(data, given, notes)
-    fields = Fields(body, (), notes, SECTIONS)
-    _version(fields, notes)
-    name = fields.take("name", text)
-    entries = read_data(fields.take("data", mapping), notes)
-    public_only = bool(entries) and all(e is not None and e.public for e in entries.values())
+    found, _ = read_words(Spec, body | {"privacy": HOLE}, (), notes)  # it is read with the data
+    named = {word: found.get(word, {}) for word in ("data", "flow", "outputs")}
+    entries = named["data"].values()
     privacy, unit = None, None
-    if "privacy" in fields.value or not public_only:
-        privacy, unit = read_privacy(fields.take("privacy", mapping), entries, notes)
-    stages = read_flow(fields.take("flow", mapping), notes)
-    outputs = read_outputs(fields.take("outputs", mapping), notes)
-    _one_name_each(entries, stages, outputs, notes)
+    if "privacy" in body:
+        privacy, unit = read_privacy(body["privacy"], named["data"], notes)
+    elif not entries or not all(e is not None and e.public for e in entries):
+        missing(Spec.words()["privacy"], body, Spec.words(), (), notes)
+    _one_name_each(named, notes)
+    if privacy is not None and privacy.measure == "gdp":
+        named["flow"] = rounded_stages(named["flow"], notes)
+    good = {word: tuple(v for v in those.values() if v) for word, those in named.items()}
     program = Program(
-        name=name if isinstance(name, str) else "", data=_good(entries), privacy=privacy,
-        flow=_good(stages), outputs=_good(outputs),
+        name=found.get("name", ""), privacy=privacy, **good,
         folder=folder, values=tuple(sorted(values.items())),
     )  # fmt: skip
-    every: dict[str, Any] = entries | stages | outputs
-    broken = frozenset(word for word, value in every.items() if value is None)
+    broken = frozenset(n for those in named.values() for n, value in those.items() if value is None)
     return Draft(program, broken, notes, document, unit)
 
 
-def _good(named: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(value for value in named.values() if value is not None)
-
-
-def _version(fields: Fields, notes: Notes) -> None:
-    version = fields.take("spec", text)
-    if version is not HOLE and version != VERSION:
-        notes.error("OS304", "another version of the language", ("spec",), label=f"got {version}",
-                    help=f"write `spec: {VERSION}`.")  # fmt: skip
-
-
-def _one_name_each(
-    data: Mapping[str, DataEntry | None], stages: Mapping[str, StageDecl | None],
-    outputs: Mapping[str, OutputDecl | None], notes: Notes,
-) -> None:  # fmt: skip
-    taken = dict.fromkeys(data, "data")
-    for section, names in (("flow", stages), ("outputs", outputs)):
+def _one_name_each(named: Mapping[str, Mapping[str, Any]], notes: Notes) -> None:
+    taken: dict[str, str] = {}
+    for section, names in named.items():
         for name in names:
             if name in taken:
                 notes.error("OS303", f"`{name}` names two things", (section, name), part="key",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from opendp_sim.core.shown import shown
 from opendp_sim.dsl.diagnostic import Diagnostic, pretty
 from opendp_sim.dsl.document import Document, Span
 
@@ -21,9 +22,12 @@ def as_json(findings: Iterable[Diagnostic], document: Document | None) -> list[d
     out = []
     for found in findings:
         entry: dict[str, Any] = {
-            "code": found.code, "title": found.title, "path": pretty(found.path),
-            "label": found.label, "help": found.help,
-        }  # fmt: skip
+            "code": found.code,
+            "title": found.title,
+            "path": pretty(found.path),
+            "label": found.label,
+            "help": found.help,
+        }
         if document is not None and document.lines:
             entry |= _place(document, document.locate(found.path, found.part))
         entry["causes"] = [
@@ -36,31 +40,32 @@ def as_json(findings: Iterable[Diagnostic], document: Document | None) -> list[d
 
 
 def _place(document: Document, span: Span) -> dict[str, Any]:
-    return {
-        "file": document.name, "line": span.line, "column": span.column, "length": span.length,
-    }  # fmt: skip
+    return {"file": document.name, "line": span.line, "column": span.column, "length": span.length}
 
 
 def _one(found: Diagnostic, document: Document | None) -> str:
-    head = f"error[{found.code}]: {found.title}"
+    head, tip = f"error[{found.code}]: {shown(found.title)}", shown(found.help)
     if document is None or not document.lines:
-        place = document.name if document is not None else pretty(found.path)
-        return f"{head}\n  --> {place}\n   = {found.label}\n   = help: {found.help}"
+        place = shown(document.name if document is not None else pretty(found.path))
+        return f"{head}\n  --> {place}\n   = {shown(found.label)}\n   = help: {tip}"
     main = document.locate(found.path, found.part)
     marks = [(main, "^", found.label)]
     marks += [(document.locate(c.path, c.part), "-", c.label) for c in found.causes]
     marks.sort(key=lambda mark: (mark[0].line, mark[0].column))
     wide = len(str(marks[-1][0].line))
     gutter = " " * (wide + 1)
-    body = [head, f"{' ' * wide}--> {document.name}:{main.line}:{main.column}", f"{gutter}|"]
+    body = [head, f"{' ' * wide}--> {shown(document.name)}:{main.line}:{main.column}", f"{gutter}|"]
     previous = 0
     for span, sign, label in marks:
+        text = document.lines[span.line - 1] if span.line <= len(document.lines) else ""
         if span.line != previous:
             if previous and span.line > previous + 1:
                 body.append("...")
-            text = document.lines[span.line - 1] if span.line <= len(document.lines) else ""
-            body.append(f"{span.line:>{wide}} | {text}")
+            body.append(f"{span.line:>{wide}} | {shown(text)}")
             previous = span.line
-        body.append(f"{gutter}| {' ' * (span.column - 1)}{sign * span.length} {label}")
-    body.append(f"{gutter}= help: {found.help}")
+        start, end = span.column - 1, span.column - 1 + span.length
+        before = len(shown(text[:start].ljust(start)))
+        under = len(shown(text[start:end].ljust(span.length)))
+        body.append(f"{gutter}| {' ' * before}{sign * under} {shown(label)}")
+    body.append(f"{gutter}= help: {tip}")
     return "\n".join(body)

@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path as File
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 
+from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.session import Session
-from opendp_sim.accounting.session_store import mark_of
+from opendp_sim.accounting.session_mark import mark_of
 from opendp_sim.core.claims import Stage
-from opendp_sim.core.errors import DataError, SpecError
-from opendp_sim.dsl.charging import charge, counting, is_paid, open_ledger
-from opendp_sim.dsl.inputs import Memory, open_inputs, open_queries, query_records
+from opendp_sim.core.errors import BudgetError, DataError, SpecError
+from opendp_sim.dsl.charging import (
+    counting,
+    gate,
+    is_paid,
+    ledger_path,
+    may_be_refused,
+    open_ledger,
+    reserve,
+    settle_store,
+    terms_of,
+    unserved,
+)
+from opendp_sim.dsl.inputs import Memory, open_private, open_public, open_queries, query_records
 from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.places import is_private
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.write import check_writable
 from opendp_sim.sources.source import from_arrays
-from opendp_sim.spaces.ids import persons
+from opendp_sim.spaces.ids import boxed, persons
 from opendp_sim.spaces.records import Column, Records
 
 __all__ = ["Served", "serve"]
@@ -39,6 +52,8 @@ class Served:
     """The type of a record, for the curator's updates."""
     features: Records
     """The type of a query."""
+    closing: Callable[[], None] = lambda: None
+    """Tells the ledger where the store's chain ended."""
 
     def __enter__(self) -> Self:
         """Return the open session."""
@@ -51,7 +66,10 @@ class Served:
         at: TracebackType | None,
     ) -> None:
         """Close the store; the session can be opened again."""
-        self.session.close()
+        try:
+            self.closing()
+        finally:
+            self.session.close()
 
     def ask(self, queries: Sequence[Any]) -> Any:
         """Answer queries, each a list of numbers or a mapping of columns to values."""
@@ -97,7 +115,12 @@ class Served:
 
 
 def serve(
-    plan: Plan, name: str | None = None, *, memory: Memory | None = None, store: File | None = None
+    plan: Plan,
+    name: str | None = None,
+    *,
+    memory: Memory | None = None,
+    store: File | None = None,
+    charged: Callable[[str], None] = lambda _text: None,
 ) -> Served:
     """Open the session that an output with ``serve: session`` names; charge the ledger if it is new.
 
@@ -107,41 +130,76 @@ def serve(
         memory: arrays for sources of kind ``memory``.
         store: the store's file; default the output's ``store``, else its name with ``.session``,
             beside the spec.
+        charged: told in words what is charged, at the moment from which it stands.
 
     Raises:
-        SpecError (OS305): no such output. DataError (OS6xx): data or public queries are refused,
-            or (OS609) the store cannot be written. BudgetError (OS402, OS403): the ledger
-            refuses. (OS407): the store refuses.
+        SpecError (OS305): no such output. (OS304): the spec's store leaves its folder.
+            DataError (OS6xx): data or public queries are refused, or (OS609) the store cannot be
+            written. BudgetError (OS402, OS403): the ledger refuses. (OS407): the store refuses.
     """
     output = _chosen(plan, name)
     typed, bound = output.stage, plan.releases[output.stage.name].bound
     if bound is None:
         raise _no_session(plan)
     folder, decl = File(plan.program.folder), output.decl
-    path = store or folder / (decl.store or f"{decl.name}.session")
+    path = store or _inside(folder, decl.store or f"{decl.name}.session", decl.name)
     mark, public = mark_of(path), None
     if decl.public_queries is not None:
         public = open_queries(decl.public_queries, output, plan.program.folder, memory or {})
     last = Stage(bound.record, bound.domain, bound.metric, bound.claim)
     if mark is None:
         check_writable(path, f"outputs.{decl.name}.store")
-    name = secrets.token_hex(16) if mark is None else mark.name
     with ExitStack() as stack, ExitStack() as undo:
         ledger = open_ledger(plan, stack, store=mark)
         paid = is_paid(ledger, mark)
-        inputs = open_inputs(plan, memory or {}, lambda _phase, _rows: None, ledger)
-        if not paid:
-            charge(plan, ledger, store=name)
+        waiting = unserved(plan, ledger) if mark is None else None
+        name = mark.name if mark is not None else waiting or secrets.token_hex(16)
+        inputs = open_public(plan, memory or {}, _untold)
+        reserved = None
+        if not paid and waiting is None:
+            reserved = reserve(plan, ledger, store=name, charged=charged)
+        else:
+            may_be_refused(plan, ledger)
         # A store of other data or another spec is a refusal by the data as well.
+        with gate(plan, ledger, reserved, charged) if reserved else counting(plan, ledger):
+            inputs = open_private(plan, memory or {}, _untold, inputs)
+        settle_store(ledger, name)
         with counting(plan, ledger if paid else None):
             session = Session((*typed.stages, last), inputs.blocks[typed.entry.name], path, name)
         undo.callback(session.close)
+        turn = ""
         if ledger is not None:
-            ledger.opened(name, session.take_turn(name, ledger.turn_of(name) or ""))
+            if (told := ledger.head_told(name)) is not None:
+                session.check_head(*told)
+            turn = session.take_turn(name, ledger.turn_of(name) or "")
+            ledger.opened(name, turn, session.tell())
         if public is not None:
             session.refer(public)
         undo.pop_all()
-    return Served(session, typed.entry.records, query_records(typed.entry.records, typed.stages))
+    charged(f"what was answered is charged in {path}, and stands")
+    features = query_records(typed.entry.records, typed.stages)
+    closing = _untold_end if ledger is None else partial(_tell_end, plan, session, name, turn)
+    return Served(session, typed.entry.records, features, closing)
+
+
+def _untold_end() -> None:
+    """Tell nobody: there is no ledger."""
+
+
+def _tell_end(plan: Plan, session: Session, name: str, turn: str) -> None:
+    """Tell the ledger where the chain of a store ended: a copy from before is refused from then on.
+
+    Where the ledger is in use, or the store cannot be written, it keeps what it heard at the opening.
+    """
+    path, terms = ledger_path(plan), terms_of(plan)
+    with suppress(BudgetError):
+        if path is not None:
+            with Ledger.open(path, terms) as ledger:
+                ledger.opened(name, turn, session.tell())
+
+
+def _untold(_phase: str, _rows: int) -> None:
+    """Show no progress: how far a gate came would be about the data."""
 
 
 def read_batch(plan: Plan, name: str | None, ref: SourceRef, memory: Memory | None = None) -> Any:
@@ -152,6 +210,21 @@ def read_batch(plan: Plan, name: str | None, ref: SourceRef, memory: Memory | No
             hint="name a source that is not private.",
         )  # fmt: skip
     return open_queries(ref, _chosen(plan, name), ".", memory or {})
+
+
+def _inside(folder: File, store: str, name: str) -> File:
+    """Return the store that a spec names, links followed; it stays in the spec's folder.
+
+    Raises:
+        SpecError (OS304): it does not.
+    """
+    path = folder / store
+    if path.resolve().is_relative_to(folder.resolve()):
+        return path
+    raise SpecError(
+        "OS304", f"outputs.{name}.store", expected="a file in the spec's folder", got="one outside it",
+        hint="name a file below the folder, or name this one yourself with `session --store FILE`.",
+    )  # fmt: skip
 
 
 def _chosen(plan: Plan, name: str | None) -> OutputType:
@@ -191,7 +264,9 @@ def _told(columns: Sequence[Column]) -> str:
 def _raw(column: Column, values: list[Any]) -> Any:
     """Return a column's plain values as an array; texts and identifiers as they are."""
     if column.dtype == "str":
-        return np.array(persons([*values, ""])[:-1], dtype=object)
+        return boxed(persons([*values, "-"])[:-1])
+    if column.keys and not any(isinstance(value, bool) for value in values):
+        return boxed(values)
     found = np.asarray(persons(values) if column.role else values)
     if found.dtype.kind == "b" or (column.is_vector and any(map(_has_truths, values))):
         raise ValueError

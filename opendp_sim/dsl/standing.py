@@ -33,6 +33,9 @@ def standing(plan: Plan) -> dict[str, Any] | None:
     except BudgetError as error:
         return about | {"refused": f"expected {error.expected}; got {error.got}"}
     return about | {
-        "limit": after.limit_text, "spent": spent.text, "left": after.left_text, "fits": after.fits,
+        "limit": after.limit_text,
+        "spent": spent.text,
+        "left": after.left_text,
+        "fits": after.fits,
         "new": not path.exists(),
-    }  # fmt: skip
+    }

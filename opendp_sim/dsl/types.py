@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from opendp_sim.accounting.budget import MeasureName
 from opendp_sim.core.claims import Interactive, Norm, Private, Stable, Stage
 from opendp_sim.core.errors import SimError, SpaceError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism
+from opendp_sim.core.pipeline import stability
+from opendp_sim.core.rounding import U32_MAX
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.dsl.diagnostic import Notes, Path, nearest
-from opendp_sim.dsl.expect import check_expect
 from opendp_sim.dsl.ir import Program, ReleaseDecl, StageDecl, Unit
 from opendp_sim.dsl.read_steps import locate
+from opendp_sim.dsl.stage_checks import check_expect
 from opendp_sim.dsl.typed import Bound, Typed
 from opendp_sim.spaces.metrics import IdDistance, Symmetric
 
-__all__ = ["bind_release", "release_record", "source_metric", "type_stages", "users_of"]
+__all__ = ["bind_release", "by_curve", "release_record", "source_metric", "type_stages", "users_of"]
 _MOST_USERS = 1000
 """The largest calibrated distance that a selection takes."""
 
@@ -43,9 +47,14 @@ def type_stages(
 
 
 def _visit(
-    decl: StageDecl, program: Program, declared: Mapping[str, StageDecl],
-    types: dict[str, Typed | None], notes: Notes, trail: tuple[str, ...], unit: Unit | None,
-) -> Typed | None:  # fmt: skip
+    decl: StageDecl,
+    program: Program,
+    declared: Mapping[str, StageDecl],
+    types: dict[str, Typed | None],
+    notes: Notes,
+    trail: tuple[str, ...],
+    unit: Unit | None,
+) -> Typed | None:
     if decl.name in types:
         return types[decl.name]
     path: Path = ("flow", decl.name)
@@ -73,11 +82,11 @@ def _visit(
             notes.error("OS303", f"no stage or dataset is called `{decl.source}`", (*path, "from"),
                         label="not known", help=nearest(decl.source, known)
                         or f"use one of {', '.join(known)}.")  # fmt: skip
-    types[decl.name] = None if base is None else _stage(decl, base, notes)
+    types[decl.name] = None if base is None else _stage(decl, base, notes, unit)
     return types[decl.name]
 
 
-def _stage(decl: StageDecl, base: Typed, notes: Notes) -> Typed | None:
+def _stage(decl: StageDecl, base: Typed, notes: Notes, unit: Unit | None) -> Typed | None:
     stages, places = list(base.stages), list(base.places)
     domain, metric = base.domain, base.metric
     for place, mechanism in enumerate(decl.steps):
@@ -97,6 +106,12 @@ def _stage(decl: StageDecl, base: Typed, notes: Notes) -> Typed | None:
         stages.append(Stage(mechanism, domain, metric, claim))
         places.append(path)
         domain, metric = claim.output, claim.output_metric or metric
+        hidden = 0 if base.entry.public or unit is None else unit.d_in * stability(stages)
+        if hidden > U32_MAX:
+            notes.error("OS205", f"the unit is {hidden:,} records after `{mechanism.key}`", path,
+                        label="OpenDP counts records below 2**32", part="key",
+                        help="lower the unit, or the rows of a person.")  # fmt: skip
+            return None
     typed = Typed(
         decl.name, base.entry, decl, tuple(stages), tuple(places), domain, metric, decl.release
     )
@@ -140,9 +155,13 @@ def _check_release(typed: Typed, notes: Notes) -> Typed | None:
 
 
 def release_record(
-    release: ReleaseDecl, value: float | None = None, delta: float | None = None,
-    *, distance: int = 1, probe: bool = False,
-) -> Mechanism:  # fmt: skip
+    release: ReleaseDecl,
+    value: float | None = None,
+    delta: float | None = None,
+    *,
+    distance: int = 1,
+    probe: bool = False,
+) -> Mechanism:
     """Return the record of a release, with the solved parameter filled in.
 
     ``probe`` fills in a harmless value, to learn the types before anything is solved. ``distance`` is
@@ -160,6 +179,22 @@ def release_record(
         params.setdefault("distance", distance)
     record: Mechanism = cls.from_spec(params)
     return record
+
+
+def by_curve(typed: Typed, measure: MeasureName) -> Typed | None:
+    """Return the stage with its release accounted for by its exact (epsilon, delta) curve.
+
+    None where the author said how to account, the mechanism has no curve, or the program composes in
+    a measure that no curve converts to.
+    """
+    release = typed.release
+    if release is None or release.key is None or measure != "approx":
+        return None
+    stated, field = dict(release.params), REGISTRY[release.key].model_fields.get("accounting")
+    if "accounting" in stated or field is None:
+        return None
+    curved = replace(release, params=tuple({**stated, "accounting": "curve"}.items()))
+    return replace(typed, release=curved)
 
 
 def users_of(typed: Typed, d_in: int) -> int:

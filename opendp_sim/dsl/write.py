@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import secrets
+from collections.abc import Mapping
 from pathlib import Path as File
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
+from opendp_sim.accounting.atomic_files import fresh, replacing
 from opendp_sim.accounting.certificate import digest_of
 from opendp_sim.accounting.release import Release
 from opendp_sim.core.errors import DataError
 from opendp_sim.core.space import Domain
 
-__all__ = ["check_writable", "digests", "table_of", "write_output"]
+__all__ = ["check_writable", "digests", "table_of", "unwritable", "write_output"]
 
 
 def digests(files: Mapping[str, File]) -> dict[str, str]:
@@ -27,20 +27,26 @@ def digests(files: Mapping[str, File]) -> dict[str, str]:
 
 def check_writable(path: File, where: str) -> None:
     """Make the folder of ``path`` and write a file of the longest name beside it, or refuse (OS609)."""
-    longest = path.with_name(path.name + ".certificate.json.partial")
+    token = secrets.token_hex(8)
+    longest = path.with_name(f".{path.name}.certificate.json.{token}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with longest.open("wb") as stream:
+        with fresh(longest) as stream:
             stream.write(bytes(1))
         longest.unlink()
         free = not path.is_dir() and not path.with_name(path.name + ".certificate.json").is_dir()
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a name with a NUL, which no file has
         free = False
     if not free:
-        raise DataError(
-            "OS609", where, expected="a file that can be written", got=str(path),
-            hint="name a folder that can be made and written, or choose one with --into.",
-        )  # fmt: skip
+        raise unwritable(where, str(path))
+
+
+def unwritable(where: str, got: str, hint: str = "") -> DataError:
+    """Return the refusal of an output that cannot be written (OS609)."""
+    return DataError(
+        "OS609", where, expected="a file that can be written", got=got,
+        hint=hint or "name a folder that can be made and written, or choose one with --into.",
+    )  # fmt: skip
 
 
 def write_output(path: File, value: Any, domain: Domain | None) -> None:
@@ -49,32 +55,18 @@ def write_output(path: File, value: Any, domain: Domain | None) -> None:
     if isinstance(value, Release):
         value.save(path)
     elif path.suffix == ".npz":
-        with _replacing(path, "wb") as stream:
+        with replacing(path, "wb") as stream:
             np.savez_compressed(stream, **_arrays(value))
     elif path.suffix == ".csv":
         names, rows = table_of(value, getattr(domain, "labels", None))
-        with _replacing(path, "w") as stream:
+        with replacing(path, "w") as stream:
             writer = csv.writer(stream, lineterminator="\n")
             writer.writerow(names)
             writer.writerows(rows)
     else:
-        with _replacing(path, "w") as stream:
+        with replacing(path, "w") as stream:
             json.dump(_plain(value), stream, indent=1)
             stream.write("\n")
-
-
-@contextmanager
-def _replacing(path: File, mode: str) -> Iterator[IO[Any]]:
-    partial = path.with_name(path.name + ".partial")
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
-    try:
-        with partial.open(mode, **text) as stream:  # type: ignore[call-overload]
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _arrays(value: Any) -> dict[str, Any]:

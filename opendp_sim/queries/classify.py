@@ -16,7 +16,8 @@ from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.queries.density import check_queries, kernel_sums, least_records
+from opendp_sim.queries.density import least_records
+from opendp_sim.queries.parts.asked import check_queries, kernel_sums
 from opendp_sim.spaces.released import Answers
 
 __all__ = ["Classify"]
@@ -97,9 +98,11 @@ class Classify(Mechanism):
             return self._best(found, sizes, least_records(factor * deviation, noise))
 
         return Post(
-            classify, takes="release", output=Answers(COLUMNS, sums.labels),
+            classify,
+            takes="release",
+            output=Answers(COLUMNS, sums.labels),
             expected={"noise_error": noise},
-        )  # fmt: skip
+        )
 
     def _best(self, sums: NDArray[np.float64], sizes: Any, least: Any) -> dict[str, NDArray[Any]]:
         """Arg max by row; ties go to the first label, a fixed public order."""

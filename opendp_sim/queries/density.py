@@ -10,20 +10,19 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
-from opendp_sim.core.capabilities import Arrays, KernelSums
+from opendp_sim.core.capabilities import Arrays, KernelEstimates, KernelSums
 from opendp_sim.core.claims import Post
-from opendp_sim.core.errors import DataError, SpaceError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.on_use import special
+from opendp_sim.core.shared_parameters import Confidence
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.spaces.released import Answers, Released
+from opendp_sim.queries.parts.asked import check_queries, kernel_sums
+from opendp_sim.spaces.released import Answers
 
 __all__ = ["Density"]
 
-COLUMNS = (
-    "density", "noise_error", "sketch_error", "lower", "upper", "records", "least_records"
-)  # fmt: skip
+COLUMNS = ("density", "noise_error", "sketch_error", "lower", "upper", "records", "least_records")
 _OF_COUNT = 4.0
 """Deviations of the count that a class must exceed: an empty one does so 3 times in 100,000."""
 _OF_SUM = 16.0
@@ -40,7 +39,8 @@ class Density(Mechanism):
         Output: columns ``density``, ``noise_error``, ``sketch_error``, ``lower``, ``upper``,
         ``records`` (the released class sizes) and ``least_records`` (the size below which a class is
         not told from noise), each of shape (q, L), L being the number of classes (1 without
-        ``per_label``).
+        ``per_label``). The interval is about the rows as they were clipped, quantized and projected:
+        `plan` shows what that may cost, beside those steps.
 
     Stability
         Not a transformation.
@@ -82,13 +82,7 @@ class Density(Mechanism):
             hint="8 ln(1 / failure probability) is the theorem's choice; 9 to 41 is usual.",
         ),
     ] = 9  # fmt: skip
-    confidence: Annotated[
-        float,
-        param(
-            "Coverage of the interval, for noise and sketch together.", symbol="c",
-            unit="probability", default=0.95, gt=0, lt=1, hint="0.95 is usual.",
-        ),
-    ] = 0.95  # fmt: skip
+    confidence: Confidence = 0.95
     normalise: Annotated[
         bool,
         param(
@@ -108,10 +102,12 @@ class Density(Mechanism):
             return self._answer(sums, released, check_queries(domain, queries), noise, deviation)
 
         return Post(
-            answer, takes="release", output=Answers(COLUMNS, sums.labels, self.normalise),
+            answer,
+            takes="release",
+            output=Answers(COLUMNS, sums.labels, self.normalise),
             expected={"noise_error times records" if self.normalise else "noise_error": noise},
             of_a_record=1.0,
-        )  # fmt: skip
+        )
 
     def _answer(
         self, sums: KernelSums, released: Arrays, queries: Any, noise: float, deviation: float
@@ -127,8 +123,9 @@ class Density(Mechanism):
         sizes, factor = sums.totals(released)
         least = least_records(factor * deviation, math.sqrt(loss) * noise)
         # The deviation is estimated from the repetitions, so an interval reaches farther for few.
-        quantile = student.ppf(0.5 + self.confidence / 2, found.freedom.T)
-        reach = quantile * np.sqrt(noise_variance + sketch_variance)
+        quantile = special.stdtrit(found.freedom.T, 0.5 + self.confidence / 2)
+        unseen = self._unseen(found, deviation)
+        reach = quantile * np.sqrt(noise_variance + sketch_variance) + unseen
         lower, upper = values - reach, values + reach
         shift = sums.bias() * np.maximum(sizes, 0.0)
         if self.normalise:
@@ -136,15 +133,28 @@ class Density(Mechanism):
             values, sketch_variance = values / divisor, sketch_variance / divisor**2
             of_count = values * factor * deviation
             noise_variance = (noise_variance + of_count**2) / divisor**2
-            reach = quantile * np.sqrt(noise_variance + sketch_variance)
+            reach = quantile * np.sqrt(noise_variance + sketch_variance) + unseen / divisor
             lower = np.where(seen, values - reach, np.minimum(lower, 0.0))  # Lemma 2
             upper = np.where(seen, values + reach, np.maximum(upper, 0.0))
             shift = np.full_like(sizes, sums.bias())
         columns = (
-            values, np.sqrt(noise_variance), np.sqrt(sketch_variance), lower - shift, upper + shift,
-            np.broadcast_to(sizes, values.shape).copy(), np.full_like(values, least),
-        )  # fmt: skip
+            values,
+            np.sqrt(noise_variance),
+            np.sqrt(sketch_variance),
+            lower - shift,
+            upper + shift,
+            np.broadcast_to(sizes, values.shape).copy(),
+            np.full_like(values, least),
+        )
         return dict(zip(COLUMNS, columns, strict=True))
+
+    def _unseen(self, found: KernelEstimates, deviation: float) -> NDArray[np.float64]:
+        """Return how far, by class, the estimate may err by what no repetition has shown (Lemma 3)."""
+        hidden = -math.log(0.5 - self.confidence / 2)
+        least = max(1, found.repetitions // len(found.groups))
+        unseen: NDArray[np.float64] = np.maximum(found.jump - _OF_COUNT * deviation, 0.0)
+        unseen *= min(hidden / least, 1.0)
+        return unseen
 
 
 def least_records(of_count: float, of_sum: float) -> float:
@@ -155,26 +165,3 @@ def least_records(of_count: float, of_sum: float) -> float:
         of_sum: deviation that noise gives a kernel sum.
     """
     return max(1.0, _OF_COUNT * of_count, _OF_SUM * of_sum)
-
-
-def kernel_sums(key: str, domain: Domain) -> tuple[KernelSums, float]:
-    """Return the ``kernel_sums`` of a release and its cell deviation, or refuse."""
-    if not isinstance(domain, Released):
-        raise SpaceError(
-            "OS201", f"{key}.input_domain", expected="a release", got=type(domain).__name__,
-            hint="put it under `post:` of an output whose `from:` is a released stage.",
-        )  # fmt: skip
-    sums: KernelSums = domain.capability("kernel_sums", key)
-    return sums, domain.deviation
-
-
-def check_queries(domain: Domain, queries: Any) -> Any:
-    """Refuse queries whose width or values cannot be asked (queries are public)."""
-    width = getattr(getattr(domain, "queries", None), "width", None)
-    values = getattr(queries, "values", queries)
-    if np.ndim(values) != 2 or values.shape[1] != width or not np.isfinite(values).all():
-        raise DataError(
-            "OS607", "queries", expected=f"finite queries that arrive as shape (q, {width})",
-            got=f"shape {np.shape(values)}", hint="pass one row a query, in the data's own columns.",
-        )  # fmt: skip
-    return queries

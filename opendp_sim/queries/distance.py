@@ -10,20 +10,20 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from opendp_sim.core.capabilities import Arrays, DistanceReading, DistanceSums
 from opendp_sim.core.claims import Post
-from opendp_sim.core.errors import DataError, ReleaseError, SpaceError
+from opendp_sim.core.errors import DataError, ReleaseError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.on_use import special
+from opendp_sim.core.shared_parameters import Confidence
 from opendp_sim.core.space import Domain, Metric
+from opendp_sim.queries.parts.asked import check_queries, offered
 from opendp_sim.spaces.released import Answers, Released
 from opendp_sim.spaces.rows import GridRows
 
 __all__ = ["Distance"]
 
-_FARTHEST = 2.0**51
-"""Steps: row maps stop here, and distances of whole steps are exact below it."""
 _LARGEST = 450
 """Binary digits of a p-th power: its square, times all records, is a float."""
 COLUMNS = ("distance", "noise_error", "bias", "lower", "upper", "records")
@@ -84,13 +84,7 @@ class Distance(Mechanism):
             symbol="N", unit="none", default=False, hint="true gives values comparable between sizes.",
         ),
     ] = False  # fmt: skip
-    confidence: Annotated[
-        float,
-        param(
-            "Coverage of the interval.", symbol="c", unit="probability", default=0.95, gt=0, lt=1,
-            hint="0.95 is usual.",
-        ),
-    ] = 0.95  # fmt: skip
+    confidence: Confidence = 0.95
     alpha: Annotated[
         float,
         param(
@@ -132,9 +126,13 @@ class Distance(Mechanism):
         )
 
     def _columns(
-        self, sums: DistanceSums, reading: DistanceReading, asked: Any, released: Arrays,
+        self,
+        sums: DistanceSums,
+        reading: DistanceReading,
+        asked: Any,
+        released: Arrays,
         release: Released,
-    ) -> dict[str, NDArray[np.float64]]:  # fmt: skip
+    ) -> dict[str, NDArray[np.float64]]:
         found, counted = reading.at(asked), sums.counted(released)
         sizes = np.broadcast_to(counted.sizes[:, None], found.values.shape)
         least = np.maximum(sizes, 1.0)
@@ -143,7 +141,8 @@ class Distance(Mechanism):
         relative, lost = distortion(release, reading.power)
         # Per record, for as many records as there may be.
         most = least + deviations * release.deviation * counted.factor
-        bias = (reading.bias(asked) + lost) * most
+        steps = rounding(release, asked, reading.power)
+        bias = (reading.bias(asked) + lost + steps) * most
         if self.mean:
             values, bias = values / least, bias / least
             # First-order error of a ratio, with the covariance of its two parts (Lemma 2).
@@ -178,6 +177,23 @@ def distortion(release: Released, power: float) -> tuple[float, float]:
     return (stated[1], stated[2]) if stated and stated[0] == power else (0.0, 0.0)
 
 
+def rounding(release: Released, asked: Any, power: float) -> NDArray[np.float64] | float:
+    """Bound what rounding to the grid, of record and query, moves one record's distance: shape (q,).
+
+    Half a step each, so a coordinate's difference moves by a step u at most, and its p-th power by
+    ``p u (far + u)^(p-1)`` (Lemma 3 of ``distance.md``). Projections before the sketch: not covered.
+    """
+    rows = release.queries
+    if not release.rounding or not isinstance(rows, GridRows) or rows.distortion:
+        return 0.0
+    low, high = (np.array(v, dtype=np.float64) for v in (rows.lower, rows.upper))
+    values = np.asarray(getattr(asked, "values", asked), dtype=np.float64)
+    far = np.maximum(np.abs(values - low), np.abs(high - values)) * rows.unit
+    step = 2 * release.rounding
+    moved: NDArray[np.float64] = (power * step * (far + step) ** (power - 1)).sum(axis=1)
+    return moved
+
+
 def longest(rows: Any, power: float) -> float:
     """Return the p-th power of the longest distance of two grid points in the box, at most."""
     if not isinstance(rows, GridRows):
@@ -189,20 +205,10 @@ def longest(rows: Any, power: float) -> float:
 
 def quantile(release: Released, confidence: float) -> float:
     """Return how many deviations an interval reaches: the larger of a normal's and a Laplace's."""
-    normal = float(norm.ppf(0.5 + confidence / 2))
+    normal = float(special.ndtri(0.5 + confidence / 2))
     if release.noise is not None and release.noise.family == "discrete_laplace":
         return max(normal, -math.log1p(-confidence) / math.sqrt(2))
     return normal
-
-
-def offered(key: str, domain: Domain, capability: str) -> tuple[Any, Released]:
-    """Return what a release offers under the name ``capability``, or refuse."""
-    if not isinstance(domain, Released):
-        raise SpaceError(
-            "OS201", f"{key}.input_domain", expected="a release", got=type(domain).__name__,
-            hint="put it under `post:` of an output whose `from:` is a released stage.",
-        )  # fmt: skip
-    return domain.capability(capability, key), domain
 
 
 def refused(key: str, sums: DistanceSums, p: float | None) -> ReleaseError:
@@ -211,23 +217,6 @@ def refused(key: str, sums: DistanceSums, p: float | None) -> ReleaseError:
         "OS702", f"{key}.p", expected=f"an exponent this release answers: {sums.exponents}",
         got=p, hint="leave p out for the sketch's own distance, or use distance_tree.",
     )  # fmt: skip
-
-
-def check_queries(release: Released, queries: Any) -> Any:
-    """Refuse queries whose width or values cannot be asked (queries are public)."""
-    width = getattr(release.queries, "width", None)
-    values = np.asarray(getattr(queries, "values", queries))
-    if values.ndim != 2 or values.shape[1] != width or not np.isfinite(values).all():
-        raise DataError(
-            "OS607", "queries", expected=f"finite queries that arrive as shape (q, {width})",
-            got=f"shape {np.shape(values)}", hint="pass one row a query, in the data's own columns.",
-        )  # fmt: skip
-    if (np.abs(values) >= _FARTHEST).any():
-        raise DataError(
-            "OS607", "queries", expected="queries less than 2**51 grid steps from zero",
-            got="one farther away", hint="from there the distance to every record is the same number.",
-        )  # fmt: skip
-    return queries
 
 
 def check_reach(release: Released, queries: Any, power: float) -> None:

@@ -14,8 +14,11 @@ from opendp_sim.core.capabilities import Arrays, IntervalCounts
 from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.shared_parameters import Confidence
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.queries.distance import check_queries, offered, quantile
+from opendp_sim.queries.distance import quantile
+from opendp_sim.queries.parts.asked import check_queries, offered
+from opendp_sim.spaces.frame import middles_and_units
 from opendp_sim.spaces.released import Answers
 
 __all__ = ["IntervalCount"]
@@ -71,13 +74,7 @@ class IntervalCount(Mechanism):
             hint="the columns in the order in which they reach the sketch.",
         ),
     ] = 0  # fmt: skip
-    confidence: Annotated[
-        float,
-        param(
-            "Coverage of the interval of each answer.", symbol="c", unit="probability",
-            default=0.95, gt=0, lt=1, hint="0.95 is usual.",
-        ),
-    ] = 0.95  # fmt: skip
+    confidence: Confidence = 0.95
 
     def bind(self, domain: Domain, metric: Metric) -> Post:
         """Bind to a release that offers interval counts."""
@@ -85,6 +82,7 @@ class IntervalCount(Mechanism):
         counts, release = offered(self.key, domain, "interval_counts")
         offer: IntervalCounts = counts
         width, unit = (getattr(release.queries, name, 1) for name in ("width", "unit"))
+        scale = middles_and_units(getattr(release.queries, "frame", ()), width)[1]
         if self.column >= width:
             raise ParameterError(
                 "OS102", f"{self.key}.column", expected=f"a column below {width}", got=self.column,
@@ -94,7 +92,7 @@ class IntervalCount(Mechanism):
         def answer(released: Arrays, queries: Any) -> dict[str, NDArray[np.float64]]:
             rows = check_queries(release, queries)
             centre = np.asarray(getattr(rows, "values", rows), dtype=np.float64)[:, self.column]
-            reach = self.radius / unit
+            reach = self.radius / (unit * float(scale[self.column]))
             found = offer.count(released, self.column, centre - reach, centre + reach)
             noise = release.deviation * np.sqrt(np.broadcast_to(found.variance, found.values.shape))
             half = quantile(release, self.confidence) * noise

@@ -5,6 +5,7 @@ The search and what it finds: ``modes.md``, beside this file.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -15,8 +16,9 @@ from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.randomness import public_generator
+from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.queries.density import check_queries, kernel_sums
+from opendp_sim.queries.parts.asked import check_queries, kernel_sums
 from opendp_sim.spaces.released import Answers
 from opendp_sim.spaces.rows import GridRows
 
@@ -32,10 +34,10 @@ class Modes(Mechanism):
     Space
         Input: a release of a sketch that offers ``kernel_sums``, and, if wanted, public starting
         points of shape (q, d) in data units; without them the starts are spread over the box.
-        Output: columns over the m modes found: ``mode`` (m, d), in the units of the sketch's own
-        input; ``height``, ``noise_error`` and ``sketch_error`` (m,), kernel sums with the errors that
-        ``density`` states there; ``starts`` (m,), how many starts ended there; ``label`` (m,), the
-        class (0 without ``per_label``).
+        Output: columns over the m modes found: ``mode`` (m, d), in data units (after a projection,
+        in its own); ``height``, ``noise_error`` and ``sketch_error`` (m,), kernel sums with the
+        errors that ``density`` states there; ``starts`` (m,), how many starts ended there; ``label``
+        (m,), the class (0 without ``per_label``).
 
     Stability
         Not a transformation.
@@ -60,13 +62,7 @@ class Modes(Mechanism):
     room = "queries"
     asks_for = ("kernel_sums",)
 
-    seed: Annotated[
-        int,
-        param(
-            "Seed of the starting points; it protects nothing.", symbol="s", unit="none", ge=0,
-            lt=2**63, hint="any integer in [0, 2**63).",
-        ),
-    ]  # fmt: skip
+    seed: Seed
     starts: Annotated[
         int,
         param(
@@ -94,7 +90,7 @@ class Modes(Mechanism):
         del metric
         sums, deviation = kernel_sums(self.key, domain)
         noise = deviation * sums.noise_factor()
-        box, unit = _box(self.key, getattr(domain, "queries", None))
+        box, to_data = _box(self.key, domain), points_of(self.key, domain)
 
         def climb(released: Arrays, queries: Any = None) -> dict[str, NDArray[Any]]:
             queries = None if queries is None else check_queries(domain, queries)
@@ -103,12 +99,16 @@ class Modes(Mechanism):
                 "noise_error": np.full(len(found["height"]), noise),
                 "sketch_error": _sketch_error(sums, released, found, noise),
             }
-            found["mode"] = found["mode"] * unit
+            found["mode"] = to_data(found["mode"])
             return found | errors
 
         return Post(
-            climb, takes="release", output=Answers(COLUMNS), expected={"noise_error": noise}, asks=False
-        )  # fmt: skip
+            climb,
+            takes="release",
+            output=Answers(COLUMNS),
+            expected={"noise_error": noise},
+            asks=False,
+        )
 
     def _climb(
         self, sums: KernelSums, released: Arrays, queries: Any, box: NDArray[np.float64]
@@ -130,9 +130,13 @@ class Modes(Mechanism):
         return spread
 
     def _ascend(
-        self, sums: KernelSums, released: Arrays, label: int, points: NDArray[np.float64],
+        self,
+        sums: KernelSums,
+        released: Arrays,
+        label: int,
+        points: NDArray[np.float64],
         box: NDArray[np.float64],
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Move every point to its best neighbour along an axis; halve its step when none is better."""
         count, width = points.shape
         points, step = points.copy(), np.full(count, 0.125)
@@ -160,9 +164,12 @@ class Modes(Mechanism):
         return points, best
 
     def _distinct(
-        self, ends: NDArray[np.float64], heights: NDArray[np.float64], box: NDArray[np.float64],
+        self,
+        ends: NDArray[np.float64],
+        heights: NDArray[np.float64],
+        box: NDArray[np.float64],
         label: int,
-    ) -> dict[str, NDArray[Any]]:  # fmt: skip
+    ) -> dict[str, NDArray[Any]]:
         """Merge ends within ``separation`` of a higher one."""
         shares = ends / np.maximum(box[1] - box[0], 1.0)
         kept: list[int] = []
@@ -192,12 +199,23 @@ def _sketch_error(
     return error
 
 
-def _box(key: str, rows: Domain | None) -> tuple[NDArray[np.float64], float]:
-    """Bounds of the sketch's input in steps, shape (2, d), and the unit of a step."""
+def points_of(key: str, domain: Domain) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+    """Return the map from points of a sketch's input, in steps, to the data's own units."""
+    return _grid(key, domain).to_data
+
+
+def _grid(key: str, domain: Domain) -> GridRows:
+    rows = getattr(domain, "queries", None)
     if not isinstance(rows, GridRows):
         raise SpaceError(
             "OS201", f"{key}.input_domain", expected="a sketch of rows on a grid",
             got=type(rows).__name__, hint="put `quantize` before the sketch.",
         )  # fmt: skip
+    return rows
+
+
+def _box(key: str, domain: Domain) -> NDArray[np.float64]:
+    """Bounds of the sketch's input in steps, shape (2, d)."""
+    rows = _grid(key, domain)
     ends = (np.array(v, dtype=np.float64) for v in (rows.lower, rows.upper))
-    return np.array([np.broadcast_to(end, (rows.width,)) for end in ends]), rows.unit
+    return np.array([np.broadcast_to(end, (rows.width,)) for end in ends])

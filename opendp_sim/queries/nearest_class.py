@@ -1,28 +1,28 @@
-"""Nearest class: the class at the smallest mean distance, or with the nearest noisy mean.
+"""Nearest class: the class at the smallest mean distance, or with the nearest released mean.
 
-Why the noise of the means is taken out: ``nearest_class.md``, beside this file.
+How means are read from a noisy release: ``nearest_class.md``, beside this file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.capabilities import Arrays, ClassMeans, DistanceSums
+from opendp_sim.core.capabilities import Arrays, DistanceReading
 from opendp_sim.core.claims import Post
-from opendp_sim.core.errors import ReleaseError, SpaceError
-from opendp_sim.core.linear import public_product
+from opendp_sim.core.class_means import ShrunkMeans
+from opendp_sim.core.errors import ParameterError, ReleaseError, SpaceError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.queries.distance import check_queries, offered
+from opendp_sim.queries.parts.asked import check_queries, offered
 from opendp_sim.spaces.released import Answers, Released
 
 __all__ = ["NearestClass"]
 
 COLUMNS = ("label", "margin", "score")
+DEVIATION = "margin_deviation"
 
 
 @register
@@ -33,7 +33,10 @@ class NearestClass(Mechanism):
         Input: a release with ``per_label: true`` of a sketch that offers ``class_means``
         (``moments_sketch``) or, for ``rule: mean_distance``, ``distance_sums``; and public queries
         of shape (q, d) in data units. Output: columns ``label`` (q,), an index into the public
-        labels, ``margin`` (q,) and ``score`` (q, L), minus the distances.
+        labels, ``margin`` (q,) and ``score`` (q, L), minus the distances (for ``nearest_mean`` the
+        squared ones; after a ``rescale``, of rescaled rows); and for ``nearest_mean``
+        ``margin_deviation`` (q,), by how much noise may have moved the margin. Classes whose released
+        size is within its noise do not win.
 
     Stability
         Not a transformation.
@@ -42,16 +45,18 @@ class NearestClass(Mechanism):
         Post-processing of a release and public queries: no further loss.
 
     Raises
-        ParameterError (OS101): an unknown rule. SpaceError (OS201): not a release. (OS204): the
-        release has no labels. ReleaseError (OS702): the release has neither means nor distances.
-        DataError (OS607): queries of another width, or not finite.
+        ParameterError (OS101): an unknown rule. (OS102): a prior for distances. SpaceError (OS201):
+        not a release. (OS204): the release has no labels. ReleaseError (OS702): the release has
+        neither means nor distances, or no squares for the prior. DataError (OS607): queries of
+        another width, or not finite.
 
     Source
-        [own] Lemma 1 in ``nearest_class.md``; the rule is that of Section 11 of Backurs et al.
+        [own] Lemma 1 in ``nearest_class.md``; means are shrunk as James and Stein's, positive part;
+        the rule is that of Section 11 of Backurs et al.
 
     Example
         >>> NearestClass().spec()
-        {'rule': 'nearest_mean'}
+        {'rule': 'nearest_mean', 'prior': 'none'}
     """
 
     key: ClassVar[str] = "nearest_class"
@@ -62,12 +67,21 @@ class NearestClass(Mechanism):
     rule: Annotated[
         Literal["nearest_mean", "mean_distance"],
         param(
-            "nearest_mean compares distances to the noisy class means; mean_distance compares the "
+            "nearest_mean compares distances to the released class means; mean_distance compares the "
             "mean distances to the records of each class.", symbol="m", unit="none",
             default="nearest_mean",
             hint="nearest_mean needs moments_sketch; mean_distance any sketch of distances.",
         ),
     ] = "nearest_mean"  # fmt: skip
+    prior: Annotated[
+        Literal["none", "released"],
+        param(
+            "released: large classes win close calls, as far as their released sizes and the variance "
+            "within classes say; none: sizes do not count.", symbol="pi", unit="none", default="none",
+            hint="released raises accuracy where one class dominates, at the expense of small ones; "
+            "it needs `squares: true` on moments_sketch.",
+        ),
+    ] = "none"  # fmt: skip
 
     def bind(self, domain: Domain, metric: Metric) -> Post:
         """Bind to a per-label release."""
@@ -86,46 +100,68 @@ class NearestClass(Mechanism):
                 "OS204", f"{self.key}.input_domain", expected="per-label structures", got="no labels",
                 hint="set `per_label: true` on the sketch and give `select` a label.",
             )  # fmt: skip
-        make = _mean_rule if self.rule == "nearest_mean" else self._distance_rule
-        prepared: list[tuple[Arrays, Callable[[Any], NDArray[np.float64]]]] = []
+        self._check_prior(offer)
+        if self.rule == "nearest_mean":
+            return _by_means(offer, release, prior=self.prior == "released")
+        return _by_distances(offer, release)
 
-        def classify(released: Arrays, queries: Any) -> dict[str, NDArray[Any]]:
-            if not prepared or prepared[0][0] is not released:
-                prepared[:] = [(released, make(offer, release, released))]
-            return _best(prepared[0][1](check_queries(release, queries)))
-
-        return Post(classify, takes="release", output=Answers(COLUMNS, offer.labels))
-
-    @staticmethod
-    def _distance_rule(
-        offer: DistanceSums, release: Released, released: Arrays
-    ) -> Callable[[Any], NDArray[np.float64]]:
-        del release
-        reading = offer.reading(released, None, 0.1)
-        sizes = np.maximum(offer.counted(released).sizes, 1.0)
-        return lambda queries: -reading.at(queries).values.T / sizes
-
-
-def _mean_rule(
-    offer: ClassMeans, release: Released, released: Arrays
-) -> Callable[[Any], NDArray[np.float64]]:
-    """Minus squared distances to the means, less what their noise adds on average (Lemma 2)."""
-    means, factor = offer.means(released)
-    unit = getattr(release.queries, "unit", 1.0)
-    added = means.shape[1] * np.square(release.deviation * factor)
-    own = np.square(means).sum(axis=1) - added
-
-    def score(queries: Any) -> NDArray[np.float64]:
-        values = np.asarray(getattr(queries, "values", queries), dtype=np.float64)
-        near = 2 * public_product(values, means.T) - own - np.square(values).sum(axis=1)[:, None]
-        scaled: NDArray[np.float64] = near * unit**2
-        return scaled
-
-    return score
+    def _check_prior(self, offer: Any) -> None:
+        if self.prior == "none":
+            return
+        if self.rule != "nearest_mean":
+            raise ParameterError(
+                "OS102", f"{self.key}.prior", expected="`none` with `rule: mean_distance`",
+                got=self.prior, hint="mean distances are no likelihoods: leave `prior` out.",
+            )  # fmt: skip
+        if not offer.has_squares:
+            raise ReleaseError(
+                "OS702", f"{self.key}.prior", expected="a release with sums of squares",
+                got="one without", hint="set `squares: true` on moments_sketch, or leave `prior` out.",
+            )  # fmt: skip
 
 
-def _best(scores: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
-    """Arg max by row; ties go to the first label, a fixed public order."""
-    ordered = np.sort(scores, axis=1)
-    margin = ordered[:, -1] - ordered[:, -2] if scores.shape[1] > 1 else ordered[:, -1]
-    return {"label": scores.argmax(axis=1), "margin": margin, "score": scores}
+def _by_means(offer: Any, release: Released, *, prior: bool) -> Post:
+    """Compare squared distances to the shrunk means (``core/class_means.md``)."""
+    # Minus squared distances in data units.
+    area = 2.0 * getattr(release.queries, "unit", 1.0) ** 2
+    prepared: list[tuple[Arrays, ShrunkMeans]] = []
+
+    def classify(released: Arrays, queries: Any) -> dict[str, NDArray[Any]]:
+        asked = check_queries(release, queries)
+        if not prepared or prepared[0][0] is not released:
+            found = offer.class_sums(released, release.deviation)
+            prepared[:] = [(released, ShrunkMeans.of(found))]
+        means = prepared[0][1]
+        values = np.asarray(getattr(asked, "values", asked), dtype=np.float64)
+        scores = means.scores(values) + (means.prior if prior else 0.0)
+        order = means.leaders(scores)
+        gaps = np.maximum(means.gaps(scores, order), 0.0) if scores.shape[1] > 1 else scores[:, 0]
+        return {
+            "label": order[:, 0].astype(np.int64),
+            "margin": area * gaps,
+            "score": area * scores,
+            DEVIATION: area * means.gap_deviation(values, order),
+        }
+
+    return Post(classify, takes="release", output=Answers((*COLUMNS, DEVIATION), offer.labels))
+
+
+def _by_distances(offer: Any, release: Released) -> Post:
+    """Compare mean distances; classes of no visible size come last (Lemma 2)."""
+    prepared: list[tuple[Arrays, DistanceReading]] = []
+
+    def classify(released: Arrays, queries: Any) -> dict[str, NDArray[Any]]:
+        asked = check_queries(release, queries)
+        if not prepared or prepared[0][0] is not released:
+            prepared[:] = [(released, offer.reading(released, None, 0.1))]
+        counted = offer.counted(released)
+        noise = release.deviation * counted.factor
+        wins = counted.sizes > 2.0 * noise
+        wins[int(np.argmax(counted.sizes))] = True
+        scores = -prepared[0][1].at(asked).values.T / np.maximum(counted.sizes, max(1.0, noise))
+        order = np.lexsort((-scores, np.broadcast_to(~wins, scores.shape)), axis=1)
+        top = np.take_along_axis(scores, order[:, :2], axis=1)
+        margin = np.maximum(top[:, 0] - top[:, 1], 0.0) if scores.shape[1] > 1 else scores[:, 0]
+        return {"label": order[:, 0].astype(np.int64), "margin": margin, "score": scores}
+
+    return Post(classify, takes="release", output=Answers(COLUMNS, offer.labels))

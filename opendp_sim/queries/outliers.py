@@ -9,13 +9,14 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from opendp_sim.core.capabilities import Arrays
 from opendp_sim.core.claims import Post
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.on_use import special
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.queries.density import Density, kernel_sums
+from opendp_sim.queries.density import Density
+from opendp_sim.queries.parts.asked import kernel_sums
 from opendp_sim.spaces.released import Answers
 
 __all__ = ["Outliers"]
@@ -30,10 +31,10 @@ class Outliers(Mechanism):
     Space
         Input: a release of a sketch that offers ``kernel_sums``, and public queries of shape (q, d)
         in data units. Output: columns of shape (q, L): ``outlier``, 1 where
-        :math:`\hat f + z_{1-\alpha} \hat\sigma < T`; ``score``, the estimated mean kernel value
-        :math:`\hat f`; ``probability``, that noise and sketch alone would show so low a value at a
-        query whose true value is T (1 for a class that is not visibly larger than its noise: it is
-        never flagged).
+        :math:`\hat f + z_{1-\alpha} \hat\sigma < T` and the interval of ``density`` lies below T;
+        ``score``, the estimated mean kernel value :math:`\hat f`; ``probability``, that noise and
+        sketch alone would show so low a value at a query whose true value is T (1 for a class that is
+        not visibly larger than its noise: it is never flagged).
 
     Stability
         Not a transformation.
@@ -77,18 +78,22 @@ class Outliers(Mechanism):
     def bind(self, domain: Domain, metric: Metric) -> Post:
         """Bind to a release that offers kernel sums."""
         sums, _ = kernel_sums(self.key, domain)
-        density = Density(normalise=True).bind(domain, metric)
+        confidence = min(max(1.0 - 2.0 * self.false_alarms, 0.5), 1.0 - 2.0**-40)
+        density = Density(normalise=True, confidence=confidence).bind(domain, metric)
 
         def flag(released: Arrays, queries: Any) -> dict[str, NDArray[np.float64]]:
             found = density.function(released, queries)
             score = found["density"]
             deviation = np.hypot(found["noise_error"], found["sketch_error"])
-            chance = norm.cdf(
+            chance = special.ndtr(
                 (score + sums.bias() - self.threshold) / np.maximum(deviation, 1e-300)
             )
             chance = np.where(found["records"] < found["least_records"], 1.0, chance)
             return {
-                "outlier": (chance < self.false_alarms).astype(np.int64),
+                # The interval also holds what no repetition has shown (Lemma 3 of density.md).
+                "outlier": (
+                    (chance < self.false_alarms) & (found["upper"] < self.threshold)
+                ).astype(np.int64),
                 "score": score,
                 "probability": chance,
             }

@@ -9,15 +9,16 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from opendp_sim.core.capabilities import Arrays, SecondMomentSums, SurrogateLoss
 from opendp_sim.core.claims import Post
-from opendp_sim.core.errors import ParameterError, SpaceError
+from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.on_use import optimize
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.queries.density import check_queries
-from opendp_sim.spaces.released import Answers, Released
+from opendp_sim.queries.modes import points_of
+from opendp_sim.queries.parts.asked import a_release, check_queries
+from opendp_sim.spaces.released import Answers
 
 __all__ = ["Regress", "least_squares"]
 
@@ -87,24 +88,21 @@ class Regress(Mechanism):
     def bind(self, domain: Domain, metric: Metric) -> Post:
         """Bind to a release of second moments or of paired projections."""
         del metric
-        if not isinstance(domain, Released):
-            raise SpaceError(
-                "OS201", f"{self.key}.input_domain", expected="a release", got=type(domain).__name__,
-                hint="put it under `post:` of an output whose `from:` is a released stage.",
-            )  # fmt: skip
-        least_squares = "surrogate_loss" not in domain.capabilities
+        release = a_release(self.key, domain)
+        least_squares = "surrogate_loss" not in release.capabilities
         name = "second_moments" if least_squares else "surrogate_loss"
         noise = "noise of a sum of products" if least_squares else "noise of the summed loss"
-        sums: Any = domain.capability(name, self.key)
+        sums: Any = release.capability(name, self.key)
         target, factor = self._target(sums.width), sums.noise_factor()
+        to_data = points_of(self.key, release)
 
         def answer(released: Arrays, queries: Any = None) -> dict[str, NDArray[np.float64]]:
             fit = self._squares if least_squares else self._surrogate
-            coefficients = fit(sums, released, target, domain.deviation)
+            coefficients = fit(sums, released, target, release.deviation)
             if self.answer == "coefficients":
                 return {"coefficient": coefficients}
-            checked = check_queries(domain, queries)
-            values = np.asarray(getattr(checked, "values", checked)) * sums.unit
+            checked = check_queries(release, queries)
+            values = to_data(np.asarray(getattr(checked, "values", checked)))
             others = np.delete(values, target, axis=1)
             return {"prediction": coefficients[0] + (others * coefficients[1:]).sum(axis=1)}
 
@@ -115,7 +113,7 @@ class Regress(Mechanism):
             takes="release",
             output=output,
             asks=asks,
-            expected={noise: domain.deviation * factor},
+            expected={noise: release.deviation * factor},
         )
 
     def _target(self, width: int) -> int:
@@ -145,7 +143,7 @@ class Regress(Mechanism):
         start = np.zeros(sums.width)
         corners = np.vstack([start, 0.5 * np.eye(sums.width)])
         options = {"maxfev": self.evaluations, "adaptive": True, "initial_simplex": corners}
-        found = minimize(loss, start, method="Nelder-Mead", options=options)
+        found = optimize.minimize(loss, start, method="Nelder-Mead", options=options)
         return sums.to_data(np.asarray(found.x, dtype=np.float64), target)
 
 
@@ -170,17 +168,23 @@ def least_squares(gram: NDArray[np.float64], target: int, noise: float) -> NDArr
     spread = 1.0 + float(np.square(means[others]).mean()) if len(others) else 1.0
     of_target = 1.0 + float(means[target]) ** 2
     slopes = _slopes(
-        centred[np.ix_(others, others)], centred[others, target], float(centred[target, target]),
-        variance * spread * of_target, variance * spread * spread,
-    )  # fmt: skip
+        centred[np.ix_(others, others)],
+        centred[others, target],
+        float(centred[target, target]),
+        variance * spread * of_target,
+        variance * spread * spread,
+    )
     start = means[target] - float((slopes * means[others]).sum())
     return np.concatenate([[start], slopes])
 
 
 def _slopes(
-    inner: NDArray[np.float64], cross: NDArray[np.float64], total: float, of_cross: float,
+    inner: NDArray[np.float64],
+    cross: NDArray[np.float64],
+    total: float,
+    of_cross: float,
     of_inner: float,
-) -> NDArray[np.float64]:  # fmt: skip
+) -> NDArray[np.float64]:
     """Return the candidate of least estimated risk, no slopes at all being one (Lemmas 3 and 4)."""
     eigenvalues, vectors = np.linalg.eigh(inner)
     along = (vectors * cross[:, None]).sum(axis=0)

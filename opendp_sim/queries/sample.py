@@ -14,8 +14,9 @@ from opendp_sim.core.capabilities import Arrays
 from opendp_sim.core.claims import Post
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.randomness import public_generator
+from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.queries.density import check_queries, kernel_sums
+from opendp_sim.queries.parts.asked import check_queries, kernel_sums
 from opendp_sim.spaces.released import Answers
 
 __all__ = ["Sample"]
@@ -58,13 +59,7 @@ class Sample(Mechanism):
         int,
         param("How many to draw.", symbol="k", unit="points", ge=1, le=10**7, hint="as many as needed."),
     ]  # fmt: skip
-    seed: Annotated[
-        int,
-        param(
-            "Seed of the draw; it protects nothing.", symbol="s", unit="none", ge=0, lt=2**63,
-            hint="any integer in [0, 2**63); another seed is another sample of the same release.",
-        ),
-    ]  # fmt: skip
+    seed: Seed
 
     def bind(self, domain: Domain, metric: Metric) -> Post:
         """Bind to a release that offers kernel sums."""
@@ -82,6 +77,8 @@ class Sample(Mechanism):
             return {"candidate": drawn % found.shape[1], "label": drawn // found.shape[1]}
 
         return Post(
-            draw, takes="release", output=Answers(("candidate", "label")),
+            draw,
+            takes="release",
+            output=Answers(("candidate", "label")),
             expected={"noise_error": deviation * sums.noise_factor()},
-        )  # fmt: skip
+        )

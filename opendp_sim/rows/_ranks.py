@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.errors import DataError
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.space import Domain
+from opendp_sim.spaces.ids import persons
 from opendp_sim.spaces.records import Records
 
 __all__ = ["Ranks", "digests", "least_of_each"]
@@ -38,14 +38,9 @@ class Ranks:
     def numbers(self, block: Any, *, meet: bool) -> NDArray[np.int64]:
         """Return each row's person: a number from 0 up, or -1 for one who is not to be met now."""
         ids = np.asarray(block[self.column] if isinstance(self.domain, Records) else block.ids)
-        kind = ids.dtype.kind
-        found, inverse = np.unique(ids, return_inverse=True) if kind in "iu" else (ids, None)
-        names = found.tolist()
-        if kind not in "iuU" and not (kind == "O" and all(isinstance(p, int | str) for p in names)):
-            raise DataError(
-                "OS602", f"column {self.column}", expected="integers or texts that name persons",
-                got="another dtype", hint="NaN names nobody: declare the column int64 or str.",
-            )  # fmt: skip
+        whole = ids.dtype.kind in "iu"
+        found, inverse = np.unique(ids, return_inverse=True) if whole else (ids, None)
+        names = persons(found)
         known = self.persons
         if meet:
             for name in names:
@@ -60,9 +55,7 @@ class Ranks:
             columns = [c for c in self.domain.columns if c.name != self.column]
             return [_words(block[c.name], c.numpy_dtype) for c in columns]
         parts = [_words(block.values, np.dtype(np.float64))]
-        return parts if block.labels is None else [
-            *parts, _words(block.labels, np.dtype(np.int64)),
-        ]  # fmt: skip
+        return parts if block.labels is None else [*parts, _words(block.labels, np.dtype(np.int64))]
 
     def hashes(self, contents: list[NDArray[np.uint64]], rows: int) -> NDArray[np.uint64]:
         """Return a hash of each row's content, shape (n,): equal contents have equal hashes.
@@ -123,7 +116,7 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def _words(column: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[np.uint64]:
     """Return each record's entry as 64-bit words, shape (n, words): one rendering for equal entries."""
     if dtype.kind == "O":
-        texts = [str(v) for v in column]
+        texts = column.tolist()
         known = {text: _text_digest(text) for text in set(texts)}
         data = b"".join(known[text] for text in texts)
         return np.frombuffer(data, dtype="<u8").reshape(len(texts), _DIGEST // 8).astype(np.uint64)

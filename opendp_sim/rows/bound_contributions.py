@@ -18,6 +18,7 @@ from opendp_sim.core.claims import Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import InternalError, SpaceError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.rows._ranks import Ranks, digests, least_of_each
 from opendp_sim.spaces.metrics import IdDistance, Symmetric
@@ -95,13 +96,7 @@ class BoundContributions(Mechanism):
             symbol="-", unit="rule", default="sample", hint="`sample` is the one rule there is.",
         ),
     ] = "sample"  # fmt: skip
-    seed: Annotated[
-        int,
-        param(
-            "Seed of the public hash.", symbol="s", unit="-", default=0, ge=0, le=2**63 - 1,
-            hint="any number; another seed keeps another sample.",
-        ),
-    ] = 0  # fmt: skip
+    seed: Seed = 0
 
     def bind(self, domain: Domain, metric: Metric) -> Stable:
         """State Lemma 1 of ``bound_contributions.md``."""
@@ -130,9 +125,12 @@ class BoundContributions(Mechanism):
             return _survey(blocks, Ranks(self.seed, domain, column), self.max_rows)
 
         return Stable(
-            output=output, output_metric=Symmetric(), stability=self.max_rows, survey=survey,
+            output=output,
+            output_metric=Symmetric(),
+            stability=self.max_rows,
+            survey=survey,
             on_queries=lambda queries: queries,
-        )  # fmt: skip
+        )
 
 
 def _survey(blocks: Iterable[Any], ranks: Ranks, most: int) -> _Kept:
@@ -190,8 +188,13 @@ class _Kept:
     """
 
     def __init__(
-        self, ranks: Ranks, last: NDArray[np.uint64], tied: NDArray[np.bool_], quota: _Quota, rows: int
-    ) -> None:  # fmt: skip
+        self,
+        ranks: Ranks,
+        last: NDArray[np.uint64],
+        tied: NDArray[np.bool_],
+        quota: _Quota,
+        rows: int,
+    ) -> None:
         self.ranks, self.last, self.tied, self.quota, self.rows = ranks, last, tied, quota, rows
         self._left, self._open, self._lock = rows, dict(quota), threading.Lock()
 

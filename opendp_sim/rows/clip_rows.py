@@ -20,6 +20,8 @@ from opendp_sim.spaces.rows import RealRows, Rows, as_rows
 
 __all__ = ["ClipRows", "make_clip_rows", "then_clip_rows"]
 
+_LARGEST = float(np.finfo(np.float64).max)
+
 
 @register
 class ClipRows(Mechanism):
@@ -85,6 +87,7 @@ class ClipRows(Mechanism):
         def clipped(data: Any) -> Rows:
             given = as_rows(data)
             values = np.array(given.values, dtype=np.float64, order="C")
+            np.clip(values, -_LARGEST, _LARGEST, out=values)  # infinities, of OpenDP's own domain
             if self.norm != "linf":
                 _shrink(values, self.norm, self.bound)
             np.clip(values, least, most, out=values)
@@ -98,7 +101,7 @@ def _within(rows: RealRows, norm: str, bound: float) -> RealRows:
     """Return the output's type: a shrunk coordinate lies between zero and where it was."""
     lower = tuple(max(min(v, 0.0), -bound) for v in rows.lower) or (-bound,)
     upper = tuple(min(max(v, 0.0), bound) for v in rows.upper) or (bound,)
-    return replace(rows, lower=lower, upper=upper, norm=(norm, bound), plain=False)
+    return replace(rows, lower=lower, upper=upper, norm=(norm, bound), plain=False, lattice=None)
 
 
 def _shrink(values: NDArray[np.float64], norm: str, bound: float) -> None:

@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import polygamma, psi
 
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.constructors import constructors
@@ -19,8 +18,11 @@ from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.hadamard import signed_hadamard
 from opendp_sim.core.linear import integer_gram
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.memory import check_memory
+from opendp_sim.core.on_use import special
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.row_products import exact_dtype, exact_products
+from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.spaces.checks import grid_rows
 from opendp_sim.spaces.rows import GridRows, Rows, as_rows
@@ -90,13 +92,7 @@ class JlProjection(Mechanism):
             hint="the error of a kernel falls as 1 / sqrt(k): 16 to 64 is usual.",
         ),
     ]  # fmt: skip
-    seed: Annotated[
-        int,
-        param(
-            "Seed of the public directions; it travels with the release.", symbol="s", unit="-",
-            ge=0, le=2**63 - 1, hint="any number; another seed draws other directions.",
-        ),
-    ]  # fmt: skip
+    seed: Seed
     form: Annotated[
         Literal["dense", "hadamard"],
         param(
@@ -153,6 +149,10 @@ class _Dense:
 
     @classmethod
     def draw(cls, mechanism: JlProjection, rows: GridRows) -> _Dense:
+        needed = 6 * mechanism.dimension * rows.width  # signs as int8 twice, and as floats
+        check_memory(
+            needed, mechanism.key, "the directions", "`dimension`, or write form: hadamard"
+        )
         generator = public_generator(mechanism.seed, mechanism.key, "signs")
         bits = generator.integers(0, 2, size=(mechanism.dimension, rows.width), dtype=np.int8)
         longest = math.sqrt(rows.width) * rows.magnitude
@@ -234,16 +234,22 @@ def _image(rows: GridRows, dimension: int, drawn: _Dense | _Hadamard) -> GridRow
         least, most = max(least, -reach), min(most, reach)
         l2 = math.isqrt(drawn.norm_squared() * rows.l2**2) + 1
     return GridRows(
-        width=dimension, labels=rows.labels, ids=rows.ids, unit=rows.unit / math.sqrt(dimension),
-        lower=(least,), upper=(most,), l2=l2, distortion=(2.0, math.sqrt(2 / dimension), 0.0),
-    )  # fmt: skip
+        width=dimension,
+        labels=rows.labels,
+        ids=rows.ids,
+        unit=rows.unit / math.sqrt(dimension),
+        lower=(least,),
+        upper=(most,),
+        l2=l2,
+        distortion=(2.0, math.sqrt(2 / dimension), 0.0),
+    )
 
 
 def _errors(dimension: int) -> dict[str, float]:
     """Return bounds on the expected absolute error of a kernel value (Lemma 3), by kernel."""
     half = dimension / 2
-    drift = (psi(half) - math.log(half)) / 2
-    spread = math.sqrt(float(polygamma(1, half)) / 4 + drift**2)
+    drift = (special.psi(half) - math.log(half)) / 2
+    spread = math.sqrt(float(special.polygamma(1, half)) / 4 + drift**2)
     return {f"jl_error_{name}": slope * spread for name, slope in _SLOPES.items()}
 
 

@@ -1,4 +1,4 @@
-"""L1 embedding: random Gaussian directions, so that l1 distances stand for l2 distances.
+"""L1 embedding: random orthogonal directions, so that l1 distances stand for l2 distances.
 
 Proof of the stability map and of the distortion: ``l1_embedding.md``, beside this file.
 """
@@ -11,22 +11,25 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.constructors import constructors
+from opendp_sim.core.directions import length_of_normal, orthogonal_blocks, spread_of_blocks
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.core.grid import PhaseProjection, chunks
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.on_use import special
 from opendp_sim.core.randomness import public_generator
+from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric
+from opendp_sim.spaces.centre import nearest_centre
 from opendp_sim.spaces.checks import grid_rows
 from opendp_sim.spaces.rows import GridRows, Rows, as_rows
 
 __all__ = ["L1Embedding", "make_l1_embedding", "then_l1_embedding"]
 
 _DEVIATIONS = 4.0
-"""Default clip, in norm bounds: a projection passes it with probability 6e-5."""
+"""Default clip, in norm bounds: a projection passes it with probability 6e-5, in few columns never."""
 
 
 @register
@@ -35,9 +38,10 @@ class L1Embedding(Mechanism):
 
     Space
         Input: rows of d integers under symmetric distance. Output: rows of k integers, the exact
-        :math:`\lfloor \langle g_i, x \rangle / \zeta + 1/2 \rfloor` clipped to
-        :math:`\pm 2^{b-1}` with :math:`\zeta = 2 c / 2^b`; their unit is
-        :math:`\sqrt{\pi/2}\, \zeta / k`, so sums of absolute differences are l2 distances.
+        :math:`\lfloor \langle g_i, x - o \rangle / \zeta + 1/2 \rfloor` clipped to
+        :math:`\pm 2^{b-1}` with :math:`\zeta = 2 c / 2^b` and a public centre o (zero, or the middle
+        of the box where that is nearer); their unit is :math:`\sqrt{\pi/2}\, \zeta / k`, so sums
+        of absolute differences are l2 distances. Directions are orthogonal in blocks of d.
 
     Stability
         .. math:: d_{out} = d_{in}
@@ -50,8 +54,7 @@ class L1Embedding(Mechanism):
     Raises
         ParameterError (OS101): a parameter is outside its range. SpaceError (OS201, OS202): not grid
         rows, another metric. (OS203): the grid is too fine for exact projection, or of another
-        order of magnitude than the clip. (OS204): neither a
-        clip nor a norm bound in the type.
+        order of magnitude than the clip.
 
     Source
         [own] Lemmas 1 and 2 in ``l1_embedding.md``; Theorem 6.1 of Backurs et al.
@@ -76,23 +79,18 @@ class L1Embedding(Mechanism):
         int,
         param(
             "Number of random directions.", symbol="k", unit="columns", ge=1, le=65536,
-            hint="relative deviation 0.755 / sqrt(k); 256 to 1,024 under zCDP, where more cost "
-            "no noise.",
+            hint="relative deviation 0.27 / sqrt(k) up to one direction a column and beyond; 256 to "
+            "1,024 under zCDP, where more cost no noise.",
         ),
     ]  # fmt: skip
-    seed: Annotated[
-        int,
-        param(
-            "Seed of the public directions. Not a secret; never derived from data.",
-            symbol="s", unit="none", hint="any integer in [0, 2**63).", ge=0, lt=2**63,
-        ),
-    ]  # fmt: skip
+    seed: Seed
     clip: Annotated[
         float | None,
         param(
             "Largest projection that is kept; the noise grows in proportion to it.", symbol="c",
             unit="data units", default=None, ge=2.0**-500,
-            le=2.0**500, hint="default 4 times the type's norm bound; 2 to 3 norms lose little.",
+            le=2.0**500,
+            hint="default 4 times the type's norm bound, less in up to 16 columns; 2 to 3 lose little.",
         ),
     ] = None  # fmt: skip
     bits: Annotated[
@@ -106,7 +104,10 @@ class L1Embedding(Mechanism):
     def bind(self, domain: Domain, metric: Metric) -> Stable:
         """State Lemma 1 of ``l1_embedding.md`` for this grid, or refuse it."""
         rows = grid_rows(self.key, domain, metric, by_person=True)
-        clip = self._clip(rows)
+        centre = nearest_centre(rows)
+        longest = max(math.sqrt(centre.longest_squared) * rows.unit, sys.float_info.min)
+        most = min(_DEVIATIONS, length_of_normal(rows.width))
+        clip = most * longest if self.clip is None else self.clip
         half = 2 ** (self.bits - 1)
         step = clip / half
         if not 2.0**-60 < rows.unit / step < 2.0**60:
@@ -115,15 +116,20 @@ class L1Embedding(Mechanism):
                 got=f"{clip:.3g} on steps of {rows.unit:.3g}", hint="2 to 4 times the rows' norm.",
             )  # fmt: skip
         generator = public_generator(self.seed, self.key, "directions")
-        matrix = generator.standard_normal((rows.width, self.directions)) * (rows.unit / step)
-        projection = PhaseProjection.fit(
-            matrix, np.full(self.directions, 0.5), rows.magnitude, f"{self.key}.input_domain"
-        )
-        relative, lost = self._errors(rows, clip)
+        matrix = orthogonal_blocks(generator, rows.width, self.directions)
+        matrix *= length_of_normal(rows.width) * (rows.unit / step)
+        offset = 0.5 - np.add.reduce(matrix * centre.values()[:, None], axis=0)
+        projection = PhaseProjection.fit(matrix, offset, rows.magnitude, f"{self.key}.input_domain")
+        relative, lost = self._errors(rows, clip, longest)
         output = GridRows(
-            width=self.directions, labels=rows.labels, ids=rows.ids, lower=(-half,), upper=(half,),
-            unit=math.sqrt(math.pi / 2) * step / self.directions, distortion=(1.0, relative, lost),
-        )  # fmt: skip
+            width=self.directions,
+            labels=rows.labels,
+            ids=rows.ids,
+            lower=(-half,),
+            upper=(half,),
+            unit=math.sqrt(math.pi / 2) * step / self.directions,
+            distortion=(1.0, relative, lost),
+        )
         base = projection.base[:, None]
 
         def project(data: Any) -> Rows:
@@ -148,31 +154,23 @@ class L1Embedding(Mechanism):
             expected={"relative deviation": relative, "clipping and rounding, per record": lost},
         )
 
-    def _clip(self, rows: GridRows) -> float:
-        if self.clip is not None:
-            return self.clip
-        if rows.l2 is None:
-            raise SpaceError(
-                "OS204", f"{self.key}.input_domain", expected="a clip, or rows with a norm bound",
-                got="neither", hint="give `clip`, or put `clip_rows: {norm: l2, bound: ...}` before "
-                "`quantize`.",
-            )  # fmt: skip
-        return _DEVIATIONS * rows.l2 * rows.unit
-
-    def _errors(self, rows: GridRows, clip: float) -> tuple[float, float]:
+    def _errors(self, rows: GridRows, clip: float, length: float) -> tuple[float, float]:
         """Return the relative deviation of a sum, and what a record may lose (Lemmas 2 and 3)."""
-        relative = math.sqrt((math.pi / 2 - 1) / self.directions)
+        relative = spread_of_blocks(rows.width, self.directions)
         if (
             rows.distortion and rows.distortion[0] == 2
         ):  # projected before: half of a square's error
             relative = math.hypot(relative, rows.distortion[1] / 2)
-        longest = rows.l2 or math.sqrt(rows.width) * rows.magnitude
-        length = max(longest * rows.unit, sys.float_info.min)
-        beyond = clip / length
-        tail, density = float(norm.sf(beyond)), float(norm.pdf(beyond))
+        beyond = min(clip / length, 40.0)  # from there on nothing is cut that a float would show
+        tail = float(special.ndtr(-beyond))
+        density = float(np.exp(-(beyond**2) / 2) / math.sqrt(2 * math.pi))
         mean = 2 * (density - beyond * tail)
         square = 2 * ((beyond**2 + 1) * tail - beyond * density)
-        cut = mean + 3 * math.sqrt(max(square - mean**2, 0.0) / self.directions)
+        if beyond >= length_of_normal(rows.width) * (
+            1 - 1e-12
+        ):  # no projection is longer than that
+            mean = square = 0.0
+        cut = mean + 3 * math.sqrt(max(square, 0.0) / self.directions)
         step = 2 * clip / 2**self.bits
         return relative, math.sqrt(math.pi / 2) * (length * max(cut, 0.0) + step)
 

@@ -16,7 +16,7 @@ from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.spaces.checks import real_rows
-from opendp_sim.spaces.rows import GridRows, RealRows, Rows, as_rows
+from opendp_sim.spaces.rows import GridRows, RealRows, Rows, as_rows, norm_slack
 
 __all__ = ["Quantize", "make_quantize", "then_quantize"]
 
@@ -28,7 +28,8 @@ class Quantize(Mechanism):
     Space
         Input: rows of d finite floats under symmetric distance; a dataset has shape (n, d).
         Output: rows of d integers (integer-valued float64), one for each input row, in steps of
-        ``unit = (largest bound - smallest bound) / 2**bits``.
+        ``unit = (largest bound - smallest bound) / 2**bits``; for columns of whole numbers, of the
+        next smaller power of two up to 1, which has no rounding.
 
     Stability
         .. math:: d_{out} = d_{in}
@@ -81,13 +82,20 @@ class Quantize(Mechanism):
         """State Lemma 1 of ``quantize.md``."""
         rows = real_rows(self.key, domain, metric, by_person=True)
         lower, upper = self._bounds(rows)
-        unit = self._unit(lower, upper)
+        unit = self._unit(lower, upper, rows.lattice)
         low = tuple(math.floor(v / unit + 0.5) for v in lower)
         high = tuple(math.floor(v / unit + 0.5) for v in upper)
         output = GridRows(
-            width=rows.width, labels=rows.labels, ids=rows.ids, unit=unit, lower=low, upper=high,
+            width=rows.width,
+            labels=rows.labels,
+            ids=rows.ids,
+            unit=unit,
+            lower=low,
+            upper=high,
             l2=_grid_norm(rows, unit, low, high),
-        )  # fmt: skip
+            frame=rows.frame,
+            rounding=0.0 if _divides(unit, rows.lattice) else 0.5,
+        )
 
         def steps(data: Any, low: Any, high: Any) -> Rows:
             given = as_rows(data)
@@ -101,12 +109,17 @@ class Quantize(Mechanism):
             output=output,
             function=lambda data: steps(data, least, most),
             on_queries=lambda data: steps(data, -(2.0**52), 2.0**52),
-            expected={"rounding": unit / 2},
+            expected={"rounding": output.rounding * unit},
         )
 
-    def _unit(self, lower: tuple[float, ...], upper: tuple[float, ...]) -> float:
+    def _unit(
+        self, lower: tuple[float, ...], upper: tuple[float, ...], lattice: float | None
+    ) -> float:
         """Return the grid's unit; refuse bounds between which floats cannot count its steps."""
         unit = (max(upper) - min(lower)) / 2.0**self.bits
+        if lattice is not None and lattice / 2.0**64 < unit < 2.0 * lattice:
+            # Lemma 3: the data's own step over a power of two, for at most one more bit.
+            unit = lattice * 2.0 ** min(0, math.floor(math.log2(unit / lattice)))
         # Below 2**-1000 or above 2**1000 a step, or what is divided by it, leaves the normal floats.
         if not 2.0**-1000 <= unit <= 2.0**1000 or max(map(abs, (*lower, *upper))) / unit >= 2.0**51:
             raise ParameterError(
@@ -137,6 +150,11 @@ class Quantize(Mechanism):
         return lower, upper
 
 
+def _divides(unit: float, lattice: float | None) -> bool:
+    """Whether every multiple of ``lattice`` is a whole number of units: quotients of powers of two."""
+    return lattice is not None and unit <= lattice and math.frexp(lattice / unit)[0] == 0.5
+
+
 def _grid_norm(
     rows: RealRows, unit: float, low: tuple[int, ...], high: tuple[int, ...]
 ) -> int | None:
@@ -146,7 +164,7 @@ def _grid_norm(
     # An L1 bound is an L2 bound. Clamping toward an interval that holds 0 shortens; else no claim.
     if any(a > 0 for a in low) or any(b < 0 for b in high):
         return None
-    return math.ceil(rows.norm[1] / unit * (1 + 1e-12) + math.sqrt(rows.width) / 2) + 1
+    return math.ceil(rows.norm[1] / unit * norm_slack(rows.width) + math.sqrt(rows.width) / 2) + 1
 
 
 make_quantize, then_quantize = constructors(Quantize)

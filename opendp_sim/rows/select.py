@@ -175,10 +175,16 @@ def _rows_of(features: tuple[Column, ...], label: Column | None, person: str | N
         lower, upper = (), ()
     if len(set(lower)) == 1 and len(set(upper)) == 1:
         lower, upper = lower[:1], upper[:1]
+    # Clamping to a bound that is no whole number would leave the lattice of the whole numbers.
+    whole = bool(lower) and all(column.numpy_dtype.kind in "iu" for column in features)
     return RealRows(
-        width=sum(column.width for column in features), lower=lower, upper=upper,
-        labels=None if label is None else label.keys, ids=person is not None,
-    )  # fmt: skip
+        width=sum(column.width for column in features),
+        lower=lower,
+        upper=upper,
+        labels=None if label is None else label.keys,
+        ids=person is not None,
+        lattice=1.0 if whole and all(v.is_integer() for v in (*lower, *upper)) else None,
+    )
 
 
 def _beside(data: dict[str, NDArray[Any]], features: tuple[Column, ...]) -> NDArray[np.float64]:

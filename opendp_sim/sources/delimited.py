@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import islice, repeat
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.sources.conform import missing_column, numbers_of
+from opendp_sim.sources.conform import missing_column
+from opendp_sim.sources.lines import ShortLines
 from opendp_sim.sources.place import Place, reading
 from opendp_sim.sources.source import Raw, Table
+from opendp_sim.spaces.cell import reals, wholes
 from opendp_sim.spaces.records import Column, Records
 
 __all__ = ["csv_source"]
@@ -28,6 +29,8 @@ _CELLS = 2**17
 """Cells of text held at a time; a Python string costs ten times what its number does."""
 _ANY = "surrogateescape"
 """Any bytes are text, and other bytes another text: one odd cell may not stop the run."""
+_TEXT = 2**26
+"""Characters of text held at a time."""
 _LONGEST = 2**31 - 1
 """Characters of a cell. The csv module stops at fewer, and would then read the rest as records."""
 
@@ -64,28 +67,56 @@ def _piece(
     places: dict[str, list[int]],
     cells: int,
 ) -> Raw:
-    """Read ``count`` lines; nothing at the end. The text is gone when this returns."""
-    read = list(islice(lines, count))
-    rows = [row for row in read if row]  # the csv module gives [] for an empty line
-    return {c.name: _column(c, rows, places[c.name], cells) for c in records.columns if read}
+    """Read up to ``count`` lines; nothing at the end. The text is gone when this returns.
+
+    Fewer where they are long: of a line only the cells of declared columns are kept, and what is kept
+    stays below ``_TEXT`` characters and one line.
+    """
+    wanted = sorted({at for several in places.values() for at in several})
+    none = [""] * len(wanted)  # a line with another number of cells has none in a known place
+    kept: list[list[str]] = []
+    size, read = 0, False
+    for row in islice(lines, count):
+        read = True
+        if row:  # the csv module gives [] for an empty line
+            kept.append([row[at] for at in wanted] if len(row) == cells else none)
+            size += sum(map(len, kept[-1]))
+        if size > _TEXT:
+            break
+    columns = dict(
+        zip(wanted, map(list, zip(*kept, strict=True)) if kept else repeat([]), strict=False)
+    )
+    return {
+        c.name: _column(c, [columns[at] for at in places[c.name]]) for c in records.columns if read
+    }
+
+
+def _column(column: Column, parts: list[list[str]]) -> NDArray[Any]:
+    """Return a column's cells as text; a vector that has a cell for each entry as numbers."""
+    if len(parts) == 1:
+        return np.array(parts[0], dtype=object)
+    read = reals if column.numpy_dtype.kind == "f" else wholes
+    return np.stack([read(part) for part in parts], axis=1)
 
 
 @contextmanager
 def _lines(place: Place) -> Iterator[Iterator[list[str]]]:
     csv.field_size_limit(_LONGEST)  # of the whole process; there is no other way
     with _open(place) as file:
-        yield _good_lines(csv.reader(file, delimiter=place.delimiter, strict=True))
+        short = ShortLines(file, place.delimiter)
+        yield _good_lines(csv.reader(short, delimiter=place.delimiter, strict=True), short)
 
 
-def _good_lines(lines: Iterator[list[str]]) -> Iterator[list[str]]:
-    """Yield one missing cell for a line whose quotes are wrong: it costs that line only."""
+def _good_lines(lines: Iterator[list[str]], short: ShortLines) -> Iterator[list[str]]:
+    """Yield one missing cell for a record whose quotes are wrong, or that is too long to hold."""
     while True:
         try:
-            yield next(lines)
+            line = next(lines)
         except StopIteration:
             return
         except csv.Error:
-            yield [""]
+            line = [""]
+        yield [""] if short.record_was_cut() else line
 
 
 def _open(place: Place) -> IO[str]:
@@ -118,39 +149,3 @@ def _headers(column: Column) -> str:
         f"headers `{column.name}_0` to `{column.name}_{last}`, or one header `{column.name}` over lists "
         f"[..], or columns: {{{column.name}: [names of {column.width} headers]}}"
     )
-
-
-def _column(column: Column, rows: list[list[str]], places: list[int], cells: int) -> NDArray[Any]:
-    # A line with another number of cells has no cell in a known place: all of it is missing.
-    text = [
-        np.array([row[at].strip() if len(row) == cells else "" for row in rows], dtype=str)
-        for at in places
-    ]
-    if not column.is_vector:
-        if column.keys or column.dtype == "str":
-            return text[0]
-        return numbers_of(text[0], whole=column.dtype == "int64")
-    whole = column.numpy_dtype.kind in "iu"
-    if len(places) == column.width > 1:
-        return np.stack([numbers_of(part, whole=whole) for part in text], axis=1)
-    return _lists(text[0], column.width, whole=whole)
-
-
-def _lists(cells: NDArray[np.str_], width: int, *, whole: bool) -> NDArray[Any]:
-    """Read JSON lists of ``width`` numbers (or one bare number); all else is missing."""
-    out = np.empty((len(cells), width), dtype=np.int64 if whole else np.float64)
-    for row, cell in enumerate(cells):
-        try:
-            values = json.loads(cell)
-        except (ValueError, RecursionError):
-            values = None
-        if isinstance(values, int | float):
-            values = [values]
-        good = isinstance(values, list) and len(values) == width
-        text = [_text(v) for v in values] if good else [""] * width
-        out[row] = numbers_of(np.array(text, dtype=str), whole=whole)
-    return out
-
-
-def _text(value: object) -> str:
-    return repr(value) if isinstance(value, int | float) else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -13,14 +14,17 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.bridge import guarded
 from opendp_sim.core.claims import Stable, Stage
-from opendp_sim.core.errors import DataError, InternalError
+from opendp_sim.core.errors import InternalError
 from opendp_sim.core.pipeline import resolve
+from opendp_sim.spaces.records import Records
 from opendp_sim.spaces.rows import Rows, length
 
-__all__ = ["Blocks", "build_sketch", "collect_rows"]
+__all__ = ["Blocks", "build_sketch", "collect_rows", "cores"]
 
 Blocks = Callable[[], Iterable[Any]]
 """Opens the dataset afresh: an iterable of blocks (``gated_blocks`` makes one of a source)."""
+_STATE = 2**24
+"""Cells of a sketch above which one worker is the default: every further one holds as many again."""
 Add = Callable[[Any, NDArray[np.int64]], None]
 
 
@@ -28,7 +32,7 @@ def build_sketch(
     stages: Sequence[Stage],
     source_blocks: Blocks,
     *,
-    workers: int = 1,
+    workers: int | None = None,
     on_block: Callable[[int], None] | None = None,
 ) -> NDArray[np.int64]:
     """Send every block through the row maps and add up the features of the last stage.
@@ -40,15 +44,16 @@ def build_sketch(
     Args:
         stages: row maps and, last, a sketch.
         source_blocks: opens the dataset afresh; a map that surveys the data opens it once more.
-        workers: threads that compute; more than one needs the extra ``fast``.
+        workers: threads that compute; default one a core, at most eight. Each has a state of its own,
+            so that memory grows by one sketch a worker.
         on_block: told the number of records of each block handed on, for a progress bar.
 
     Returns:
         The flat int64 sketch.
 
     Raises:
-        DataError (OS606): several workers without threadpoolctl. InternalError (OS902): a mechanism
-            failed; its text is withheld. (OS903): the last stage is no sketch.
+        InternalError (OS902): a mechanism failed; its text is withheld. (OS903): the last stage is no
+            sketch.
     """
     claim = stages[-1].claim if stages else None
     if not isinstance(claim, Stable) or claim.accumulate is None:
@@ -63,10 +68,13 @@ def build_sketch(
     def add(block: Any, out: NDArray[np.int64]) -> None:
         guarded(lambda data: accumulate(through(data), out), key)(block)
 
+    if workers is None:
+        workers = cores() if size <= _STATE else 1
     if workers == 1:
         total = np.zeros(size, dtype=np.int64)
-        for block in _told(source_blocks(), on_block):
-            add(block, total)
+        with _one_blas_thread():
+            for block in _told(source_blocks(), on_block):
+                add(block, total)
         return total
     crew = _Crew(add, size, workers)
     with _one_blas_thread():
@@ -84,15 +92,19 @@ def collect_rows(stages: Sequence[Stage], source_blocks: Blocks) -> Rows:
     parts = [guarded(through, key)(block) for block in source_blocks()]
     claim = stages[-1].claim if stages else None
     if not parts and isinstance(claim, Stable):
-        return _no_rows(claim.output)
+        first = stages[0].domain
+        if not isinstance(first, Records):
+            return _no_rows(claim.output)
+        parts = [guarded(through, key)(first.no_records())]
     return Rows(
         np.concatenate([part.values for part in parts]),
         *(
-            None if getattr(parts[0], name) is None
+            None
+            if getattr(parts[0], name) is None
             else np.concatenate([getattr(part, name) for part in parts])
             for name in ("labels", "ids")
         ),
-    )  # fmt: skip
+    )
 
 
 def _no_rows(domain: Any) -> Rows:
@@ -151,14 +163,15 @@ class _Crew:
             raise self.failed[0]
 
 
+def cores() -> int:
+    """Return how many threads build a sketch by default: the cores of this process, at most eight."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return max(1, min(8, len(affinity(0)) if affinity is not None else os.cpu_count() or 1))
+
+
 def _one_blas_thread() -> AbstractContextManager[Any]:
     """Give every worker one BLAS thread: several would spin on each other."""
-    try:
-        from threadpoolctl import threadpool_limits  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise DataError(
-            "OS606", "workers", expected="threadpoolctl", got="no such package",
-            hint="pip install 'opendp_sim[fast]', or use one worker.",
-        ) from None  # fmt: skip
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415 - it looks at what numpy loaded
+
     limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="blas")
     return limits

@@ -12,11 +12,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.core.countable import countable
 from opendp_sim.core.errors import DataError
 from opendp_sim.sources.blocks import Block, length_of
-from opendp_sim.sources.conform import MISSING, is_int64
 from opendp_sim.sources.source import Source
-from opendp_sim.spaces.records import Column, Records
+from opendp_sim.spaces.cell import MISSING
+from opendp_sim.spaces.normal import is_int64
+from opendp_sim.spaces.records import Column, Records, texts_there
 from opendp_sim.spaces.rows import take
 
 __all__ = ["Ingest", "check_entries", "check_source", "gate", "gated_blocks"]
@@ -69,7 +71,7 @@ def gated_blocks(
     source: Source, mode: Ingest, rows: int | None = None
 ) -> Callable[[], Iterator[Block]]:
     """Return what opens the source afresh behind the gate."""
-    return lambda: (gate(block, source.records, mode) for block in source.blocks(rows))
+    return lambda: countable(gate(block, source.records, mode) for block in source.blocks(rows))
 
 
 def check_source(
@@ -87,6 +89,7 @@ def check_source(
 
     Raises:
         DataError (OS601 to OS606): as the source and the gate. (OS608): no record, when refusing.
+            (OS610): 2**31 records or more.
     """
     empty = True
     for block in gated_blocks(source, mode)():
@@ -118,7 +121,7 @@ def _missing(block: Block, records: Records) -> NDArray[np.bool_]:
     for column in records.columns:
         values = block[column.name]
         if column.dtype == "str":
-            missing |= np.array([not (isinstance(v, str) and v) for v in values], dtype=bool)
+            missing |= ~texts_there(values)
         elif is_int64(values) and not column.keys:  # also where fewer bits are declared
             missing |= _any(values == MISSING)
     return missing

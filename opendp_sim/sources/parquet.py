@@ -2,45 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError
-from opendp_sim.sources.conform import MISSING, missing_column
+from opendp_sim.sources.arrow import entry_of, from_arrow
+from opendp_sim.sources.conform import missing_column
 from opendp_sim.sources.place import Place, reading
 from opendp_sim.sources.source import Raw, Table
+from opendp_sim.spaces.normal import normal
 from opendp_sim.spaces.records import Column, Records
 
 __all__ = ["parquet_source"]
 
+_PAGE = 2**20
+"""Bytes that the reader of one column asks for at a time."""
+
 
 def parquet_source(place: Place, records: Records) -> Table:
-    """Return a source over a ``.parquet`` file.
+    """Return a source over a ``.parquet`` file, a folder of them, or a pattern such as ``day-*.parquet``.
 
     A vector is a column of lists, or several columns of numbers as in a ``.csv``. Nulls and lists of
-    another length are missing: the gate refuses them or drops the record.
+    another length are missing: the gate refuses them or drops the record. Files of a folder are read
+    in the order of their paths; a folder called ``year=2026`` gives its files a column ``year``.
+    Nothing is read ahead: memory holds one page of each column and one batch.
 
     Raises:
-        DataError (OS601): not a readable file. (OS602): no such column. (OS606): no pyarrow.
+        DataError (OS601): not a readable file, or no file. (OS602): no such column. (OS606): no pyarrow.
     """
     arrow = _pyarrow()
-    with reading(place.file, "readable .parquet"), arrow.ParquetFile(place.file) as file:
-        names = {c.name: _stored(c, place, file.schema_arrow.names) for c in records.columns}
-        length = int(file.metadata.num_rows)
+    parts = _parts(place)
+    length = 0
+    for part in parts:
+        with reading(place.file, "readable .parquet"), _opened(arrow, part) as file:
+            known = [*file.schema_arrow.names, *part.keys]
+            names = {c.name: _stored(c, place, known) for c in records.columns}
+            length += int(file.metadata.num_rows)
     wanted = sorted({name for several in names.values() for name in several})
 
     def pieces(rows: int) -> Iterator[Raw]:
-        with reading(place.file, "readable .parquet"), arrow.ParquetFile(place.file) as file:
-            for batch in file.iter_batches(batch_size=rows, columns=wanted):
-                yield {
-                    column.name: _column(column, [batch.column(n) for n in names[column.name]])
-                    for column in records.columns
-                }
+        for part in parts:
+            with reading(place.file, "readable .parquet"), _opened(arrow, part) as file:
+                stored = [name for name in wanted if name not in part.keys]
+                for batch in file.iter_batches(batch_size=rows, columns=stored):
+                    held = {n: batch.column(n) for n in stored} | part.columns(len(batch))
+                    yield {
+                        c.name: _column(c, [held[n] for n in names[c.name]])
+                        for c in records.columns
+                    }
 
     return Table(records, pieces, length)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One file, and what the names of its folders say about all its records."""
+
+    file: Path
+    keys: Mapping[str, str]
+
+    def columns(self, rows: int) -> dict[str, Any]:
+        """Return the columns that the folders' names stand for."""
+        import pyarrow as pa  # noqa: PLC0415 - an extra
+
+        return {name: pa.repeat(pa.scalar(value), rows) for name, value in self.keys.items()}
+
+
+def _parts(place: Place) -> list[_Part]:
+    """Return the files that a path, a folder or a pattern stands for, in the order of their paths."""
+    root = place.file
+    if root.is_dir():
+        files = sorted(path for path in root.rglob("*.parquet") if path.is_file())
+    elif any(sign in root.name for sign in "*?[") and not root.exists():
+        root = root.parent
+        files = sorted(path for path in root.glob(place.file.name) if path.is_file())
+    else:
+        return [_Part(root, {})]
+    if not files:
+        raise DataError(
+            "OS601", str(place.file), expected="at least one .parquet file", got="none",
+            hint="check the folder or the pattern; it is relative to the spec.",
+        )  # fmt: skip
+    return [_Part(path, _keys(path.relative_to(root).parts[:-1])) for path in files]
+
+
+def _keys(folders: tuple[str, ...]) -> dict[str, str]:
+    named = (folder.partition("=") for folder in folders)
+    return {unquote(name): unquote(value) for name, sign, value in named if sign}
+
+
+def _opened(arrow: Any, part: _Part) -> Any:
+    return arrow.ParquetFile(part.file, pre_buffer=False, buffer_size=_PAGE)
 
 
 def _pyarrow() -> Any:
@@ -65,55 +123,7 @@ def _stored(column: Column, place: Place, known: list[str]) -> list[str]:
 
 
 def _column(column: Column, parts: list[Any]) -> NDArray[Any]:
-    if not column.is_vector:
-        return _scalars(parts[0], column)
-    if len(parts) == column.width > 1:
-        return np.stack([_scalars(part, column) for part in parts], axis=1)
-    return _lists(parts[0], column)
-
-
-def _scalars(array: Any, column: Column) -> NDArray[Any]:
-    """Return a flat arrow array; null is NaN, the missing integer, or an empty text.
-
-    The dtype, and so what becomes of a number, may not depend on whether nulls came up in the batch:
-    integers go to float64 where floats are declared, else to signed 64 bits.
-    """
-    import pyarrow as pa  # noqa: PLC0415 - an extra
-    from pyarrow import compute, types  # noqa: PLC0415 - an extra
-
-    if types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    if types.is_boolean(array.type):
-        array = array.cast("int64")
-    if types.is_integer(array.type) and column.numpy_dtype.kind == "f":
-        array = array.cast("float64", safe=False)
-    elif types.is_integer(array.type):
-        if types.is_uint64(array.type):  # what no int64 holds is missing, as in a text
-            fits = compute.less(array, pa.scalar(2**63, pa.uint64()))
-            array = compute.if_else(fits, array, pa.scalar(None, pa.uint64()))
-        array = array.cast("int64").fill_null(MISSING)
-    elif types.is_string(array.type) or types.is_large_string(array.type):
-        array = array.fill_null("")
-    values: NDArray[Any] = array.to_numpy(zero_copy_only=False)
-    return values
-
-
-def _lists(array: Any, column: Column) -> NDArray[Any]:
-    """Return lists as rows; a null, or a list of another length, is a row of missing entries."""
-    import pyarrow as pa  # noqa: PLC0415 - an extra
-    from pyarrow import compute, types  # noqa: PLC0415 - an extra
-
-    kind = array.type
-    if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
-        return _scalars(array, column)
-    lengths = compute.list_value_length(array).fill_null(-1).to_numpy(zero_copy_only=False)
-    good = lengths == column.width
-    values = _scalars(compute.list_flatten(array.filter(pa.array(good))), column)
-    if good.all():
-        return values.reshape(len(array), column.width)
-    whole = values.dtype.kind == "i"
-    out = np.full(
-        (len(array), column.width), MISSING if whole else np.nan, dtype=np.int64 if whole else None
-    )
-    out[good] = values.reshape(-1, column.width)
-    return out
+    if len(parts) == 1:
+        return from_arrow(parts[0], column)
+    entry = entry_of(column)
+    return np.stack([normal(from_arrow(part, entry), entry) for part in parts], axis=1)

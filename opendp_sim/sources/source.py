@@ -6,17 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
 from opendp_sim.sources.blocks import Block, block_rows, length_of, recut
 from opendp_sim.sources.conform import check_lengths, conform, missing_column
+from opendp_sim.spaces.normal import as_array
 from opendp_sim.spaces.records import Records
 
 __all__ = ["Source", "Table", "fold_blocks", "from_arrays", "from_chunks", "map_blocks"]
 
 T = TypeVar("T")
-Raw = Mapping[str, NDArray[Any]]
+Raw = Mapping[str, Any]
+"""Column name to an array, or to a sequence with one cell a record."""
 
 
 @runtime_checkable
@@ -64,7 +63,8 @@ def from_arrays(records: Records, arrays: Raw) -> Table:
 
     Args:
         records: the declared type.
-        arrays: column name to an array with one entry (or row) a record; categories hold keys.
+        arrays: column name to an array with one entry (or row) a record, or a list of them;
+            categories hold keys. What is masked in a masked array is missing.
 
     Raises:
         DataError (OS602): a declared column is missing, or columns differ in length.
@@ -72,7 +72,10 @@ def from_arrays(records: Records, arrays: Raw) -> Table:
     for column in records.columns:
         if column.name not in arrays:
             raise missing_column(column.name)
-    held = {column.name: np.asarray(arrays[column.name]) for column in records.columns}
+    held = {column.name: as_array(arrays[column.name]) for column in records.columns}
+    for name, array in held.items():
+        if not array.ndim:
+            raise missing_column(name, "one cell a record")
     check_lengths(held)
     count = length_of(held)
 

@@ -7,7 +7,9 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.spaces.metrics import IdDistance, Symmetric
 from opendp_sim.spaces.rows import GridRows, RealRows
 
-__all__ = ["grid_rows", "kept_distance", "real_rows", "symmetric"]
+__all__ = ["fine_rows", "grid_rows", "kept_distance", "real_rows", "symmetric"]
+
+_FEWEST_STEPS = 64
 
 
 def symmetric(key: str, metric: Metric) -> None:
@@ -37,12 +39,7 @@ def real_rows(key: str, domain: Domain, metric: Metric, *, by_person: bool = Fal
 
 
 def grid_rows(
-    key: str,
-    domain: Domain,
-    metric: Metric,
-    *,
-    needs_labels: bool = False,
-    by_person: bool = False,
+    key: str, domain: Domain, metric: Metric, *, needs_labels: bool = False, by_person: bool = False
 ) -> GridRows:
     """Return ``domain`` if it is grid rows under symmetric distance (with labels), else refuse.
 
@@ -61,6 +58,25 @@ def grid_rows(
             hint="add `label:` to `select`, or leave `per_label` out.",
         )  # fmt: skip
     return domain
+
+
+def fine_rows(key: str, domain: Domain, metric: Metric) -> GridRows:
+    """Return ``domain`` as ``grid_rows`` does, or refuse a column that rounding leaves no meaning in.
+
+    For sketches whose answers do not depend on the unit of a column: each needs its own resolution.
+    """
+    rows = grid_rows(key, domain, metric)
+    steps = [high - low for low, high in zip(rows.lower, rows.upper, strict=True)]
+    if rows.rounding and min(steps) < _FEWEST_STEPS:
+        coarse = steps.index(min(steps))
+        raise SpaceError(
+            "OS203", f"{key}.input_domain",
+            expected=f"at least {_FEWEST_STEPS} grid steps in every column",
+            got=f"{min(steps)} in column {coarse}, beside {max(steps):,} in the widest",
+            hint="put `rescale: {scale: range}` before `quantize`, which makes columns of unlike units "
+            "alike; or quantize to more bits.",
+        )  # fmt: skip
+    return rows
 
 
 def kept_distance(rows: GridRows, distance: str) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Vote counts by item: over a public catalogue, or over whatever items occur.
 
-How far apart two of them are is measured in users: OpenDP's monotone L∞ distance, which counts steps
-that each move some counts up by one, or some counts down by one.
+How far apart two of them are is measured in users: steps that each move some counts up by one, or some
+counts down by one. OpenDP's monotone L∞ distance is at least as large, and infinite where some users
+were added and others removed.
 """
 
 from __future__ import annotations
@@ -13,18 +14,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.core.claims import Norm
 from opendp_sim.core.errors import DataError, SpaceError
 from opendp_sim.core.space import Domain, Metric, canonical
+from opendp_sim.spaces.cell import plain
 from opendp_sim.spaces.metrics import VectorNorm
 from opendp_sim.spaces.sketch import IntVector, Sketch
 
 __all__ = [
-    "USERS", "KnownCounts", "OpenCounts", "Ranking", "Votes", "need_candidates", "votes_space",
-]  # fmt: skip
+    "USERS",
+    "KnownCounts",
+    "OpenCounts",
+    "Ranking",
+    "Votes",
+    "need_candidates",
+    "votes_space",
+]
 
 _FAR = 2**61
 """Counts beyond count as this: a bare vector may hold anything, and gaps must not wrap around."""
-USERS = VectorNorm("linf", monotone=True)
+USERS = VectorNorm("linf", steps=True)
 """The metric of counts: the number of users added or removed."""
 
 
@@ -44,14 +53,22 @@ class KnownCounts(Sketch):
         digest = hashlib.sha256(canonical(self.items).encode()).hexdigest()
         return f"{super().identifier[:-1]},items={digest}}}"
 
-    def check(self, data: Any) -> None:
-        """Refuse anything that is not a flat vector of whole numbers >= 0.
+    def metric(self, norm: Norm) -> VectorNorm:
+        """Return the output metric for one face: for L∞ the number of users."""
+        return USERS if norm == "linf" else super().metric(norm)
 
-        For public data and tests. A release never calls it: OpenDP knows this domain as a bare vector,
-        which admits negative numbers, and a refusal that depends on them would tell. It clamps.
-        """
+    def check(self, data: Any) -> None:
+        """Refuse anything that is not a flat vector of whole numbers >= 0: for public data and tests."""
         IntVector(self.size).check(data)
         _refuse_negative(np.asarray(data))
+
+    def check_native(self, data: Any) -> None:
+        """Refuse anything that is not a flat integer vector of the catalogue's size.
+
+        OpenDP knows this domain as a bare vector, which admits negative numbers: mechanisms that choose
+        by counts take them for zero, and noise is added to them as they are.
+        """
+        IntVector(self.size).check(data)
 
 
 @dataclass(frozen=True)
@@ -157,7 +174,7 @@ class Votes:
             return [self.domain.items[place] for place in places]
         if self.listed:
             return [int(place) for place in places]
-        return [_plain(item) for item in np.asarray(data["item"])[places]]
+        return [_exact(item) for item in np.asarray(data["item"])[places].tolist()]
 
 
 def votes_space(
@@ -187,7 +204,7 @@ def votes_space(
             got=str(getattr(metric, "norm", type(metric).__name__)),
             hint="give the sketch norm='linf', or use linf_distance(T='i64', monotonic=True).",
         )  # fmt: skip
-    steps = 1 if metric.monotone else 2
+    steps = 1 if metric.monotone or metric.steps else 2
     if metric.touched is not None and steps > 1:
         raise SpaceError(
             "OS202", f"{key}.input_metric", expected="a monotone distance where items are bounded",
@@ -218,5 +235,7 @@ def _bad(code: str, expected: str, got: str) -> DataError:
     )  # fmt: skip
 
 
-def _plain(item: Any) -> str | int:
-    return item if isinstance(item, str) else int(item)
+def _exact(item: Any) -> str | int:
+    """Return an item as a plain value: what is released says nothing of how anybody held it."""
+    found = plain(item)
+    return found if isinstance(found, str | int) else ""

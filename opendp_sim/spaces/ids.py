@@ -1,7 +1,8 @@
 """Who a record belongs to: identifiers are integers or texts, and two that differ stay two.
 
 Numpy's fixed-width texts drop trailing NULs, and text of an integer is the integer's namesake. So
-identifiers are compared and kept as plain values, never as what ``astype`` makes of them.
+identifiers are compared and kept as plain values, never as what ``astype`` makes of them. Blanks around a
+text are gone, and empty texts refused, where records come in (``normal``); here texts stay as they are.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError
+from opendp_sim.spaces.cell import boxed as boxed_cells, plain
+from opendp_sim.spaces.normal import unmasked
 
 __all__ = ["boxed", "packed", "persons", "unpacked"]
 
@@ -26,18 +29,19 @@ def persons(ids: Any) -> list[Any]:
     Raises:
         DataError (OS602): another shape or type, a missing identifier, or both kinds.
     """
-    array = ids if isinstance(ids, np.ndarray) else boxed(ids)
+    array, holes = unmasked(ids if isinstance(ids, np.ndarray) else boxed(ids))
     kind = array.dtype.kind
-    if array.ndim != 1 or kind not in "iuUOT":
+    if array.ndim != 1 or kind not in "iuUOT" or (holes is not None and holes.any()):
         raise _refuse()
-    found = array.tolist()
-    if kind in "iuU":
-        return found  # type: ignore[no-any-return]
-    if all(isinstance(one, str) for one in found):
-        return [str(one) for one in found]
-    if all(isinstance(one, int | np.integer) and not isinstance(one, bool) for one in found):
-        return [int(one) for one in found]
-    raise _refuse()
+    given = array.tolist()
+    if set(map(type, given)) <= {int}:
+        return given  # type: ignore[no-any-return]
+    if any(isinstance(one, bool | np.bool_ | float | np.floating) for one in given):
+        raise _refuse()
+    found: list[Any] = [str.__str__(v) if isinstance(v, str) else plain(v) for v in given]
+    if set(map(type, found)) not in ({str}, {int}):
+        raise _refuse()
+    return found
 
 
 def boxed(ids: Any) -> NDArray[Any]:
@@ -48,10 +52,7 @@ def boxed(ids: Any) -> NDArray[Any]:
     """
     if not isinstance(ids, list | tuple):
         raise _refuse()
-    out = np.empty(len(ids), dtype=object)
-    for place, one in enumerate(ids):
-        out[place] = one
-    return out
+    return boxed_cells(ids)
 
 
 def packed(ids: Any) -> NDArray[np.uint8]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,8 +12,10 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError, SpecError
 from opendp_sim.core.space import Descriptor, Domain
+from opendp_sim.spaces.cell import LONGEST, MISSING, plain
+from opendp_sim.spaces.normal import is_int64, normal
 
-__all__ = ["Column", "Records"]
+__all__ = ["Column", "Records", "texts_there"]
 
 _ARRAY = re.compile(r"array\[\s*(f32|f64|i32|i64|u8)\s*,\s*([1-9]\d{0,6})\s*\]")
 _NUMPY = {"f32": "f4", "f64": "f8", "i32": "i4", "i64": "i8", "u8": "u1"}
@@ -47,6 +50,13 @@ class Column(Descriptor):
                 raise self._refuse("finite bounds with lower < upper", self.bounds)
         if (self.dtype == "category") != bool(self.keys):
             raise self._refuse("public keys exactly for a category", self.keys)
+        if any(key != "" and plain(key) != key for key in self.keys) or not all(
+            isinstance(key, str | int) for key in self.keys
+        ):
+            raise self._refuse(
+                "keys that are whole numbers, or texts without blanks around", self.keys
+            )
+        object.__setattr__(self, "keys", tuple("" if k == "" else plain(k) for k in self.keys))
         if len(set(self.keys)) != len(self.keys):
             raise self._refuse("each key once", self.keys)
         if self.role and self.dtype not in ("int64", "str", "category"):
@@ -88,8 +98,7 @@ class Column(Descriptor):
             not in {"f": "fiu", "i": "iu", "u": "iu", "O": "OUT"}[self.numpy_dtype.kind]
         ):
             raise self._bad("OS602", f"dtype {self.dtype}", "another dtype")
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
-            raise self._bad("OS603", "finite values", "NaN or infinity")
+        self._check_entries(values)
         if self.keys and values.size and not (0 <= values.min() <= values.max() < len(self.keys)):
             raise self._bad("OS604", "labels among the public keys", "another label")
         if self.numpy_dtype.kind in "iu" and values.size:
@@ -100,6 +109,15 @@ class Column(Descriptor):
             low, high = self.bounds
             if not (low <= values.min() and values.max() <= high):
                 raise self._bad("OS605", "values within the declared bounds", "a value outside")
+
+    def _check_entries(self, values: NDArray[Any]) -> None:
+        """Refuse cells that hold no value of the column's kind."""
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise self._bad("OS603", "finite values", "NaN or infinity")
+        if self.dtype == "str" and not texts_there(values).all():
+            raise self._bad("OS603", "a text in every cell", "a missing entry, or no plain text")
+        if not self.keys and is_int64(values) and (values == MISSING).any():
+            raise self._bad("OS603", "an integer in every cell", "a missing entry")
 
     def _bad(self, code: str, expected: str, got: str) -> DataError:
         return DataError(
@@ -124,8 +142,30 @@ class Records(Domain):
         """The column that names the person, or None."""
         return next((column for column in self.columns if column.role == "privacy_id"), None)
 
+    def no_records(self) -> dict[str, NDArray[Any]]:
+        """Return the block without records: every column in its declared dtype and width."""
+        return {
+            c.name: np.zeros((0, c.width) if c.is_vector else 0, dtype=c.numpy_dtype)
+            for c in self.columns
+        }
+
+    def normal(self, data: Any) -> Any:
+        """Return the declared columns in their canonical form, where they are there (``normal``)."""
+        known = {column.name: column for column in self.columns}
+        if not isinstance(data, Mapping):
+            return data
+        return {
+            name: normal(values, known[name], indices=True) if name in known else values
+            for name, values in data.items()
+        }
+
     def check(self, data: Any) -> None:
         """Refuse missing columns, wrong widths and dtypes, NaN, foreign labels, broken bounds."""
+        if not isinstance(data, Mapping):
+            raise DataError(
+                "OS602", "records", expected="a mapping of column names to arrays", got="something else",
+                hint="give {name: array}, one entry a record in each.",
+            )  # fmt: skip
         lengths = {len(values) for values in data.values()}
         for column in self.columns:
             if column.name not in data:
@@ -140,3 +180,14 @@ class Records(Domain):
             )  # fmt: skip
         for column in self.columns:
             column.check(data[column.name], next(iter(lengths), 0))
+
+
+def texts_there(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Say which cells of a text column hold a text that the door keeps: a plain ``str``, shape (n,)."""
+    cells = values.tolist()
+    if not set(map(type, cells)) <= {str}:
+        cells = [cell if type(cell) is str else "" for cell in cells]
+    there = np.fromiter(map(bool, map(str.strip, cells)), bool, len(cells))
+    if max(map(len, cells), default=0) > LONGEST:
+        there &= np.fromiter((len(str.strip(cell)) <= LONGEST for cell in cells), bool, len(cells))
+    return there

@@ -4,14 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from opendp_sim.core.claims import Noise
 from opendp_sim.core.errors import ReleaseError
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.core.space import Domain
 
-__all__ = ["Answers", "Released", "asking", "offering"]
+__all__ = ["Answers", "NamedArrays", "Released", "asking", "offering"]
+
+
+@dataclass(frozen=True)
+class NamedArrays(Domain):
+    """What a mechanism of its own releases: a flat int64 vector, cut into named arrays.
+
+    Args:
+        arrays: names and shapes, in the order in which they lie in the vector.
+    """
+
+    arrays: tuple[tuple[str, tuple[int, ...]], ...]
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each named array."""
+        return dict(self.arrays)
+
+    @property
+    def size(self) -> int:
+        """Number of cells of all arrays."""
+        return sum(prod(shape) for _, shape in self.arrays)
+
+    def check(self, data: Any) -> None:
+        """Nothing to refuse: mechanisms make releases, and release files are checked when loaded."""
+
+    def split(self, flat: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Cut a flat vector into its named arrays (views where possible)."""
+        out, start = {}, 0
+        for name, shape in self.arrays:
+            out[name] = np.asarray(flat[start : start + prod(shape)]).reshape(shape)
+            start += prod(shape)
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +57,8 @@ class Released(Domain):
     Args:
         sketch: the sketch's domain (blocks, names, weights), or the mechanism's output domain.
         capabilities: what the sketch's claim offers, by name.
-        noise: the noise law on its cells; None for the exact arrays of a public dataset.
+        noise: the noise law on its cells; None for the exact arrays of a public dataset, and where a
+            mechanism of its own made them.
         queries: the domain that a query must be in (rows on the sketch's own input space).
     """
 
@@ -29,6 +66,8 @@ class Released(Domain):
     capabilities: Mapping[str, Any]
     noise: Noise | None
     queries: Domain | None = None
+    rounding: float = 0.0
+    """The most that a row map moved a coordinate of a record, or of a query, in data units."""
 
     def check(self, data: Any) -> None:
         """Nothing to refuse: release files are checked when they are loaded."""

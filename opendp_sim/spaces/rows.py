@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
-from opendp.extras.numpy import NPArray2Domain, array2_domain
 
+from opendp_sim.core import dp
 from opendp_sim.core.errors import DataError
+from opendp_sim.core.rounding import float_up
 from opendp_sim.core.space import FOREIGN_DOMAINS, Domain
-from opendp_sim.spaces.ids import persons
+from opendp_sim.spaces.frame import Frame, middles_and_units
+from opendp_sim.spaces.ids import boxed, persons
+from opendp_sim.spaces.normal import unmasked
 
-__all__ = ["GridRows", "RealRows", "Rows", "as_rows", "length", "take"]
+__all__ = ["GridRows", "RealRows", "Rows", "as_rows", "filled", "length", "norm_slack", "take"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,22 @@ class Rows:
 
 def as_rows(data: Any) -> Rows:
     """Return ``data`` as ``Rows``; a bare array is rows without labels."""
-    return data if isinstance(data, Rows) else Rows(np.asarray(data))
+    return data if isinstance(data, Rows) else Rows(filled(data))
+
+
+def kept_ids(ids: Any) -> NDArray[Any]:
+    """Return identifiers as int64, or as objects that are plain texts: the dtype says which kind."""
+    found = persons(ids)
+    whole = set(map(type, found)) == {int} or (not found and np.asarray(ids).dtype.kind in "iu")
+    if whole and all(-(2**63) <= one < 2**63 for one in found):
+        return np.array(found, dtype=np.int64)
+    return boxed(found)
+
+
+def filled(values: Any) -> NDArray[Any]:
+    """Return an array; a masked one as floats with NaN where it is masked: the domain refuses it."""
+    array, holes = unmasked(values if isinstance(values, np.ndarray) else np.asarray(values))
+    return array if holes is None else np.where(holes, np.nan, array)
 
 
 def length(data: Any) -> int:
@@ -63,6 +81,12 @@ class _RowDomain(Domain):
     labels: tuple[str | int, ...] | None = None
     ids: bool = False
 
+    def normal(self, data: Any) -> Rows:
+        """Return rows whose masked entries are missing and whose persons are canonical values."""
+        rows = as_rows(data)
+        labels = None if rows.labels is None else np.asarray(np.ma.filled(rows.labels, -1))
+        return Rows(filled(rows.values), labels, None if rows.ids is None else kept_ids(rows.ids))
+
     def _check_shape(self, rows: Rows) -> None:
         values = rows.values
         if values.ndim != 2 or values.shape[1] != self.width:
@@ -78,8 +102,10 @@ class _RowDomain(Domain):
                 rows.labels.min() >= 0 and rows.labels.max() < len(self.labels)
             ):
                 raise self._refuse("OS604", "labels among the public keys", "another label")
-        if rows.ids is not None and len(persons(rows.ids)) != len(values):
-            raise self._refuse("OS602", "one person identifier a row", "another number")
+        if rows.ids is not None:
+            who = persons(rows.ids)
+            if len(who) != len(values) or "" in who:
+                raise self._refuse("OS602", "one person identifier a row", "another number of them")
 
     @staticmethod
     def _refuse(code: str, expected: str, got: str) -> DataError:
@@ -99,34 +125,51 @@ class RealRows(_RowDomain):
         ids: whether each row carries a person identifier.
         lower, upper: public bounds, one number for all columns or one a column; empty when none.
         norm: ``("l1" | "l2" | "linf", bound)`` when every row's norm is bounded, else None.
+        plain: whether they are those of OpenDP's own ``array2_domain``.
+        lattice: a public number of which every value is an exact multiple, or None.
+        frame: where zero is and how long a unit is, in data units (``spaces.frame``); empty for rows
+            that were not rescaled.
     """
 
     lower: tuple[float, ...] = ()
     upper: tuple[float, ...] = ()
     norm: tuple[str, float] | None = None
     plain: bool = False
+    lattice: float | None = None
+    frame: Frame = ()
 
     def check(self, data: Any) -> None:
-        """Refuse wrong shapes, NaN and infinities, values out of bounds, foreign labels."""
+        """Refuse wrong shapes, NaN and infinities, values out of bounds, foreign labels.
+
+        Plain rows may hold infinities: the domain of OpenDP that stands for them admits infinities, and
+        every map of plain rows clamps.
+        """
         rows = as_rows(data)
         self._check_shape(rows)
-        if not np.isfinite(rows.values).all():
+        if np.isnan(rows.values).any():
+            raise self._refuse("OS603", "finite values", "NaN")
+        if not self.plain and np.isinf(rows.values).any():
             raise self._refuse("OS603", "finite values", "NaN or infinity")
         if self.lower and not (
             (rows.values >= np.array(self.lower)).all()
             and (rows.values <= np.array(self.upper)).all()
         ):
             raise self._refuse("OS605", "values within the declared bounds", "a value outside")
+        if self.lattice is not None:
+            steps = rows.values / self.lattice
+            if (steps != np.rint(steps)).any():
+                raise self._refuse("OS605", "multiples of the declared step", "a value between")
         if self.norm is not None:
-            order = {"l1": 1, "l2": 2, "linf": np.inf}[self.norm[0]]
-            norms = np.linalg.norm(rows.values, ord=order, axis=1)
-            if (norms > self.norm[1] * (1 + 1e-12)).any():
+            norms = _norms(rows.values, self.norm[0])
+            if not (norms <= self.norm[1] * norm_slack(self.width)).all():
                 raise self._refuse("OS605", "rows within the declared norm", "a longer row")
 
     def native(self) -> dp.Domain | None:
         """Return ``array2_domain`` for plain rows, so that native chains start from it."""
         if not self.plain:
             return None
+        from opendp.extras.numpy import array2_domain  # noqa: PLC0415 - loads polars where it is
+
         order: Any = None if self.norm is None else int(self.norm[0][1:])
         norm = None if self.norm is None else self.norm[1]
         return array2_domain(num_columns=self.width, nan=False, T=float, p=order, norm=norm)
@@ -144,6 +187,9 @@ class GridRows(_RowDomain):
             powers of its distances have this relative deviation, over the draw of the map, from
             those they stand for, and clipping and rounding may move one by ``lost``, in real units.
             Empty for rows that stand for themselves.
+        frame: as in ``RealRows``; empty for rows that were not rescaled, or stand for no columns.
+        rounding: by how much of a step, at most, rounding to the grid has moved a coordinate; 0 for
+            rows that were on the grid before.
     """
 
     unit: float = 1.0
@@ -151,6 +197,8 @@ class GridRows(_RowDomain):
     upper: tuple[int, ...] = (0,)
     l2: int | None = None
     distortion: tuple[float, ...] = ()
+    frame: Frame = ()
+    rounding: float = 0.0
 
     @property
     def magnitude(self) -> int:
@@ -168,15 +216,46 @@ class GridRows(_RowDomain):
             raise self._refuse("OS603", "integers", "another value")
         if not ((values >= self.lower).all() and (values <= self.upper).all()):
             raise self._refuse("OS605", "values within the grid", "a value outside")
-        if self.l2 is not None and (np.square(values).sum(axis=1) > float(self.l2) ** 2).any():
+        if self.l2 is not None and self.l2**2 < self.width * self.magnitude**2:
+            self._check_norm(values, self.l2)
+
+    def _check_norm(self, values: NDArray[np.float64], l2: int) -> None:
+        """Refuse a row longer than ``l2``: in floats, and exactly where they cannot tell."""
+        bound, slack = float_up(l2**2), norm_slack(self.width)
+        with np.errstate(over="ignore"):
+            squares = np.square(values).sum(axis=1)
+        doubtful = values[(squares > bound / slack) & (squares <= bound * slack)]
+        exact = bound >= 2.0**53 and any(sum(int(v) ** 2 for v in row) > l2**2 for row in doubtful)
+        if exact or (squares > (bound if bound < 2.0**53 else bound * slack)).any():
             raise self._refuse("OS605", "rows within the norm bound", "a longer row")
 
-    def to_real(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return grid values in real units (for public data and for messages about types)."""
-        return values * self.unit
+    def to_data(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return public or released points, shape (m, d) in steps, in the data's own units."""
+        middles, units = middles_and_units(self.frame, self.width)
+        return values * (units * self.unit) + middles
+
+
+def norm_slack(width: int) -> float:
+    """Return the factor by which a row's computed norm may pass its bound: more than all roundings."""
+    return 1.0 + max(1e-12, (width + 8) * 2.0**-50)
+
+
+def _norms(values: NDArray[Any], norm: str) -> NDArray[np.float64]:
+    """Return the norm of each row; no row within any bound overflows on the way. NaN with infinities."""
+    wide = values.astype(np.float64, copy=False)
+    largest: NDArray[np.float64] = np.abs(wide).max(axis=1, initial=0.0)
+    if norm == "linf":
+        return largest
+    with np.errstate(all="ignore"):
+        shares = wide / np.where(largest > 0.0, largest, 1.0)[:, None]
+        return np.asarray(largest * np.linalg.norm(shares, ord=int(norm[1]), axis=1))
 
 
 def _read(domain: dp.Domain) -> Domain | None:
+    if "opendp.extras.numpy" not in sys.modules:
+        return None  # nobody has made a domain of it
+    from opendp.extras.numpy import NPArray2Domain  # noqa: PLC0415 - loads polars where it is
+
     about = getattr(domain, "descriptor", None)
     if not isinstance(about, NPArray2Domain):
         return None

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
 
+from opendp_sim.core import dp
 from opendp_sim.core.claims import Block, Faces, Norm, faces_of
-from opendp_sim.core.errors import DataError
+from opendp_sim.core.errors import DataError, ParameterError
 from opendp_sim.core.space import FOREIGN_DOMAINS, Domain, canonical
 from opendp_sim.spaces.metrics import VectorNorm
 
@@ -26,7 +26,8 @@ class IntVector(Domain):
     def check(self, data: Any) -> None:
         """Refuse anything that is not a flat integer vector of this size."""
         array = np.asarray(data)
-        fits = array.ndim == 1 and (array.dtype.kind in "iu" or array.size == 0)
+        masked = isinstance(data, np.ma.MaskedArray)  # nothing is missing from a sum
+        fits = not masked and array.ndim == 1 and (array.dtype.kind in "iu" or array.size == 0)
         if not fits or self.cells not in (None, array.size):
             raise DataError(
                 "OS602", "vector", expected="a flat int64 vector of the declared size",
@@ -45,6 +46,11 @@ class IntVector(Domain):
 
     def native(self) -> dp.Domain:
         """Return OpenDP's own vector domain."""
+        if self.size >= 2**31:
+            raise ParameterError(
+                "OS103", "vector", expected="fewer than 2**31 cells, as OpenDP's vectors have",
+                got=f"{self.size:,} cells", hint="lower the sizes of the sketch, or the labels.",
+            )  # fmt: skip
         atom = dp.atom_domain(T="i64")
         return dp.vector_domain(atom) if self.cells is None else dp.vector_domain(atom, self.cells)
 
@@ -73,6 +79,11 @@ class Sketch(Domain):
     def size(self) -> int:
         """Number of cells of all blocks."""
         return sum(block.size for block in self.blocks)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each named array."""
+        return {block.name: block.shape for block in self.blocks}
 
     @property
     def faces(self) -> Faces:

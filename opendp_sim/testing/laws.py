@@ -69,10 +69,12 @@ def check_record_round_trips(case: Case) -> None:
     cls, record = type(case.mechanism), case.mechanism
     text = json.dumps(record.spec(), sort_keys=True)
     again = cls.from_spec(json.loads(text))
-    assert again == record
-    assert hash(again) == hash(record)
-    assert json.dumps(again.spec(), sort_keys=True) == text
-    assert lookup(cls.key) is cls
+    assert again == record, f"{cls.key}: the record is another after JSON: {again!r}"
+    assert hash(again) == hash(record), f"{cls.key}: equal records have other hashes"
+    assert json.dumps(again.spec(), sort_keys=True) == text, (
+        f"{cls.key}: the spec is another text after JSON"
+    )
+    assert lookup(cls.key) is cls, f"{cls.key} is not the registered class of its key"
 
 
 def check_foreign_space_is_refused(case: Case) -> None:
@@ -104,8 +106,10 @@ def check_docstring_has_every_section(case: Case) -> None:
 def check_key_is_the_file(case: Case) -> None:
     """The key is the file's stem and, in camel case, the class's name."""
     cls = type(case.mechanism)
-    assert _file(cls).stem == cls.key
-    assert "".join(part.title() for part in cls.key.split("_")).lower() == cls.__name__.lower()
+    assert _file(cls).stem == cls.key, f"{cls.key} stands in {_file(cls).name}"
+    assert "".join(part.title() for part in cls.key.split("_")).lower() == cls.__name__.lower(), (
+        f"class {cls.__name__} has the key {cls.key}"
+    )
 
 
 def check_proof_names_lemma_and_symbols(case: Case) -> None:

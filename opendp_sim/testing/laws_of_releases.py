@@ -34,10 +34,10 @@ def check_loss_is_zero_at_zero_and_monotone(case: Case) -> None:
     if not isinstance(claim, Private | Interactive):
         return
     losses = [_number(claim.privacy_map(d)) for d in _distances_proved(claim)]
-    assert losses[0] == 0.0
-    assert losses == sorted(losses)
-    assert all(loss >= 0 for loss in losses)
-    assert not any(math.isnan(loss) for loss in losses)
+    assert losses[0] == 0.0, "equal data loses something: the map is not 0 at distance 0"
+    assert losses == sorted(losses), f"the loss falls as the distance grows: {losses}"
+    assert all(loss >= 0 for loss in losses), f"a loss is negative: {losses}"
+    assert not any(math.isnan(loss) for loss in losses), f"a loss is NaN: {losses}"
 
 
 def check_noise_is_declared(case: Case) -> None:
@@ -51,12 +51,16 @@ def check_noise_is_declared(case: Case) -> None:
     @settings(max_examples=10)
     def law(pair: Any) -> None:
         noiseless = np.asarray(core(pair[0]))
-        assert np.array_equal(noiseless, np.asarray(core(pair[0])))
+        assert np.array_equal(noiseless, np.asarray(core(pair[0]))), (
+            "two runs of the noiseless part differ"
+        )
         first, second = np.asarray(run(pair[0])), np.asarray(run(pair[0]))
-        assert first.shape == second.shape == noiseless.shape
+        assert first.shape == second.shape == noiseless.shape, (
+            "a release has another shape than its noiseless part"
+        )
         # P(no cell differs) for 16 cells at scale >= 2 is below 0.25 ** 16 = 2.4e-10.
         if noiseless.size >= 16 and claim.noise.scale >= 2:  # type: ignore[union-attr]
-            assert not np.array_equal(first, second)
+            assert not np.array_equal(first, second), "two releases are equal: no noise"
 
     law()
 
@@ -71,8 +75,8 @@ def check_shapes_do_not_depend_on_data(case: Case) -> None:
     @settings(max_examples=10)
     def law(pair: Any) -> None:
         left, right = (np.asarray(claim.function(x)) for x in pair[:2])
-        assert left.shape == right.shape
-        assert left.dtype == right.dtype
+        assert left.shape == right.shape, "the shape of a release depends on the data"
+        assert left.dtype == right.dtype, "the dtype of a release depends on the data"
 
     law()
 
@@ -86,7 +90,7 @@ def check_post_processing_is_pure(case: Case) -> None:
     arguments = (first,) if claim.takes == "answer" else (first, queries)
     kept = {name: np.array(value, copy=True) for name, value in first.items()}
     one, two = claim.function(*arguments), claim.function(*arguments)
-    assert set(one) == set(two)
+    assert set(one) == set(two), "two answers to one question have other columns"
     for name, value in one.items():
         assert np.array_equal(np.asarray(value), np.asarray(two[name])), name
     for name, value in kept.items():
@@ -103,7 +107,9 @@ def check_post_processing_reads_the_release_alone(case: Case) -> None:
     expected = claim.function(first, *rest)
     record = type(case.mechanism).from_spec(json.loads(json.dumps(case.mechanism.spec())))
     anew = record.bind(case.domain, case.metric)
-    assert isinstance(anew, Post)
+    assert isinstance(anew, Post), (
+        "the mechanism is bound to a release and claims no post-processing"
+    )
     with _nothing_opened():
         _same(expected, anew.function(_sealed(first), *rest))
         other = {name: np.zeros_like(np.asarray(value)) for name, value in first.items()}
@@ -121,7 +127,7 @@ def _sealed(released: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _same(expected: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-    assert set(expected) == set(found)
+    assert set(expected) == set(found), "an answer after another release has other columns"
     for name, value in expected.items():
         assert np.array_equal(np.asarray(value), np.asarray(found[name])), name
 

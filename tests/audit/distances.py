@@ -68,9 +68,12 @@ def steps_of(points: np.ndarray) -> Rows:
 
 
 def core_of(
-    key: str, *, before: Points | None = None, after: Callable[..., np.ndarray] | None = None,
+    key: str,
+    *,
+    before: Points | None = None,
+    after: Callable[..., np.ndarray] | None = None,
     **params: Any,
-) -> Callable[[Any], np.ndarray]:  # fmt: skip
+) -> Callable[[Any], np.ndarray]:
     """The real sketch. ``before`` maps points, ``after`` (cells, points) cells; both are faults."""
     sketch = whole_function(claim_of(key, **params))
 
@@ -83,10 +86,17 @@ def core_of(
 
 
 def release(
-    key: str, *, scale: float | None = None, family: str = "discrete_laplace", add: Any = None,
-    core: Callable[[Any], np.ndarray] | None = None, metric: Any = None, claim: Any = None,
-    params: dict[str, Any] | None = None, **faults: Any,
-) -> Release:  # fmt: skip
+    key: str,
+    *,
+    scale: float | None = None,
+    family: str = "discrete_laplace",
+    add: Any = None,
+    core: Callable[[Any], np.ndarray] | None = None,
+    metric: Any = None,
+    claim: Any = None,
+    params: dict[str, Any] | None = None,
+    **faults: Any,
+) -> Release:
     """Sketch and noise; honest unless told otherwise."""
     inner = core or core_of(key, **faults, **(params or {}))
     own = scale_of(key, family, **(params or {})) if scale is None else scale

@@ -30,15 +30,23 @@ PARAMS: dict[str, dict[str, Any]] = {
     "second_moments": {"radius": None},
     "paired_projections": {"repetitions": 4, "bits": 2, "seed": 1},
     "exponential_sum": {
-        "bandwidth": 1.0, "accuracy": 0.5, "structure": {"fourier": {"frequencies": 2}}, "seed": 1,
+        "bandwidth": 1.0,
+        "accuracy": 0.5,
+        "structure": {"fourier": {"frequencies": 2}},
+        "seed": 1,
     },
-}  # fmt: skip
+}
 WEIGHTED: dict[str, Any] = {
     "frequencies": 4,
-    "kernel": {"weighted": {"terms": [
-        [3.0, {"gaussian": {"bandwidth": 1.0}}], [-3.0, {"exponential": {"bandwidth": 2.0}}],
-    ]}},
-}  # fmt: skip
+    "kernel": {
+        "weighted": {
+            "terms": [
+                [3.0, {"gaussian": {"bandwidth": 1.0}}],
+                [-3.0, {"exponential": {"bandwidth": 2.0}}],
+            ]
+        }
+    },
+}
 Points = Callable[[np.ndarray], np.ndarray]
 
 
@@ -66,9 +74,13 @@ def steps_of(points: np.ndarray) -> Rows:
 
 
 def core_of(
-    key: str, *, before: Points | None = None, after: Callable[..., np.ndarray] | None = None,
-    by_count: bool = False, **params: Any,
-) -> Callable[[Any], np.ndarray]:  # fmt: skip
+    key: str,
+    *,
+    before: Points | None = None,
+    after: Callable[..., np.ndarray] | None = None,
+    by_count: bool = False,
+    **params: Any,
+) -> Callable[[Any], np.ndarray]:
     """The real sketch. ``before`` maps points, ``after`` (cells, points) cells; both are faults."""
     public = whole_function(claim_of(key, **params))
 
@@ -90,10 +102,17 @@ def weights_of(key: str) -> np.ndarray:
 
 
 def release(
-    key: str, *, scale: float | None = None, family: str = "discrete_laplace", add: Any = None,
-    params: dict[str, Any] | None = None, core: Callable[[Any], np.ndarray] | None = None,
-    metric: Any = None, claim: Any = None, **faults: Any,
-) -> Release:  # fmt: skip
+    key: str,
+    *,
+    scale: float | None = None,
+    family: str = "discrete_laplace",
+    add: Any = None,
+    params: dict[str, Any] | None = None,
+    core: Callable[[Any], np.ndarray] | None = None,
+    metric: Any = None,
+    claim: Any = None,
+    **faults: Any,
+) -> Release:
     """Sketch and noise; honest unless told otherwise."""
     inner = core or core_of(key, **faults, **(params or {}))
     own = scale_of(key, family, **(params or {})) if scale is None else scale

@@ -20,6 +20,7 @@ from opendp_sim.spaces.records import Column, Records
 from opendp_sim.spaces.rows import GridRows, RealRows, Rows, take
 
 REAL = RealRows(width=2, lower=(-1.0,), upper=(1.0,))
+UNLIKE = RealRows(width=3, lower=(0.0, -2.0, 10.0), upper=(4.0, 2.0, 10.5))
 WIDE = RealRows(width=7, lower=(-1.0,), upper=(1.0,))
 GRID = GridRows(width=6, unit=0.25, lower=(-9,), upper=(9,), l2=13)
 TABLE = Records(
@@ -32,6 +33,7 @@ TABLE = Records(
 UNIT, MOST = 0.25, 2
 SPACES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "quantize": ({"bits": 3}, REAL, Symmetric()),
+    "rescale": ({"centre": "middle", "scale": "range"}, UNLIKE, Symmetric()),
     "clip_rows": ({"norm": "l2", "bound": 0.5}, WIDE, Symmetric()),
     "jl_projection": ({"dimension": 3, "seed": 1}, GRID, Symmetric()),
     "select": ({"features": "x", "label": "kind", "person": "user"}, TABLE, Symmetric()),
@@ -101,9 +103,13 @@ def longest(key: str, fault: Fault, reach: float) -> Subject:
     domain = SPACES[key][1]
     real = build(claim_of(key), key, domain, Symmetric())
     return Subject(
-        run=total, input_domain=real.input_domain, input_metric=real.input_metric,
-        stability_map=lambda d: reach * d, output_metric=dp.l2_distance(T=float), name=f"sum after {key}",
-    )  # fmt: skip
+        run=total,
+        input_domain=real.input_domain,
+        input_metric=real.input_metric,
+        stability_map=lambda d: reach * d,
+        output_metric=dp.l2_distance(T=float),
+        name=f"sum after {key}",
+    )
 
 
 def too_long(name: str, why: str, fault: Fault, reach: float) -> Twin:

@@ -12,14 +12,24 @@ from opendp_sim.audit import Control, Twin
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Private
 from opendp_sim.core.mechanism import Mechanism
-from opendp_sim.measurements._selection import OPENDP
 from opendp_sim.spaces.counts import USERS, votes_space
 from opendp_sim.spaces.sketch import IntVector
+from opendp_sim.top_k.parts.selection import OPENDP
 from tests._enumeration import distribution
 
 __all__ = [
-    "ITEMS", "SPACE", "VOTES", "best", "by_count", "claimed", "entry", "falling", "gap", "number", "twins",
-]  # fmt: skip
+    "ITEMS",
+    "SPACE",
+    "VOTES",
+    "best",
+    "by_count",
+    "claimed",
+    "entry",
+    "falling",
+    "gap",
+    "number",
+    "twins",
+]
 
 ITEMS = 4
 SPACE = IntVector(ITEMS)
@@ -40,10 +50,18 @@ def number(mechanism: Mechanism, name: str) -> int:
 
 
 def entry(
-    kind: Any, name: str, mechanism: Mechanism, draw: Draw, d_in: int = 1, pairs: Any = (),
-    privacy_map: Any = None, space: Any = SPACE, metric: Any = USERS,
-    read: Callable[[Any], Any] = lambda data: np.asarray(data, dtype=np.int64), **more: Any,
-) -> Any:  # fmt: skip
+    kind: Any,
+    name: str,
+    mechanism: Mechanism,
+    draw: Draw,
+    d_in: int = 1,
+    pairs: Any = (),
+    privacy_map: Any = None,
+    space: Any = SPACE,
+    metric: Any = USERS,
+    read: Callable[[Any], Any] = lambda data: np.asarray(data, dtype=np.int64),
+    **more: Any,
+) -> Any:
     """Give ``draw`` the claim of ``mechanism``, and its exact distribution by exact coins.
 
     Args:
@@ -74,9 +92,16 @@ def twins(mechanism: Mechanism, *rows: tuple[Any, ...], **more: Any) -> list[Twi
     made = []
     for name, why, draw, left, right, *options in rows:
         made.append(
-            entry(Twin, name, mechanism, draw, pairs=[(left, right)], why=why,
-                  **{**more, **(options[0] if options else {})})
-        )  # fmt: skip
+            entry(
+                Twin,
+                name,
+                mechanism,
+                draw,
+                pairs=[(left, right)],
+                why=why,
+                **{**more, **(options[0] if options else {})},
+            )
+        )
     return made
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import opendp.prelude as dp
 
 from opendp_sim.audit import NoiseLaw
-from opendp_sim.measurements._sampling_noise import add_gaussian, add_laplace
+from opendp_sim.noise.parts.sampling_noise import add_gaussian, add_laplace
 
 SYMMETRIC, CHANGE_ONE = dp.symmetric_distance(), dp.change_one_distance()
 PURE, ZCDP = dp.max_divergence(), dp.zero_concentrated_divergence()
@@ -92,9 +92,13 @@ ROWS, BUCKETS = 6, 4
 
 
 def race_core(
-    *, replace_seed: bool = False, by_extent: bool = False, running: bool = False, shape: bool = False,
+    *,
+    replace_seed: bool = False,
+    by_extent: bool = False,
+    running: bool = False,
+    shape: bool = False,
     twice: bool = False,
-) -> Callable[[Any], np.ndarray]:  # fmt: skip
+) -> Callable[[Any], np.ndarray]:
     public = np.random.default_rng(7).integers(-8, 9, size=(2, ROWS))
 
     def core(x: Any) -> np.ndarray:
@@ -241,9 +245,16 @@ QUERIES, PURSE, CLASSES = 6, 1.0, 2
 
 
 def knn(
-    *, sigma: float = 1.2, charge: float = 1.0, late: bool = False, only_ones: bool = False,
-    spend: bool = True, refill: bool = False, tell_active: bool = False, silent_when_empty: bool = False,
-) -> Any:  # fmt: skip
+    *,
+    sigma: float = 1.2,
+    charge: float = 1.0,
+    late: bool = False,
+    only_ones: bool = False,
+    spend: bool = True,
+    refill: bool = False,
+    tell_active: bool = False,
+    silent_when_empty: bool = False,
+) -> Any:
     """Answer the same question again and again; records whose purse is empty drop out.
 
     A record is an integer: its label is the lowest bit, and it is near when it is at least zero.
@@ -301,8 +312,12 @@ ITEMS, DELTA = 4, 1e-2
 
 
 def top_one(
-    *, threshold: float | None = None, minus_one: bool = True, scale: float = 1.0, tell: str = "leader",
-) -> tuple[Any, dict[str, Any]]:  # fmt: skip
+    *,
+    threshold: float | None = None,
+    minus_one: bool = True,
+    scale: float = 1.0,
+    tell: str = "leader",
+) -> tuple[Any, dict[str, Any]]:
     """Each record votes once. Release the leader if gap - 1 + Lap(1) > T, T = ln(1 / (2 delta)).
 
     The gap of the two largest counts moves by at most one; where the leader changes the gap is at
@@ -352,9 +367,15 @@ def top_one(
 
 
 def two_counts(
-    *, first: float = 2.0, second: float = 2.0, shared: bool = False, overlap: bool = False, skip: bool = False,
-    raises: bool = False, twice: bool = False,
-) -> Any:  # fmt: skip
+    *,
+    first: float = 2.0,
+    second: float = 2.0,
+    shared: bool = False,
+    overlap: bool = False,
+    skip: bool = False,
+    raises: bool = False,
+    twice: bool = False,
+) -> Any:
     """Two noisy counts, of even and of non-negative records, half of the budget each."""
     vector = dp.vector_domain(dp.atom_domain(T="i64"), size=1)
     one = dp.m.make_laplace(vector, dp.l1_distance(T="i64"), first)

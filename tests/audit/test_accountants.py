@@ -62,10 +62,14 @@ def test_dp_accounting_agrees_with_closed_form_or_quadrature(name: str):
 def _claims(share: float) -> Subject:
     """Two Laplace cells of scale 1, moved by one each: the loss is 2, the claim ``share`` of that."""
     return Subject(
-        run=lambda x: None, input_domain=LINE, input_metric=SYMMETRIC, measure=PURE,
-        privacy_map=lambda d: 2.0 * share * d, core=lambda x: np.array([len(x)] * 2, float),
+        run=lambda x: None,
+        input_domain=LINE,
+        input_metric=SYMMETRIC,
+        measure=PURE,
+        privacy_map=lambda d: 2.0 * share * d,
+        core=lambda x: np.array([len(x)] * 2, float),
         noise=NoiseLaw("laplace", 1.0),
-    )  # fmt: skip
+    )
 
 
 def test_dp_accounting_refutes_a_claim_two_percent_too_small():

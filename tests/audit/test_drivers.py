@@ -12,14 +12,15 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit import audit
-from opendp_sim.audit.drivers import Driver, default_driver
+from opendp_sim.audit.driver import Driver
+from opendp_sim.audit.drivers import default_driver
 from opendp_sim.audit.findings import Budget
 from opendp_sim.audit.persons import PersonSpace
 from opendp_sim.audit.spaces import space_of
 from opendp_sim.cli._audit_spec import spec_subjects
 from opendp_sim.core.bridge import build
 from opendp_sim.core.errors import AuditError
-from opendp_sim.measurements.ind_knn import IndKnn
+from opendp_sim.knn.ind_knn import IndKnn
 from opendp_sim.spaces.metrics import IdDistance
 from opendp_sim.spaces.rows import GridRows
 from tests.audit.stand_ins import LINE, SYMMETRIC
@@ -104,15 +105,24 @@ def test_a_queryable_that_takes_no_measurement_is_refused_with_advice():
     assert report.verdict == "refuted"
 
 
-@pytest.mark.parametrize("measure", [dp.max_divergence, dp.zero_concentrated_divergence,
-                                     lambda: dp.approximate(dp.max_divergence())])  # fmt: skip
+@pytest.mark.parametrize(
+    "measure",
+    [
+        dp.max_divergence,
+        dp.zero_concentrated_divergence,
+        lambda: dp.approximate(dp.max_divergence()),
+    ],
+)
 @pytest.mark.parametrize(
     "space",
-    [(LINE, SYMMETRIC), (dp.vector_domain(dp.atom_domain(T=int), 4), dp.change_one_distance()),
-     (dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l1_distance(T=float)),
-     (dp.atom_domain(T=int), dp.absolute_distance(T=int))],
+    [
+        (LINE, SYMMETRIC),
+        (dp.vector_domain(dp.atom_domain(T=int), 4), dp.change_one_distance()),
+        (dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l1_distance(T=float)),
+        (dp.atom_domain(T=int), dp.absolute_distance(T=int)),
+    ],
     ids=["records", "changed records", "cells", "number"],
-)  # fmt: skip
+)
 def test_odometers_of_every_space_are_asked_exactly_what_they_account_for(space, measure):
     """The largest ratio is 1, within what OpenDP rounds outward."""
     made = dp.c.make_fully_adaptive_composition(*space, output_measure=measure())
@@ -150,8 +160,9 @@ def test_a_filter_is_asked_for_all_that_it_gives():
 def test_a_served_spec_is_asked_by_default(name):
     found = spec_subjects(SPECS / f"{name}.yaml")
     assert [path.split("#")[1] for path, _, _ in found] == [
-        "neighbours (before the noise)", "neighbours",
-    ]  # fmt: skip
+        "neighbours (before the noise)",
+        "neighbours",
+    ]
     _, made, options = found[-1]
     assert isinstance(options["drive"], Driver)
     assert (options["drive"].trace is None) == (name == "digits-private-knn")
@@ -159,9 +170,10 @@ def test_a_served_spec_is_asked_by_default(name):
 
 
 @pytest.mark.parametrize(
-    "twin", [t for t in TWINS if t.family == "ind_knn" and "one_noise" not in t.name],
+    "twin",
+    [t for t in TWINS if t.family == "ind_knn" and "one_noise" not in t.name],
     ids=lambda t: t.name,
-)  # fmt: skip
+)
 def test_overspending_of_a_service_shows_along_one_transcript(twin):
     """Exact: whatever the seed. That noise is shared shows in conversations only (the deep corpus)."""
     report = audit(twin.make(), 1, SHORT)

@@ -13,7 +13,7 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit import audit
-from opendp_sim.audit.curves import renyi_curve
+from opendp_sim.audit.curves import gaussian_delta, renyi_curve
 from opendp_sim.audit.distribution import distribution_layer
 from opendp_sim.audit.encoding import encode
 from opendp_sim.audit.findings import Budget
@@ -25,6 +25,7 @@ from opendp_sim.audit.residuals import residual_tests
 from opendp_sim.audit.runner import _scored
 from opendp_sim.audit.spaces import GivenPairs, space_of
 from opendp_sim.audit.subject import Subject
+from opendp_sim.noise.rounded_gaussian import make_rounded_gaussian
 
 SHORT = replace(
     Budget.of("quick"), seconds=0.3, stability_seconds=0.4, stability_trials=1500, total=1.0
@@ -55,7 +56,7 @@ def test_a_random_sign_has_a_coupling_in_either_norm(metric: dp.Metric) -> None:
 
 
 @pytest.mark.parametrize("scale", [0.2, 0.1, 0.05, 0.01, 0.001])
-@pytest.mark.parametrize("family", ["discrete_laplace", "discrete_gaussian"])
+@pytest.mark.parametrize("family", ["discrete_laplace", "discrete_gaussian", "rounded_gaussian"])
 def test_noise_far_below_a_step_is_seldom_seen(family: str, scale: float) -> None:
     rng = np.random.default_rng(3)
     law = NoiseLaw(family, scale)
@@ -142,9 +143,11 @@ def test_lists_of_different_lengths_are_within_their_claim() -> None:
         return [long if u < 0.01 * math.e**side else short for u in rng.random(count)]
 
     subject = Subject(
-        run=lambda side: releases(side, 1)[0], privacy_map=float, measure=dp.max_divergence(),
+        run=lambda side: releases(side, 1)[0],
+        privacy_map=float,
+        measure=dp.max_divergence(),
         sample=releases,
-    )  # fmt: skip
+    )
     pairs = (Pair(1, 0, 1),)
     budget = replace(SHORT, seconds=0.1, bet_pairs=2000)
     layers = [
@@ -179,9 +182,12 @@ def test_noise_that_is_rounded_away_is_no_copied_noise(held: Any) -> None:
     rng = np.random.default_rng(7)
     core = 1e17 if held is np.float64 else 1e9
     subject = Subject(
-        run=lambda _: float(held(core + rng.laplace())), core=lambda _: core,
-        noise=NoiseLaw("laplace", 1.0), privacy_map=float, measure=dp.max_divergence(),
-    )  # fmt: skip
+        run=lambda _: float(held(core + rng.laplace())),
+        core=lambda _: core,
+        noise=NoiseLaw("laplace", 1.0),
+        privacy_map=float,
+        measure=dp.max_divergence(),
+    )
     assert all(test.p > 1e-3 for test in fresh_tests(subject, None, forks=False))
     copied = replace(subject, run=lambda _: 0.5371)
     assert min(test.p for test in fresh_tests(copied, None, forks=False)) <= 1e-12
@@ -193,3 +199,38 @@ def test_an_order_without_a_number_claims_nothing() -> None:
     holes = renyi_curve(lambda alpha: math.nan if alpha < 1.5 else alpha / 2, 0.0, "")
     whole = renyi_curve(lambda alpha: alpha / 2, 0.0, "")
     assert (holes.delta(grid) >= whole.delta(grid)).all()
+
+
+@pytest.mark.parametrize("move", [1.0, 2.0, 5.0])
+@pytest.mark.parametrize(("scale", "grid"), [(3.0, 1.0), (0.5, 0.25), (0.4, 1.0)])
+def test_a_claim_of_the_rounded_gaussian_s_curve_holds_and_a_lower_one_falls(
+    move: float, scale: float, grid: float
+) -> None:
+    """The law attains its curve where a threshold lies between two atoms, and passes it nowhere."""
+    law = NoiseLaw("rounded_gaussian", scale, grid)
+    measure = dp.approximate(dp.max_divergence())
+    ratios = []
+    for k in range(40):
+        for threshold in (k + 0.5, k + 0.8):  # attained where the threshold lies between two atoms
+            epsilon = (threshold * grid - move / 2) * move / scale**2
+            delta = gaussian_delta(move / scale, max(epsilon, 0.0))
+            if epsilon >= 0 and delta > 1e-9:
+                ratio = claim_ratio(law, np.array([move, 0.0]), measure, (epsilon, delta))
+                assert ratio <= 1 + 1e-9
+                ratios.append(ratio)
+    assert max(ratios) == pytest.approx(1.0, rel=1e-9)
+
+
+@pytest.mark.parametrize("factor", [None, 1])
+def test_the_rounded_gaussian_passes_on_any_grid_and_a_discrete_one_does_not(factor) -> None:
+    """At scale 0.6: five steps a cell, or whole cells; the other law's atoms are 10 % off."""
+    space = dp.vector_domain(dp.atom_domain(T="i64"), 8), dp.l2_distance(T=float)
+    made = make_rounded_gaussian(*space, scale=0.6, factor=factor)
+    assert audit(made, 1.0, SHORT).verdict == "not refuted"
+    law = NoiseLaw("rounded_gaussian", 0.6, 1.0)
+    other = NoiseLaw("discrete_gaussian", 0.6, 1.0)
+    z, p = other.support(0.6)
+    rng = np.random.default_rng(3)
+    residual = rng.choice(z, size=(4000, 8), p=p)
+    assert min(t.p for t in residual_tests(law, residual, rng)) < 1e-9
+    assert min(t.p for t in residual_tests(other, residual, rng)) > 1e-9

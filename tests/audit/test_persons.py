@@ -55,9 +55,13 @@ def test_a_map_that_counts_records_as_persons_is_refuted():
             return sum(min(count, 3) for count in kept.values())
 
         return Subject(
-            run=first, input_domain=DOMAIN, input_metric=METRIC, stability_map=lambda d: rows_of_a_person * d,
-            output_metric=dp.absolute_distance(T=int), name="rows kept",
-        )  # fmt: skip
+            run=first,
+            input_domain=DOMAIN,
+            input_metric=METRIC,
+            stability_map=lambda d: rows_of_a_person * d,
+            output_metric=dp.absolute_distance(T=int),
+            name="rows kept",
+        )
 
     broken = audit(subject(2), 1)
     assert broken.layer == "L1 stability"

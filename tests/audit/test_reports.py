@@ -52,10 +52,11 @@ def test_refuted_report_carries_evidence_and_replays():
     assert plain["evidence"]["measured"] == 2.0
     again = audit(broken(), 2, seed=5)
     assert (again.evidence.pair.left, again.evidence.pair.right) == (
-        report.evidence.pair.left, report.evidence.pair.right,
-    )  # fmt: skip
+        report.evidence.pair.left,
+        report.evidence.pair.right,
+    )
     scope: dict = {"obj": broken()}
-    exec(report.replay, scope)  # noqa: S102 - the snippet is the feature
+    exec(report.search, scope)  # noqa: S102 - the snippet is the feature
     assert scope["report"].verdict == "refuted"
 
 
@@ -83,9 +84,10 @@ def test_not_refuted_prints_what_would_have_been_seen():
 
 
 @pytest.mark.parametrize(
-    "make", [dp.t.make_metric_bounded, dp.t.make_sum_of_squared_deviations, dp.t.make_variance],
+    "make",
+    [dp.t.make_metric_bounded, dp.t.make_sum_of_squared_deviations, dp.t.make_variance],
     ids=lambda m: m.__name__,
-)  # fmt: skip
+)
 def test_public_defects_of_opendp_are_found_blind(make):
     assert audit_constructor(make)[-1].verdict == "refuted"
 

@@ -13,7 +13,13 @@ import pytest
 
 from opendp_sim.audit import Coins, NoiseLaw, Subject, tree_pmf
 from opendp_sim.audit.betting import Bet, Wealth, best_bet, both_ways, settle
-from opendp_sim.audit.binomial import certified_delta, lower_limit, upper_limit
+from opendp_sim.audit.counting import (
+    certified_delta,
+    draws_needed,
+    lower_limit,
+    smallest_excess,
+    upper_limit,
+)
 from opendp_sim.audit.curves import approx_curve, claimed_curve, gaussian_delta, renyi_curve
 from opendp_sim.audit.distances import exceeds, measure_distance
 from opendp_sim.audit.distribution import distribution_layer
@@ -21,7 +27,6 @@ from opendp_sim.audit.encoding import Raised, encode
 from opendp_sim.audit.enumeration import hockey_stick
 from opendp_sim.audit.findings import Budget
 from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.power import draws_needed, smallest_excess
 from opendp_sim.audit.sampling import draw, spots_of
 from opendp_sim.audit.spaces import GivenPairs
 from tests.audit.stand_ins import LINE, PURE, SYMMETRIC, laplace
@@ -160,11 +165,15 @@ def _wide(cells: int, moved: tuple[int, ...], scale: float) -> Subject:
         return counts
 
     return Subject(
-        run=lambda x: core(x) + laplace((cells,), scale), input_domain=LINE, input_metric=SYMMETRIC,
+        run=lambda x: core(x) + laplace((cells,), scale),
+        input_domain=LINE,
+        input_metric=SYMMETRIC,
         sample=lambda x, n: list(core(x) + laplace((n, cells), scale)),
-        privacy_map=lambda d: float(len(moved) * d), measure=PURE, core=core,
+        privacy_map=lambda d: float(len(moved) * d),
+        measure=PURE,
+        core=core,
         noise=NoiseLaw("discrete_laplace", 1.0),
-    )  # fmt: skip
+    )
 
 
 def test_of_a_wide_release_the_cells_that_move_are_looked_at():
@@ -203,8 +212,14 @@ def test_betting_and_clopper_pearson_agree_on_a_broken_count():
     def many(x, count):
         return list(len(x) + laplace((count,), 0.5))
 
-    subject = Subject(run=lambda x: many(x, 1)[0], sample=many, input_domain=LINE, input_metric=SYMMETRIC,
-                      privacy_map=lambda d: 1.0 * d, measure=PURE)  # fmt: skip
+    subject = Subject(
+        run=lambda x: many(x, 1)[0],
+        sample=many,
+        input_domain=LINE,
+        input_metric=SYMMETRIC,
+        privacy_map=lambda d: 1.0 * d,
+        measure=PURE,
+    )
     pairs = GivenPairs((Pair([], [1], 1),))
     result = distribution_layer(
         subject, pairs, 1, Budget.of("quick"), np.random.default_rng(0), 1e-6
@@ -216,9 +231,25 @@ def test_betting_and_clopper_pearson_agree_on_a_broken_count():
 
 def test_an_encoding_depends_on_its_own_output_alone():
     outputs = [
-        {}, {"a": 1}, {"a": 1, "b": 2}, [], [1.0, 2.0], ((1, 2), (3,)), None, True, 3.5, np.arange(3.0), np.arange(5),
-        [math.nan, 0.0], "abc", (True, False), {1, 2}, [3.0, 3.0, 1.0], [[1, 2], [3]], Raised("ValueError: x"),
-    ]  # fmt: skip
+        {},
+        {"a": 1},
+        {"a": 1, "b": 2},
+        [],
+        [1.0, 2.0],
+        ((1, 2), (3,)),
+        None,
+        True,
+        3.5,
+        np.arange(3.0),
+        np.arange(5),
+        [math.nan, 0.0],
+        "abc",
+        (True, False),
+        {1, 2},
+        [3.0, 3.0, 1.0],
+        [[1, 2], [3]],
+        Raised("ValueError: x"),
+    ]
     whole = encode(outputs)
     for spot, output in enumerate(outputs):
         one = encode([output, output])

@@ -19,19 +19,51 @@ def _control(name: str, many: Any, metric: Any = c.EVERY_ANSWER) -> Control:
 
 
 TWINS = [
-    _twin("svt_3_releases_value", "the noisy answer above the bar is released from the same noise",
-          c.sparse_vector(threshold_scale=4, query_scale=4 / 3, limit=1, value_scale=4 / 3)),
-    _twin("svt_4_ignores_limit", "query noise does not grow with the number of answers above",
-          c.sparse_vector(threshold_scale=4, query_scale=4 / 3, limit=3)),
-    _twin("svt_5_no_query_noise", "only the bar is noisy", c.sparse_vector(threshold_scale=2, query_scale=0, limit=None)),
-    _twin("svt_6_never_stops", "answers forever on one budget", c.sparse_vector(threshold_scale=2, query_scale=2, limit=None)),
-    _twin("noisy_max_3_value", "releases the largest noisy answer", c.noisy_max(exponential=False, value=True)),
-    _twin("noisy_max_4_value", "the same with one-sided noise", c.noisy_max(exponential=True, value=True)),
-    _twin("histogram_inverted_scale", "scale epsilon / 2 in place of 2 / epsilon", c.histogram(0.5), c.ONE_CELL),
-    _twin("prefix_sum_one_cell", "prefix sums with the noise of one cell", c.prefix_sum(1.0), c.ONE_CELL),
+    _twin(
+        "svt_3_releases_value",
+        "the noisy answer above the bar is released from the same noise",
+        c.sparse_vector(threshold_scale=4, query_scale=4 / 3, limit=1, value_scale=4 / 3),
+    ),
+    _twin(
+        "svt_4_ignores_limit",
+        "query noise does not grow with the number of answers above",
+        c.sparse_vector(threshold_scale=4, query_scale=4 / 3, limit=3),
+    ),
+    _twin(
+        "svt_5_no_query_noise",
+        "only the bar is noisy",
+        c.sparse_vector(threshold_scale=2, query_scale=0, limit=None),
+    ),
+    _twin(
+        "svt_6_never_stops",
+        "answers forever on one budget",
+        c.sparse_vector(threshold_scale=2, query_scale=2, limit=None),
+    ),
+    _twin(
+        "noisy_max_3_value",
+        "releases the largest noisy answer",
+        c.noisy_max(exponential=False, value=True),
+    ),
+    _twin(
+        "noisy_max_4_value",
+        "the same with one-sided noise",
+        c.noisy_max(exponential=True, value=True),
+    ),
+    _twin(
+        "histogram_inverted_scale",
+        "scale epsilon / 2 in place of 2 / epsilon",
+        c.histogram(0.5),
+        c.ONE_CELL,
+    ),
+    _twin(
+        "prefix_sum_one_cell",
+        "prefix sums with the noise of one cell",
+        c.prefix_sum(1.0),
+        c.ONE_CELL,
+    ),
     _twin("parallel_laplace", "twenty copies, each with the whole budget", c.parallel_laplace(4.0)),
     _twin("svt_3_4_in_parallel", "two sparse vectors charged once", c.parallel_sparse_vector()),
-]  # fmt: skip
+]
 CONTROLS = [
     _control("svt_1", c.sparse_vector(threshold_scale=2, query_scale=4, limit=1)),
     _control(

@@ -11,15 +11,15 @@ from unittest.mock import patch
 import numpy as np
 import opendp.prelude as dp
 
-from opendp_sim.accounting.individual_filter import IndividualFilter
 from opendp_sim.audit import Control, Twin
 from opendp_sim.core.bridge import build, plain_measurement
-from opendp_sim.measurements import _knn_means, _knn_predictor
-from opendp_sim.measurements._knn_noise import Stock, noisy
-from opendp_sim.measurements._knn_vote import Near, Outcome, vote
-from opendp_sim.measurements.hybrid_knn import HybridKnn
-from opendp_sim.measurements.ind_knn import IndKnn
-from opendp_sim.measurements.private_knn import PrivateKnn
+from opendp_sim.knn.hybrid_knn import HybridKnn
+from opendp_sim.knn.ind_knn import IndKnn
+from opendp_sim.knn.parts import means as _knn_means, predictor as _knn_predictor
+from opendp_sim.knn.parts.individual_filter import IndividualFilter
+from opendp_sim.knn.parts.noise import Stock, noisy
+from opendp_sim.knn.parts.vote import Near, Outcome, vote
+from opendp_sim.knn.private_knn import PrivateKnn
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import GridRows
 from tests.audit.stand_ins import LINE, SYMMETRIC
@@ -150,41 +150,82 @@ def sequential(accounted: float) -> dp.Measurement:
         LINE, SYMMETRIC, dp.zero_concentrated_divergence(), 1, [0.25, 0.25]
     )
     return plain_measurement(
-        LINE, SYMMETRIC, dp.zero_concentrated_divergence(), real,
-        lambda d: accounted * d * d,
-    )  # fmt: skip
+        LINE, SYMMETRIC, dp.zero_concentrated_divergence(), real, lambda d: accounted * d * d
+    )
 
 
 TWINS = [
-    Twin(name="ind_knn/asked_silent_when_empty", why="no noise when nobody is near",
-         make=lambda: service(IND, voting(silent_when_empty))),
-    Twin(name="ind_knn/asked_exact_count", why="the number of neighbours is used without noise",
-         make=lambda: service(IND, voting(exact_count))),
-    Twin(name="ind_knn/asked_quiet_votes", why="vote noise nine tenths of what is charged",
-         make=lambda: service(IND, voting(quiet_votes))),
-    Twin(name="ind_knn/asked_refilled", why="a fresh purse for every query",
-         make=lambda: service(IND, voting(refilled))),
-    Twin(name="ind_knn/asked_generous", why="the last answer leaves in full, then what is left is charged",
-         make=lambda: service(IND, generous)),
-    Twin(name="ind_knn/asked_one_noise", why="noise drawn once and kept for all queries",
-         make=lambda: service(IND, one_noise())),
-    Twin(name="hybrid_knn/asked_means_without_noise", why="the class means are released exactly",
-         make=lambda: service(HYBRID, means_without_noise)),
-    Twin(name="hybrid_knn/asked_means_at_half_scale", why="noise of the means is half of what is charged",
-         make=lambda: service(HYBRID, means_at_half_scale)),
-    Twin(name="hybrid_knn/asked_whole_budget_twice", why="means and neighbours both spend the budget",
-         make=lambda: service(HYBRID, purse_of_the_whole_budget)),
-    Twin(name="hybrid_knn/asked_generous", why="the last answer leaves in full, then what is left is charged",
-         make=lambda: service(HYBRID, generous)),
-    Twin(name="hybrid_knn/asked_refilled", why="neighbours have a fresh purse for every query",
-         make=lambda: service(HYBRID, voting(refilled))),
-    Twin(name="private_knn/asked_silent_when_empty", why="no noise on an empty sample",
-         make=lambda: service(PRIVATE, noiseless_when_empty)),
-    Twin(name="composition/asked_counts_one_of_two", why="two answers at a half each, one is accounted",
-         make=lambda: adaptive(0.5)),
-    Twin(name="composition/asked_zcdp_counts_one_of_two", why="two answers at a quarter each, one is accounted",
-         make=lambda: sequential(0.25)),
-]  # fmt: skip
+    Twin(
+        name="ind_knn/asked_silent_when_empty",
+        why="no noise when nobody is near",
+        make=lambda: service(IND, voting(silent_when_empty)),
+    ),
+    Twin(
+        name="ind_knn/asked_exact_count",
+        why="the number of neighbours is used without noise",
+        make=lambda: service(IND, voting(exact_count)),
+    ),
+    Twin(
+        name="ind_knn/asked_quiet_votes",
+        why="vote noise nine tenths of what is charged",
+        make=lambda: service(IND, voting(quiet_votes)),
+    ),
+    Twin(
+        name="ind_knn/asked_refilled",
+        why="a fresh purse for every query",
+        make=lambda: service(IND, voting(refilled)),
+    ),
+    Twin(
+        name="ind_knn/asked_generous",
+        why="the last answer leaves in full, then what is left is charged",
+        make=lambda: service(IND, generous),
+    ),
+    Twin(
+        name="ind_knn/asked_one_noise",
+        why="noise drawn once and kept for all queries",
+        make=lambda: service(IND, one_noise()),
+    ),
+    Twin(
+        name="hybrid_knn/asked_means_without_noise",
+        why="the class means are released exactly",
+        make=lambda: service(HYBRID, means_without_noise),
+    ),
+    Twin(
+        name="hybrid_knn/asked_means_at_half_scale",
+        why="noise of the means is half of what is charged",
+        make=lambda: service(HYBRID, means_at_half_scale),
+    ),
+    Twin(
+        name="hybrid_knn/asked_whole_budget_twice",
+        why="means and neighbours both spend the budget",
+        make=lambda: service(HYBRID, purse_of_the_whole_budget),
+    ),
+    Twin(
+        name="hybrid_knn/asked_generous",
+        why="the last answer leaves in full, then what is left is charged",
+        make=lambda: service(HYBRID, generous),
+    ),
+    Twin(
+        name="hybrid_knn/asked_refilled",
+        why="neighbours have a fresh purse for every query",
+        make=lambda: service(HYBRID, voting(refilled)),
+    ),
+    Twin(
+        name="private_knn/asked_silent_when_empty",
+        why="no noise on an empty sample",
+        make=lambda: service(PRIVATE, noiseless_when_empty),
+    ),
+    Twin(
+        name="composition/asked_counts_one_of_two",
+        why="two answers at a half each, one is accounted",
+        make=lambda: adaptive(0.5),
+    ),
+    Twin(
+        name="composition/asked_zcdp_counts_one_of_two",
+        why="two answers at a quarter each, one is accounted",
+        make=lambda: sequential(0.25),
+    ),
+]
 CONTROLS = [
     Control(name="ind_knn/asked", make=lambda: service(IND)),
     Control(name="hybrid_knn/asked", make=lambda: service(HYBRID)),

@@ -14,8 +14,12 @@ from tests.audit.stand_ins import CHANGE_ONE, gaussian, laplace
 
 GAUSSIAN = "discrete_gaussian"
 H, T, D, M, E = (
-    "threshold_sketch", "moment_tree", "distance_tree", "moments_sketch", "l1_embedding",
-)  # fmt: skip
+    "threshold_sketch",
+    "moment_tree",
+    "distance_tree",
+    "moments_sketch",
+    "l1_embedding",
+)
 
 
 def twin(name: str, why: str, make: Callable[[], Any], d_in: int = 1) -> Twin:
@@ -91,9 +95,9 @@ def box_for_ball(x: Any) -> np.ndarray:
     """Clipped to the box alone, calibrated for the ball."""
     points = np.clip(k.points_of(x) * k.STEPS, -k.EDGE, k.EDGE - 1).round()
     u0, u1, u2 = k.claim_of(M).capabilities["class_means"].multipliers
-    return np.concatenate([
-        u1 * points.sum(axis=0), [u0 * len(points), u2 * np.square(points).sum()]
-    ])  # fmt: skip
+    return np.concatenate(
+        [u1 * points.sum(axis=0), [u0 * len(points), u2 * np.square(points).sum()]]
+    )
 
 
 # --- faults of the noise: (core, count, scale) -> releases ------------------------------------
@@ -230,122 +234,248 @@ def last_count(core: np.ndarray) -> float:
 
 THRESHOLDS = [
     twin(f"{H}/half_scale", "half of the declared noise", lambda: k.release(H, add=times(0.5))),
-    twin(f"{H}/l2_scale_for_laplace", "the L2 norm where L1 is due",
-         lambda: k.release(H, scale=math.sqrt(2) * k.scale_of(H, GAUSSIAN))),
-    twin(f"{H}/price_of_one_threshold", "one threshold's sensitivity for all of them",
-         lambda: k.release(H, family=GAUSSIAN, scale=1 / math.sqrt(2))),
-    twin(f"{H}/signs_as_half", "features are +1 and -1, calibrated for +1/2 and -1/2",
-         lambda: k.release(H, family=GAUSSIAN, scale=k.scale_of(H, GAUSSIAN) / 2)),
-    twin(f"{H}/forgot_a_column", "the norm of one column",
-         lambda: k.release(H, scale=8.0)),
-    twin(f"{H}/box_from_data", "thresholds between the least and the largest record",
-         lambda: k.release(H, before=by_range)),
-    twin(f"{H}/thresholds_at_quantiles", "thresholds at the exact ranks",
-         lambda: k.release(H, before=sorted_columns)),
+    twin(
+        f"{H}/l2_scale_for_laplace",
+        "the L2 norm where L1 is due",
+        lambda: k.release(H, scale=math.sqrt(2) * k.scale_of(H, GAUSSIAN)),
+    ),
+    twin(
+        f"{H}/price_of_one_threshold",
+        "one threshold's sensitivity for all of them",
+        lambda: k.release(H, family=GAUSSIAN, scale=1 / math.sqrt(2)),
+    ),
+    twin(
+        f"{H}/signs_as_half",
+        "features are +1 and -1, calibrated for +1/2 and -1/2",
+        lambda: k.release(H, family=GAUSSIAN, scale=k.scale_of(H, GAUSSIAN) / 2),
+    ),
+    twin(f"{H}/forgot_a_column", "the norm of one column", lambda: k.release(H, scale=8.0)),
+    twin(
+        f"{H}/box_from_data",
+        "thresholds between the least and the largest record",
+        lambda: k.release(H, before=by_range),
+    ),
+    twin(
+        f"{H}/thresholds_at_quantiles",
+        "thresholds at the exact ranks",
+        lambda: k.release(H, before=sorted_columns),
+    ),
     twin(f"{H}/exact_total", "the count has no noise", lambda: k.release(H, add=exact_cells(-1))),
-    twin(f"{H}/noise_over_n", "noise of the mean on the sums",
-         lambda: k.release(H, add=over_n(last_count))),
-    twin(f"{H}/replace_as_add", "calibrated for added records, claimed for replaced ones",
-         lambda: k.release(H, metric=CHANGE_ONE)),
-]  # fmt: skip
+    twin(
+        f"{H}/noise_over_n",
+        "noise of the mean on the sums",
+        lambda: k.release(H, add=over_n(last_count)),
+    ),
+    twin(
+        f"{H}/replace_as_add",
+        "calibrated for added records, claimed for replaced ones",
+        lambda: k.release(H, metric=CHANGE_ONE),
+    ),
+]
 TREES = [
     twin(f"{T}/half_scale", "half of the declared noise", lambda: k.release(T, add=times(0.5))),
-    twin(f"{T}/counts_alone", "the norm of the counts, not of the moments",
-         lambda: k.release(T, scale=0.5 * k.scale_of(T))),
-    twin(f"{T}/not_clamped", "moments of positions beyond the box",
-         lambda: k.release(T, core=far_positions)),
-    twin(f"{T}/each_level_the_whole_budget", "the norm of one level",
-         lambda: k.release(T, scale=k.scale_of(T, levels=1))),
-    twin(f"{T}/centred_by_the_data", "moments about the exact mean",
-         lambda: k.release(T, before=less_mean)),
-    twin(f"{T}/exact_moments", "only the counts have noise",
-         lambda: k.release(T, add=exact_cells(slice(6, 12)))),
-    twin(f"{T}/only_occupied", "empty nodes stay exactly zero",
-         lambda: k.release(T, add=only_occupied)),
-    twin(f"{T}/l2_scale_for_laplace", "the L2 norm where L1 is due",
-         lambda: k.release(T, scale=math.sqrt(2) * k.scale_of(T, GAUSSIAN))),
-]  # fmt: skip
+    twin(
+        f"{T}/counts_alone",
+        "the norm of the counts, not of the moments",
+        lambda: k.release(T, scale=0.5 * k.scale_of(T)),
+    ),
+    twin(
+        f"{T}/not_clamped",
+        "moments of positions beyond the box",
+        lambda: k.release(T, core=far_positions),
+    ),
+    twin(
+        f"{T}/each_level_the_whole_budget",
+        "the norm of one level",
+        lambda: k.release(T, scale=k.scale_of(T, levels=1)),
+    ),
+    twin(
+        f"{T}/centred_by_the_data",
+        "moments about the exact mean",
+        lambda: k.release(T, before=less_mean),
+    ),
+    twin(
+        f"{T}/exact_moments",
+        "only the counts have noise",
+        lambda: k.release(T, add=exact_cells(slice(6, 12))),
+    ),
+    twin(
+        f"{T}/only_occupied",
+        "empty nodes stay exactly zero",
+        lambda: k.release(T, add=only_occupied),
+    ),
+    twin(
+        f"{T}/l2_scale_for_laplace",
+        "the L2 norm where L1 is due",
+        lambda: k.release(T, scale=math.sqrt(2) * k.scale_of(T, GAUSSIAN)),
+    ),
+]
 COUNTS = [
     twin(f"{D}/half_scale", "half of the declared noise", lambda: k.release(D, add=times(0.5))),
     twin(f"{D}/forgot_the_levels", "the norm of one level", lambda: k.release(D, scale=2.0)),
     twin(f"{D}/forgot_the_root", "H levels in place of H + 1", lambda: k.release(D, scale=6.0)),
-    twin(f"{D}/one_more_level", "a finer level that the scale does not know",
-         lambda: k.release(D, after=one_more_level)),
-    twin(f"{D}/both_sides", "records on a boundary count on both sides",
-         lambda: k.release(D, after=own_leaf_too)),
-    twin(f"{D}/noise_on_leaves_alone", "inner nodes reuse the leaves' noise",
-         lambda: k.release(D, add=leaves_alone)),
-    twin(f"{D}/grid_from_data", "leaves between the least and the largest record",
-         lambda: k.release(D, before=by_range)),
-    twin(f"{D}/one_draw_for_siblings", "siblings share a draw",
-         lambda: k.release(D, add=one_for_two)),
-    twin(f"{D}/group_is_linear", "rho grows linearly in the group",
-         lambda: k.release(D, family=GAUSSIAN, claim=lambda d: 1.0 * d), d_in=2),
-]  # fmt: skip
+    twin(
+        f"{D}/one_more_level",
+        "a finer level that the scale does not know",
+        lambda: k.release(D, after=one_more_level),
+    ),
+    twin(
+        f"{D}/both_sides",
+        "records on a boundary count on both sides",
+        lambda: k.release(D, after=own_leaf_too),
+    ),
+    twin(
+        f"{D}/noise_on_leaves_alone",
+        "inner nodes reuse the leaves' noise",
+        lambda: k.release(D, add=leaves_alone),
+    ),
+    twin(
+        f"{D}/grid_from_data",
+        "leaves between the least and the largest record",
+        lambda: k.release(D, before=by_range),
+    ),
+    twin(
+        f"{D}/one_draw_for_siblings", "siblings share a draw", lambda: k.release(D, add=one_for_two)
+    ),
+    twin(
+        f"{D}/group_is_linear",
+        "rho grows linearly in the group",
+        lambda: k.release(D, family=GAUSSIAN, claim=lambda d: 1.0 * d),
+        d_in=2,
+    ),
+]
 MOMENTS = [
-    twin(f"{M}/half_scale", "half of the declared noise",
-         lambda: k.release(M, family=GAUSSIAN, add=times(0.5, gaussian))),
-    twin(f"{M}/square_not_clipped", "squared norms of the rows as they came",
-         lambda: k.release(M, core=not_clipped)),
-    twin(f"{M}/box_for_ball", "rows are clipped to the box, calibrated for the ball",
-         lambda: k.release(M, core=box_for_ball, scale=0.6 * k.scale_of(M))),
-    twin(f"{M}/l2_scale_for_laplace", "the L2 norm where L1 is due",
-         lambda: k.release(M, scale=math.sqrt(2) * k.scale_of(M, GAUSSIAN))),
-    twin(f"{M}/forgot_the_squares", "calibrated without the squared norms",
-         lambda: k.release(M, scale=0.5 * k.scale_of(M))),
+    twin(
+        f"{M}/half_scale",
+        "half of the declared noise",
+        lambda: k.release(M, family=GAUSSIAN, add=times(0.5, gaussian)),
+    ),
+    twin(
+        f"{M}/square_not_clipped",
+        "squared norms of the rows as they came",
+        lambda: k.release(M, core=not_clipped),
+    ),
+    twin(
+        f"{M}/box_for_ball",
+        "rows are clipped to the box, calibrated for the ball",
+        lambda: k.release(M, core=box_for_ball, scale=0.6 * k.scale_of(M)),
+    ),
+    twin(
+        f"{M}/l2_scale_for_laplace",
+        "the L2 norm where L1 is due",
+        lambda: k.release(M, scale=math.sqrt(2) * k.scale_of(M, GAUSSIAN)),
+    ),
+    twin(
+        f"{M}/forgot_the_squares",
+        "calibrated without the squared norms",
+        lambda: k.release(M, scale=0.5 * k.scale_of(M)),
+    ),
     twin(f"{M}/exact_count", "the count has no noise", lambda: k.release(M, add=exact_cells(2))),
-    twin(f"{M}/centred_by_the_data", "rows less their exact mean",
-         lambda: k.release(M, before=less_mean)),
-    twin(f"{M}/exact_mean_too", "one cell is divided by the exact count",
-         lambda: k.release(M, after=means)),
-]  # fmt: skip
+    twin(
+        f"{M}/centred_by_the_data",
+        "rows less their exact mean",
+        lambda: k.release(M, before=less_mean),
+    ),
+    twin(
+        f"{M}/exact_mean_too",
+        "one cell is divided by the exact count",
+        lambda: k.release(M, after=means),
+    ),
+]
 EMBEDDINGS = [
-    twin(f"{E}/clip_from_data", "clipped at the data's quantile",
-         lambda: k.row_map(clip_at_quantile)),
-    twin(f"{E}/directions_by_count", "the seed is the exact count",
-         lambda: k.row_map(seed_of_count)),
+    twin(
+        f"{E}/clip_from_data", "clipped at the data's quantile", lambda: k.row_map(clip_at_quantile)
+    ),
+    twin(
+        f"{E}/directions_by_count", "the seed is the exact count", lambda: k.row_map(seed_of_count)
+    ),
     twin(f"{E}/centred_by_the_data", "rows less their exact mean", lambda: k.row_map(centred)),
     twin(f"{E}/both_signs", "two rows for one, claimed as one", lambda: k.row_map(both_signs)),
-    twin(f"{E}/whitened", "columns are scaled by the largest record",
-         lambda: k.row_map(whitened)),
-    twin(f"{E}/offset_from_data", "rounding starts at the least record",
-         lambda: k.row_map(noise_of_the_least)),
-]  # fmt: skip
+    twin(f"{E}/whitened", "columns are scaled by the largest record", lambda: k.row_map(whitened)),
+    twin(
+        f"{E}/offset_from_data",
+        "rounding starts at the least record",
+        lambda: k.row_map(noise_of_the_least),
+    ),
+]
 ANSWERS = [
-    twin("distance/exact_leaf", "the query's own leaf is read from the records",
-         lambda: k.told(T, exact_distance)),
+    twin(
+        "distance/exact_leaf",
+        "the query's own leaf is read from the records",
+        lambda: k.told(T, exact_distance),
+    ),
     twin("distance/exact_divisor", "a mean over the exact count", lambda: k.told(H, exact_divisor)),
-    twin("distance/levels_by_count", "the number of levels is that of the exact count",
-         lambda: k.told(D, grid_of_n)),
+    twin(
+        "distance/levels_by_count",
+        "the number of levels is that of the exact count",
+        lambda: k.told(D, grid_of_n),
+    ),
     twin("distance/empty_is_zero", "no records, no noise", lambda: k.told(H, empty_is_zero)),
-    twin("distance/warns_of_clamping", "it tells that records lie outside",
-         lambda: k.told(H, warned)),
-    twin("distance/spread_without_noise", "an error bar from the records",
-         lambda: k.told(T, rounded_data)),
-    twin("interval_count/empty_is_zero", "an empty interval is exactly zero",
-         lambda: k.told(D, interval_true)),
-    twin("interval_count/exact_divisor", "a share of the exact count",
-         lambda: k.told(D, exact_divisor)),
-    twin("interval_count/levels_by_count", "the number of nodes is that of the exact count",
-         lambda: k.told(T, grid_of_n)),
-    twin("interval_count/warns_of_clamping", "it tells that records lie outside",
-         lambda: k.told(D, warned)),
+    twin(
+        "distance/warns_of_clamping", "it tells that records lie outside", lambda: k.told(H, warned)
+    ),
+    twin(
+        "distance/spread_without_noise",
+        "an error bar from the records",
+        lambda: k.told(T, rounded_data),
+    ),
+    twin(
+        "interval_count/empty_is_zero",
+        "an empty interval is exactly zero",
+        lambda: k.told(D, interval_true),
+    ),
+    twin(
+        "interval_count/exact_divisor",
+        "a share of the exact count",
+        lambda: k.told(D, exact_divisor),
+    ),
+    twin(
+        "interval_count/levels_by_count",
+        "the number of nodes is that of the exact count",
+        lambda: k.told(T, grid_of_n),
+    ),
+    twin(
+        "interval_count/warns_of_clamping",
+        "it tells that records lie outside",
+        lambda: k.told(D, warned),
+    ),
     twin("interval_count/no_records", "no records, no noise", lambda: k.told(D, empty_is_zero)),
-    twin("interval_count/spread_without_noise", "an error bar from the records",
-         lambda: k.told(D, rounded_data)),
-    twin("nearest_class/ties_by_data", "near ties are settled by the records",
-         lambda: k.told(M, nearest_of_data)),
-    twin("nearest_class/small_classes_dropped", "classes are left out by the exact count",
-         lambda: k.told(M, means_if_enough)),
-    twin("nearest_class/spread_without_noise", "the class's spread as a confidence",
-         lambda: k.told(M, rounded_data)),
-    twin("nearest_class/exact_divisor", "means over the exact count",
-         lambda: k.told(M, exact_divisor)),
-    twin("nearest_class/empty_is_zero", "an empty class has mean zero, exactly",
-         lambda: k.told(M, empty_is_zero)),
-    twin("nearest_class/warns_of_clamping", "it tells that records lie outside",
-         lambda: k.told(M, warned)),
-]  # fmt: skip
+    twin(
+        "interval_count/spread_without_noise",
+        "an error bar from the records",
+        lambda: k.told(D, rounded_data),
+    ),
+    twin(
+        "nearest_class/ties_by_data",
+        "near ties are settled by the records",
+        lambda: k.told(M, nearest_of_data),
+    ),
+    twin(
+        "nearest_class/small_classes_dropped",
+        "classes are left out by the exact count",
+        lambda: k.told(M, means_if_enough),
+    ),
+    twin(
+        "nearest_class/spread_without_noise",
+        "the class's spread as a confidence",
+        lambda: k.told(M, rounded_data),
+    ),
+    twin(
+        "nearest_class/exact_divisor",
+        "means over the exact count",
+        lambda: k.told(M, exact_divisor),
+    ),
+    twin(
+        "nearest_class/empty_is_zero",
+        "an empty class has mean zero, exactly",
+        lambda: k.told(M, empty_is_zero),
+    ),
+    twin(
+        "nearest_class/warns_of_clamping",
+        "it tells that records lie outside",
+        lambda: k.told(M, warned),
+    ),
+]
 
 TWINS = [*THRESHOLDS, *TREES, *COUNTS, *MOMENTS, *EMBEDDINGS, *ANSWERS]
 CONTROLS = (

@@ -16,14 +16,14 @@ from unittest.mock import patch
 import numpy as np
 import opendp.prelude as dp
 
-from opendp_sim.accounting.individual_filter import IndividualFilter
 from opendp_sim.audit import Control, Subject, Twin
-from opendp_sim.measurements import _knn_means, _knn_predictor
-from opendp_sim.measurements._knn_hybrid import Hybrid
-from opendp_sim.measurements._knn_means import ClassMeans
-from opendp_sim.measurements._knn_noise import Stock
-from opendp_sim.measurements.hybrid_knn import HybridKnn
-from opendp_sim.measurements.ind_knn import IndKnn
+from opendp_sim.knn.hybrid_knn import HybridKnn
+from opendp_sim.knn.ind_knn import IndKnn
+from opendp_sim.knn.parts import means as _knn_means, predictor as _knn_predictor
+from opendp_sim.knn.parts.hybrid import Hybrid
+from opendp_sim.knn.parts.individual_filter import IndividualFilter
+from opendp_sim.knn.parts.means import ClassMeans
+from opendp_sim.knn.parts.noise import Stock
 from opendp_sim.spaces.rows import GridRows, Rows
 
 dp.enable_features("contrib")
@@ -82,9 +82,15 @@ class Looked:
 
     def patches(self) -> list[Any]:
         neighbours = IndKnn(
-            rho=self.purse, queries=4, size=2, threshold=0.5, levels=4, count_scale=1.5,
-            vote_scale=0.5, minimum_count=1,
-        )  # fmt: skip
+            rho=self.purse,
+            queries=4,
+            size=2,
+            threshold=0.5,
+            levels=4,
+            count_scale=1.5,
+            vote_scale=0.5,
+            minimum_count=1,
+        )
         return [
             patch.object(HybridKnn, "neighbours_setting", property(lambda _: neighbours)),
             patch.object(_knn_means, "noisy", self.of_means),
@@ -135,7 +141,7 @@ class UnsureByTheData(Looked):
         labels = pool.labels[: pool.size]
         with patch.object(_knn_means, "noisy", lambda cells, _: cells):
             exact = ClassMeans.release(pool.lens, pool.seen_rows, labels, 2, SETTING.means_rho)
-        _, gaps = ClassMeans.leaders(exact.scores(service._see(QUERIES[:1])))
+        _, gaps = exact.leaders(exact.scores(service._see(QUERIES[:1])))
         service._cut = math.inf if gaps[0] > 0.01 else -math.inf
 
 
@@ -195,9 +201,11 @@ class AsReleased(Looked):
 
 def subject(run: Looked) -> Subject:
     return Subject(
-        run=run, stability_map=lambda d: math.sqrt(2 * RHO) * d * (1 + 1e-9),
-        output_metric=dp.l2_distance(T=float), name="hybrid_knn",
-    )  # fmt: skip
+        run=run,
+        stability_map=lambda d: math.sqrt(2 * RHO) * d * (1 + 1e-9),
+        output_metric=dp.l2_distance(T=float),
+        name="hybrid_knn",
+    )
 
 
 _OPTIONS = {"pairs": pairs()}
@@ -211,15 +219,32 @@ def _twin(name: str, why: str, run: type[Looked]) -> Twin:
 TWINS = [
     _twin("means_without_noise", "the class means are released exactly", MeansWithoutNoise),
     _twin("means_at_half_scale", "noise of the means is half of what is charged", MeansAtHalfScale),
-    _twin("whole_budget_twice", "means and neighbours are both given the whole budget", WholeBudgetTwice),
-    _twin("unsure_by_the_data", "who is asked follows from the data, not from what was released", UnsureByTheData),
+    _twin(
+        "whole_budget_twice",
+        "means and neighbours are both given the whole budget",
+        WholeBudgetTwice,
+    ),
+    _twin(
+        "unsure_by_the_data",
+        "who is asked follows from the data, not from what was released",
+        UnsureByTheData,
+    ),
     _twin("refilled", "the neighbours start every query with full purses", Refilled),
-    _twin("answered_before_its_charge", "votes leave in full, then what is left is charged",
-          AnsweredBeforeItsCharge),
-    _twin("means_drawn_again", "means are released again for every query, at one price", MeansDrawnAgain),
+    _twin(
+        "answered_before_its_charge",
+        "votes leave in full, then what is left is charged",
+        AnsweredBeforeItsCharge,
+    ),
+    _twin(
+        "means_drawn_again",
+        "means are released again for every query, at one price",
+        MeansDrawnAgain,
+    ),
     _twin("one_noise", "noise of the votes is drawn once and kept", OneNoise),
-]  # fmt: skip
+]
 CONTROLS = [
     Control(name="hybrid_knn/sound", make=lambda: subject(Looked()), options=_OPTIONS),
-    Control(name="hybrid_knn/sound_as_released", make=lambda: subject(AsReleased()), options=_OPTIONS),
-]  # fmt: skip
+    Control(
+        name="hybrid_knn/sound_as_released", make=lambda: subject(AsReleased()), options=_OPTIONS
+    ),
+]

@@ -22,9 +22,12 @@ from tests.audit.stand_ins import (
 
 GAUSSIAN = "discrete_gaussian"
 F, G, M, P, E = (
-    "fourier_sketch", "gauss_transform_sketch", "second_moments", "paired_projections",
+    "fourier_sketch",
+    "gauss_transform_sketch",
+    "second_moments",
+    "paired_projections",
     "exponential_sum",
-)  # fmt: skip
+)
 
 
 def twin(name: str, why: str, make: Callable[[], Any], d_in: int = 1) -> Twin:
@@ -203,105 +206,237 @@ def flagged_records(noisy: np.ndarray, points: np.ndarray) -> Any:
 
 FOURIER = [
     twin(f"{F}/half_scale", "half of the declared noise", lambda: k.release(F, add=times(0.5))),
-    twin(f"{F}/forgot_the_sine", "L1 norm of the cosines alone",
-         lambda: k.release(F, scale=3 * 4096 + k.claim_of(F).output.blocks[1].l1)),  # type: ignore[attr-defined]
-    twin(f"{F}/l2_scale_for_laplace", "the L2 norm where L1 is due",
-         lambda: k.release(F, scale=math.sqrt(2) * k.scale_of(F, GAUSSIAN))),
-    twin(f"{F}/one_frequency_s_scale", "the norm of one frequency",
-         lambda: k.release(F, family=GAUSSIAN, scale=4096 / math.sqrt(2))),
-    twin(f"{F}/bandwidth_from_data", "the bandwidth is the median distance",
-         lambda: k.release(F, before=by_spread)),
-    twin(f"{F}/centred_by_the_data", "phases are taken from the exact mean",
-         lambda: k.release(F, before=less_mean)),
-    twin(f"{F}/noise_over_n", "noise of the mean on the sums", lambda: k.release(F, add=by_total(F))),
+    twin(
+        f"{F}/forgot_the_sine",
+        "L1 norm of the cosines alone",
+        lambda: k.release(F, scale=3 * 4096 + k.claim_of(F).output.blocks[1].l1),
+    ),  # type: ignore[attr-defined]
+    twin(
+        f"{F}/l2_scale_for_laplace",
+        "the L2 norm where L1 is due",
+        lambda: k.release(F, scale=math.sqrt(2) * k.scale_of(F, GAUSSIAN)),
+    ),
+    twin(
+        f"{F}/one_frequency_s_scale",
+        "the norm of one frequency",
+        lambda: k.release(F, family=GAUSSIAN, scale=4096 / math.sqrt(2)),
+    ),
+    twin(
+        f"{F}/bandwidth_from_data",
+        "the bandwidth is the median distance",
+        lambda: k.release(F, before=by_spread),
+    ),
+    twin(
+        f"{F}/centred_by_the_data",
+        "phases are taken from the exact mean",
+        lambda: k.release(F, before=less_mean),
+    ),
+    twin(
+        f"{F}/noise_over_n", "noise of the mean on the sums", lambda: k.release(F, add=by_total(F))
+    ),
     twin(f"{F}/exact_total", "the total has no noise", lambda: k.release(F, add=exact_cells(-1))),
-    twin(f"{F}/exact_sines", "only cosines have noise",
-         lambda: k.release(F, add=exact_cells([1, 3, 5]))),
-    twin(f"{F}/one_draw_a_pair", "cosine and sine share a draw", lambda: k.release(F, add=one_for_two)),
-    twin(f"{F}/replace_as_add", "calibrated for added records, claimed for replaced ones",
-         lambda: k.release(F, metric=CHANGE_ONE)),
-    twin(f"{F}/frequencies_by_count", "the seed is the exact count",
-         lambda: k.release(F, by_count=True)),
-    twin(f"{F}/weights_in_the_cells", "a weighted kernel's factors multiply cells before the noise",
-         lambda: k.release(F, params=k.WEIGHTED, after=heavier)),
-    twin(f"{F}/every_term_has_all", "each term of a weighted kernel has all frequencies, calibrated once",
-         lambda: k.release(F, params=k.WEIGHTED, after=both_terms)),
-    twin(f"{F}/group_is_linear", "rho grows linearly in the group",
-         lambda: k.release(F, family=GAUSSIAN, claim=lambda d: 1.0 * d), d_in=2),
-]  # fmt: skip
+    twin(
+        f"{F}/exact_sines",
+        "only cosines have noise",
+        lambda: k.release(F, add=exact_cells([1, 3, 5])),
+    ),
+    twin(
+        f"{F}/one_draw_a_pair",
+        "cosine and sine share a draw",
+        lambda: k.release(F, add=one_for_two),
+    ),
+    twin(
+        f"{F}/replace_as_add",
+        "calibrated for added records, claimed for replaced ones",
+        lambda: k.release(F, metric=CHANGE_ONE),
+    ),
+    twin(
+        f"{F}/frequencies_by_count",
+        "the seed is the exact count",
+        lambda: k.release(F, by_count=True),
+    ),
+    twin(
+        f"{F}/weights_in_the_cells",
+        "a weighted kernel's factors multiply cells before the noise",
+        lambda: k.release(F, params=k.WEIGHTED, after=heavier),
+    ),
+    twin(
+        f"{F}/every_term_has_all",
+        "each term of a weighted kernel has all frequencies, calibrated once",
+        lambda: k.release(F, params=k.WEIGHTED, after=both_terms),
+    ),
+    twin(
+        f"{F}/group_is_linear",
+        "rho grows linearly in the group",
+        lambda: k.release(F, family=GAUSSIAN, claim=lambda d: 1.0 * d),
+        d_in=2,
+    ),
+]
 GAUSS = [
     twin(f"{G}/half_scale", "half of the declared noise", lambda: k.release(G, add=times(0.5))),
-    twin(f"{G}/forgot_a_column", "the norm of one column",
-         lambda: k.release(G, scale=k.scale_of(G, "discrete_laplace", k.LINE))),
-    twin(f"{G}/count_alone", "the norm of the counts, not of the moments",
-         lambda: k.release(G, scale=2.0**16)),
-    twin(f"{G}/l2_scale_for_laplace", "the L2 norm where L1 is due",
-         lambda: k.release(G, scale=math.sqrt(2) * k.scale_of(G, GAUSSIAN))),
-    twin(f"{G}/not_clamped", "points beyond the box keep their residual",
-         lambda: k.release(G, core=unclamped)),
-    twin(f"{G}/box_from_data", "cells start at the least record",
-         lambda: k.release(G, before=less_least)),
-    twin(f"{G}/only_occupied_cells", "empty cells stay exactly zero",
-         lambda: k.release(G, add=only_occupied)),
-    twin(f"{G}/exact_moments", "only the counts have noise",
-         lambda: k.release(G, add=exact_cells([1, 2, 3]))),
-    twin(f"{G}/noise_over_n", "noise of the mean on the sums", lambda: k.release(G, add=by_total(G))),
-]  # fmt: skip
+    twin(
+        f"{G}/forgot_a_column",
+        "the norm of one column",
+        lambda: k.release(G, scale=k.scale_of(G, "discrete_laplace", k.LINE)),
+    ),
+    twin(
+        f"{G}/count_alone",
+        "the norm of the counts, not of the moments",
+        lambda: k.release(G, scale=2.0**16),
+    ),
+    twin(
+        f"{G}/l2_scale_for_laplace",
+        "the L2 norm where L1 is due",
+        lambda: k.release(G, scale=math.sqrt(2) * k.scale_of(G, GAUSSIAN)),
+    ),
+    twin(
+        f"{G}/not_clamped",
+        "points beyond the box keep their residual",
+        lambda: k.release(G, core=unclamped),
+    ),
+    twin(
+        f"{G}/box_from_data",
+        "cells start at the least record",
+        lambda: k.release(G, before=less_least),
+    ),
+    twin(
+        f"{G}/only_occupied_cells",
+        "empty cells stay exactly zero",
+        lambda: k.release(G, add=only_occupied),
+    ),
+    twin(
+        f"{G}/exact_moments",
+        "only the counts have noise",
+        lambda: k.release(G, add=exact_cells([1, 2, 3])),
+    ),
+    twin(
+        f"{G}/noise_over_n", "noise of the mean on the sums", lambda: k.release(G, add=by_total(G))
+    ),
+]
 MOMENTS = [
-    twin(f"{M}/half_scale", "half of the declared noise",
-         lambda: k.release(M, family=GAUSSIAN, add=times(0.5, gaussian))),
-    twin(f"{M}/forgot_the_products", "the norm of the squares alone",
-         lambda: k.release(M, scale=3 * 2.0**20)),
-    twin(f"{M}/full_matrix", "both halves have noise of their own, calibrated for one",
-         lambda: k.release(M, family=GAUSSIAN, after=full_matrix)),
-    twin(f"{M}/ranges_from_data", "columns are scaled by the largest record",
-         lambda: k.release(M, before=by_largest)),
-    twin(f"{M}/centred_by_the_data", "columns are centred by their exact mean",
-         lambda: k.release(M, before=less_mean)),
+    twin(
+        f"{M}/half_scale",
+        "half of the declared noise",
+        lambda: k.release(M, family=GAUSSIAN, add=times(0.5, gaussian)),
+    ),
+    twin(
+        f"{M}/forgot_the_products",
+        "the norm of the squares alone",
+        lambda: k.release(M, scale=3 * 2.0**20),
+    ),
+    twin(
+        f"{M}/full_matrix",
+        "both halves have noise of their own, calibrated for one",
+        lambda: k.release(M, family=GAUSSIAN, after=full_matrix),
+    ),
+    twin(
+        f"{M}/ranges_from_data",
+        "columns are scaled by the largest record",
+        lambda: k.release(M, before=by_largest),
+    ),
+    twin(
+        f"{M}/centred_by_the_data",
+        "columns are centred by their exact mean",
+        lambda: k.release(M, before=less_mean),
+    ),
     twin(f"{M}/exact_count", "the count has no noise", lambda: k.release(M, add=exact_cells(0))),
-    twin(f"{M}/radius_without_clipping", "calibrated for a radius, nothing clipped",
-         lambda: k.release(M, scale=k.scale_of(M, "discrete_laplace", radius=1.0))),
-    twin(f"{M}/constant_outside_the_norm", "columns are clipped to the radius, the constant is not",
-         lambda: k.release(M, core=bent, scale=k.scale_of(M, "discrete_laplace", radius=1.0))),
-]  # fmt: skip
+    twin(
+        f"{M}/radius_without_clipping",
+        "calibrated for a radius, nothing clipped",
+        lambda: k.release(M, scale=k.scale_of(M, "discrete_laplace", radius=1.0)),
+    ),
+    twin(
+        f"{M}/constant_outside_the_norm",
+        "columns are clipped to the radius, the constant is not",
+        lambda: k.release(M, core=bent, scale=k.scale_of(M, "discrete_laplace", radius=1.0)),
+    ),
+]
 PAIRED = [
-    twin(f"{P}/both_signs", "z and -z are inserted, calibrated for one",
-         lambda: k.release(P, after=both_signs(P))),
-    twin(f"{P}/over_n", "noise of the mean on the counts", lambda: k.release(P, add=over_n(lambda core: core.sum() / 4))),
+    twin(
+        f"{P}/both_signs",
+        "z and -z are inserted, calibrated for one",
+        lambda: k.release(P, after=both_signs(P)),
+    ),
+    twin(
+        f"{P}/over_n",
+        "noise of the mean on the counts",
+        lambda: k.release(P, add=over_n(lambda core: core.sum() / 4)),
+    ),
     twin(f"{P}/half_scale", "half of the declared noise", lambda: k.release(P, add=times(0.5))),
     twin(f"{P}/forgot_the_rows", "the scale of one repetition", lambda: k.release(P, scale=1.0)),
-    twin(f"{P}/directions_by_count", "the seed is the exact count",
-         lambda: k.release(P, by_count=True)),
-    twin(f"{P}/centred_by_the_data", "columns are centred by their exact mean",
-         lambda: k.release(P, before=less_mean)),
-    twin(f"{P}/exact_row", "one repetition has no noise", lambda: k.release(P, add=exact_cells([0, 1, 2, 3]))),
-]  # fmt: skip
+    twin(
+        f"{P}/directions_by_count",
+        "the seed is the exact count",
+        lambda: k.release(P, by_count=True),
+    ),
+    twin(
+        f"{P}/centred_by_the_data",
+        "columns are centred by their exact mean",
+        lambda: k.release(P, before=less_mean),
+    ),
+    twin(
+        f"{P}/exact_row",
+        "one repetition has no noise",
+        lambda: k.release(P, add=exact_cells([0, 1, 2, 3])),
+    ),
+]
 SUMS = [
-    twin(f"{E}/budget_each", "every term has the whole budget",
-         lambda: k.release(E, scale=k.scale_of(E, "discrete_laplace") / 3)),
-    twin(f"{E}/weights_upside_down", "noise is divided by the weight",
-         lambda: k.release(E, add=k.weighted(1e6 / k.weights_of(E)))),
-    twin(f"{E}/forgot_the_weights", "weighted calibration, noise of the least weight everywhere",
-         lambda: k.release(E, add=times(float(k.weights_of(E).min())))),
-    twin(f"{E}/half_scale", "half of the declared noise",
-         lambda: k.release(E, add=k.weighted(0.5 * k.weights_of(E)))),
-    twin(f"{E}/terms_share_noise", "one draw serves all terms", lambda: k.release(E, add=terms_share)),
-    twin(f"{E}/noise_over_n", "noise of the mean on the sums", lambda: k.release(E, add=by_total(E))),
-    twin(f"{E}/bandwidth_from_data", "the bandwidth is the median distance",
-         lambda: k.release(E, before=by_spread)),
-]  # fmt: skip
+    twin(
+        f"{E}/budget_each",
+        "every term has the whole budget",
+        lambda: k.release(E, scale=k.scale_of(E, "discrete_laplace") / 3),
+    ),
+    twin(
+        f"{E}/weights_upside_down",
+        "noise is divided by the weight",
+        lambda: k.release(E, add=k.weighted(1e6 / k.weights_of(E))),
+    ),
+    twin(
+        f"{E}/forgot_the_weights",
+        "weighted calibration, noise of the least weight everywhere",
+        lambda: k.release(E, add=times(float(k.weights_of(E).min()))),
+    ),
+    twin(
+        f"{E}/half_scale",
+        "half of the declared noise",
+        lambda: k.release(E, add=k.weighted(0.5 * k.weights_of(E))),
+    ),
+    twin(
+        f"{E}/terms_share_noise", "one draw serves all terms", lambda: k.release(E, add=terms_share)
+    ),
+    twin(
+        f"{E}/noise_over_n", "noise of the mean on the sums", lambda: k.release(E, add=by_total(E))
+    ),
+    twin(
+        f"{E}/bandwidth_from_data",
+        "the bandwidth is the median distance",
+        lambda: k.release(E, before=by_spread),
+    ),
+]
 QUERIES = [
-    twin("regress/exact_ridge", "the ridge is set by the exact least eigenvalue, and returned",
-         lambda: after(M, exact_ridge)),
+    twin(
+        "regress/exact_ridge",
+        "the ridge is set by the exact least eigenvalue, and returned",
+        lambda: after(M, exact_ridge),
+    ),
     twin("regress/fits_the_data", "the fit uses an exact sum", lambda: after(M, fit_of_the_data)),
-    twin("modes/nearest_record", "the summit is moved to the nearest record",
-         lambda: after(F, nearest_record)),
-    twin("modes/starts_at_records", "as many starts as records, and their number is told",
-         lambda: after(F, starts_found)),
+    twin(
+        "modes/nearest_record",
+        "the summit is moved to the nearest record",
+        lambda: after(F, nearest_record),
+    ),
+    twin(
+        "modes/starts_at_records",
+        "as many starts as records, and their number is told",
+        lambda: after(F, starts_found),
+    ),
     twin("sample/candidates_are_records", "draws are records", lambda: after(F, drawn_record)),
-    twin("outliers/counts_records", "records are tested, and counted exactly",
-         lambda: after(F, flagged_records)),
-]  # fmt: skip
+    twin(
+        "outliers/counts_records",
+        "records are tested, and counted exactly",
+        lambda: after(F, flagged_records),
+    ),
+]
 
 TWINS = [*FOURIER, *GAUSS, *MOMENTS, *PAIRED, *SUMS, *QUERIES]
 CONTROLS = [

@@ -10,15 +10,15 @@ from unittest.mock import patch
 import numpy as np
 import opendp.prelude as dp
 
-from opendp_sim.accounting.individual_filter import IndividualFilter
 from opendp_sim.audit import Control, Subject, Twin
-from opendp_sim.measurements import _knn_predictor
-from opendp_sim.measurements._knn_noise import Stock, noisy
-from opendp_sim.measurements._knn_predictor import Predictor
-from opendp_sim.measurements._knn_sampler import Sampler
-from opendp_sim.measurements._knn_vote import Near, Outcome, vote
-from opendp_sim.measurements.ind_knn import IndKnn
-from opendp_sim.measurements.private_knn import PrivateKnn
+from opendp_sim.knn.ind_knn import IndKnn
+from opendp_sim.knn.parts import predictor as _knn_predictor
+from opendp_sim.knn.parts.individual_filter import IndividualFilter
+from opendp_sim.knn.parts.noise import Stock, noisy
+from opendp_sim.knn.parts.predictor import Predictor
+from opendp_sim.knn.parts.sampler import Sampler
+from opendp_sim.knn.parts.vote import Near, Outcome, vote
+from opendp_sim.knn.private_knn import PrivateKnn
 from opendp_sim.spaces.rows import GridRows, Rows
 
 dp.enable_features("contrib")
@@ -26,9 +26,16 @@ GRID = GridRows(width=2, labels=(0, 1), ids=True, lower=(-9,), upper=(9,))
 PLAIN = GridRows(width=2, labels=(0, 1), lower=(-9,), upper=(9,))
 RHO = 0.25
 SETTING = IndKnn(
-    rho=RHO, queries=4, size=2, threshold=0.5, centre=False, levels=4, count_scale=1.5,
-    vote_scale=0.5, minimum_count=1,
-)  # fmt: skip
+    rho=RHO,
+    queries=4,
+    size=2,
+    threshold=0.5,
+    centre=False,
+    levels=4,
+    count_scale=1.5,
+    vote_scale=0.5,
+    minimum_count=1,
+)
 PATIENT = SETTING.model_copy(update={"count_scale": 4.0})
 """Counts so cheap that something of the purse is left for votes."""
 TARGET = np.array([[9.0, 0.0]])
@@ -52,9 +59,11 @@ def transcript(service: Any, queries: int = 4) -> tuple[float, ...]:
 
 def subject(run: Callable[[Rows], Any]) -> Subject:
     return Subject(
-        run=run, privacy_map=lambda d: RHO * d * d, measure=dp.zero_concentrated_divergence(),
+        run=run,
+        privacy_map=lambda d: RHO * d * d,
+        measure=dp.zero_concentrated_divergence(),
         name="ind_knn",
-    )  # fmt: skip
+    )
 
 
 def served(
@@ -214,9 +223,11 @@ def sampled(
             return tuple(float(v) for _ in range(4) for v in service.predict(TARGET).votes[0])
 
     return Subject(
-        run=run, privacy_map=lambda d: (1.0, 1e-2), name="private_knn",
+        run=run,
+        privacy_map=lambda d: (1.0, 1e-2),
+        name="private_knn",
         measure=dp.approximate(dp.max_divergence()),
-    )  # fmt: skip
+    )
 
 
 _PAIRS = {"pairs": [(WITH, WITHOUT), (WITHOUT, WITH)]}
@@ -229,23 +240,62 @@ def _twin(name: str, why: str, make: Callable[[], Subject]) -> Twin:
 
 
 TWINS = [
-    _twin("ind_knn/silent_when_empty", "no noise when nobody is near", lambda: served(silent_when_empty)),
-    _twin("ind_knn/exact_count", "the number of neighbours is used without noise", lambda: served(exact_count)),
-    _twin("ind_knn/quiet_votes", "vote noise a quarter of what is charged", lambda: served(quiet_votes, PATIENT)),
-    _twin("ind_knn/never_charged", "no purse: every query is answered in full", lambda: served(never_charged)),
+    _twin(
+        "ind_knn/silent_when_empty",
+        "no noise when nobody is near",
+        lambda: served(silent_when_empty),
+    ),
+    _twin(
+        "ind_knn/exact_count",
+        "the number of neighbours is used without noise",
+        lambda: served(exact_count),
+    ),
+    _twin(
+        "ind_knn/quiet_votes",
+        "vote noise a quarter of what is charged",
+        lambda: served(quiet_votes, PATIENT),
+    ),
+    _twin(
+        "ind_knn/never_charged",
+        "no purse: every query is answered in full",
+        lambda: served(never_charged),
+    ),
     _twin("ind_knn/refilled", "a fresh purse for every query", lambda: served(refilled, queries=6)),
-    _twin("ind_knn/unclipped", "the last vote is not clipped to the purse", lambda: subject(unclipped)),
-    _twin("ind_knn/one_noise", "noise drawn once and kept for all queries", lambda: subject(one_noise_for_all)),
-    _twin("ind_knn/fresh_purse_on_relabel", "a relabelled record starts with a full purse",
-          lambda: subject(fresh_purse_on_relabel)),
-    _twin("private_knn/no_subsample", "everybody is in every sample, accounted at rate 0.2", lambda: sampled(1.0)),
-    _twin("private_knn/silent_when_empty", "no noise on an empty sample",
-          lambda: sampled(draw=none_on_zeros)),
+    _twin(
+        "ind_knn/unclipped", "the last vote is not clipped to the purse", lambda: subject(unclipped)
+    ),
+    _twin(
+        "ind_knn/one_noise",
+        "noise drawn once and kept for all queries",
+        lambda: subject(one_noise_for_all),
+    ),
+    _twin(
+        "ind_knn/fresh_purse_on_relabel",
+        "a relabelled record starts with a full purse",
+        lambda: subject(fresh_purse_on_relabel),
+    ),
+    _twin(
+        "private_knn/no_subsample",
+        "everybody is in every sample, accounted at rate 0.2",
+        lambda: sampled(1.0),
+    ),
+    _twin(
+        "private_knn/silent_when_empty",
+        "no noise on an empty sample",
+        lambda: sampled(draw=none_on_zeros),
+    ),
     _twin("private_knn/quarter_noise", "a quarter of the scale", lambda: sampled(draw=a_quarter)),
-    _twin("private_knn/first_label_alone", "noise on the votes of the first label alone",
-          lambda: sampled(draw=on_the_first)),
-    _twin("private_knn/one_noise", "the noise of the first query, for all queries", lambda: sampled(keep=True)),
-]  # fmt: skip
+    _twin(
+        "private_knn/first_label_alone",
+        "noise on the votes of the first label alone",
+        lambda: sampled(draw=on_the_first),
+    ),
+    _twin(
+        "private_knn/one_noise",
+        "the noise of the first query, for all queries",
+        lambda: sampled(keep=True),
+    ),
+]
 CONTROLS = [
     Control(name="ind_knn/sound", make=served, options=_VOTES),
     Control(name="ind_knn/sound_dear", make=lambda: served(setting=DEAR), options=_VOTES),

@@ -37,19 +37,42 @@ def persons_means(data: dict[str, np.ndarray]) -> Rows:
 
 
 SELECT: list[tuple[str, str, Fault]] = [
-    ("keys_of_the_data", "labels are places among the keys that occur",
-     on_parts("kind", lambda v: np.unique(v, return_inverse=True)[1])),
-    ("scaled_to_own_range", "bounds are the column's own minimum and maximum",
-     on_parts("x", lambda v: (v - v.min(axis=0)) / np.maximum(np.ptp(v, axis=0), 1e-6))),
-    ("order_by_variance", "the column of the larger variance comes first",
-     on_parts("x", lambda v: v[:, np.argsort(-v.var(axis=0), kind="stable")])),
-    ("label_of_the_row_before", "labels are off by one row", on_parts("kind", lambda v: np.roll(v, 1))),
-    ("persons_numbered", "a person's identifier is the place of their first row",
-     on_parts("user", renumbered)),
-    ("zeros_filled_in", "a zero is taken as missing and becomes the column's mean",
-     on_parts("x", lambda v: np.where(v == 0, v.mean(axis=0), v))),
-    ("mean_of_the_person", "rows are replaced by their person's mean, claimed by record", persons_means),
-]  # fmt: skip
+    (
+        "keys_of_the_data",
+        "labels are places among the keys that occur",
+        on_parts("kind", lambda v: np.unique(v, return_inverse=True)[1]),
+    ),
+    (
+        "scaled_to_own_range",
+        "bounds are the column's own minimum and maximum",
+        on_parts("x", lambda v: (v - v.min(axis=0)) / np.maximum(np.ptp(v, axis=0), 1e-6)),
+    ),
+    (
+        "order_by_variance",
+        "the column of the larger variance comes first",
+        on_parts("x", lambda v: v[:, np.argsort(-v.var(axis=0), kind="stable")]),
+    ),
+    (
+        "label_of_the_row_before",
+        "labels are off by one row",
+        on_parts("kind", lambda v: np.roll(v, 1)),
+    ),
+    (
+        "persons_numbered",
+        "a person's identifier is the place of their first row",
+        on_parts("user", renumbered),
+    ),
+    (
+        "zeros_filled_in",
+        "a zero is taken as missing and becomes the column's mean",
+        on_parts("x", lambda v: np.where(v == 0, v.mean(axis=0), v)),
+    ),
+    (
+        "mean_of_the_person",
+        "rows are replaced by their person's mean, claimed by record",
+        persons_means,
+    ),
+]
 
 
 # --- bound_contributions ----------------------------------------------------------------------
@@ -60,8 +83,11 @@ def rank(data: dict[str, np.ndarray], at: int, salt: object = "") -> bytes:
     return hashlib.blake2b(content.encode(), digest_size=8).digest()
 
 
-def first_by(order: Callable[[dict[str, np.ndarray], int], Any], most: int = MOST,
-             who: Callable[[str], str] = str) -> Fault:  # fmt: skip
+def first_by(
+    order: Callable[[dict[str, np.ndarray], int], Any],
+    most: int = MOST,
+    who: Callable[[str], str] = str,
+) -> Fault:
     """Keep the rows that ``order`` puts first, ``most`` of each person."""
 
     def kept(data: dict[str, np.ndarray]) -> Any:
@@ -102,16 +128,25 @@ def own_most(data: dict[str, np.ndarray]) -> Any:
 BOUND: list[tuple[str, str, Fault]] = [
     ("arrival_order", "the first rows to arrive are kept", first_by(lambda _, i: i)),
     ("one_more", "k + 1 rows of a person are kept", first_by(rank, MOST + 1)),
-    ("hash_of_the_place", "the hash is of the row's place in the data too",
-     first_by(lambda data, i: rank(data, i, i))),
-    ("hash_of_the_size", "the hash is salted with the number of rows",
-     first_by(lambda data, i: rank(data, i, len(data["user"])))),
+    (
+        "hash_of_the_place",
+        "the hash is of the row's place in the data too",
+        first_by(lambda data, i: rank(data, i, i)),
+    ),
+    (
+        "hash_of_the_size",
+        "the hash is salted with the number of rows",
+        first_by(lambda data, i: rank(data, i, len(data["user"]))),
+    ),
     ("ties_kept", "rows equal to the last one kept are all kept", ties_kept),
     ("bound_in_each_block", "k rows of a person are kept of every block", by_block),
-    ("persons_run_together", "persons are told apart by the first letter",
-     first_by(rank, who=lambda person: person[:1])),
+    (
+        "persons_run_together",
+        "persons are told apart by the first letter",
+        first_by(rank, who=lambda person: person[:1]),
+    ),
     ("own_k", "k is at most the median number of rows of the data's persons", own_most),
-]  # fmt: skip
+]
 
 
 TWINS = [

@@ -23,7 +23,7 @@ WEIGHTS = ((2, 1), (4, 3))
 """The last four cells count in threes, and their noise is three times as wide."""
 Function = Callable[[Any], Any]
 Fault = Callable[[Function], Function]
-NOISES = ("gaussian", "laplace", "bulk_gaussian", "bulk_laplace")
+NOISES = ("gaussian", "laplace", "bulk_gaussian", "bulk_laplace", "rounded_gaussian")
 
 
 def norm_of(key: str, *, weighted: bool = False) -> VectorNorm:
@@ -31,7 +31,13 @@ def norm_of(key: str, *, weighted: bool = False) -> VectorNorm:
 
 
 def claim_of(key: str, scale: float = SCALE, *, weighted: bool = False) -> Private:
-    claim = lookup(key).from_spec({"scale": scale}).bind(SPACE, norm_of(key, weighted=weighted))
+    drawn = {"sampler": "bulk" if key.startswith("bulk_") else "auto"}
+    drawn = {} if key.startswith("rounded") else drawn
+    claim = (
+        lookup(key.removeprefix("bulk_"))
+        .from_spec({"scale": scale, **drawn})
+        .bind(SPACE, norm_of(key, weighted=weighted))
+    )
     assert isinstance(claim, Private)
     return claim
 
@@ -81,23 +87,35 @@ def noise_twins(key: str) -> list[Twin]:
 
     return [
         twin("half_scale", "half of the declared scale", lambda: made(key, half)),
-        twin("weights_forgotten", "wide cells have the noise of narrow ones",
-             lambda: made(key, unweighted, weighted=True)),
+        twin(
+            "weights_forgotten",
+            "wide cells have the noise of narrow ones",
+            lambda: made(key, unweighted, weighted=True),
+        ),
         twin("drawn_once", "the noise of the first release is kept", lambda: made(key, drawn_once)),
         twin("one_draw_for_all", "one draw for all cells", lambda: made(key, one_draw_for_all)),
-        twin("occupied_alone", "cells that are zero get no noise", lambda: made(key, occupied_alone)),
-        twin("distance_ignored", "the map is that of distance one, whatever the distance",
-             lambda: made(key, privacy_map=lambda own: lambda d: own(1)), d_in=3),
-    ]  # fmt: skip
+        twin(
+            "occupied_alone", "cells that are zero get no noise", lambda: made(key, occupied_alone)
+        ),
+        twin(
+            "distance_ignored",
+            "the map is that of distance one, whatever the distance",
+            lambda: made(key, privacy_map=lambda own: lambda d: own(1)),
+            d_in=3,
+        ),
+    ]
 
 
 # --- the RACE sketch ------------------------------------------------------------------------------
 
 RACE = "race_sketch"
 k.PARAMS[RACE] = {
-    "repetitions": 4, "buckets": 4, "family": {"p_stable_l2": {"width": 2.0}}, "seed": 1,
+    "repetitions": 4,
+    "buckets": 4,
+    "family": {"p_stable_l2": {"width": 2.0}},
+    "seed": 1,
     "count_weight": 0,
-}  # fmt: skip
+}
 
 
 def less_mean(points: np.ndarray) -> np.ndarray:
@@ -131,15 +149,25 @@ def race_twins() -> list[Twin]:
     honest = k.scale_of(RACE, "discrete_laplace")
     return [
         race_twin("one_repetition", "noise of one repetition for all of them", scale=honest / 4),
-        race_twin("hashes_by_count", "the hash functions are drawn from the number of records",
-                  by_count=True),
-        race_twin("centred_by_the_data", "the mean of the points is taken off first", before=less_mean),
+        race_twin(
+            "hashes_by_count",
+            "the hash functions are drawn from the number of records",
+            by_count=True,
+        ),
+        race_twin(
+            "centred_by_the_data", "the mean of the points is taken off first", before=less_mean
+        ),
         race_twin("scaled_by_the_data", "points are divided by the largest", before=by_largest),
-        race_twin("total_for_free", "the number of records is released along, at no charge",
-                  after=with_total),
+        race_twin(
+            "total_for_free",
+            "the number of records is released along, at no charge",
+            after=with_total,
+        ),
         race_twin("in_percent", "counters are divided by the number of records", after=in_percent),
-        race_twin("both_buckets", "a point counts in the next bucket, too", after=neighbouring_buckets),
-    ]  # fmt: skip
+        race_twin(
+            "both_buckets", "a point counts in the next bucket, too", after=neighbouring_buckets
+        ),
+    ]
 
 
 TWINS = [twin for key in NOISES for twin in noise_twins(key)] + race_twins()
@@ -147,7 +175,7 @@ CONTROLS = [
     *(Control(name=f"{key}/sound", make=lambda key=key: made(key)) for key in NOISES),
     *(
         Control(name=f"{key}/sound_weighted", make=lambda key=key: made(key, weighted=True))
-        for key in ("bulk_gaussian", "bulk_laplace")
+        for key in ("bulk_gaussian", "bulk_laplace", "rounded_gaussian")
     ),
     *(
         Control(name=f"{RACE}/sound_{family}", make=lambda made=made_: made[0], options=made_[1])

@@ -43,15 +43,89 @@ def dithered(values: np.ndarray) -> np.ndarray:
 
 QUANTIZE: list[tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = [
     ("unit_of_the_data", "the unit is the data's own range over 2**bits", own_unit),
-    ("clamped_to_own_maximum", "values are clamped to the data's 90th percentile",
-     lambda v: steps(np.minimum(v, np.quantile(v, 0.9, axis=0)))),
-    ("centred", "the mean of the data is taken off before rounding", lambda v: steps(v - v.mean(axis=0))),
+    (
+        "clamped_to_own_maximum",
+        "values are clamped to the data's 90th percentile",
+        lambda v: steps(np.minimum(v, np.quantile(v, 0.9, axis=0))),
+    ),
+    (
+        "centred",
+        "the mean of the data is taken off before rounding",
+        lambda v: steps(v - v.mean(axis=0)),
+    ),
     ("error_diffused", "the rounding error of a row is carried to the next", diffused),
     ("dither_by_position", "the dither belongs to the row's place, not to the row", dithered),
     ("columns_sorted", "each column is sorted by itself", lambda v: steps(np.sort(v, axis=0))),
-    ("shared_exponent", "one large value coarsens the grid of every row",
-     lambda v: 2 * steps(v, 2 * UNIT) if np.abs(v).max() > 0.9 else steps(v)),
-]  # fmt: skip
+    (
+        "shared_exponent",
+        "one large value coarsens the grid of every row",
+        lambda v: 2 * steps(v, 2 * UNIT) if np.abs(v).max() > 0.9 else steps(v),
+    ),
+]
+
+
+# --- rescale ----------------------------------------------------------------------------------
+
+
+LOW, RANGE = np.array([0.0, -2.0, 10.0]), np.array([4.0, 4.0, 0.5])
+
+
+def rescaled(values: np.ndarray, centre: Any = LOW + RANGE / 2, scale: Any = RANGE) -> np.ndarray:
+    return (values - centre) / scale + 0.0
+
+
+def spread(values: np.ndarray) -> np.ndarray:
+    """The root mean square of each column, at least a hundredth of its range."""
+    return np.maximum(np.sqrt(np.square(values - LOW).mean(axis=0)), RANGE / 100)
+
+
+def whitened(values: np.ndarray) -> np.ndarray:
+    """Rows turned so that their second moments are those of the identity."""
+    found = rescaled(values)
+    _, vectors = np.linalg.eigh(found.T @ found + 1e-6 * np.eye(3))
+    return np.clip(found @ vectors, -0.5, 0.5)
+
+
+def first_row(values: np.ndarray) -> np.ndarray:
+    return np.clip(rescaled(values, values[0]), -0.5, 0.5)
+
+
+RESCALE: list[tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = [
+    (
+        "standard_deviation",
+        "columns are divided by their own spread in the data",
+        lambda v: np.clip(rescaled(v, scale=spread(v)), -0.5, 0.5),
+    ),
+    (
+        "own_range",
+        "the range is that of the data, where it is less than declared",
+        lambda v: np.clip(
+            rescaled(v, v.min(axis=0), np.maximum(np.ptp(v, axis=0), 1e-3)), -0.5, 0.5
+        ),
+    ),
+    (
+        "centred_on_mean",
+        "the mean of the data is taken from each row",
+        lambda v: np.clip(rescaled(v, v.mean(axis=0)), -0.5, 0.5),
+    ),
+    (
+        "centred_on_median",
+        "the median of the data is taken from each row",
+        lambda v: np.clip(rescaled(v, np.median(v, axis=0)), -0.5, 0.5),
+    ),
+    ("centred_on_first_row", "distances are kept, so any row may be the origin", first_row),
+    ("whitened", "rows are turned by the eigenvectors of their own moments", whitened),
+    (
+        "ranks",
+        "a value becomes its rank among the data over their number",
+        lambda v: v.argsort(axis=0).argsort(axis=0) / max(len(v), 1) - 0.5,
+    ),
+    (
+        "unit_of_small_sets",
+        "sets of fewer than three rows keep their own units",
+        lambda v: rescaled(v) if len(v) > 2 else np.clip(v, -0.5, 0.5),
+    ),
+]
 
 
 # --- clip_rows --------------------------------------------------------------------------------
@@ -77,22 +151,48 @@ def single(values: np.ndarray) -> np.ndarray:
 
 
 CLIP: list[tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = [
-    ("norm_over_storage_order", "the norm is a float sum whose order follows how many rows there are",
-     lambda v: shrunk(v, np.sqrt(np.square(v).cumsum()[v.shape[1] - 1 :: v.shape[1]]
-                                 - np.square(v).cumsum()[:: v.shape[1]] + np.square(v[:, 0])))),
-    ("bound_is_the_median", "the bound is the median norm of the data",
-     lambda v: shrunk(v, norms_of(v), np.median(norms_of(v)))),
-    ("all_by_the_longest", "every row is divided by the longest one's excess",
-     lambda v: v * min(1.0, 0.5 / max(norms_of(v).max(), 1e-9)) + 0.0),
+    (
+        "norm_over_storage_order",
+        "the norm is a float sum whose order follows how many rows there are",
+        lambda v: shrunk(
+            v,
+            np.sqrt(
+                np.square(v).cumsum()[v.shape[1] - 1 :: v.shape[1]]
+                - np.square(v).cumsum()[:: v.shape[1]]
+                + np.square(v[:, 0])
+            ),
+        ),
+    ),
+    (
+        "bound_is_the_median",
+        "the bound is the median norm of the data",
+        lambda v: shrunk(v, norms_of(v), np.median(norms_of(v))),
+    ),
+    (
+        "all_by_the_longest",
+        "every row is divided by the longest one's excess",
+        lambda v: v * min(1.0, 0.5 / max(norms_of(v).max(), 1e-9)) + 0.0,
+    ),
     ("bound_on_the_total", "only the rows after the total is used up are clipped", until_spent),
-    ("centred", "rows are clipped around their mean", lambda v: shrunk(v - v.mean(axis=0), norms_of(v))),
-]  # fmt: skip
+    (
+        "centred",
+        "rows are clipped around their mean",
+        lambda v: shrunk(v - v.mean(axis=0), norms_of(v)),
+    ),
+]
 LONG: list[tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = [
-    ("no_slack", "rounding may leave the row a little longer than the bound",
-     lambda v: shrunk(v, norms_of(v))),
+    (
+        "no_slack",
+        "rounding may leave the row a little longer than the bound",
+        lambda v: shrunk(v, norms_of(v)),
+    ),
     ("norm_in_float32", "the norm is computed in single precision", lambda v: shrunk(v, single(v))),
-    ("another_norm", "coordinates are clamped, and the L2 norm is claimed", lambda v: np.clip(v, -0.5, 0.5)),
-]  # fmt: skip
+    (
+        "another_norm",
+        "coordinates are clamped, and the L2 norm is claimed",
+        lambda v: np.clip(v, -0.5, 0.5),
+    ),
+]
 
 
 # --- jl_projection ----------------------------------------------------------------------------
@@ -112,30 +212,51 @@ def principal(values: np.ndarray) -> np.ndarray:
 
 JL: list[tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = [
     ("principal_directions", "the directions are those of the data", principal),
-    ("seed_and_size", "the signs are drawn anew for every number of rows",
-     lambda v: v @ signs(len(v), 3, 6).T),
-    ("signs_by_position", "every place in the data has signs of its own",
-     lambda v: np.einsum("nd,nkd->nk", v, signs(1, len(v), 3, 6))),
-    ("constant_columns_dropped", "a column that is constant in the data is left out",
-     lambda v: np.where(np.ptp(v, axis=0) > 0, v, 0.0) @ SIGNS.T),
-    ("scaled_by_the_largest", "all rows are rescaled by the largest product",
-     lambda v: np.rint(9 * (v @ SIGNS.T) / max(np.abs(v @ SIGNS.T).max(), 1.0)) + 0.0),
-    ("less_the_mean", "the mean of the data is taken off first",
-     lambda v: np.rint((v - v.mean(axis=0)) @ SIGNS.T) + 0.0),
-]  # fmt: skip
+    (
+        "seed_and_size",
+        "the signs are drawn anew for every number of rows",
+        lambda v: v @ signs(len(v), 3, 6).T,
+    ),
+    (
+        "signs_by_position",
+        "every place in the data has signs of its own",
+        lambda v: np.einsum("nd,nkd->nk", v, signs(1, len(v), 3, 6)),
+    ),
+    (
+        "constant_columns_dropped",
+        "a column that is constant in the data is left out",
+        lambda v: np.where(np.ptp(v, axis=0) > 0, v, 0.0) @ SIGNS.T,
+    ),
+    (
+        "scaled_by_the_largest",
+        "all rows are rescaled by the largest product",
+        lambda v: np.rint(9 * (v @ SIGNS.T) / max(np.abs(v @ SIGNS.T).max(), 1.0)) + 0.0,
+    ),
+    (
+        "less_the_mean",
+        "the mean of the data is taken off first",
+        lambda v: np.rint((v - v.mean(axis=0)) @ SIGNS.T) + 0.0,
+    ),
+]
 
 
 TWINS = [
     *(twin(f"quantize/{name}", why, on_values(fault)) for name, why, fault in QUANTIZE),
+    *(twin(f"rescale/{name}", why, on_values(fault)) for name, why, fault in RESCALE),
     *(twin(f"clip_rows/{name}", why, on_values(fault)) for name, why, fault in CLIP),
     *(too_long(f"clip_rows/{name}", why, on_values(fault), 0.5) for name, why, fault in LONG),
     *(twin(f"jl_projection/{name}", why, on_values(fault)) for name, why, fault in JL),
-    too_long("jl_projection/norm_not_inflated", "the bound of the input is claimed of the output",
-             on_values(lambda v: v @ SIGNS.T), 13.0),
-]  # fmt: skip
+    too_long(
+        "jl_projection/norm_not_inflated",
+        "the bound of the input is claimed of the output",
+        on_values(lambda v: v @ SIGNS.T),
+        13.0,
+    ),
+]
 CONTROLS = [
-    *(control(key) for key in ("quantize", "clip_rows", "jl_projection")),
+    *(control(key) for key in ("quantize", "rescale", "clip_rows", "jl_projection")),
     imitation("quantize", on_values(steps)),
+    imitation("rescale", on_values(rescaled)),
     imitation("jl_projection", on_values(lambda v: v @ SIGNS.T)),
     Control(
         name="clip_rows/sound_length",

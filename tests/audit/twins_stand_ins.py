@@ -114,83 +114,256 @@ TWINS = [
     _twin(f"{R}/half_scale", "half of the declared noise", s.race(add=times(0.5))),
     _twin(f"{R}/ten_percent_low", "nine tenths of the declared noise", s.race(add=times(0.9))),
     _twin(f"{R}/forgot_the_rows", "scale 1 / epsilon: the rows were forgotten", s.race(1.0)),
-    _twin(f"{R}/one_row_exact", "the last row is released without noise", s.race(add=some_cells(slice(-s.BUCKETS, None)))),
-    _twin(f"{R}/noise_shared_in_a_row", "one draw for all cells of a row", s.race(add=one_for_all(s.BUCKETS))),
+    _twin(
+        f"{R}/one_row_exact",
+        "the last row is released without noise",
+        s.race(add=some_cells(slice(-s.BUCKETS, None))),
+    ),
+    _twin(
+        f"{R}/noise_shared_in_a_row",
+        "one draw for all cells of a row",
+        s.race(add=one_for_all(s.BUCKETS)),
+    ),
     _twin(f"{R}/noise_drawn_once", "noise drawn at construction", s.race(add=drawn_once("race"))),
-    _twin(f"{R}/empty_cells_exact", "noise only where something was counted", s.race(add=where_counted)),
-    _twin(f"{R}/claims_replacement", "the add/remove price, stated for replacement",
-          s.race(metric=s.CHANGE_ONE)),
-    _twin(f"{R}/hash_from_data", "the hash is seeded with the number of rows", s.race(replace_seed=True)),
-    _twin(f"{R}/scaled_by_extent", "points are scaled by the largest of them", s.race(by_extent=True)),
-    _twin(f"{R}/prefix_sum_in_row_map", "single precision prefix sums inside a row map", s.race(running=True)),
-    _twin(f"{R}/shape_tells_size", "the number of cells depends on the number of rows", s.race(shape=True)),
+    _twin(
+        f"{R}/empty_cells_exact",
+        "noise only where something was counted",
+        s.race(add=where_counted),
+    ),
+    _twin(
+        f"{R}/claims_replacement",
+        "the add/remove price, stated for replacement",
+        s.race(metric=s.CHANGE_ONE),
+    ),
+    _twin(
+        f"{R}/hash_from_data",
+        "the hash is seeded with the number of rows",
+        s.race(replace_seed=True),
+    ),
+    _twin(
+        f"{R}/scaled_by_extent", "points are scaled by the largest of them", s.race(by_extent=True)
+    ),
+    _twin(
+        f"{R}/prefix_sum_in_row_map",
+        "single precision prefix sums inside a row map",
+        s.race(running=True),
+    ),
+    _twin(
+        f"{R}/shape_tells_size",
+        "the number of cells depends on the number of rows",
+        s.race(shape=True),
+    ),
     _twin(f"{R}/inserts_negatives", "inserts z and -z, charges for one", s.race(twice=True)),
     _twin(f"{R}/floor_for_discrete", "floor(sum + continuous noise)", s.race(add=floored)),
-    _twin(f"{R}/black_box_quarter", "a quarter of the noise, nothing declared", _without(s.race(s.ROWS / 4))),
+    _twin(
+        f"{R}/black_box_quarter",
+        "a quarter of the noise, nothing declared",
+        _without(s.race(s.ROWS / 4)),
+    ),
     # Fourier features
     _twin(f"{F}/half_scale", "half of the declared noise", s.fourier(add=times(0.5, s.gaussian))),
-    _twin(f"{F}/forgot_sqrt_two", "features sqrt 2 taller than their norm", s.fourier(tall=math.sqrt(2))),
+    _twin(
+        f"{F}/forgot_sqrt_two",
+        "features sqrt 2 taller than their norm",
+        s.fourier(tall=math.sqrt(2)),
+    ),
     _twin(f"{F}/not_clipped", "a moment without clipping among the waves", s.fourier(clip=False)),
-    _twin(f"{F}/bandwidth_from_data", "the bandwidth is the median distance", s.fourier(bandwidth="data")),
+    _twin(
+        f"{F}/bandwidth_from_data",
+        "the bandwidth is the median distance",
+        s.fourier(bandwidth="data"),
+    ),
     _twin(f"{F}/divides_by_exact_n", "the mean, by the exact count", s.fourier(divide=True)),
     _twin(f"{F}/rounds_up", "features rounded away from zero", s.fourier(up=True)),
-    _twin(f"{F}/forgot_a_wave", "the norm of one frequency fewer", s.fourier(s.HEIGHT * math.sqrt((s.WAVES - 1) / 2))),
-    _twin(f"{F}/laplace_at_l2", "Laplace noise with the L2 norm",
-          s.fourier(s.HEIGHT * math.sqrt(s.WAVES), family="discrete_laplace")),
-    _twin(f"{F}/group_is_linear", "rho grows linearly in the group", s.fourier(claim=lambda d: 1.0 * d), d_in=2),
+    _twin(
+        f"{F}/forgot_a_wave",
+        "the norm of one frequency fewer",
+        s.fourier(s.HEIGHT * math.sqrt((s.WAVES - 1) / 2)),
+    ),
+    _twin(
+        f"{F}/laplace_at_l2",
+        "Laplace noise with the L2 norm",
+        s.fourier(s.HEIGHT * math.sqrt(s.WAVES), family="discrete_laplace"),
+    ),
+    _twin(
+        f"{F}/group_is_linear",
+        "rho grows linearly in the group",
+        s.fourier(claim=lambda d: 1.0 * d),
+        d_in=2,
+    ),
     # tree
     _twin(f"{T}/half_scale", "half of the declared noise", s.tree(add=times(0.5))),
-    _twin(f"{T}/root_exact", "the root is the exact count", s.tree(add=some_cells(slice(-1, None)))),
-    _twin(f"{T}/inner_nodes_exact", "only leaves are noisy", s.tree(add=some_cells(slice(8, None)))),
+    _twin(
+        f"{T}/root_exact", "the root is the exact count", s.tree(add=some_cells(slice(-1, None)))
+    ),
+    _twin(
+        f"{T}/inner_nodes_exact", "only leaves are noisy", s.tree(add=some_cells(slice(8, None)))
+    ),
     _twin(f"{T}/forgot_a_level", "scale 3 / epsilon for four levels", s.tree(3.0)),
-    _twin(f"{T}/claims_replacement", "the add/remove price, stated for replacement", s.tree(metric=s.CHANGE_ONE)),
-    _twin(f"{T}/boundary_counted_twice", "a point on the boundary is in both halves", s.tree(both=True)),
-    _twin(f"{T}/outside_counted_twice", "points above the range are counted at both ends", s.tree(unclamped=True)),
-    _twin(f"{T}/moment_not_clamped", "the position of a point is not clamped",
-          s.tree(7.0 + 1.0, moment=True, unclamped=True)),
+    _twin(
+        f"{T}/claims_replacement",
+        "the add/remove price, stated for replacement",
+        s.tree(metric=s.CHANGE_ONE),
+    ),
+    _twin(
+        f"{T}/boundary_counted_twice",
+        "a point on the boundary is in both halves",
+        s.tree(both=True),
+    ),
+    _twin(
+        f"{T}/outside_counted_twice",
+        "points above the range are counted at both ends",
+        s.tree(unclamped=True),
+    ),
+    _twin(
+        f"{T}/moment_not_clamped",
+        "the position of a point is not clamped",
+        s.tree(7.0 + 1.0, moment=True, unclamped=True),
+    ),
     # the individual filter
-    _twin("knn/charged_after_answering", "a record may overspend by one answer", s.knn(late=True), composed=True),
+    _twin(
+        "knn/charged_after_answering",
+        "a record may overspend by one answer",
+        s.knn(late=True),
+        composed=True,
+    ),
     _twin("knn/charges_half", "half the price of an answer", s.knn(charge=0.5), composed=True),
-    _twin("knn/sigma_ten_percent_low", "prices computed for ten percent more noise", s.knn(charge=0.81), composed=True),
-    _twin("knn/charges_ones_only", "only records of one class pay", s.knn(only_ones=True), composed=True),
+    _twin(
+        "knn/sigma_ten_percent_low",
+        "prices computed for ten percent more noise",
+        s.knn(charge=0.81),
+        composed=True,
+    ),
+    _twin(
+        "knn/charges_ones_only",
+        "only records of one class pay",
+        s.knn(only_ones=True),
+        composed=True,
+    ),
     _twin("knn/filter_ignored", "nobody ever drops out", s.knn(spend=False), composed=True),
-    _twin("knn/purse_refilled", "the budget is reset after each answer", s.knn(refill=True), composed=True),
-    _twin("knn/tells_active_count", "the number of active records is released", s.knn(tell_active=True), composed=True),
-    _twin("knn/silent_when_empty", "without neighbours it answers 0 without noise", s.knn(silent_when_empty=True), composed=True),
-    _twin("knn/black_box_no_filter", "nobody drops out, seen from the outside only", s.knn_without_filter(0.45)),
+    _twin(
+        "knn/purse_refilled",
+        "the budget is reset after each answer",
+        s.knn(refill=True),
+        composed=True,
+    ),
+    _twin(
+        "knn/tells_active_count",
+        "the number of active records is released",
+        s.knn(tell_active=True),
+        composed=True,
+    ),
+    _twin(
+        "knn/silent_when_empty",
+        "without neighbours it answers 0 without noise",
+        s.knn(silent_when_empty=True),
+        composed=True,
+    ),
+    _twin(
+        "knn/black_box_no_filter",
+        "nobody drops out, seen from the outside only",
+        s.knn_without_filter(0.45),
+    ),
     # stable top-one
     _twin("top/gap_released", "the gap comes with the leader", _without(s.top_one(tell="gap"))),
-    _twin("top/order_released", "the whole order comes with the leader", _without(s.top_one(tell="order"))),
-    _twin("top/loser_released", "the leader is told when it does not pass, too", _without(s.top_one(tell="losing"))),
-    _twin("top/threshold_one_low", "the threshold is calibrated one lower", s.top_one(minus_one=False)),
-    _twin("top/threshold_log10", "log10 in place of ln", s.top_one(threshold=math.log10(1 / (2 * s.DELTA)))),
+    _twin(
+        "top/order_released",
+        "the whole order comes with the leader",
+        _without(s.top_one(tell="order")),
+    ),
+    _twin(
+        "top/loser_released",
+        "the leader is told when it does not pass, too",
+        _without(s.top_one(tell="losing")),
+    ),
+    _twin(
+        "top/threshold_one_low", "the threshold is calibrated one lower", s.top_one(minus_one=False)
+    ),
+    _twin(
+        "top/threshold_log10",
+        "log10 in place of ln",
+        s.top_one(threshold=math.log10(1 / (2 * s.DELTA))),
+    ),
     _twin("top/no_noise", "the gap is compared exactly", _without(s.top_one(scale=0.0))),
-    _twin("top/half_noise", "half of the noise at the same threshold", s.top_one(scale=0.5, threshold=1.8)),
-    _twin("top/threshold_one_low_black_box", "one lower, sampled only", _without(s.top_one(minus_one=False))),
+    _twin(
+        "top/half_noise",
+        "half of the noise at the same threshold",
+        s.top_one(scale=0.5, threshold=1.8),
+    ),
+    _twin(
+        "top/threshold_one_low_black_box",
+        "one lower, sampled only",
+        _without(s.top_one(minus_one=False)),
+    ),
     # noise
     _twin("noise/inverted_scale", "epsilon / sensitivity in place of its inverse", s.counts(0.5)),
-    _twin("noise/ten_percent_low", "nine tenths of the declared scale", s.counts(5.0, add=times(0.9), claim=lambda d: d / 5)),
+    _twin(
+        "noise/ten_percent_low",
+        "nine tenths of the declared scale",
+        s.counts(5.0, add=times(0.9), claim=lambda d: d / 5),
+    ),
     _twin("noise/rounded_down", "floor(sum + continuous noise)", s.counts(add=floored)),
     _twin("noise/one_sided", "only ever adds", s.counts(add=one_sided)),
-    _twin("noise/clipped", "noise clipped at three scales", s.counts(3.0, add=truncated, claim=lambda d: d / 3)),
-    _twin("noise/uniform", "uniform noise of the right variance", s.counts(4.0, add=uniform_noise, claim=lambda d: d / 4)),
-    _twin("noise/less_when_small", "less noise for small data", s.counts(2.0, add=by_size, claim=lambda d: d / 2)),
+    _twin(
+        "noise/clipped",
+        "noise clipped at three scales",
+        s.counts(3.0, add=truncated, claim=lambda d: d / 3),
+    ),
+    _twin(
+        "noise/uniform",
+        "uniform noise of the right variance",
+        s.counts(4.0, add=uniform_noise, claim=lambda d: d / 4),
+    ),
+    _twin(
+        "noise/less_when_small",
+        "less noise for small data",
+        s.counts(2.0, add=by_size, claim=lambda d: d / 2),
+    ),
     _twin("noise/drawn_once", "noise drawn at construction", s.counts(add=drawn_once("noise"))),
     _twin("noise/pairs_share", "one draw for two cells", s.counts(add=one_for_all(2))),
     _twin("noise/double_precision", "fractional noise on an integer sum", s.counts(add=fractional)),
-    _twin("noise/sigma_for_variance", "the variance is passed as the scale",
-          s.counts(math.sqrt(0.5) ** 2, family="discrete_gaussian")),
+    _twin(
+        "noise/sigma_for_variance",
+        "the variance is passed as the scale",
+        s.counts(math.sqrt(0.5) ** 2, family="discrete_gaussian"),
+    ),
     _twin("noise/black_box_half", "half of the scale, nothing declared", _without(s.counts(0.5))),
     # composition
-    _twin("composition/one_price_for_two", "two whole budgets, one charged", s.two_counts(first=1.0, second=1.0), composed=True),
-    _twin("composition/noise_reused", "the second answer reuses the first one's noise", s.two_counts(shared=True)),
-    _twin("composition/overlap_as_parallel", "overlapping parts charged as disjoint ones",
-          s.two_counts(first=1.0, second=1.0, overlap=True)),
-    _twin("composition/second_skipped", "the second answer is 0 where the first count is 0", s.two_counts(skip=True), composed=True),
+    _twin(
+        "composition/one_price_for_two",
+        "two whole budgets, one charged",
+        s.two_counts(first=1.0, second=1.0),
+        composed=True,
+    ),
+    _twin(
+        "composition/noise_reused",
+        "the second answer reuses the first one's noise",
+        s.two_counts(shared=True),
+    ),
+    _twin(
+        "composition/overlap_as_parallel",
+        "overlapping parts charged as disjoint ones",
+        s.two_counts(first=1.0, second=1.0, overlap=True),
+    ),
+    _twin(
+        "composition/second_skipped",
+        "the second answer is 0 where the first count is 0",
+        s.two_counts(skip=True),
+        composed=True,
+    ),
     _twin("composition/empty_raises", "an empty dataset raises", s.two_counts(raises=True)),
-    _twin("composition/asked_again", "the second question is answered twice for one price", s.two_counts(twice=True), composed=True),
-    _twin("composition/black_box", "two whole budgets, one charged, sampled only", s.two_counts(first=1.0, second=1.0)),
-]  # fmt: skip
+    _twin(
+        "composition/asked_again",
+        "the second question is answered twice for one price",
+        s.two_counts(twice=True),
+        composed=True,
+    ),
+    _twin(
+        "composition/black_box",
+        "two whole budgets, one charged, sampled only",
+        s.two_counts(first=1.0, second=1.0),
+    ),
+]
 
 CONTROLS = [
     _control("race/sound", s.race()),
@@ -207,4 +380,4 @@ CONTROLS = [
     _control("noise/sound", s.counts()),
     _control("noise/sound_gaussian", s.counts(math.sqrt(0.5), family="discrete_gaussian")),
     _control("composition/sound", s.two_counts(), composed=True),
-]  # fmt: skip
+]

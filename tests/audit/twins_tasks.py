@@ -32,9 +32,14 @@ Tell = Callable[[Answer, np.ndarray], Any]
 
 
 def asked(
-    sketch: str, query: str, column: str, *, look: Look | None = None, tell: Tell | None = None,
+    sketch: str,
+    query: str,
+    column: str,
+    *,
+    look: Look | None = None,
+    tell: Tell | None = None,
     **params: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """A release of ``sketch`` at epsilon 1, and one column of what ``query`` answers from it.
 
     For ``classify`` a record's class is the sign of its first coordinate. ``look`` (noisy blocks,
@@ -105,8 +110,9 @@ def with_clamping(column: str) -> Tell:
 
 def with_spread(column: str) -> Tell:
     return lambda answer, points: [
-        first(answer, column), round(float(np.clip(points, -2, 2).std()), 1) if len(points) else 0.0,
-    ]  # fmt: skip
+        first(answer, column),
+        round(float(np.clip(points, -2, 2).std()), 1) if len(points) else 0.0,
+    ]
 
 
 def silent_when_empty(column: str) -> Tell:
@@ -195,77 +201,184 @@ def loneliest(answer: Answer, points: np.ndarray) -> list[float]:
 
 MODES: dict[str, Any] = {"seed": 1, "starts": 2, "rounds": 6}
 TWINS = [
-    twin("density/all_exact", "the query reads the sketch before its noise",
-         lambda: asked(F, "density", "density", look=all_exact)),
-    twin("density/exact_divisor", "mean kernel values over the exact count",
-         lambda: asked(F, "density", "records", look=exact_total, normalise=True)),
-    twin("density/exact_when_few", "one record alone is not protected",
-         lambda: asked(F, "density", "density", look=exact_when_few)),
-    twin("density/silent_when_empty", "no records, no noise",
-         lambda: asked(F, "density", "density", tell=silent_when_empty("density"))),
-    twin("density/warns_of_clamping", "it tells that records lie outside",
-         lambda: asked(F, "density", "density", tell=with_clamping("density"))),
-    twin("density/counts_the_near", "how many records are near, exactly",
-         lambda: asked(F, "density", "density", tell=near)),
-    twin("density/interval_holds_the_truth", "the interval is widened until it is right",
-         lambda: asked(F, "density", "density", tell=widened)),
-    twin("classify/all_exact", "classes from the sketch before its noise",
-         lambda: asked(F, "classify", "score", look=all_exact)),
-    twin("classify/exact_sizes", "mean kernel values over the exact sizes, which are told",
-         lambda: asked(F, "classify", "score", tell=with_count("score"))),
-    twin("classify/ties_by_data", "close calls are settled by the records",
-         lambda: asked(F, "classify", "label", tell=ties_by_data)),
-    twin("classify/training_accuracy", "its accuracy on the records is told",
-         lambda: asked(F, "classify", "label", tell=accuracy)),
-    twin("classify/one_class_never_wins", "a class without records is left out, by the exact count",
-         lambda: asked(F, "classify", "label", tell=only_occupied)),
-    twin("classify/spread_without_noise", "the classes' spread as a confidence",
-         lambda: asked(F, "classify", "label", tell=with_spread("label"))),
-    twin("classify/exact_when_few", "one record alone is not protected",
-         lambda: asked(F, "classify", "score", look=exact_when_few)),
-    twin("regress/all_exact", "the fit reads the sums before their noise",
-         lambda: asked(M, "regress", "coefficient", look=all_exact, answer="coefficients")),
-    twin("regress/exact_when_few", "one record alone is not protected",
-         lambda: asked(M, "regress", "coefficient", look=exact_when_few, answer="coefficients")),
-    twin("regress/residual_told", "the fit's error on the records is told",
-         lambda: asked(M, "regress", "coefficient", tell=residual, answer="coefficients")),
-    twin("regress/through_the_mean", "the intercept meets the exact mean",
-         lambda: asked(M, "regress", "coefficient", tell=through_the_mean, answer="coefficients")),
-    twin("regress/count_told", "so many records were used",
-         lambda: asked(M, "regress", "coefficient", tell=with_count("coefficient"), answer="coefficients")),
-    twin("modes/exact_height", "the summit's height is counted from the records",
-         lambda: asked(G, "modes", "mode", tell=exact_height, **MODES)),
-    twin("modes/within_the_hull", "summits are kept between the records",
-         lambda: asked(G, "modes", "mode", tell=within_the_hull("mode"), **MODES)),
-    twin("modes/all_exact", "the climb reads the sketch before its noise",
-         lambda: asked(G, "modes", "height", look=all_exact, **MODES)),
-    twin("modes/none_when_empty", "no records, no summit",
-         lambda: asked(G, "modes", "height", tell=silent_when_empty("height"), **MODES)),
-    twin("modes/exact_when_few", "one record alone is not protected",
-         lambda: asked(G, "modes", "height", look=exact_when_few, **MODES)),
-    twin("outliers/all_exact", "scores from the sketch before its noise",
-         lambda: asked(F, "outliers", "score", look=all_exact, threshold=0.3)),
-    twin("outliers/warns_of_clamping", "it tells that records lie outside",
-         lambda: asked(F, "outliers", "score", tell=with_clamping("score"), threshold=0.3)),
-    twin("outliers/exact_when_few", "one record alone is not protected",
-         lambda: asked(F, "outliers", "score", look=exact_when_few, threshold=0.3)),
-    twin("outliers/threshold_of_the_data", "the threshold is that of the loneliest record, and told",
-         lambda: asked(F, "outliers", "outlier", tell=loneliest, threshold=0.3)),
-    twin("outliers/none_when_empty", "no records, no score",
-         lambda: asked(F, "outliers", "score", tell=silent_when_empty("score"), threshold=0.3)),
-    twin("outliers/count_told", "so many records were compared with",
-         lambda: asked(F, "outliers", "score", tell=with_count("score"), threshold=0.3)),
-    twin("sample/as_many_as_records", "as many draws as records",
-         lambda: asked(F, "sample", "candidate", tell=as_many_as_records, size=9, seed=1)),
-    twin("sample/seed_is_the_count", "the seed of the draw is the exact count",
-         lambda: asked(F, "sample", "candidate", tell=starts_at_count, size=3, seed=1)),
-    twin("sample/none_when_empty", "nothing is drawn from no records",
-         lambda: asked(F, "sample", "candidate", tell=none_when_empty, size=3, seed=1)),
-    twin("sample/all_exact", "draws follow the sketch before its noise",
-         lambda: asked(F, "sample", "candidate", look=all_exact, size=6, seed=1)),
-    twin("sample/warns_of_clamping", "it tells that records lie outside",
-         lambda: asked(F, "sample", "candidate", tell=with_clamping("candidate"), size=3, seed=1)),
-]  # fmt: skip
+    twin(
+        "density/all_exact",
+        "the query reads the sketch before its noise",
+        lambda: asked(F, "density", "density", look=all_exact),
+    ),
+    twin(
+        "density/exact_divisor",
+        "mean kernel values over the exact count",
+        lambda: asked(F, "density", "records", look=exact_total, normalise=True),
+    ),
+    twin(
+        "density/exact_when_few",
+        "one record alone is not protected",
+        lambda: asked(F, "density", "density", look=exact_when_few),
+    ),
+    twin(
+        "density/silent_when_empty",
+        "no records, no noise",
+        lambda: asked(F, "density", "density", tell=silent_when_empty("density")),
+    ),
+    twin(
+        "density/warns_of_clamping",
+        "it tells that records lie outside",
+        lambda: asked(F, "density", "density", tell=with_clamping("density")),
+    ),
+    twin(
+        "density/counts_the_near",
+        "how many records are near, exactly",
+        lambda: asked(F, "density", "density", tell=near),
+    ),
+    twin(
+        "density/interval_holds_the_truth",
+        "the interval is widened until it is right",
+        lambda: asked(F, "density", "density", tell=widened),
+    ),
+    twin(
+        "classify/all_exact",
+        "classes from the sketch before its noise",
+        lambda: asked(F, "classify", "score", look=all_exact),
+    ),
+    twin(
+        "classify/exact_sizes",
+        "mean kernel values over the exact sizes, which are told",
+        lambda: asked(F, "classify", "score", tell=with_count("score")),
+    ),
+    twin(
+        "classify/ties_by_data",
+        "close calls are settled by the records",
+        lambda: asked(F, "classify", "label", tell=ties_by_data),
+    ),
+    twin(
+        "classify/training_accuracy",
+        "its accuracy on the records is told",
+        lambda: asked(F, "classify", "label", tell=accuracy),
+    ),
+    twin(
+        "classify/one_class_never_wins",
+        "a class without records is left out, by the exact count",
+        lambda: asked(F, "classify", "label", tell=only_occupied),
+    ),
+    twin(
+        "classify/spread_without_noise",
+        "the classes' spread as a confidence",
+        lambda: asked(F, "classify", "label", tell=with_spread("label")),
+    ),
+    twin(
+        "classify/exact_when_few",
+        "one record alone is not protected",
+        lambda: asked(F, "classify", "score", look=exact_when_few),
+    ),
+    twin(
+        "regress/all_exact",
+        "the fit reads the sums before their noise",
+        lambda: asked(M, "regress", "coefficient", look=all_exact, answer="coefficients"),
+    ),
+    twin(
+        "regress/exact_when_few",
+        "one record alone is not protected",
+        lambda: asked(M, "regress", "coefficient", look=exact_when_few, answer="coefficients"),
+    ),
+    twin(
+        "regress/residual_told",
+        "the fit's error on the records is told",
+        lambda: asked(M, "regress", "coefficient", tell=residual, answer="coefficients"),
+    ),
+    twin(
+        "regress/through_the_mean",
+        "the intercept meets the exact mean",
+        lambda: asked(M, "regress", "coefficient", tell=through_the_mean, answer="coefficients"),
+    ),
+    twin(
+        "regress/count_told",
+        "so many records were used",
+        lambda: asked(
+            M, "regress", "coefficient", tell=with_count("coefficient"), answer="coefficients"
+        ),
+    ),
+    twin(
+        "modes/exact_height",
+        "the summit's height is counted from the records",
+        lambda: asked(G, "modes", "mode", tell=exact_height, **MODES),
+    ),
+    twin(
+        "modes/within_the_hull",
+        "summits are kept between the records",
+        lambda: asked(G, "modes", "mode", tell=within_the_hull("mode"), **MODES),
+    ),
+    twin(
+        "modes/all_exact",
+        "the climb reads the sketch before its noise",
+        lambda: asked(G, "modes", "height", look=all_exact, **MODES),
+    ),
+    twin(
+        "modes/none_when_empty",
+        "no records, no summit",
+        lambda: asked(G, "modes", "height", tell=silent_when_empty("height"), **MODES),
+    ),
+    twin(
+        "modes/exact_when_few",
+        "one record alone is not protected",
+        lambda: asked(G, "modes", "height", look=exact_when_few, **MODES),
+    ),
+    twin(
+        "outliers/all_exact",
+        "scores from the sketch before its noise",
+        lambda: asked(F, "outliers", "score", look=all_exact, threshold=0.3),
+    ),
+    twin(
+        "outliers/warns_of_clamping",
+        "it tells that records lie outside",
+        lambda: asked(F, "outliers", "score", tell=with_clamping("score"), threshold=0.3),
+    ),
+    twin(
+        "outliers/exact_when_few",
+        "one record alone is not protected",
+        lambda: asked(F, "outliers", "score", look=exact_when_few, threshold=0.3),
+    ),
+    twin(
+        "outliers/threshold_of_the_data",
+        "the threshold is that of the loneliest record, and told",
+        lambda: asked(F, "outliers", "outlier", tell=loneliest, threshold=0.3),
+    ),
+    twin(
+        "outliers/none_when_empty",
+        "no records, no score",
+        lambda: asked(F, "outliers", "score", tell=silent_when_empty("score"), threshold=0.3),
+    ),
+    twin(
+        "outliers/count_told",
+        "so many records were compared with",
+        lambda: asked(F, "outliers", "score", tell=with_count("score"), threshold=0.3),
+    ),
+    twin(
+        "sample/as_many_as_records",
+        "as many draws as records",
+        lambda: asked(F, "sample", "candidate", tell=as_many_as_records, size=9, seed=1),
+    ),
+    twin(
+        "sample/seed_is_the_count",
+        "the seed of the draw is the exact count",
+        lambda: asked(F, "sample", "candidate", tell=starts_at_count, size=3, seed=1),
+    ),
+    twin(
+        "sample/none_when_empty",
+        "nothing is drawn from no records",
+        lambda: asked(F, "sample", "candidate", tell=none_when_empty, size=3, seed=1),
+    ),
+    twin(
+        "sample/all_exact",
+        "draws follow the sketch before its noise",
+        lambda: asked(F, "sample", "candidate", look=all_exact, size=6, seed=1),
+    ),
+    twin(
+        "sample/warns_of_clamping",
+        "it tells that records lie outside",
+        lambda: asked(F, "sample", "candidate", tell=with_clamping("candidate"), size=3, seed=1),
+    ),
+]
 
 
 def control(query: str, made: Any) -> Control:

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit import Control, Twin
-from opendp_sim.measurements._gap_utility import GapUtility
-from opendp_sim.measurements._peeling import peeled
-from opendp_sim.measurements.choose_k import ChooseK, draw_k
-from opendp_sim.measurements.limited_domain import LimitedDomain, draw_limited
-from opendp_sim.measurements.peel import Peel
-from opendp_sim.measurements.stable_set import StableSet, draw_set
-from opendp_sim.measurements.stable_top_k import StableTopK, draw_stable
-from opendp_sim.measurements.test_peel import TestPeel as TestThenPeel, draw_tested, gate_for
-from opendp_sim.measurements.top_stable import TopStable
 from opendp_sim.spaces.counts import USERS
+from opendp_sim.top_k.choose_k import ChooseK, draw_k
+from opendp_sim.top_k.gated_peel import GatedPeel, draw_tested, gate_for
+from opendp_sim.top_k.limited_domain import LimitedDomain, draw_limited
+from opendp_sim.top_k.parts.gap_utility import GapUtility
+from opendp_sim.top_k.parts.peeling import peeled
+from opendp_sim.top_k.peel import Peel
+from opendp_sim.top_k.stable_set import StableSet, draw_set
+from opendp_sim.top_k.stable_top_k import StableTopK, draw_stable
+from opendp_sim.top_k.top_stable import TopStable
 from tests.audit.selection import ITEMS, SPACE, VOTES, entry
 
 
@@ -76,45 +76,98 @@ _STABLE = StableTopK(k_max=3, scale=1.2, delta=0.05)
 _TOP = TopStable(k=1, k_max=2, epsilon=1.5, delta=0.05)
 _LIMITED = LimitedDomain(k=1, k_max=2, scale=1.5, delta=0.05)
 _HEIGHT = int(_LIMITED.bind(SPACE, USERS).expected["height"])
-_TESTED = TestThenPeel(k=2, scale=2.0, delta=0.05, share=0.5)
+_TESTED = GatedPeel(k=2, scale=2.0, delta=0.05, share=0.5)
 _BAR = int(_TESTED.bind(SPACE, USERS).expected["threshold"])
 _GATED = _TESTED.model_copy(update={"accounting": "curve"})
 _GATE, _LOW = gate_for("twin", 2, 2.0, 2 * 2.0 * (0.5 / 1.0) ** 0.5, _TESTED.delta, 1)
 
 TWINS = [
-    entry(Twin, "published_threshold_two_users", _TWO,
-           lambda c, h: draw_set(c, VOTES, h, 2, 0.8, _PUBLISHED), d_in=2,
-           why="threshold 1 + s sqrt(2 ln 1/delta), where two users may differ"),
+    entry(
+        Twin,
+        "published_threshold_two_users",
+        _TWO,
+        lambda c, h: draw_set(c, VOTES, h, 2, 0.8, _PUBLISHED),
+        d_in=2,
+        why="threshold 1 + s sqrt(2 ln 1/delta), where two users may differ",
+    ),
     entry(Twin, "off_by_one_gap", _SET, _gap_later, why="tests the gap below rank k + 1"),
     entry(Twin, "gap_leaked", _SET, _gap_leaked, why="releases the exact gap beside the set"),
-    entry(Twin, "ordered_list", _SET, _ordered,
-           pairs=[((5, 5, 0, 0), (5, 6, 0, 0))], why="lists the set in the order of its counts"),
-    entry(Twin, "half_the_noise", _SET, lambda c, h: draw_set(c, VOTES, h, 2, 0.4, _T),
-           pairs=[((0, 0, 1, 4), (0, 0, 2, 4))], why="noise of half the scale at the same threshold"),
-    entry(Twin, "ties_by_other_users", _SET, _ties_by_users,
-           why="ties are broken by the parity of all votes, threshold one too low"),
-    entry(Twin, "items_that_occur", Peel(k=1, scale=2.0), _occurring,
-           why="peels among the items with votes only"),
-    entry(Twin, "forgot_the_rounds", Peel(k=1, scale=2.0),
-           lambda c, h: peeled(c, VOTES, h, 2, 2.0), why="two rounds charged as one"),
-    entry(Twin, "half_the_scale", ChooseK(k_max=3, scale=2.0),
-           lambda c, h: draw_k(c, VOTES, h, _UTILITY, 1.0),
-           pairs=[((5, 5, 4, 4), (6, 5, 5, 4))], why="gaps treated as monotone"),
+    entry(
+        Twin,
+        "ordered_list",
+        _SET,
+        _ordered,
+        pairs=[((5, 5, 0, 0), (5, 6, 0, 0))],
+        why="lists the set in the order of its counts",
+    ),
+    entry(
+        Twin,
+        "half_the_noise",
+        _SET,
+        lambda c, h: draw_set(c, VOTES, h, 2, 0.4, _T),
+        pairs=[((0, 0, 1, 4), (0, 0, 2, 4))],
+        why="noise of half the scale at the same threshold",
+    ),
+    entry(
+        Twin,
+        "ties_by_other_users",
+        _SET,
+        _ties_by_users,
+        why="ties are broken by the parity of all votes, threshold one too low",
+    ),
+    entry(
+        Twin,
+        "items_that_occur",
+        Peel(k=1, scale=2.0),
+        _occurring,
+        why="peels among the items with votes only",
+    ),
+    entry(
+        Twin,
+        "forgot_the_rounds",
+        Peel(k=1, scale=2.0),
+        lambda c, h: peeled(c, VOTES, h, 2, 2.0),
+        why="two rounds charged as one",
+    ),
+    entry(
+        Twin,
+        "half_the_scale",
+        ChooseK(k_max=3, scale=2.0),
+        lambda c, h: draw_k(c, VOTES, h, _UTILITY, 1.0),
+        pairs=[((5, 5, 4, 4), (6, 5, 5, 4))],
+        why="gaps treated as monotone",
+    ),
     entry(Twin, "no_test", _STABLE, _untested, why="releases the set at a private rank untested"),
-    entry(Twin, "low_stop", _LIMITED, lambda c, h: draw_limited(c, VOTES, h, 1, 2, 1.5, 1),
-           why="the stop stands one vote above rank k_max + 1, without ln(k_max / delta)"),
+    entry(
+        Twin,
+        "low_stop",
+        _LIMITED,
+        lambda c, h: draw_limited(c, VOTES, h, 1, 2, 1.5, 1),
+        why="the stop stands one vote above rank k_max + 1, without ln(k_max / delta)",
+    ),
     entry(Twin, "off_by_one_gap", _TOP, _top_later, why="tests the gap after the next item"),
-]  # fmt: skip
+]
 CONTROLS = [
     entry(Control, "sound", _SET, lambda c, h: draw_set(c, VOTES, h, 2, 0.8, _T)),
     entry(Control, "sound", Peel(k=2, scale=2.0), lambda c, h: peeled(c, VOTES, h, 2, 2.0)),
-    entry(Control, "sound", ChooseK(k_max=3, scale=2.0),
-           lambda c, h: draw_k(c, VOTES, h, _UTILITY, 2.0)),
+    entry(
+        Control,
+        "sound",
+        ChooseK(k_max=3, scale=2.0),
+        lambda c, h: draw_k(c, VOTES, h, _UTILITY, 2.0),
+    ),
     entry(Control, "sound", _STABLE, lambda c, h: draw_stable(c, VOTES, h, _STABLE.plan())),
-    entry(Control, "sound", _LIMITED,
-           lambda c, h: draw_limited(c, VOTES, h, 1, 2, 1.5, _HEIGHT)),
-    entry(Control, "sound", _TESTED,
-           lambda c, h: draw_tested(c, VOTES, h, 2, 2.0, 2 * 2.0 * (0.5 / 1.0) ** 0.5, _BAR)),
-    entry(Control, "sound_curve", _GATED,
-           lambda c, h: draw_tested(c, VOTES, h, 2, 2.0, _GATE.left, _LOW, _GATE.right)),
-]  # fmt: skip
+    entry(Control, "sound", _LIMITED, lambda c, h: draw_limited(c, VOTES, h, 1, 2, 1.5, _HEIGHT)),
+    entry(
+        Control,
+        "sound",
+        _TESTED,
+        lambda c, h: draw_tested(c, VOTES, h, 2, 2.0, 2 * 2.0 * (0.5 / 1.0) ** 0.5, _BAR),
+    ),
+    entry(
+        Control,
+        "sound_curve",
+        _GATED,
+        lambda c, h: draw_tested(c, VOTES, h, 2, 2.0, _GATE.left, _LOW, _GATE.right),
+    ),
+]

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.measurements._gap_utility import GapUtility
-from opendp_sim.measurements._peeling import peeled
-from opendp_sim.measurements.pate_labels import PateLabels, Stable, answer_stable, whole_votes
-from opendp_sim.measurements.stable_top_k import Plan, draw_stable
-from opendp_sim.measurements.test_peel import TestPeel as TestThenPeel, draw_tested
-from opendp_sim.measurements.top_k import TopK
 from opendp_sim.spaces.counts import USERS, votes_space
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import RealRows
 from opendp_sim.spaces.sketch import IntVector
+from opendp_sim.top_k.gated_peel import GatedPeel, draw_tested
+from opendp_sim.top_k.parts.gap_utility import GapUtility
+from opendp_sim.top_k.parts.peeling import peeled
+from opendp_sim.top_k.pate_labels import PateLabels, Stable, answer_stable, whole_votes
+from opendp_sim.top_k.stable_top_k import Plan, draw_stable
+from opendp_sim.top_k.top_k import TopK
 from tests.audit.selection import VOTES, best, by_count, claimed, falling, gap, number, twins
 
 # --- pate_labels: three teachers or four, two queries of three labels --------------------------------
@@ -87,7 +87,7 @@ _LEADS = _votes([0, 1], [], 3)
 # --- top_k -------------------------------------------------------------------------------------------
 
 _FIXED = TopK(k=2, scale=2.0, delta=0.05)
-_INNER = TestThenPeel(k=2, scale=2.0, delta=0.05)
+_INNER = GatedPeel(k=2, scale=2.0, delta=0.05)
 _NOISE, _BAR = 2 * 2.0 * (0.9 / (0.1 * 2)) ** 0.5, number(_INNER, "threshold")
 _FREE = TopK(k_max=3, scale=_S, delta=0.05)
 _OWN = _FREE.chosen(VOTES)[0].plan()
@@ -116,40 +116,127 @@ def _catalogue_of_the_data(coins: Any, h: Any) -> Any:
 TWINS = [
     *twins(
         _PATE,
-        ("weights_as_votes", "a teacher's number counts as that many votes", _weights,
-         _EVEN, [*_EVEN, [0.0, 9.0, 0.0, 0.0, 9.0, 0.0]]),
-        ("order_told", "labels in the order of their votes", _ordered,
-         _votes([0, 1], [0, 1], 6), _votes([0, 1], [0, 1], 6) + _votes([1], [1])),
-        ("padded_from_votes", "no answer is replaced by the label with most votes", _padded,
-         _EVEN, _EVEN + _votes([1], [1])),
-        ("empty_query_told", "a query without votes is told from one without an answer", _empty_skipped,
-         [[0.0] * 6], [[0.0] * 6, *_votes([0], [0])]),
-        ("one_noise_for_all", "both queries are tested with one draw", _one_noise,
-         _votes([0], [0], 2), _votes([0], [0], 2) + _votes([0], [1])),
-        ("no_test", "labels down to the drawn rank, untested", _untested, _EVEN, _EVEN + _votes([1], [1])),
-        ("exact_majority", "labels of more than half of the teachers, without noise", _agreed,
-         _votes([0], [0]), _votes([0], [0]) + _votes([], [])),
-        ("threshold_two_low", "the threshold of the answer is two votes too low",
-         lambda c, rows: _answers(c, rows, replace(_PLAN, threshold=_T - 2)), _LEADS + _votes([1], [1]), _LEADS),
-        space=_ROWS, metric=Symmetric(), read=_read,
+        (
+            "weights_as_votes",
+            "a teacher's number counts as that many votes",
+            _weights,
+            _EVEN,
+            [*_EVEN, [0.0, 9.0, 0.0, 0.0, 9.0, 0.0]],
+        ),
+        (
+            "order_told",
+            "labels in the order of their votes",
+            _ordered,
+            _votes([0, 1], [0, 1], 6),
+            _votes([0, 1], [0, 1], 6) + _votes([1], [1]),
+        ),
+        (
+            "padded_from_votes",
+            "no answer is replaced by the label with most votes",
+            _padded,
+            _EVEN,
+            _EVEN + _votes([1], [1]),
+        ),
+        (
+            "empty_query_told",
+            "a query without votes is told from one without an answer",
+            _empty_skipped,
+            [[0.0] * 6],
+            [[0.0] * 6, *_votes([0], [0])],
+        ),
+        (
+            "one_noise_for_all",
+            "both queries are tested with one draw",
+            _one_noise,
+            _votes([0], [0], 2),
+            _votes([0], [0], 2) + _votes([0], [1]),
+        ),
+        (
+            "no_test",
+            "labels down to the drawn rank, untested",
+            _untested,
+            _EVEN,
+            _EVEN + _votes([1], [1]),
+        ),
+        (
+            "exact_majority",
+            "labels of more than half of the teachers, without noise",
+            _agreed,
+            _votes([0], [0]),
+            _votes([0], [0]) + _votes([], []),
+        ),
+        (
+            "threshold_two_low",
+            "the threshold of the answer is two votes too low",
+            lambda c, rows: _answers(c, rows, replace(_PLAN, threshold=_T - 2)),
+            _LEADS + _votes([1], [1]),
+            _LEADS,
+        ),
+        space=_ROWS,
+        metric=Symmetric(),
+        read=_read,
     ),
     *twins(
         _FIXED,
-        ("better_of_two", "two releases, the one with more votes is kept", _better_of_two, (0, 0, 0, 0), (0, 0, 0, 1)),
-        ("mechanism_by_the_counts", "the exact gap decides whether the set is noisy", _by_the_counts, (0, 1, 1, 0), (0, 2, 2, 0)),
-        ("catalogue_of_the_data", "peels among the items with votes", _catalogue_of_the_data, (0, 0, 0, 0), (0, 0, 0, 1)),
-        ("size_of_the_data", "asks for as many items as lie above the mean, two at most",
-         lambda c, h: peeled(c, VOTES, h, 1 + int((4 * h > h.sum()).sum() > 1), 2.0), (0, 0, 1, 2), (0, 0, 0, 1)),
-        ("unvoted_dropped", "items without votes are taken out of the answer",
-         lambda c, h: [i for i in _top(c, h) if h[i] > 0], (1, 1, 0, 1), (0, 0, 0, 0)),
-        ("order_told", "lists the set by its counts", lambda c, h: falling(h, _top(c, h)), (0, 0, 0, 0), (0, 0, 1, 1)),
+        (
+            "better_of_two",
+            "two releases, the one with more votes is kept",
+            _better_of_two,
+            (0, 0, 0, 0),
+            (0, 0, 0, 1),
+        ),
+        (
+            "mechanism_by_the_counts",
+            "the exact gap decides whether the set is noisy",
+            _by_the_counts,
+            (0, 1, 1, 0),
+            (0, 2, 2, 0),
+        ),
+        (
+            "catalogue_of_the_data",
+            "peels among the items with votes",
+            _catalogue_of_the_data,
+            (0, 0, 0, 0),
+            (0, 0, 0, 1),
+        ),
+        (
+            "size_of_the_data",
+            "asks for as many items as lie above the mean, two at most",
+            lambda c, h: peeled(c, VOTES, h, 1 + int((4 * h > h.sum()).sum() > 1), 2.0),
+            (0, 0, 1, 2),
+            (0, 0, 0, 1),
+        ),
+        (
+            "unvoted_dropped",
+            "items without votes are taken out of the answer",
+            lambda c, h: [i for i in _top(c, h) if h[i] > 0],
+            (1, 1, 0, 1),
+            (0, 0, 0, 0),
+        ),
+        (
+            "order_told",
+            "lists the set by its counts",
+            lambda c, h: falling(h, _top(c, h)),
+            (0, 0, 0, 0),
+            (0, 0, 1, 1),
+        ),
         ("exact", "the exact set", lambda _, h: by_count(h, 2), (0, 0, 0, 0), (0, 0, 0, 1)),
     ),
     *twins(
         _FREE,
-        ("largest_gap_for_nothing", "without k the set above the exact largest gap",
-         lambda _, h: best(h, 1 + int(np.argmax(VOTES.rank(h, 4).gaps))), (0, 0, 0, 0), (0, 0, 0, 1)),
-        ("threshold_one_low", "the threshold is rounded down once too often",
-         lambda c, h: draw_stable(c, VOTES, h, replace(_OWN, threshold=_OWN.threshold - 1)), (0, 1, 1, 2), (0, 0, 1, 1)),
+        (
+            "largest_gap_for_nothing",
+            "without k the set above the exact largest gap",
+            lambda _, h: best(h, 1 + int(np.argmax(VOTES.rank(h, 4).gaps))),
+            (0, 0, 0, 0),
+            (0, 0, 0, 1),
+        ),
+        (
+            "threshold_one_low",
+            "the threshold is rounded down once too often",
+            lambda c, h: draw_stable(c, VOTES, h, replace(_OWN, threshold=_OWN.threshold - 1)),
+            (0, 1, 1, 2),
+            (0, 0, 1, 1),
+        ),
     ),
-]  # fmt: skip
+]

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.accounting.gaussian_tail import threshold_for
-from opendp_sim.measurements._gap_utility import GapUtility
-from opendp_sim.measurements._peeling import peeled
-from opendp_sim.measurements.choose_k import draw_k
-from opendp_sim.measurements.peel import Peel
-from opendp_sim.measurements.stable_top_k import StableTopK, draw_stable
-from opendp_sim.measurements.test_peel import TestPeel as TestThenPeel, draw_tested, gate_for
-from opendp_sim.measurements.top_stable import TopStable, draw_top_stable
 from opendp_sim.spaces.sketch import IntVector
+from opendp_sim.top_k.choose_k import draw_k
+from opendp_sim.top_k.gated_peel import GatedPeel, draw_tested, gate_for
+from opendp_sim.top_k.parts.gap_utility import GapUtility
+from opendp_sim.top_k.parts.gaussian_tail import threshold_for
+from opendp_sim.top_k.parts.peeling import peeled
+from opendp_sim.top_k.peel import Peel
+from opendp_sim.top_k.stable_top_k import StableTopK, draw_stable
+from opendp_sim.top_k.top_stable import TopStable, draw_top_stable
 from tests.audit.selection import VOTES, best, by_count, claimed, falling, gap, number, twins
 
 # --- stable_top_k ------------------------------------------------------------------------------------
@@ -59,9 +59,9 @@ def _later_gap(coins: Any, h: Any) -> Any:
     return best(h, k) if coins.reaches(_S, _PLAN.threshold - gap(h, k + 1)) else None
 
 
-# --- test_peel ---------------------------------------------------------------------------------------
+# --- gated_peel ---------------------------------------------------------------------------------------
 
-_TESTED = TestThenPeel(k=2, scale=2.0, delta=0.05, share=0.5)
+_TESTED = GatedPeel(k=2, scale=2.0, delta=0.05, share=0.5)
 _SINGLE = _TESTED.model_copy(update={"accounting": "curve"})
 _NOISE = 2 * 2.0 * (0.5 / (0.5 * 2)) ** 0.5
 _BAR = number(_TESTED, "threshold")
@@ -94,7 +94,7 @@ def _those_that_occur(coins: Any, h: Any) -> Any:
 # Over many equal candidates peeling names none of them, so that the test alone decides.
 _MANY = 300
 _SPACE = IntVector(_MANY)
-_WIDE = TestThenPeel(k=1, scale=2.0, delta=0.05, share=0.9)
+_WIDE = GatedPeel(k=1, scale=2.0, delta=0.05, share=0.9)
 _HIGH = int(claimed(_WIDE, _SPACE).expected["threshold"])
 _ZERO = np.zeros(_MANY, dtype=np.int64)
 _ONE, _PAIR = (np.isin(np.arange(_MANY), at).astype(np.int64) for at in ([1], [0, 1]))
@@ -109,7 +109,7 @@ def _wide(coins: Any, h: Any, bar: int, rank: int = 1, tests: int = 1) -> Any:
     return [int(i) for i in coins.top(h, 1, 2.0)]
 
 
-_STEEP = TestThenPeel(k=1, scale=1.5, delta=0.05, share=0.2, accounting="curve")
+_STEEP = GatedPeel(k=1, scale=1.5, delta=0.05, share=0.2, accounting="curve")
 _LEFT = 2 * 1.5 * (0.8 / 0.2) ** 0.5
 _STEP, _AT = gate_for("twin", 1, 1.5, _LEFT, 0.05, 1)
 
@@ -162,79 +162,219 @@ def _gap_told(coins: Any, h: Any) -> Any:
 TWINS = [
     *twins(
         _STABLE,
-        ("threshold_one_low", "the threshold is rounded down once too often",
-         lambda c, h: draw_stable(c, VOTES, h, replace(_PLAN, threshold=_PLAN.threshold - 1)), (0, 1, 1, 2), (0, 0, 1, 1)),
-        ("largest_gap_for_nothing", "the rank with the largest gap is taken without noise",
-         lambda c, h: _tested(c, h, _largest_gap(c, h)), (0, 0, 1, 3), (0, 0, 2, 3)),
-        ("until_one_passes", "draws and tests three times and pays once", _until_one_passes, (0, 1, 1, 2), (0, 0, 1, 1)),
-        ("one_draw_reused", "the noise that found the largest gap also tests it", _one_draw_reused, (0, 1, 1, 2), (0, 0, 1, 1)),
+        (
+            "threshold_one_low",
+            "the threshold is rounded down once too often",
+            lambda c, h: draw_stable(c, VOTES, h, replace(_PLAN, threshold=_PLAN.threshold - 1)),
+            (0, 1, 1, 2),
+            (0, 0, 1, 1),
+        ),
+        (
+            "largest_gap_for_nothing",
+            "the rank with the largest gap is taken without noise",
+            lambda c, h: _tested(c, h, _largest_gap(c, h)),
+            (0, 0, 1, 3),
+            (0, 0, 2, 3),
+        ),
+        (
+            "until_one_passes",
+            "draws and tests three times and pays once",
+            _until_one_passes,
+            (0, 1, 1, 2),
+            (0, 0, 1, 1),
+        ),
+        (
+            "one_draw_reused",
+            "the noise that found the largest gap also tests it",
+            _one_draw_reused,
+            (0, 1, 1, 2),
+            (0, 0, 1, 1),
+        ),
         ("order_told", "the set is listed by its counts", _order_told, (0, 0, 3, 3), (0, 0, 2, 3)),
         ("later_gap", "tests the gap below the next rank", _later_gap, (0, 3, 3, 3), (0, 2, 2, 3)),
     ),
     *twins(
         _CURVE,
-        ("half_noise_in_the_test", "the noise on the gap has half its scale, the threshold is as before",
-         lambda c, h: _tested(c, h, draw_k(c, VOTES, h, _UTILITY, _S), _S / 2, _CURVED), (0, 0, 0, 3), (0, 0, 1, 3)),
-        ("choice_at_half_the_scale", "the rank is drawn as if gaps were monotone",
-         lambda c, h: _tested(c, h, draw_k(c, VOTES, h, _UTILITY, _S / 2), _S, _CURVED), (0, 0, 1, 3), (0, 0, 2, 3)),
+        (
+            "half_noise_in_the_test",
+            "the noise on the gap has half its scale, the threshold is as before",
+            lambda c, h: _tested(c, h, draw_k(c, VOTES, h, _UTILITY, _S), _S / 2, _CURVED),
+            (0, 0, 0, 3),
+            (0, 0, 1, 3),
+        ),
+        (
+            "choice_at_half_the_scale",
+            "the rank is drawn as if gaps were monotone",
+            lambda c, h: _tested(c, h, draw_k(c, VOTES, h, _UTILITY, _S / 2), _S, _CURVED),
+            (0, 0, 1, 3),
+            (0, 0, 2, 3),
+        ),
     ),
     *twins(
         _STABLE.model_copy(update={"distance": 2}),
-        ("threshold_of_one_user", "calibrated at one user, claimed for two",
-         lambda c, h: draw_stable(c, VOTES, h, _PLAN), (0, 0, 0, 2), (0, 0, 0, 0)), d_in=2,
+        (
+            "threshold_of_one_user",
+            "calibrated at one user, claimed for two",
+            lambda c, h: draw_stable(c, VOTES, h, _PLAN),
+            (0, 0, 0, 2),
+            (0, 0, 0, 0),
+        ),
+        d_in=2,
     ),
     *twins(
         _TESTED,
-        ("no_noise_in_the_test", "releases the set wherever the exact gap reaches three",
-         lambda c, h: best(h, 2) if gap(h, 2) >= 3 else _peel(c, h), (2, 2, 0, 0), (3, 3, 0, 0)),
-        ("first_item_kept", "where the test fails the first item stays and one is drawn", _first_kept, (0, 1, 1, 1), (0, 0, 0, 0)),
-        ("items_that_occur", "peels among the items with votes", _those_that_occur, (0, 0, 0, 0), (0, 0, 0, 1)),
-        ("order_told", "the set is listed by its counts",
-         lambda c, h: by_count(h, 2) if _test(c, h) else _peel(c, h), (0, 0, 2, 3), (0, 0, 2, 2)),
+        (
+            "no_noise_in_the_test",
+            "releases the set wherever the exact gap reaches three",
+            lambda c, h: best(h, 2) if gap(h, 2) >= 3 else _peel(c, h),
+            (2, 2, 0, 0),
+            (3, 3, 0, 0),
+        ),
+        (
+            "first_item_kept",
+            "where the test fails the first item stays and one is drawn",
+            _first_kept,
+            (0, 1, 1, 1),
+            (0, 0, 0, 0),
+        ),
+        (
+            "items_that_occur",
+            "peels among the items with votes",
+            _those_that_occur,
+            (0, 0, 0, 0),
+            (0, 0, 0, 1),
+        ),
+        (
+            "order_told",
+            "the set is listed by its counts",
+            lambda c, h: by_count(h, 2) if _test(c, h) else _peel(c, h),
+            (0, 0, 2, 3),
+            (0, 0, 2, 2),
+        ),
     ),
     *twins(
         _SINGLE,
-        ("half_noise_in_the_test", "the noise on the gap has half its scale on both sides, the threshold a third of its height",
-         lambda c, h: draw_tested(c, VOTES, h, 2, 2.0, _NOISE / 2, _LOW // 3, _GATE.right / 2), (0, 0, 3, 3), (0, 0, 2, 2)),
-        ("peels_at_half_the_scale", "peeling at half the scale that is charged",
-         lambda c, h: draw_tested(c, VOTES, h, 2, 1.0, _NOISE, _LOW, _GATE.right), (0, 0, 0, 0), (0, 0, 0, 1)),
-        ("test_not_charged", "no noise of the test and no delta in the claim",
-         lambda c, h: best(h, 2) if gap(h, 2) >= 2 else _peel(c, h), (0, 1, 1, 0), (0, 2, 2, 0),
-         {"privacy_map": claimed(Peel(k=2, scale=2.0, accounting="curve")).privacy_map}),
+        (
+            "half_noise_in_the_test",
+            "the noise on the gap has half its scale on both sides, the threshold a third of its height",
+            lambda c, h: draw_tested(c, VOTES, h, 2, 2.0, _NOISE / 2, _LOW // 3, _GATE.right / 2),
+            (0, 0, 3, 3),
+            (0, 0, 2, 2),
+        ),
+        (
+            "peels_at_half_the_scale",
+            "peeling at half the scale that is charged",
+            lambda c, h: draw_tested(c, VOTES, h, 2, 1.0, _NOISE, _LOW, _GATE.right),
+            (0, 0, 0, 0),
+            (0, 0, 0, 1),
+        ),
+        (
+            "test_not_charged",
+            "no noise of the test and no delta in the claim",
+            lambda c, h: best(h, 2) if gap(h, 2) >= 2 else _peel(c, h),
+            (0, 1, 1, 0),
+            (0, 2, 2, 0),
+            {"privacy_map": claimed(Peel(k=2, scale=2.0, accounting="curve")).privacy_map},
+        ),
     ),
     *twins(
         _WIDE,
-        ("threshold_one_low", "the threshold is rounded down once too often",
-         lambda c, h: _wide(c, h, _HIGH - 1), _ONE, _ZERO),
-        ("later_gap", "tests the gap below rank k + 1",
-         lambda c, h: _wide(c, h, _HIGH, rank=2), 30 * _PAIR + _ONE, 30 * _PAIR),
-        ("three_tests_one_delta", "tests three times and pays delta once",
-         lambda c, h: _wide(c, h, _HIGH, tests=3), _ONE, _ZERO),
+        (
+            "threshold_one_low",
+            "the threshold is rounded down once too often",
+            lambda c, h: _wide(c, h, _HIGH - 1),
+            _ONE,
+            _ZERO,
+        ),
+        (
+            "later_gap",
+            "tests the gap below rank k + 1",
+            lambda c, h: _wide(c, h, _HIGH, rank=2),
+            30 * _PAIR + _ONE,
+            30 * _PAIR,
+        ),
+        (
+            "three_tests_one_delta",
+            "tests three times and pays delta once",
+            lambda c, h: _wide(c, h, _HIGH, tests=3),
+            _ONE,
+            _ZERO,
+        ),
         space=_SPACE,
     ),
     *twins(
         _STEEP,
-        ("sides_exchanged", "the wide side of the noise is where unstable sets pass",
-         lambda c, h: _gated(c, h, lambda c, g: not c.gate_reaches(_STEP.right, _LEFT, 1 - _AT + g)), _ONE, _ZERO),
-        ("gaussian_threshold", "the threshold is that of a Gaussian of the geometric's scale",
-         lambda c, h: _gated(c, h, lambda c, g: c.gate_reaches(_STEP.right, _LEFT, threshold_for(_STEP.right, 0.005, 1) - g)),
-         _ONE, _ZERO),
+        (
+            "sides_exchanged",
+            "the wide side of the noise is where unstable sets pass",
+            lambda c, h: _gated(
+                c, h, lambda c, g: not c.gate_reaches(_STEP.right, _LEFT, 1 - _AT + g)
+            ),
+            _ONE,
+            _ZERO,
+        ),
+        (
+            "gaussian_threshold",
+            "the threshold is that of a Gaussian of the geometric's scale",
+            lambda c, h: _gated(
+                c,
+                h,
+                lambda c, g: c.gate_reaches(
+                    _STEP.right, _LEFT, threshold_for(_STEP.right, 0.005, 1) - g
+                ),
+            ),
+            _ONE,
+            _ZERO,
+        ),
         space=_SPACE,
     ),
     *twins(
         _TOP,
-        ("threshold_one_low", "the threshold is rounded down once too often",
-         lambda c, h: _first(c, h, bar=_C - 1), (0, 0, 1, 1), (0, 0, 0, 0)),
-        ("delta_of_one_rank", "the threshold forgets that several ranks may pass",
-         lambda c, h: _first(c, h, bar=_TOP.model_copy(update={"delta": 0.1}).threshold()), (0, 0, 1, 1), (0, 0, 0, 0)),
-        ("gaps_without_noise", "only the threshold of the search is noisy", _noiseless,
-         (0, 0, _C, 2 * _C), (0, 0, _C - 1, 2 * _C)),
-        ("cut_by_counts", "a set that is too large is cut to its most voted item", _cut_by_counts, (0, 0, 3, 3), (0, 0, 2, 3)),
-        ("gap_told", "tells the exact gap of the size that passed", _gap_told, (0, 0, 3, 3), (0, 0, 2, 3)),
+        (
+            "threshold_one_low",
+            "the threshold is rounded down once too often",
+            lambda c, h: _first(c, h, bar=_C - 1),
+            (0, 0, 1, 1),
+            (0, 0, 0, 0),
+        ),
+        (
+            "delta_of_one_rank",
+            "the threshold forgets that several ranks may pass",
+            lambda c, h: _first(c, h, bar=_TOP.model_copy(update={"delta": 0.1}).threshold()),
+            (0, 0, 1, 1),
+            (0, 0, 0, 0),
+        ),
+        (
+            "gaps_without_noise",
+            "only the threshold of the search is noisy",
+            _noiseless,
+            (0, 0, _C, 2 * _C),
+            (0, 0, _C - 1, 2 * _C),
+        ),
+        (
+            "cut_by_counts",
+            "a set that is too large is cut to its most voted item",
+            _cut_by_counts,
+            (0, 0, 3, 3),
+            (0, 0, 2, 3),
+        ),
+        (
+            "gap_told",
+            "tells the exact gap of the size that passed",
+            _gap_told,
+            (0, 0, 3, 3),
+            (0, 0, 2, 3),
+        ),
     ),
     *twins(
         _TOP.model_copy(update={"distance": 2}),
-        ("threshold_of_one_user", "calibrated at one user, claimed for two",
-         lambda c, h: draw_top_stable(c, VOTES, h, 1, 2, _TOP.scales, _C), (0, 0, 0, 2), (0, 1, 1, 1)), d_in=2,
+        (
+            "threshold_of_one_user",
+            "calibrated at one user, claimed for two",
+            lambda c, h: draw_top_stable(c, VOTES, h, 1, 2, _TOP.scales, _C),
+            (0, 0, 0, 2),
+            (0, 1, 1, 1),
+        ),
+        d_in=2,
     ),
-]  # fmt: skip
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from opendp_sim.audit import Control, Twin
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Stable
-from opendp_sim.sketches.vote_counts import VoteCounts
+from opendp_sim.sketches.counts.vote_counts import VoteCounts
 from opendp_sim.spaces.metrics import IdDistance
 from opendp_sim.spaces.records import Column, Records
 from opendp_sim.spaces.rows import take
@@ -95,6 +96,55 @@ def _table(*rows: tuple[int, str]) -> dict[str, Any]:
     }
 
 
+class _AsHeld(Records):
+    """Records behind no door: functions see the very objects of whoever holds the data."""
+
+    def normal(self, data: Any) -> Any:
+        return data
+
+    def check(self, data: Any) -> None:
+        """Admit everything, as a text column once did."""
+
+
+def _first_object(blocks: Any) -> Any:
+    """What ``vote_counts`` did before: an item's hash is of the first object met, by its repr."""
+    words: dict[Any, int] = {}
+    votes = {
+        (int(who), words.setdefault(word, len(words)))
+        for block in blocks()
+        for who, word in zip(block["who"].tolist(), block["word"].tolist(), strict=True)
+    }
+    met = list(words)
+
+    def rank(who: int, at: int) -> bytes:
+        return hashlib.blake2b(f"{who!r} {met[at]!r}".encode(), digest_size=8).digest()
+
+    kept = [
+        met[at]
+        for user in sorted({who for who, _ in votes})
+        for at in sorted((a for who, a in votes if who == user), key=lambda a: rank(user, a))[:1]
+    ]
+    return np.array([sum(word == item for word in kept) for item in WORDS], dtype=np.int64)
+
+
+def _first_object_decides() -> Any:
+    domain = _AsHeld(RECORDS.columns)
+    mechanism = VoteCounts(item="word", items=WORDS, max_items=1)
+    claim = replace(_claim(mechanism), fold=_first_object)
+    return build(claim, mechanism.key, domain, USER, "l1")
+
+
+def _held_pairs() -> list[tuple[Any, Any]]:
+    """One more user, who comes first and holds an item as another type of text."""
+    out = []
+    for word in ("a", "b"):
+        rows = [(-1, word), *((who, each) for who in range(40) for each in ("a", "b"))]
+        data = _table(*rows)
+        data["word"][0] = np.str_(word)
+        out.append((data, take(data, slice(1, None))))
+    return out
+
+
 def _pairs() -> list[tuple[Any, Any]]:
     """One user more or less, with repeated votes, in between the others."""
     rng, out = np.random.default_rng(5), []
@@ -109,9 +159,11 @@ def _twin(
     name: str, why: str, tally: Tally, mechanism: VoteCounts = COUNTS, norm: str = "linf"
 ) -> Twin:
     return Twin(
-        name=f"vote_counts/{name}", why=why, make=lambda: _with(mechanism, tally, norm),
+        name=f"vote_counts/{name}",
+        why=why,
+        make=lambda: _with(mechanism, tally, norm),
         options={"pairs": _pairs()},
-    )  # fmt: skip
+    )
 
 
 TWINS = [
@@ -122,9 +174,32 @@ TWINS = [
     _twin("share_of_all", "counts are given as percent of all votes", _of_all),
     _twin("only_shared_votes", "an item of one user is hidden, others are scaled", _shared),
     _twin("below_the_mean", "items below the mean count are set to zero", _own_median),
-    _twin("one_item_more", "three items of a user are kept where two are claimed", _one_more, BOUNDED, "l1"),
-]  # fmt: skip
+    _twin(
+        "one_item_more",
+        "three items of a user are kept where two are claimed",
+        _one_more,
+        BOUNDED,
+        "l1",
+    ),
+    Twin(
+        name="vote_counts/first_object_decides",
+        why="equal items of other types have other hashes: the first one met decides for everybody",
+        make=_first_object_decides,
+        options={"pairs": _held_pairs()},
+    ),
+]
 CONTROLS = [
+    Control(
+        name="vote_counts/any_object_decides_nothing",
+        make=lambda: build(
+            _claim(VoteCounts(item="word", items=WORDS, max_items=1)),
+            "vote_counts",
+            RECORDS,
+            USER,
+            "l1",
+        ),
+        options={"pairs": _held_pairs()},
+    ),
     Control(
         name="vote_counts/sound",
         make=lambda: build(_claim(COUNTS), "vote_counts", RECORDS, USER, "linf"),

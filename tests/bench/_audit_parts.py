@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import opendp.prelude as dp
 
-from opendp_sim.audit import NoiseLaw, Report, Subject, audit, collect
+from opendp_sim.audit import Control, NoiseLaw, Report, Subject, Twin, audit, collect
 from opendp_sim.audit.distribution import distribution_layer
 from opendp_sim.audit.findings import Budget
 from opendp_sim.audit.neighbours import Pair
@@ -44,6 +44,7 @@ SHORT = replace(
 """For the count of false alarms: shorter, so that a thousand audits end; the bound is the same."""
 
 Rows = dict[str, Any]
+E = TypeVar("E", Twin, Control)
 
 
 def _timed(run: Callable[[], Report]) -> tuple[Report, float]:
@@ -52,9 +53,16 @@ def _timed(run: Callable[[], Report]) -> tuple[Report, float]:
     return report, round(time.process_time() - begin, 3)
 
 
-def twins(seeds: int, budget: str, rows: RowFile) -> Rows:
+def _of_family(found: list[E], family: str | None) -> list[E]:
+    kept = [entry for entry in found if family in (None, entry.family)]
+    if not kept:
+        raise SystemExit(f"no entry of the corpus is of family {family!r}")
+    return kept
+
+
+def twins(seeds: int, budget: str, rows: RowFile, family: str | None = None) -> Rows:
     """Every broken twin, seed after seed: a run that is cut off leaves whole seeds behind."""
-    found, _ = collect(CORPUS)
+    found = _of_family(collect(CORPUS)[0], family)
     part = f"twins {budget}"
     for seed in range(seeds):
         for twin in found:
@@ -64,9 +72,10 @@ def twins(seeds: int, budget: str, rows: RowFile) -> Rows:
             report = audit(twin.make(), twin.d_in, budget, seed=seed, beta=BETA, **twin.options)
             seconds = round(time.process_time() - begin, 3)
             agrees = (
-                None if report.evidence is None
+                None
+                if report.evidence is None
                 else report.evidence.extra.get("clopper_pearson_agrees")
-            )  # fmt: skip
+            )
             rows.add(
                 part,
                 twin.name,
@@ -85,18 +94,22 @@ def _of_twins(found: dict[str, list[Rows]], why: dict[str, str]) -> Rows:
         layers = Counter(row["layer"] for row in audits)
         if name in why:
             out[name] = {
-                "caught": len(audits) - layers["missed"], "seeds": len(audits), "layers": dict(layers),
+                "caught": len(audits) - layers["missed"],
+                "seeds": len(audits),
+                "layers": dict(layers),
                 "seconds_median": round(median(row["seconds"] for row in audits), 3),
-                "second_tester": [sum(row["agrees"] is True for row in audits),
-                                  sum(row["agrees"] is not None for row in audits)],
+                "second_tester": [
+                    sum(row["agrees"] is True for row in audits),
+                    sum(row["agrees"] is not None for row in audits),
+                ],
                 "why": why[name],
-            }  # fmt: skip
+            }
     return out
 
 
-def controls(audits: int, rows: RowFile) -> Rows:
+def controls(audits: int, rows: RowFile, family: str | None = None) -> Rows:
     """Sound mechanisms, round and round, until so many audits have run."""
-    _, found = collect(CORPUS)
+    found = _of_family(collect(CORPUS)[1], family)
     for done in range(audits):
         seed, spot = divmod(done, len(found))
         control = found[spot]
@@ -113,16 +126,18 @@ def controls(audits: int, rows: RowFile) -> Rows:
             print(f"{done + 1} audits", flush=True)
     return {
         name: {
-            "audits": len(audited_), "alarms": sum(row["alarm"] for row in audited_),
+            "audits": len(audited_),
+            "alarms": sum(row["alarm"] for row in audited_),
             "seconds": round(sum(row["seconds"] for row in audited_), 3),
         }
         for name, audited_ in rows.of("controls").items()
-    }  # fmt: skip
+        if name in {control.name for control in found}
+    }
 
 
-def mechanisms(seeds: int, rows: RowFile) -> Rows:
-    """Every registered mechanism with a case, on the space of its case."""
-    subjects_of = audited()
+def mechanisms(seeds: int, rows: RowFile, family: str | None = None) -> Rows:
+    """Every registered mechanism with a case, or the one called ``family``, on the space of its case."""
+    subjects_of = {key: each for key, each in audited().items() if family in (None, key)}
     for seed in range(seeds):
         for key, subjects in subjects_of.items():
             for name, make, options in subjects:
@@ -132,9 +147,15 @@ def mechanisms(seeds: int, rows: RowFile) -> Rows:
                 report, seconds = _timed(lambda m=make, r=run: r(m()))
                 ran = [layer.layer for layer in report.layers if layer.status != "skipped"]
                 rows.add(
-                    "mechanisms", f"{key}:{name}", seed, verdict=report.verdict, layers=ran,
-                    seconds=seconds, wall=round(report.seconds, 2), date=_today(),
-                )  # fmt: skip
+                    "mechanisms",
+                    f"{key}:{name}",
+                    seed,
+                    verdict=report.verdict,
+                    layers=ran,
+                    seconds=seconds,
+                    wall=round(report.seconds, 2),
+                    date=_today(),
+                )
                 print(seed, key, name, report.verdict, f"{seconds:.1f} s", flush=True)
                 if report.evidence is not None:
                     print(report, flush=True)
@@ -147,12 +168,16 @@ def _of_mechanism(key: str, subjects: Any, found: dict[str, list[Rows]]) -> Rows
     done = [row for name in names for row in found.get(f"{key}:{name}", [])]
     refuted = any(row["verdict"] == "refuted" for row in done)
     return {
-        "verdict": "refuted" if refuted else "not refuted", "audits": len(done),
+        "verdict": "refuted" if refuted else "not refuted",
+        "audits": len(done),
         "seeds": sorted({row["seed"] for row in done}),
-        "layers": sorted({layer for row in done for layer in row["layers"]}), "faces": names,
-        "budget": "quick", "beta": BETA, "date": max(row["date"] for row in done),
+        "layers": sorted({layer for row in done for layer in row["layers"]}),
+        "faces": names,
+        "budget": "quick",
+        "beta": BETA,
+        "date": max(row["date"] for row in done),
         "longest_seconds": round(max(row["seconds"] for row in done), 1),
-    }  # fmt: skip
+    }
 
 
 def _today() -> str:
@@ -169,9 +194,12 @@ def power(seeds: int, rows: RowFile) -> Rows:
                 rows.add("power", name, seed, draws=_draws(1 / excess, seed))
         draws = [row["draws"] or np.inf for row in rows.of("power")[name]]
         out[name] = {
-            "limit": limit, "within_limit": sum(d <= limit for d in draws), "seeds": len(draws),
-            "median_draws": float(median(draws)), "largest_draws": float(max(draws)),
-        }  # fmt: skip
+            "limit": limit,
+            "within_limit": sum(d <= limit for d in draws),
+            "seeds": len(draws),
+            "median_draws": float(median(draws)),
+            "largest_draws": float(max(draws)),
+        }
         print(name, out[name], flush=True)
     seen = 0
     for seed in range(seeds):
@@ -190,9 +218,13 @@ def _draws(scale: float, seed: int) -> int | None:
 
     wide = replace(Budget.of("quick"), seconds=60, bet_pairs=200_000)
     subject = Subject(
-        run=lambda x: many(x, 1)[0], sample=many, input_domain=LINE, input_metric=SYMMETRIC,
-        privacy_map=lambda d: 1.0 * d, measure=PURE,
-    )  # fmt: skip
+        run=lambda x: many(x, 1)[0],
+        sample=many,
+        input_domain=LINE,
+        input_metric=SYMMETRIC,
+        privacy_map=lambda d: 1.0 * d,
+        measure=PURE,
+    )
     pairs, rng = GivenPairs((Pair([], [1], 1),)), np.random.default_rng(seed)
     result = distribution_layer(subject, pairs, 1, wide, rng, BETA * SHARES["distribution"])
     return int(result.facts["draws"]) if result.status == "refuted" else None
@@ -211,9 +243,12 @@ def defects() -> Rows:
         last = audit_constructor(make)[-1]
         evidence = last.evidence
         out[name] = {
-            "verdict": last.verdict, "space": last.origin, "seconds": round(time.perf_counter() - begin, 2),
+            "verdict": last.verdict,
+            "space": last.origin,
+            "seconds": round(time.perf_counter() - begin, 2),
             "cpu_seconds": round(time.process_time() - cpu, 2),
-            "claimed": repr(evidence.claimed) if evidence else "", "measured": repr(evidence.measured) if evidence else "",
-        }  # fmt: skip
+            "claimed": repr(evidence.claimed) if evidence else "",
+            "measured": repr(evidence.measured) if evidence else "",
+        }
         print(name, out[name], flush=True)
     return out

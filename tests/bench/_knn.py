@@ -18,15 +18,15 @@ import numpy as np
 import opendp.prelude as dp
 from scipy.optimize import minimize_scalar
 
-from opendp_sim.measurements._knn_features import Lens
-from opendp_sim.measurements._knn_hybrid import Hybrid
-from opendp_sim.measurements._knn_means import ClassMeans
-from opendp_sim.measurements._knn_predictor import Predictor
-from opendp_sim.measurements._knn_public import Seen
-from opendp_sim.measurements._knn_sampler import Sampler
-from opendp_sim.measurements.hybrid_knn import HybridKnn
-from opendp_sim.measurements.ind_knn import IndKnn
-from opendp_sim.measurements.private_knn import PrivateKnn
+from opendp_sim.knn.hybrid_knn import HybridKnn
+from opendp_sim.knn.ind_knn import IndKnn
+from opendp_sim.knn.parts.features import Lens
+from opendp_sim.knn.parts.hybrid import Hybrid
+from opendp_sim.knn.parts.means import ClassMeans
+from opendp_sim.knn.parts.predictor import Predictor
+from opendp_sim.knn.parts.public import Seen
+from opendp_sim.knn.parts.sampler import Sampler
+from opendp_sim.knn.private_knn import PrivateKnn
 from opendp_sim.spaces.rows import GridRows, Rows
 
 dp.enable_features("contrib")
@@ -72,9 +72,12 @@ def _set(name, x, y, xt, yt, low, high, bits=12, seed=0):
     kinds, both = np.unique(np.concatenate([y, yt]), return_inverse=True)
     y, yt = both[: len(y)], both[len(y) :]
     grid = GridRows(
-        width=x.shape[1], labels=tuple(range(len(kinds))), unit=unit,
-        lower=(round(low / unit),), upper=(round(high / unit),),
-    )  # fmt: skip
+        width=x.shape[1],
+        labels=tuple(range(len(kinds))),
+        unit=unit,
+        lower=(round(low / unit),),
+        upper=(round(high / unit),),
+    )
     pick = np.random.default_rng(seed).permutation(len(xt))
 
     def steps(values):
@@ -213,13 +216,18 @@ def opacus(python: str, data: Set, of: Asked, epsilon: float, settings) -> list[
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "data.npz"
         np.savez(
-            file, x=(rows * lens.unit).astype(np.float32), y=data.train.labels,
+            file,
+            x=(rows * lens.unit).astype(np.float32),
+            y=data.train.labels,
             queries=(queries.rows * lens.unit).astype(np.float32),
             settings=np.array([(epsilon, DELTA, *setting) for setting in settings]),
-        )  # fmt: skip
+        )
         program = Path(__file__).with_name("_knn_opacus.py")
         done = subprocess.run(
-            [python, "-P", str(program), str(file)], check=True, capture_output=True, text=True,
+            [python, "-P", str(program), str(file)],
+            check=True,
+            capture_output=True,
+            text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
+        )
     return [np.array(json.loads(line)) for line in done.stdout.splitlines() if line[:1] == "["]

@@ -26,10 +26,16 @@ def trained(x, y, classes, epsilon, delta, rate, epochs, step, clip):
     pairs = torch.utils.data.TensorDataset(torch.from_numpy(x), torch.from_numpy(y))
     loader = torch.utils.data.DataLoader(pairs, batch_size=max(1, round(rate * len(x))))
     model, sgd, loss, loader = opacus.PrivacyEngine(accountant="prv").make_private_with_epsilon(
-        module=model, optimizer=sgd, data_loader=loader, criterion=torch.nn.CrossEntropyLoss(),
-        target_epsilon=epsilon, target_delta=delta, epochs=int(epochs), max_grad_norm=clip,
+        module=model,
+        optimizer=sgd,
+        data_loader=loader,
+        criterion=torch.nn.CrossEntropyLoss(),
+        target_epsilon=epsilon,
+        target_delta=delta,
+        epochs=int(epochs),
+        max_grad_norm=clip,
         grad_sample_mode="ghost",  # the same steps, without a gradient a record in memory
-    )  # fmt: skip
+    )
     for _ in range(int(epochs)):
         for rows, labels in loader:
             sgd.zero_grad()

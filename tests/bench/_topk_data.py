@@ -117,10 +117,15 @@ def covid(folder: Path) -> tuple[list[date], list[str], np.ndarray]:
         date.fromordinal(n)
         for n in range(date(2020, 3, 12).toordinal(), date(2020, 5, 12).toordinal() + 1)
     ]
-    new = np.array([
-        [max(0, table[s].get(d, 0) - table[s].get(date.fromordinal(d.toordinal() - 1), 0)) for s in states]
-        for d in days
-    ])  # fmt: skip
+    new = np.array(
+        [
+            [
+                max(0, table[s].get(d, 0) - table[s].get(date.fromordinal(d.toordinal() - 1), 0))
+                for s in states
+            ]
+            for d in days
+        ]
+    )
     return days, states, new
 
 

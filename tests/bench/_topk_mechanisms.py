@@ -11,14 +11,14 @@ import opendp.prelude as dp
 
 from opendp_sim.accounting.conversion import zcdp_to_epsilon
 from opendp_sim.core.mechanism import Mechanism
-from opendp_sim.measurements.gaussian_top_k import GaussianTopK
-from opendp_sim.measurements.limited_domain import LimitedDomain
-from opendp_sim.measurements.peel import Peel
-from opendp_sim.measurements.stable_top_k import StableTopK
-from opendp_sim.measurements.test_peel import TestPeel
-from opendp_sim.measurements.top_stable import TopStable
 from opendp_sim.spaces.counts import USERS
 from opendp_sim.spaces.sketch import IntVector
+from opendp_sim.top_k.gated_peel import GatedPeel
+from opendp_sim.top_k.gaussian_top_k import GaussianTopK
+from opendp_sim.top_k.limited_domain import LimitedDomain
+from opendp_sim.top_k.peel import Peel
+from opendp_sim.top_k.stable_top_k import StableTopK
+from opendp_sim.top_k.top_stable import TopStable
 
 dp.enable_features("contrib")
 Build = Callable[[float], Mechanism]
@@ -76,26 +76,57 @@ class Way:
 def ways(per_user: int | None = None, items: int = 10**6) -> list[Way]:
     """The mechanisms that are compared; ``delta`` is the whole budget's."""
     found = [
-        Way("test_peel, curve", lambda k, s, d: TestPeel(k=k, scale=s, delta=d, accounting="curve")),
-        Way("test_peel, zcdp", lambda k, s, d: TestPeel(k=k, scale=s, delta=d / 2)),
+        Way(
+            "gated_peel, curve",
+            lambda k, s, d: GatedPeel(k=k, scale=s, delta=d, accounting="curve"),
+        ),
+        Way("gated_peel, zcdp", lambda k, s, d: GatedPeel(k=k, scale=s, delta=d / 2)),
         Way("peel, curve", lambda k, s, d: Peel(k=k, scale=s, accounting="curve")),
         Way("peel, zcdp", lambda k, s, d: Peel(k=k, scale=s)),
-        Way("stable_top_k published, filled",
-            lambda k, s, d: StableTopK(k_max=2 * k, k=k, scale=s, delta=d / 2, utility="gap", fill="peel")),
-        Way("stable_top_k published, unpadded",
-            lambda k, s, d: StableTopK(k_max=2 * k, k=k, scale=s, delta=d / 2, utility="gap"), False),
-        Way("stable_top_k published, adaptive",
-            lambda k, s, d: StableTopK(k_max=2 * k, scale=s, delta=d / 2, utility="gap"), False),
-        Way("stable_top_k improved, unpadded",
-            lambda k, s, d: StableTopK(k_max=2 * k, k=k, scale=s, delta=d, accounting="curve"), False),
-        Way("stable_top_k improved, adaptive",
-            lambda k, s, d: StableTopK(k_max=2 * k, scale=s, delta=d, accounting="curve"), False),
-        Way("limited_domain, curve",
-            lambda k, s, d: LimitedDomain(k=k, k_max=min(10 * k, 1500, items - 1), scale=s, delta=d, accounting="curve"), False),
-        Way("limited_domain, zcdp",
-            lambda k, s, d: LimitedDomain(k=k, k_max=min(10 * k, 1500, items - 1), scale=s, delta=d / 2), False),
-        Way("top_stable", lambda k, s, d: TopStable(k=k, k_max=2 * k, epsilon=1 / s, delta=d), False),
-    ]  # fmt: skip
+        Way(
+            "stable_top_k published, filled",
+            lambda k, s, d: StableTopK(
+                k_max=2 * k, k=k, scale=s, delta=d / 2, utility="gap", fill="peel"
+            ),
+        ),
+        Way(
+            "stable_top_k published, unpadded",
+            lambda k, s, d: StableTopK(k_max=2 * k, k=k, scale=s, delta=d / 2, utility="gap"),
+            False,
+        ),
+        Way(
+            "stable_top_k published, adaptive",
+            lambda k, s, d: StableTopK(k_max=2 * k, scale=s, delta=d / 2, utility="gap"),
+            False,
+        ),
+        Way(
+            "stable_top_k improved, unpadded",
+            lambda k, s, d: StableTopK(k_max=2 * k, k=k, scale=s, delta=d, accounting="curve"),
+            False,
+        ),
+        Way(
+            "stable_top_k improved, adaptive",
+            lambda k, s, d: StableTopK(k_max=2 * k, scale=s, delta=d, accounting="curve"),
+            False,
+        ),
+        Way(
+            "limited_domain, curve",
+            lambda k, s, d: LimitedDomain(
+                k=k, k_max=min(10 * k, 1500, items - 1), scale=s, delta=d, accounting="curve"
+            ),
+            False,
+        ),
+        Way(
+            "limited_domain, zcdp",
+            lambda k, s, d: LimitedDomain(
+                k=k, k_max=min(10 * k, 1500, items - 1), scale=s, delta=d / 2
+            ),
+            False,
+        ),
+        Way(
+            "top_stable", lambda k, s, d: TopStable(k=k, k_max=2 * k, epsilon=1 / s, delta=d), False
+        ),
+    ]
     if per_user is not None:
         found.append(Way("gaussian histogram", lambda k, s, d: GaussianTopK(k=k, scale=s)))
     return found

@@ -4,7 +4,7 @@
 
 ``--write`` replaces the record that ships with the package (what the evidence tier reads) and this
 script's section of RESULTS.md. Parts can be run alone, ``--only twins,controls``; the others keep what
-the record already says. Every audit is a line of ``--rows`` as soon as it has ended, seeds outermost, so
+the record already says, and with ``--family vote_counts`` so do the twins of other families. Every audit is a line of ``--rows`` as soon as it has ended, seeds outermost, so
 a run that is cut off is continued by the same command and can be summed up before it ends
 (``--seeds 7``). Lines of another engine, a hash of the code of the layers and of OpenDP, do not count.
 """
@@ -30,17 +30,11 @@ import opendp.prelude as dp  # noqa: E402
 
 from opendp_sim.audit.evidence import RECORD  # noqa: E402
 from tests.bench._audit_laws import laws  # noqa: E402
-from tests.bench._audit_parts import (  # noqa: E402
-    BETA,
-    controls,
-    defects,
-    mechanisms,
-    power,
-    twins,
-)
+from tests.bench._audit_parts import BETA, controls, defects, mechanisms, power, twins  # noqa: E402
 from tests.bench._audit_rows import RowFile, engine_of  # noqa: E402
 from tests.bench._results import parser, table, write_section  # noqa: E402
 
+OF_A_FAMILY = "twins,controls"
 PARTS = "laws,defects,power,mechanisms,twins,deep,controls"
 
 
@@ -50,14 +44,17 @@ Table = list[list[object]]
 def summary(record: dict[str, Any]) -> Table:
     """The table: figure, target, measured."""
     return [
-        *_twins(record.get("twins", {})), *_deep(record.get("deep", {})),
-        *_controls(record.get("controls", {})), *_power(record.get("power", {})),
+        *_twins(record.get("twins", {})),
+        *_deep(record.get("deep", {})),
+        *_controls(record.get("controls", {})),
+        *_power(record.get("power", {})),
         *(
             [f"blind: {name}", "< 5 s", f"{row['verdict']}, {row['seconds']} s"]
             for name, row in record.get("defects", {}).items()
         ),
-        *_laws(record.get("laws", {})), *_mechanisms(record.get("mechanisms", {})),
-    ]  # fmt: skip
+        *_laws(record.get("laws", {})),
+        *_mechanisms(record.get("mechanisms", {})),
+    ]
 
 
 def _twins(found: dict[str, Any]) -> Table:
@@ -73,17 +70,33 @@ def _twins(found: dict[str, Any]) -> Table:
     seldom = sorted(name for name, row in found.items() if row["caught"] < row["seeds"])
     seeds = sorted({row["seeds"] for row in rows})
     return [
-        ["broken twins caught, quick", "all",
-         f"{len(found) - len(never)} of {len(found)}{_named(never)}"],
-        ["pairs of twin and seed caught, quick", "95 %",
-         f"{100 * caught / pairs:.2f} % of {pairs:,} ({'-'.join(map(str, seeds))} seeds)"],
-        ["twins caught at every seed", "-", f"{len(found) - len(seldom)} of {len(found)}{_named(seldom)}"],
+        [
+            "broken twins caught, quick",
+            "all",
+            f"{len(found) - len(never)} of {len(found)}{_named(never)}",
+        ],
+        [
+            "pairs of twin and seed caught, quick",
+            "95 %",
+            f"{100 * caught / pairs:.2f} % of {pairs:,} ({'-'.join(map(str, seeds))} seeds)",
+        ],
+        [
+            "twins caught at every seed",
+            "-",
+            f"{len(found) - len(seldom)} of {len(found)}{_named(seldom)}",
+        ],
         ["caught by", "-", ", ".join(f"{k}: {v:,}" for k, v in sorted(by.items()))],
-        ["second tester (Clopper-Pearson) agrees with L3's bets, in a few fresh runs", "-",
-         f"{agreed} of {asked}"],
-        ["CPU seconds to catch a twin, median and largest of the medians", "-",
-         f"{median(row['seconds_median'] for row in rows):.2g} and {max(row['seconds_median'] for row in rows):.2g}"],
-    ]  # fmt: skip
+        [
+            "second tester (Clopper-Pearson) agrees with L3's bets, in a few fresh runs",
+            "-",
+            f"{agreed} of {asked}",
+        ],
+        [
+            "CPU seconds to catch a twin, median and largest of the medians",
+            "-",
+            f"{median(row['seconds_median'] for row in rows):.2g} and {max(row['seconds_median'] for row in rows):.2g}",
+        ],
+    ]
 
 
 def _named(names: list[str]) -> str:
@@ -95,8 +108,13 @@ def _deep(found: dict[str, Any]) -> Table:
         return []
     missed = sorted(name for name, row in found.items() if row["caught"] < row["seeds"])
     pairs = sum(row["seeds"] for row in found.values())
-    return [["broken twins caught, deep", "all",
-             f"{len(found) - len(missed)} of {len(found)} ({pairs} audits){_named(missed)}"]]  # fmt: skip
+    return [
+        [
+            "broken twins caught, deep",
+            "all",
+            f"{len(found) - len(missed)} of {len(found)} ({pairs} audits){_named(missed)}",
+        ]
+    ]
 
 
 def _controls(found: dict[str, Any]) -> Table:
@@ -105,11 +123,17 @@ def _controls(found: dict[str, Any]) -> Table:
     audits, alarms = (sum(row[k] for row in found.values()) for k in ("audits", "alarms"))
     native = [row for name, row in found.items() if name.startswith("opendp/")]
     return [
-        ["false alarms at beta 1e-3, short audits", "0 in 1,000",
-         f"{alarms} in {audits:,} ({len(found)} sound mechanisms)"],
-        ["OpenDP's own constructors among them, and alarms", "24, none",
-         f"{len(native)}, {sum(row['alarms'] for row in native)} in {sum(row['audits'] for row in native)} audits"],
-    ]  # fmt: skip
+        [
+            "false alarms at beta 1e-3, short audits",
+            "0 in 1,000",
+            f"{alarms} in {audits:,} ({len(found)} sound mechanisms)",
+        ],
+        [
+            "OpenDP's own constructors among them, and alarms",
+            "24, none",
+            f"{len(native)}, {sum(row['alarms'] for row in native)} in {sum(row['audits'] for row in native)} audits",
+        ],
+    ]
 
 
 def _power(found: dict[str, Any]) -> Table:
@@ -130,8 +154,13 @@ def _laws(found: dict[str, Any]) -> Table:
     if not found:
         return []
     held, failed = (sum(len(row[k]) for row in found.values()) for k in ("held", "failed"))
-    return [["laws that held, over all mechanisms", "all",
-             f"{held} of {held + failed}, {len(found)} mechanisms"]]  # fmt: skip
+    return [
+        [
+            "laws that held, over all mechanisms",
+            "all",
+            f"{held} of {held + failed}, {len(found)} mechanisms",
+        ]
+    ]
 
 
 def _mechanisms(found: dict[str, Any]) -> Table:
@@ -141,11 +170,17 @@ def _mechanisms(found: dict[str, Any]) -> Table:
     audits = sum(row["audits"] for row in found.values())
     longest = max(found, key=lambda key: found[key]["longest_seconds"])
     return [
-        ["mechanisms of this package", "none refuted",
-         f"{len(found)} audited, {audits} audits, {len(refuted)} refuted {', '.join(refuted)}".strip()],
-        ["longest quick audit of one of them, CPU seconds", "10",
-         f"{found[longest]['longest_seconds']} ({longest})"],
-    ]  # fmt: skip
+        [
+            "mechanisms of this package",
+            "none refuted",
+            f"{len(found)} audited, {audits} audits, {len(refuted)} refuted {', '.join(refuted)}".strip(),
+        ],
+        [
+            "longest quick audit of one of them, CPU seconds",
+            "10",
+            f"{found[longest]['longest_seconds']} ({longest})",
+        ],
+    ]
 
 
 def main() -> None:
@@ -154,31 +189,40 @@ def main() -> None:
     options.add_argument("--deep-seeds", type=int, default=1)
     options.add_argument("--control-audits", type=int, default=1000)
     options.add_argument("--mechanism-seeds", type=int, default=3)
-    options.add_argument("--only", default=PARTS)
+    options.add_argument("--only", help=f"parts, of {PARTS}")
+    options.add_argument(
+        "--family", help="only this one's twins, controls, laws or audits; the others keep theirs"
+    )
     options.add_argument(
         "--rows", type=Path, default=Path(tempfile.gettempdir()) / "audit_scoreboard.jsonl"
     )
     options.add_argument("--engine", default=engine_of(ROOT), help="whose rows count")
     args = options.parse_args()
+    args.only = args.only or (OF_A_FAMILY if args.family else PARTS)
+    if args.family and {"defects", "power"} & set(args.only.split(",")):
+        options.error("the parts defects and power have no families")
     dp.enable_features("contrib", "honest-but-curious", "idealized-numerics")
     rows = RowFile(args.rows, args.engine)
     record: dict[str, Any] = json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {}
     parts: dict[str, Callable[[], Any]] = {
-        "laws": laws,
+        "laws": lambda: laws(args.family),
         "defects": defects,
         "power": lambda: power(args.seeds, rows),
-        "mechanisms": lambda: mechanisms(args.mechanism_seeds, rows),
-        "twins": lambda: twins(args.seeds, "quick", rows),
-        "deep": lambda: twins(args.deep_seeds, "deep", rows),
-        "controls": lambda: controls(args.control_audits, rows),
+        "mechanisms": lambda: mechanisms(args.mechanism_seeds, rows, args.family),
+        "twins": lambda: twins(args.seeds, "quick", rows, args.family),
+        "deep": lambda: twins(args.deep_seeds, "deep", rows, args.family),
+        "controls": lambda: controls(args.control_audits, rows, args.family),
     }
-    for name in args.only.split(","):
-        found = parts[name]()
+    for part in args.only.split(","):
+        found = parts[part]()
         # read again: other parts may have been written meanwhile
         record = json.loads(RECORD.read_text("utf-8")) if args.write and RECORD.exists() else record
-        record |= {name: found, "opendp": version("opendp"), "numpy": np.__version__, "beta": BETA}
+        if args.family:
+            found = record.get(part, {}) | found
+        name = f"{part} of {args.family}" if args.family else part  # whose engine and command
+        record |= {part: found, "opendp": version("opendp"), "numpy": np.__version__, "beta": BETA}
         record.setdefault("engines", {})[name] = args.engine
-        record.setdefault("commands", {})[name] = _command(name, args)
+        record.setdefault("commands", {})[name] = _command(part, args)
         record.setdefault("dates", {})[name] = datetime.now(UTC).strftime("%Y-%m-%d")
         if args.write:
             RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", "utf-8")
@@ -193,12 +237,14 @@ def main() -> None:
 def _command(name: str, args: Any) -> str:
     """Return the words that measure one part."""
     numbers = {
-        "power": f" --seeds {args.seeds}", "twins": f" --seeds {args.seeds}",
+        "power": f" --seeds {args.seeds}",
+        "twins": f" --seeds {args.seeds}",
         "deep": f" --deep-seeds {args.deep_seeds}",
         "controls": f" --control-audits {args.control_audits}",
         "mechanisms": f" --mechanism-seeds {args.mechanism_seeds}",
-    }  # fmt: skip
-    return f"--only {name}{numbers.get(name, '')} --write"
+    }
+    family = f" --family {args.family}" if args.family else ""
+    return f"--only {name}{family}{numbers.get(name, '')} --write"
 
 
 if __name__ == "__main__":

@@ -29,8 +29,17 @@ CRASHED = 70
 def audited(spec: Path, seed: int) -> tuple[list[list[object]], float, int]:
     """Return a row a release, the CPU seconds of the whole, and the exit code."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-c", "from opendp_sim.cli import main; main()", "audit", str(spec),
-               "--format", "json", "--seed", str(seed)]  # fmt: skip
+    command = [
+        sys.executable,
+        "-c",
+        "from opendp_sim.cli import main; main()",
+        "audit",
+        str(spec),
+        "--format",
+        "json",
+        "--seed",
+        str(seed),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -84,7 +93,14 @@ def summary(kept: dict[str, dict[str, Any]]) -> str:
         longest, slow = max(longest, each), slow + (each > LIMIT)
         first = found["rows"][0]
         table_rows += [[*row, found["seconds"] if row is first else ""] for row in found["rows"]]
-    head = ["spec", "release", "verdict", "CPU s of its layers", "layers that ran", "CPU s of the command"]  # fmt: skip
+    head = [
+        "spec",
+        "release",
+        "verdict",
+        "CPU s of its layers",
+        "layers that ran",
+        "CPU s of the command",
+    ]
     codes = [found["code"] for found in kept.values()]
     return table(head, table_rows) + (
         f"\n\n{len(kept)} specs, {len(table_rows)} audits: {codes.count(1)} refuted, "

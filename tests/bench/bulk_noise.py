@@ -10,14 +10,15 @@ from __future__ import annotations
 import resource
 import time
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import opendp.prelude as dp
 from _results import parser, table, write_section
 
-from opendp_sim.measurements._sampling_noise import add_gaussian, add_laplace
-from opendp_sim.measurements.bulk_gaussian import make_bulk_gaussian
-from opendp_sim.measurements.bulk_laplace import make_bulk_laplace
+from opendp_sim.noise.gaussian import make_gaussian
+from opendp_sim.noise.laplace import make_laplace
+from opendp_sim.noise.parts.sampling_noise import add_gaussian, add_laplace
 
 dp.enable_features("contrib")
 
@@ -28,7 +29,7 @@ FAMILIES = {
     "Laplace": (
         add_laplace,
         dp.m.make_laplace,
-        make_bulk_laplace,
+        partial(make_laplace, sampler="bulk"),
         dp.l1_distance(T="i64"),
         150,
         40,
@@ -36,7 +37,7 @@ FAMILIES = {
     "Gaussian": (
         add_gaussian,
         dp.m.make_gaussian,
-        make_bulk_gaussian,
+        partial(make_gaussian, sampler="bulk"),
         dp.l2_distance(T=float),
         400,
         25,

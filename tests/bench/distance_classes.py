@@ -93,8 +93,15 @@ def main() -> None:
         data = load(options.data)
         for dimension in (None, 128, 32):
             rows += one(name, data, dimension)
-    head = ["data", "projected to", "no noise", *(f"epsilon {e:g}" for e in EPSILONS),
-            "build, ms", "build / bare sum", "query, us"]  # fmt: skip
+    head = [
+        "data",
+        "projected to",
+        "no noise",
+        *(f"epsilon {e:g}" for e in EPSILONS),
+        "build, ms",
+        "build / bare sum",
+        "query, us",
+    ]
     text = table(head, rows) + (
         f"\n\nAccuracy on the test sets (10,000 images; 7,528 posts), mean of {TIMES} releases; one "
         "release of all class means at delta = 1e-6. Build: all classes, from quantized (and "

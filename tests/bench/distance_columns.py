@@ -40,17 +40,37 @@ def noise_rows() -> list[list[object]]:
     for tops, times in (((1.0,), 2000), ((1.0,) * 8, 1000), ((1.0,) * 64, 500), (uneven, 1000)):
         d, total = len(tops), sum(tops)
         label = "" if len(set(tops)) == 1 else ", ranges 1 to 16"
-        out.append(noise_row(
-            "threshold sketch, rho = 0.5" + label, tops, ("threshold_sketch", {"thresholds": 256}),
-            {"rho": RHO}, total / math.sqrt(2 * RHO), times))  # fmt: skip
-        out.append(noise_row(
-            "moment tree, rho = 0.5" + label, tops,
-            ("moment_tree", {"levels": 8, "tuned_for": "gaussian"}),
-            {"rho": RHO}, math.sqrt(2) * total / math.sqrt(RHO), times // 2))  # fmt: skip
+        out.append(
+            noise_row(
+                "threshold sketch, rho = 0.5" + label,
+                tops,
+                ("threshold_sketch", {"thresholds": 256}),
+                {"rho": RHO},
+                total / math.sqrt(2 * RHO),
+                times,
+            )
+        )
+        out.append(
+            noise_row(
+                "moment tree, rho = 0.5" + label,
+                tops,
+                ("moment_tree", {"levels": 8, "tuned_for": "gaussian"}),
+                {"rho": RHO},
+                math.sqrt(2) * total / math.sqrt(RHO),
+                times // 2,
+            )
+        )
         if len(set(tops)) == 1:
-            out.append(noise_row(
-                "moment tree, epsilon = 1", tops, ("moment_tree", {"levels": 8}),
-                {"epsilon": 1.0}, 8.5 * d**1.5, times // 2))  # fmt: skip
+            out.append(
+                noise_row(
+                    "moment tree, epsilon = 1",
+                    tops,
+                    ("moment_tree", {"levels": 8}),
+                    {"epsilon": 1.0},
+                    8.5 * d**1.5,
+                    times // 2,
+                )
+            )
     return out
 
 
@@ -75,11 +95,16 @@ def digits_rows(packages) -> list[list[object]]:
         relative = (np.abs(errors) / truth).mean(axis=1)
         predicted = (math.sqrt(2 / math.pi) * deviation / truth).mean()
         least, most = relative.min(), relative.max()
-        rows.append([
-            name, f"{100 * relative.mean():.3g} %", f"{100 * predicted:.3g} %",
-            f"{100 * relative.std() / math.sqrt(times):.2g} %", times,
-            f"{100 * least:.3g} to {100 * most:.3g} %",
-        ])  # fmt: skip
+        rows.append(
+            [
+                name,
+                f"{100 * relative.mean():.3g} %",
+                f"{100 * predicted:.3g} %",
+                f"{100 * relative.std() / math.sqrt(times):.2g} %",
+                times,
+                f"{100 * least:.3g} to {100 * most:.3g} %",
+            ]
+        )
         print(rows[-1], flush=True)
     return rows
 
@@ -93,8 +118,14 @@ def main() -> None:
         "\n\nClosed forms: sum of ranges / sqrt(2 rho); at most sqrt(2) times the sum of ranges / "
         "sqrt(rho); at most 8.5 d^1.5 / epsilon.\n\n"
     )
-    head = ["structure", "mean relative error", "noise alone, predicted", "standard error", "releases",
-            "one release"]  # fmt: skip
+    head = [
+        "structure",
+        "mean relative error",
+        "noise alone, predicted",
+        "standard error",
+        "releases",
+        "one release",
+    ]
     text += table(head, digits)
     text += (
         f"\n\nUCI optdigits (CC BY 4.0), 3,620 private rows of 64 columns, 2,000 queries, epsilon = 1 "

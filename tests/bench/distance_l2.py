@@ -59,8 +59,15 @@ def sliced(directions: int, x: np.ndarray, queries: np.ndarray) -> list[object]:
         ratios.append(pairs)
     spread = float(np.std(ratios, axis=0).mean())
     total = float(np.abs(plain / exact.sum(axis=1) - 1).mean())
-    row = [directions, measured, math.sqrt(np.square(twice).mean()), spread,
-           0.7555 / math.sqrt(directions), spread / (0.7555 / math.sqrt(directions)), total]  # fmt: skip
+    row = [
+        directions,
+        measured,
+        math.sqrt(np.square(twice).mean()),
+        spread,
+        0.7555 / math.sqrt(directions),
+        spread / (0.7555 / math.sqrt(directions)),
+        total,
+    ]
     print(row, flush=True)
     return row
 
@@ -73,10 +80,13 @@ def squared(x: np.ndarray) -> list[list[object]]:
     for name, queries in (("|y| = B", edge), ("|y| = B / 2", edge / 2), ("y = 0", edge * 0)):
         built = Built(
             BALL,
-            (("clip_rows", {"norm": "l2", "bound": 1.0}), ("quantize", {"bits": 16}),
-             ("moments_sketch", {})),
+            (
+                ("clip_rows", {"norm": "l2", "bound": 1.0}),
+                ("quantize", {"bits": 16}),
+                ("moments_sketch", {}),
+            ),
             x,
-        )  # fmt: skip
+        )
         truth = (cdist(queries, x) ** 2).sum(axis=1)
         errors, deviation = runs(built, built.noise(rho=RHO), queries, truth, 4000)
         measured = math.sqrt(np.square(errors).mean())
@@ -92,8 +102,15 @@ def main() -> None:
     x, queries = in_ball(rng, 1000), in_ball(rng, 20)
     slices = [sliced(k, x, queries) for k in (64, 128, 256, 512, 1024)]
     squares = squared(x)
-    head = ["directions", "noise, threshold sketch", "noise, moment tree", "embedding error",
-            "0.755 / sqrt(k)", "ratio", "error of the sums without noise"]  # fmt: skip
+    head = [
+        "directions",
+        "noise, threshold sketch",
+        "noise, moment tree",
+        "embedding error",
+        "0.755 / sqrt(k)",
+        "ratio",
+        "error of the sums without noise",
+    ]
     single = math.sqrt(math.pi / 2) * 2 * CLIP / math.sqrt(2 * RHO)
     text = table(head, slices) + (
         f"\n\nrho = {RHO}, norms up to B = 1 in {COLUMNS} columns, projections clipped at {CLIP:g} B. "
@@ -101,8 +118,9 @@ def main() -> None:
         f"tree: at most {2 * single:.4g}). The embedding error is that of one distance, over 40 "
         "draws of directions.\n\n"
     )
-    text += table(["query", "deviation measured", "predicted", "ratio", "2 sqrt(2) B^2 / sqrt(rho)"],
-                  squares)  # fmt: skip
+    text += table(
+        ["query", "deviation measured", "predicted", "ratio", "2 sqrt(2) B^2 / sqrt(rho)"], squares
+    )
     text += f"\n\nSquared l2, rho = {RHO}, B = 1, 4,000 releases."
     print(text)
     if options.write:

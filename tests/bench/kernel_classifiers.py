@@ -28,9 +28,13 @@ def structures(seed: int) -> dict[str, tuple[dict[str, object], str]]:
     one = {"race_sketch": {**race, "family": {"p_stable_l2": {"width": 0.5}}}}
     joined = {"race_sketch": {**race, "family": {"p_stable_l2": {"width": 1.0, "joined": 4}}}}
     fourier = {
-        "fourier_sketch": {"frequencies": 1000, "seed": seed, "per_label": True,
-                           "kernel": {"gaussian": {"bandwidth": 0.4}}}
-    }  # fmt: skip
+        "fourier_sketch": {
+            "frequencies": 1000,
+            "seed": seed,
+            "per_label": True,
+            "kernel": {"gaussian": {"bandwidth": 0.4}},
+        }
+    }
     return {
         "RACE, one hash, max likelihood": (one, "max_likelihood"),
         "RACE, one hash, MAP": (one, "map"),

@@ -55,8 +55,11 @@ def errors(columns: int, measure: str, key: str) -> tuple[float, float, float]:
         of = noisy(stages, flat, EPSILON, measure)
         at = of.queries(Rows(asked))
         values = reader.estimate(of.arrays, at).groups[0, 0]
-        exact = exact_sums(through(stages[:1], points).values * stages[-1].domain.unit,
-                           at.values * stages[-1].domain.unit, reader)  # fmt: skip
+        exact = exact_sums(
+            through(stages[:1], points).values * stages[-1].domain.unit,
+            at.values * stages[-1].domain.unit,
+            reader,
+        )
         found.append(np.abs(values - exact).mean())
     mechanism, norm = noise_for(EPSILON, measure, stages[-1].claim.output.faces)
     output = stages[-1].claim.output
@@ -76,9 +79,16 @@ def main() -> None:
             rows.append([columns, measure, *fourier, *gauss, fourier[0] / gauss[0]])
             print(rows[-1], flush=True)
     head = [
-        "columns", "measure", "Fourier, mean |error|", "its se", "its noise", "Gauss, mean |error|",
-        "its se", "its noise", "Fourier / Gauss",
-    ]  # fmt: skip
+        "columns",
+        "measure",
+        "Fourier, mean |error|",
+        "its se",
+        "its noise",
+        "Gauss, mean |error|",
+        "its se",
+        "its noise",
+        "Fourier / Gauss",
+    ]
     text = (
         f"{table(head, rows)}\n\n{COUNT:,} records, {QUERIES} queries, {RELEASES} releases, epsilon "
         f"{EPSILON:g} (delta = 1e-6 for zCDP), bandwidth {BANDWIDTH:g} of the box, "

@@ -43,8 +43,12 @@ def structures(
             "seed": seed,
         }
     }
-    race = {"repetitions": size, "buckets": 512, "seed": seed,
-            "family": {"p_stable_l2": {"width": width}}}  # fmt: skip
+    race = {
+        "repetitions": size,
+        "buckets": 512,
+        "seed": seed,
+        "family": {"p_stable_l2": {"width": width}},
+    }
     grid = {"quantize": {"bits": 12}}
     out = {"fourier_sketch": [grid, fourier], "race_sketch": [grid, {"race_sketch": race}]}
     if name == "newsgroups":
@@ -52,15 +56,21 @@ def structures(
         out["JL(64) + fourier_sketch"] = [grid, jl, fourier]
     else:
         out["gauss_transform_sketch"] = [
-            grid, {"gauss_transform_sketch": {"bandwidth": width, "order": 8}}
-        ]  # fmt: skip
+            grid,
+            {"gauss_transform_sketch": {"bandwidth": width, "order": 8}},
+        ]
     return out
 
 
 def measured(
-    name: str, structure: str, seed: int, points: np.ndarray, queries: np.ndarray, space: RealRows,
+    name: str,
+    structure: str,
+    seed: int,
+    points: np.ndarray,
+    queries: np.ndarray,
+    space: RealRows,
     truths: dict[tuple[str, str], np.ndarray],
-) -> dict[tuple[str, float], list[float]]:  # fmt: skip
+) -> dict[tuple[str, float], list[float]]:
     """One seed: every measure and epsilon from the few builds that they need."""
     count, builds, out = len(points), {}, {}
     for measure, epsilon in SETTINGS:
@@ -87,9 +97,13 @@ def measured(
         error = np.abs(found["density"][:, 0] / count - truth)
         total = np.hypot(found["noise_error"], found["sketch_error"])[:, 0] / count
         out[measure, epsilon] = [
-            float(truth.mean()), error.mean(), math.sqrt(2 / math.pi) * total.mean(),
-            (error / truth).mean(), built, query / QUERIES * 1e6,
-        ]  # fmt: skip
+            float(truth.mean()),
+            error.mean(),
+            math.sqrt(2 / math.pi) * total.mean(),
+            (error / truth).mean(),
+            built,
+            query / QUERIES * 1e6,
+        ]
     return out
 
 
@@ -107,10 +121,13 @@ def main() -> None:
     skin = np.load(options.data / "skin.npz")["x"].astype(np.float64)
     skin = skin[np.random.default_rng(0).permutation(len(skin))]
     sets = {
-        "newsgroups": (news["x_train"].astype(np.float64), news["x_test"][:QUERIES].astype(np.float64),
-                       RealRows(width=384, lower=(-1.0,), upper=(1.0,))),
+        "newsgroups": (
+            news["x_train"].astype(np.float64),
+            news["x_test"][:QUERIES].astype(np.float64),
+            RealRows(width=384, lower=(-1.0,), upper=(1.0,)),
+        ),
         "skin": (skin[QUERIES:], skin[:QUERIES], RealRows(width=3, lower=(0.0,), upper=(255.0,))),
-    }  # fmt: skip
+    }
     rows: list[list[object]] = []
     truths: dict[tuple[str, str], np.ndarray] = {}
     bare: dict[tuple[str, int], float] = {}
@@ -129,15 +146,43 @@ def main() -> None:
                 truth, error, predicted, relative, built, query = each.mean(axis=0)
                 scatter = each[:, 1].std(ddof=1) / math.sqrt(RELEASES)
                 shown = "-" if structure.startswith("gauss") else size
-                rows.append([name, structure, measure, epsilon, shown, truth, error, scatter, predicted,
-                             relative, built, built / bare[name, size], query])  # fmt: skip
+                rows.append(
+                    [
+                        name,
+                        structure,
+                        measure,
+                        epsilon,
+                        shown,
+                        truth,
+                        error,
+                        scatter,
+                        predicted,
+                        relative,
+                        built,
+                        built / bare[name, size],
+                        query,
+                    ]
+                )
                 print(rows[-1][:5], [f"{v:.4g}" for v in rows[-1][5:]], flush=True)
             print(f"{time.process_time() - begin:.0f} s", flush=True)
     text = table(
-        ["data", "structure", "measure", "epsilon", "features", "mean kernel value",
-         "mean |error|", "its se", "predicted", "mean relative error", "build, s", "build / bare product",
-         "query, us"], rows,
-    )  # fmt: skip
+        [
+            "data",
+            "structure",
+            "measure",
+            "epsilon",
+            "features",
+            "mean kernel value",
+            "mean |error|",
+            "its se",
+            "predicted",
+            "mean relative error",
+            "build, s",
+            "build / bare product",
+            "query, us",
+        ],
+        rows,
+    )
     text += (
         f"\n\n{QUERIES} held-out queries, {RELEASES} releases with fresh seeds and noise; its se: "
         "from the scatter of the releases; releases of one seed and size share a build; errors of "

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from opendp_sim.measurements._sampling_noise import add_gaussian
+from opendp_sim.noise.parts.sampling_noise import add_gaussian
 from opendp_sim.spaces.rows import GridRows, Rows
 from tests.bench._kernels import exact_flat, exact_sums, pipeline
 from tests.bench._results import parser, table, write_section

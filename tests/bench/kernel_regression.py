@@ -238,9 +238,10 @@ def main() -> None:
     print(text, flush=True)
     if args.write:
         write_section(
-            "Kernels: regression", text,
+            "Kernels: regression",
+            text,
             "python -m tests.bench.kernel_regression --airfoil FOLDER --write",
-        )  # fmt: skip
+        )
 
 
 if __name__ == "__main__":

@@ -64,9 +64,18 @@ def main() -> None:
             rows.append(line)
             print(line, flush=True)
     text = table(
-        ["z", "structure", "cells", "build, s", "zCDP noise (predicted)", "zCDP mean |error|",
-         "pure noise (predicted)", "pure mean |error|"], rows,
-    )  # fmt: skip
+        [
+            "z",
+            "structure",
+            "cells",
+            "build, s",
+            "zCDP noise (predicted)",
+            "zCDP mean |error|",
+            "pure noise (predicted)",
+            "pure mean |error|",
+        ],
+        rows,
+    )
     text += (
         "\n\n10,000 records in 3 columns, 200 queries, epsilon = 1 (delta = 1e-6 for zCDP), "
         f"{RELEASES} releases; 4,096 frequencies in all (8 terms of 512 at accuracy 0.01). "

@@ -88,14 +88,29 @@ def main() -> None:
             reader.estimate(arrays, queries)
 
         product, naive, built, asked = least(args.runs, bare, floats, build, ask)
-        rows.append([name, built, built / product, naive / product, asked / QUERIES * 1e6,
-                     asked / (product * QUERIES / ROWS)])  # fmt: skip
+        rows.append(
+            [
+                name,
+                built,
+                built / product,
+                naive / product,
+                asked / QUERIES * 1e6,
+                asked / (product * QUERIES / ROWS),
+            ]
+        )
         print(rows[-1], flush=True)
         assert built / product <= 3, "slower than three bare products"
     text = table(
-        ["kernel", "build, s", "build / bare product", "float cos and sin / bare product",
-         "query, us", "queries / bare product of their shape"], rows,
-    )  # fmt: skip
+        [
+            "kernel",
+            "build, s",
+            "build / bare product",
+            "float cos and sin / bare product",
+            "query, us",
+            "queries / bare product of their shape",
+        ],
+        rows,
+    )
     text += (
         f"\n\n{ROWS:,} rows x {WIDTH} columns, D = {FREQUENCIES:,}; {QUERIES:,} queries with "
         f"standard errors; least of {args.runs} alternated runs, load {os.getloadavg()[0]:.1f} on "

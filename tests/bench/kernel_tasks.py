@@ -26,9 +26,11 @@ THRESHOLD, ALARMS, SIDE, DRAWS = 0.02, 0.05, 25, 5000
 SKETCHES = {
     "gauss_transform_sketch": lambda seed: {"bandwidth": BANDWIDTH},
     "fourier_sketch": lambda seed: {
-        "frequencies": 4000, "kernel": {"gaussian": {"bandwidth": BANDWIDTH}}, "seed": seed,
+        "frequencies": 4000,
+        "kernel": {"gaussian": {"bandwidth": BANDWIDTH}},
+        "seed": seed,
     },
-}  # fmt: skip
+}
 
 
 def records() -> np.ndarray:
@@ -61,10 +63,14 @@ def one(of, exact: np.ndarray, places: np.ndarray, seed: int) -> list[float]:
     t = float(np.hypot(density["noise_error"], density["sketch_error"])[empty, 0].mean())
     predicted = 0.4 * empty.sum() * t / np.maximum(density["density"][:, 0], 0).sum()
     return [
-        float(found.mean()), float(len(real)), float(outlier[inliers].mean()),
-        float(outlier[lonely].mean()), float(share[empty].sum()), float(predicted),
+        float(found.mean()),
+        float(len(real)),
+        float(outlier[inliers].mean()),
+        float(outlier[lonely].mean()),
+        float(share[empty].sum()),
+        float(predicted),
         float(np.abs(share - exact / exact.sum()).sum() / 2),
-    ]  # fmt: skip
+    ]
 
 
 DATA = records()
@@ -87,9 +93,16 @@ def main() -> None:
             rows.append([name, epsilon, *map(float, np.mean(each, axis=0))])
             print(rows[-1], flush=True)
     head = [
-        "structure", "epsilon", "clusters found", "modes above 4 errors", "inliers flagged",
-        "lonely flagged", "phantom share", "predicted", "drawn off the density",
-    ]  # fmt: skip
+        "structure",
+        "epsilon",
+        "clusters found",
+        "modes above 4 errors",
+        "inliers flagged",
+        "lonely flagged",
+        "phantom share",
+        "predicted",
+        "drawn off the density",
+    ]
     floor = math.sqrt(2 / math.pi) / 2 * float(np.sqrt(exact / exact.sum() / DRAWS).sum())
     text = (
         f"{table(head, rows)}\n\nMean of {RELEASES} releases, zCDP at delta = 1e-6; {len(DATA):,} records, "

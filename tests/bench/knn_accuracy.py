@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from opendp_sim.measurements._knn_rule import Rule
+from opendp_sim.knn.parts.rule import Rule
 from tests.bench import _knn as k
 from tests.bench._results import parser, table, write_section
 
@@ -171,9 +171,11 @@ def predicted(data: k.Set, run: Run, kept: Kept, torch: str | None) -> np.ndarra
     # Training costs minutes on a large set: chosen once there, at the least budget.
     at = EPSILONS[0] if data.size > _LARGE else epsilon
     found = best(
-        kept, replace(run, epsilon=at), SGD,
+        kept,
+        replace(run, epsilon=at),
+        SGD,
         lambda c: [hits(p) for p in k.opacus(torch, data, first, at, c)],
-    )  # fmt: skip
+    )
     return k.opacus(torch, data, of, epsilon, [found])[0]
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from opendp_sim.measurements._knn_predictor import Predictor
-from opendp_sim.measurements.ind_knn import IndKnn
+from opendp_sim.knn.ind_knn import IndKnn
+from opendp_sim.knn.parts.predictor import Predictor
 from tests.bench import _knn as k
 from tests.bench._results import parser, table, write_section
 from tests.bench.knn_accuracy import Cell, Kept

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import opendp.prelude as dp
 
-from tests._kill_session import kills
+from tests.accounting._kill_session import kills
 from tests.bench._results import parser, table, write_section
 
 dp.enable_features("contrib")

@@ -10,10 +10,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 import opendp.prelude as dp
 
-from opendp_sim.measurements._knn_noise import noisy
-from opendp_sim.measurements._knn_predictor import Predictor
-from opendp_sim.measurements._knn_public import Seen
-from opendp_sim.measurements.ind_knn import IndKnn
+from opendp_sim.knn.ind_knn import IndKnn
+from opendp_sim.knn.parts.noise import noisy
+from opendp_sim.knn.parts.predictor import Predictor
+from opendp_sim.knn.parts.public import Seen
 from opendp_sim.spaces.rows import GridRows, Rows
 from tests.bench._knn import rho_of
 from tests.bench._results import parser, table, write_section
@@ -142,8 +142,12 @@ def main():
         ("Loop C: Python over all records, products too", record_by_record, 2),
     ):
         each = least(program, times=2)[0] / count
-        add(name, each * count, count,
-            f"{each / ours:.0f} x ours in batches, {each / ours_alone:.1f} x ours one by one")  # fmt: skip
+        add(
+            name,
+            each * count,
+            count,
+            f"{each / ours:.0f} x ours in batches, {each / ours_alone:.1f} x ours one by one",
+        )
     selected = np.mean([np.sum(row >= t) for row, t in zip(few @ wide[0].T, limits, strict=True)])
     text = table(["", "CPU ms a query", "x bare product", ""], rows)
     text += (

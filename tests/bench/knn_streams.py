@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from opendp_sim.accounting.individual_filter import UNITS, IndividualFilter
+from opendp_sim.knn.parts.individual_filter import UNITS, IndividualFilter
 from tests.bench._results import parser, table, write_section
 
 SCHEDULES, PERSONS, STEPS = 200, 500, 60

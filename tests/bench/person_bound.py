@@ -55,9 +55,17 @@ def main() -> None:
     args = parser(__doc__ or "").parse_args()
     rows = [measured(*setting) for setting in ((1, 10), (8, 1.2), (64, 10))]
     text = table(
-        ["columns", "rows a person", "kept (k = 4)", "survey, s", "pass, s", "both, s",
-         "both, over np.unique of the persons"], rows,
-    )  # fmt: skip
+        [
+            "columns",
+            "rows a person",
+            "kept (k = 4)",
+            "survey, s",
+            "pass, s",
+            "both, s",
+            "both, over np.unique of the persons",
+        ],
+        rows,
+    )
     text = f"One million rows, CPU seconds of one thread.\n\n{text}"
     print(text)
     if args.write:

@@ -67,9 +67,18 @@ def main() -> None:
     assert peak < 1024, f"{peak:.0f} MiB"
     text = table(
         ["rows", "columns", "workers", "before [MiB]", "peak [MiB]", "CPU [s]", "must be below"],
-        [[f"{args.rows:,}", WIDTH, args.workers, round(before), round(peak), round(spent, 1),
-          "1,024 MiB"]],
-    )  # fmt: skip
+        [
+            [
+                f"{args.rows:,}",
+                WIDTH,
+                args.workers,
+                round(before),
+                round(peak),
+                round(spent, 1),
+                "1,024 MiB",
+            ]
+        ],
+    )
     text += (
         "\n\nR = 100, 1,024 buckets; float32 chunks through the gate (`enforce`), `select`, "
         f"`quantize` (12 bits) and `race_sketch`; the rows alone would take "

@@ -29,8 +29,12 @@ SPACE = RealRows(width=3, lower=(0.0,), upper=(255.0,))
 
 
 def pipeline(repetitions: int, seed: int):
-    race = {"repetitions": repetitions, "buckets": 512, "seed": seed,
-            "family": {"p_stable_l2": {"width": WIDTH}}}  # fmt: skip
+    race = {
+        "repetitions": repetitions,
+        "buckets": 512,
+        "seed": seed,
+        "family": {"p_stable_l2": {"width": WIDTH}},
+    }
     steps = [lookup("quantize")(bits=12), lookup("race_sketch").from_spec(race)]
     return bind_steps(SPACE, Symmetric(), steps)
 
@@ -81,9 +85,11 @@ def one_release(points, queries, truth, epsilon, measure, seed):
     mechanism, norm = noise_for(epsilon, measure, output.faces)
     claim = mechanism.bind(output, output.metric(norm))
     release = Release.of_sketch(stages, claim.function(flat), claim.noise, {})
-    answer = Density().bind(release.released, Symmetric()).function(
-        release.arrays, release.queries(queries)
-    )  # fmt: skip
+    answer = (
+        Density()
+        .bind(release.released, Symmetric())
+        .function(release.arrays, release.queries(queries))
+    )
     error = np.abs(answer["density"][:, 0] - truth) / truth
     total = np.hypot(answer["noise_error"], answer["sketch_error"])[:, 0]
     predicted = math.sqrt(2 / math.pi) * total / truth
@@ -101,17 +107,26 @@ def main() -> None:
     rows = []
     for measure in ("pure", "zcdp"):
         for epsilon in (0.1, 0.5, 1.0, 2.0):
-            runs = np.array([
-                one_release(points, queries, truth, epsilon, measure, seed)
-                for seed in range(RELEASES)
-            ])  # fmt: skip
+            runs = np.array(
+                [
+                    one_release(points, queries, truth, epsilon, measure, seed)
+                    for seed in range(RELEASES)
+                ]
+            )
             r, noise, predicted, measured, _ = runs.mean(axis=0)
             rows.append(
                 [measure, epsilon, int(r), noise, predicted, measured, measured / predicted]
             )
             print(rows[-1], flush=True)
-    head = ["measure", "epsilon", "R", "noise part (predicted)", "relative error predicted",
-            "measured", "measured / predicted"]  # fmt: skip
+    head = [
+        "measure",
+        "epsilon",
+        "R",
+        "noise part (predicted)",
+        "relative error predicted",
+        "measured",
+        "measured / predicted",
+    ]
     text = table(head, rows) + (
         f"\n\nn = {len(points)}, 2,000 held-out queries, {RELEASES} releases each (fresh hashes; errors of queries in one release go together); mean kernel sum "
         f"{truth.mean():.0f}, smallest {truth.min():.0f}; p-stable L2 kernel of width {WIDTH:g}; zCDP at "

@@ -126,17 +126,30 @@ def main() -> None:
     queries = Rows(values[:10_000])
     capability = loaded.released.capability("kernel_sums", "bench")
     asked = least(
-        time.process_time, args.runs,
+        time.process_time,
+        args.runs,
         lambda: queries.values @ matrix,
         lambda: capability.estimate(loaded.arrays, queries),
-    )  # fmt: skip
+    )
     rows: list[list[object]] = [
         ["build, CPU time", f"{args.rows:,} rows", bare, build, build / bare, "4 (aim 2.3)"],
-        ["build, wall time, 1 to 2 workers", f"{args.rows:,} rows", walls[0], walls[1],
-         walls[1] / walls[0], "0.6"],
-        ["density of queries, CPU time", "10,000 queries", asked[0], asked[1],
-         asked[1] / asked[0], "10"],
-    ]  # fmt: skip
+        [
+            "build, wall time, 1 to 2 workers",
+            f"{args.rows:,} rows",
+            walls[0],
+            walls[1],
+            walls[1] / walls[0],
+            "0.6",
+        ],
+        [
+            "density of queries, CPU time",
+            "10,000 queries",
+            asked[0],
+            asked[1],
+            asked[1] / asked[0],
+            "10",
+        ],
+    ]
     text = table(["what", "size", "base [s]", "ours [s]", "ratio", "must be below"], rows)
     text += (
         f"\n\nd = {WIDTH}, R = {REPETITIONS}, {BUCKETS} buckets, blocks of {BLOCK:,} rows, one BLAS "

@@ -18,9 +18,9 @@ import numpy as np
 from _results import parser, table, write_section
 from _topk_mechanisms import epsilon_of
 
-from opendp_sim.measurements.pate_labels import PateLabels
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import RealRows
+from opendp_sim.top_k.pate_labels import PateLabels
 
 DELTA = 1e-6
 REPLACED = 2

@@ -16,10 +16,10 @@ from _results import parser, table, write_section
 from _topk_data import counts_of, movielens, reddit
 from _topk_mechanisms import Way, dense, score, solved, ways
 
-from opendp_sim.measurements.test_peel import TestPeel
+from opendp_sim.top_k.gated_peel import GatedPeel
 
 EPSILONS, SIZES, SHARES = (0.4, 0.8, 1.0), (3, 10, 50), (0.02, 0.05, 0.2)
-MINE = "test_peel, curve"
+MINE = "gated_peel, curve"
 
 
 FAR = 0.1
@@ -27,12 +27,14 @@ FAR = 0.1
 
 
 def all_ways(items: int) -> list[Way]:
-    """The mechanisms compared, and test_peel with other shares for its test."""
+    """The mechanisms compared, and gated_peel with other shares for its test."""
     swept = [
-        Way(f"{MINE}, share {w}",
-            lambda k, s, d, w=w: TestPeel(k=k, scale=s, delta=d, share=w, accounting="curve"))
+        Way(
+            f"{MINE}, share {w}",
+            lambda k, s, d, w=w: GatedPeel(k=k, scale=s, delta=d, share=w, accounting="curve"),
+        )
         for w in SHARES
-    ]  # fmt: skip
+    ]
     return [*ways(per_user=items), *swept]
 
 
@@ -73,10 +75,10 @@ def tables(name: str, kept: dict, args) -> str:
 
 
 def behind(kept: dict) -> tuple[str, list[tuple[float, float, str]]]:
-    """Return a table of how far test_peel is behind the best of the others, and the numbers."""
+    """Return a table of how far gated_peel is behind the best of the others, and the numbers."""
     rows, gaps = [], []
     for name, found in kept.items():
-        others = {n: v for n, v in found.items() if not n.startswith("test_peel")}
+        others = {n: v for n, v in found.items() if not n.startswith("gated_peel")}
         best = max(others, key=lambda n: others[n][0])
         spread = float(np.hypot(others[best][1], found[MINE][1]))
         gaps.append((others[best][0] - found[MINE][0], spread, name))
@@ -87,8 +89,13 @@ def behind(kept: dict) -> tuple[str, list[tuple[float, float, str]]]:
                 f"{others[best][0] - swept[0]:+.3f} ± {np.hypot(others[best][1], swept[1]):.3f}"
             )
         rows.append(row)
-    head = ["cell", "best other", "its share", "test_peel behind by, share of the test 0.1",
-            *(f"share {w}" for w in SHARES)]  # fmt: skip
+    head = [
+        "cell",
+        "best other",
+        "its share",
+        "gated_peel behind by, share of the test 0.1",
+        *(f"share {w}" for w in SHARES),
+    ]
     return table(head, rows), gaps
 
 
@@ -132,10 +139,10 @@ def main() -> None:
     text.append(
         "\nAn answer of fewer items padded with any public ones keeps its share, and share is then its "
         "precision and share / (2 - share) its Jaccard. Share is recall of the true top k; an empty "
-        f"answer has precision 1.\n\nHow far test_peel is behind the best other mechanism, ± one standard "
+        f"answer has precision 1.\n\nHow far gated_peel is behind the best other mechanism, ± one standard "
         f"error of the difference, {args.runs} runs on each side (mechanisms that are {FAR} behind after an eighth of them have no more):\n\n{compared}\n\n"
         f"The largest of {len(gaps)} is {worst[0]:.3f} ± {worst[1]:.3f} ({worst[2]})."
-    )  # fmt: skip
+    )
     print("\n".join(text))
     if args.write:
         write_section(

@@ -9,14 +9,14 @@ from _results import parser, table, write_section
 from _topk_data import covid
 from _topk_mechanisms import Score, dense, score, solved, ways
 
-from opendp_sim.measurements.choose_k import ChooseK
-from opendp_sim.measurements.noisy_max_gaussian import NoisyMaxGaussian
-from opendp_sim.measurements.stable_set import StableSet
-from opendp_sim.measurements.test_peel import TestPeel
 from opendp_sim.spaces.counts import USERS
+from opendp_sim.top_k.choose_k import ChooseK
+from opendp_sim.top_k.gated_peel import GatedPeel
+from opendp_sim.top_k.noisy_max_gaussian import NoisyMaxGaussian
+from opendp_sim.top_k.stable_set import StableSet
 
 DELTA = 1e-6
-MINE, PEEL = "test_peel, curve", "peel, curve"
+MINE, PEEL = "gated_peel, curve", "peel, curve"
 STABLE = ("stable_top_k improved, unpadded", "stable_top_k published, filled")
 STEP = (MINE, PEEL, *STABLE, "stable_top_k improved, adaptive", "limited_domain, curve")
 DROPS, STEP_SIZES = (25, 50, 75, 100), (10, 50, 100, 200, 500)
@@ -70,25 +70,29 @@ def bands() -> str:
         row.append(f"{whole.expected['gap_for_95_percent']:.0f}")
         for share in (0.5, 0.2, 0.1):
             claim = solved(
-                lambda s, k=k, w=share: TestPeel(k=k, scale=s, delta=DELTA, share=w, accounting="curve"),
-                dense(np.zeros(2000)), 1.0, DELTA,
-            )  # fmt: skip
+                lambda s, k=k, w=share: GatedPeel(
+                    k=k, scale=s, delta=DELTA, share=w, accounting="curve"
+                ),
+                dense(np.zeros(2000)),
+                1.0,
+                DELTA,
+            )
             row.append(f"{claim.expected['gap_for_95_percent']:.0f}")
         rows.append(row)
-    return table(["k", "stable_set", *(f"test_peel, share {w}" for w in (0.5, 0.2, 0.1))], rows)
+    return table(["k", "stable_set", *(f"gated_peel, share {w}" for w in (0.5, 0.2, 0.1))], rows)
 
 
 BANDS = (
-    "\n\nWhy: the noise of test_peel's gate is steep where an unstable set could pass and wide, from a slow "
-    "start, where a failure leads to peeling (`accounting/gate_tail.md`), so a share of .1 of rho sees nearly what a "
+    "\n\nWhy: the noise of gated_peel's gate is steep where an unstable set could pass and wide, from a slow "
+    "start, where a failure leads to peeling (`top_k/parts/gate_tail.md`), so a share of .1 of rho sees nearly what a "
     "whole budget's test sees. A larger share narrows what is left and costs recall wherever there is no cut "
     "(topk_real: a share of 0.2 is up to .05 behind at k 50). Gaps that pass nineteen times in twenty, eps 1:\n\n"
 )
 
 
 def _behind(found: dict[str, Score], where: str) -> tuple[float, float, str]:
-    """Return how far test_peel is behind the best of the others, and the standard error."""
-    mine = next(name for name in found if name.startswith("test_peel"))
+    """Return how far gated_peel is behind the best of the others, and the standard error."""
+    mine = next(name for name in found if name.startswith("gated_peel"))
     best = max((name for name in found if name != mine), key=lambda name: found[name].share)
     spread = float(np.hypot(found[best].error, found[mine].error))
     return found[best].share - found[mine].share, spread, f"{where}, {best}"
@@ -97,7 +101,9 @@ def _behind(found: dict[str, Score], where: str) -> tuple[float, float, str]:
 def _worst(behind: list[tuple[float, float, str]]) -> str:
     late = [b for b in sorted(behind, reverse=True) if b[0] > 0.02]
     said = "; ".join(f"{gap:.3f} ± {spread:.3f} ({where})" for gap, spread, where in late)
-    return f"test_peel is more than .02 behind the best of the others at: {said or 'none of them'}."
+    return (
+        f"gated_peel is more than .02 behind the best of the others at: {said or 'none of them'}."
+    )
 
 
 def daily(part: np.ndarray, epsilon: float, releases: int, runs: int) -> dict[str, Score]:
@@ -116,9 +122,13 @@ def daily(part: np.ndarray, epsilon: float, releases: int, runs: int) -> dict[st
             continue
         histogram = way.name == "gaussian histogram"
         claim = solved(
-            lambda s, w=way: w.build(10, s, DELTA / releases), dense(part[0]), epsilon, DELTA,
-            one if histogram else USERS, releases,
-        )  # fmt: skip
+            lambda s, w=way: w.build(10, s, DELTA / releases),
+            dense(part[0]),
+            epsilon,
+            DELTA,
+            one if histogram else USERS,
+            releases,
+        )
         days = [score(claim, day, 10, runs) for day in part]
         error = float(np.sqrt(np.sum([day.error**2 for day in days]))) / len(days)
         mean = {
@@ -184,8 +194,12 @@ def ranks(folder, runs: int) -> str:
         passed = [claim.function(day) is not None for day in new for _ in range(runs)]
         row += [float(np.mean(passed)), claim.expected["gap_for_95_percent"]]
         rows.append(row)
-    head = ["eps", *(f"{name}: share of the largest gap" for name in picks),
-            "stable_set, curve, k 10: days that pass", "gap for 95 %"]  # fmt: skip
+    head = [
+        "eps",
+        *(f"{name}: share of the largest gap" for name in picks),
+        "stable_set, curve, k 10: days that pass",
+        "gap for 95 %",
+    ]
     return table(head, rows)
 
 

@@ -9,15 +9,15 @@ import numpy as np
 from _results import parser, table, write_section
 from _topk_mechanisms import dense
 
-from opendp_sim.measurements.limited_domain import LimitedDomain
-from opendp_sim.measurements.peel import Peel
-from opendp_sim.measurements.stable_top_k import StableTopK
-from opendp_sim.measurements.test_peel import TestPeel
-from opendp_sim.measurements.top_stable import TopStable
-from opendp_sim.sketches.vote_counts import VoteCounts
+from opendp_sim.sketches.counts.vote_counts import VoteCounts
 from opendp_sim.spaces.counts import USERS, OpenCounts
 from opendp_sim.spaces.metrics import IdDistance
 from opendp_sim.spaces.records import Column, Records
+from opendp_sim.top_k.gated_peel import GatedPeel
+from opendp_sim.top_k.limited_domain import LimitedDomain
+from opendp_sim.top_k.peel import Peel
+from opendp_sim.top_k.stable_top_k import StableTopK
+from opendp_sim.top_k.top_stable import TopStable
 
 ITEMS = 10**6
 
@@ -42,10 +42,13 @@ def main() -> None:
         ]
     ]
     for mechanism in (
-        Peel(k=10, scale=20.0), Peel(k=50, scale=20.0), TestPeel(k=50, scale=20.0, delta=1e-6),
-        StableTopK(k_max=100, scale=20.0, delta=1e-6), LimitedDomain(k=50, k_max=500, scale=20.0, delta=1e-6),
+        Peel(k=10, scale=20.0),
+        Peel(k=50, scale=20.0),
+        GatedPeel(k=50, scale=20.0, delta=1e-6),
+        StableTopK(k_max=100, scale=20.0, delta=1e-6),
+        LimitedDomain(k=50, k_max=500, scale=20.0, delta=1e-6),
         TopStable(k=50, k_max=100, epsilon=0.1, delta=1e-6),
-    ):  # fmt: skip
+    ):
         claim = mechanism.bind(dense(counts), USERS)
         size = getattr(mechanism, "k", None) or mechanism.k_max
         rows.append(

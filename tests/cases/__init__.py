@@ -1,4 +1,4 @@
-"""One row per mechanism: every module here exports ``CASES``, key to ``Case``."""
+"""Rows of the law table: every module here exports ``CASES``, key or ``key/variant`` to ``Case``."""
 
 from __future__ import annotations
 

@@ -11,14 +11,20 @@ from opendp_sim.testing.strategies import integer_vectors
 WEIGHTS = ((4, 1), (12, 3))
 
 CASES = {
-    "bulk_laplace": Case(
-        mechanism=lookup("bulk_laplace")(scale=4.0),
+    "laplace/bulk": Case(
+        mechanism=lookup("laplace")(scale=4.0, sampler="bulk"),
         domain=IntVector(16),
         metric=VectorNorm("l1", WEIGHTS),
         pairs=integer_vectors(16),
     ),
-    "bulk_gaussian": Case(
-        mechanism=lookup("bulk_gaussian")(scale=4.0),
+    "gaussian/bulk": Case(
+        mechanism=lookup("gaussian")(scale=4.0, sampler="bulk"),
+        domain=IntVector(16),
+        metric=VectorNorm("l2", WEIGHTS),
+        pairs=integer_vectors(16),
+    ),
+    "rounded_gaussian": Case(
+        mechanism=lookup("rounded_gaussian")(scale=4.0),
         domain=IntVector(16),
         metric=VectorNorm("l2", WEIGHTS),
         pairs=integer_vectors(16),

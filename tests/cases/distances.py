@@ -72,7 +72,11 @@ CASES = {
         attains=(no_rows(3, labels=False), rows([[-10, 5, 3], [-10, 5, 3]]), 2),
     ),
     "moments_sketch": Case(
-        mechanism=MOMENTS, domain=BALL, metric=Symmetric(), pairs=grid_pairs(BALL)
+        mechanism=MOMENTS,
+        domain=LABELLED,  # norms from the middle of the box; from zero: tests of the sketch
+        metric=Symmetric(),
+        pairs=grid_pairs(LABELLED),
+        attains=(no_rows(2, labels=True), rows([[24, 15], [24, 15]], [1, 1]), 2),
     ),
     "l1_embedding": Case(
         mechanism=lookup("l1_embedding")(directions=5, seed=2, bits=6, clip=0.75),

@@ -86,6 +86,13 @@ CASES = {
         pairs=real_pairs(REAL),
         attains=(NO_REAL, ONE_REAL, 1),
     ),
+    "rescale": Case(
+        mechanism=lookup("rescale")(centre="middle", scale=[2.0, 0.3, 1e-3]),
+        domain=REAL,
+        metric=Symmetric(),
+        pairs=real_pairs(REAL),
+        attains=(NO_REAL, ONE_REAL, 1),
+    ),
     "jl_projection": Case(
         mechanism=lookup("jl_projection")(dimension=3, seed=5),
         domain=GRID,

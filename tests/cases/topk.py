@@ -5,23 +5,23 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from opendp_sim.measurements.choose_k import ChooseK
-from opendp_sim.measurements.gaussian_top_k import GaussianTopK
-from opendp_sim.measurements.limited_domain import LimitedDomain
-from opendp_sim.measurements.noisy_max_gaussian import NoisyMaxGaussian
-from opendp_sim.measurements.pate_labels import PateLabels
-from opendp_sim.measurements.peel import Peel
-from opendp_sim.measurements.stable_set import StableSet
-from opendp_sim.measurements.stable_top_k import StableTopK
-from opendp_sim.measurements.test_peel import TestPeel
-from opendp_sim.measurements.top_k import TopK
-from opendp_sim.measurements.top_stable import TopStable
 from opendp_sim.spaces.counts import USERS
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import RealRows
 from opendp_sim.spaces.sketch import IntVector
 from opendp_sim.testing import Case
 from opendp_sim.testing.strategies import real_pairs
+from opendp_sim.top_k.choose_k import ChooseK
+from opendp_sim.top_k.gated_peel import GatedPeel
+from opendp_sim.top_k.gaussian_top_k import GaussianTopK
+from opendp_sim.top_k.limited_domain import LimitedDomain
+from opendp_sim.top_k.noisy_max_gaussian import NoisyMaxGaussian
+from opendp_sim.top_k.pate_labels import PateLabels
+from opendp_sim.top_k.peel import Peel
+from opendp_sim.top_k.stable_set import StableSet
+from opendp_sim.top_k.stable_top_k import StableTopK
+from opendp_sim.top_k.top_k import TopK
+from opendp_sim.top_k.top_stable import TopStable
 
 ITEMS = 6
 
@@ -47,7 +47,7 @@ CASES = {
         ChooseK(k_max=4, scale=2.0),
         StableSet(k=2, scale=3.0, delta=1e-3),
         Peel(k=2, scale=3.0),
-        TestPeel(k=2, scale=3.0, delta=1e-3),
+        GatedPeel(k=2, scale=3.0, delta=1e-3),
         StableTopK(k_max=4, k=2, scale=3.0, delta=1e-3),
         GaussianTopK(k=2, scale=3.0),
         LimitedDomain(k=2, k_max=4, scale=3.0, delta=1e-3),
@@ -59,5 +59,7 @@ CASES = {
 TEACHERS = RealRows(width=12)
 CASES["pate_labels"] = Case(
     PateLabels(labels=4, rule={"stable": {"k_max": 3}}, scale=3.0, delta=1e-3),
-    TEACHERS, Symmetric(), real_pairs(TEACHERS),
-)  # fmt: skip
+    TEACHERS,
+    Symmetric(),
+    real_pairs(TEACHERS),
+)

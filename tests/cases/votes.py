@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from opendp_sim.sketches.vote_counts import VoteCounts
+from opendp_sim.sketches.counts.vote_counts import VoteCounts
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.records import Column, Records
 from opendp_sim.testing import Case

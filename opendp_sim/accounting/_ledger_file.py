@@ -1,0 +1,68 @@
+"""The file of a ledger: how it is made, written to, and what its errors are called."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from opendp_sim.accounting._durable import SIDES, create
+from opendp_sim.accounting._entries import FORMAT, Terms, canonical, chained
+from opendp_sim.core.errors import BudgetError
+
+__all__ = ["RESTORE", "make", "put", "refused", "system_errors"]
+
+_TABLES = (
+    "CREATE TABLE entries (seq INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL)",
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
+)
+RESTORE = "restore the ledger from a backup; until then treat the budget as spent."
+
+
+def make(file: Path, terms: Terms | None) -> None:
+    """Make a ledger with no entry yet."""
+    if any(file.with_name(file.name + side).exists() for side in SIDES):
+        raise refused(file, "a ledger", "only the files that SQLite keeps beside one", RESTORE)
+    if terms is None:
+        raise refused(file, "a ledger", "no such file", "the first `apply` makes it.")
+    genesis = canonical({"format": FORMAT, **terms.plain()})
+
+    def fill(connection: sqlite3.Connection) -> None:
+        for table in _TABLES:
+            connection.execute(table)
+        put(connection, "genesis", genesis)
+        put(connection, "head", canonical({"count": 0, "hash": chained("", genesis)}))
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    create(file, fill)
+
+
+def put(connection: sqlite3.Connection, key: str, value: str) -> None:
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+
+def refused(path: Path, expected: str, got: str, hint: str) -> BudgetError:
+    return BudgetError("OS403", str(path), expected=expected, got=got, hint=hint)
+
+
+@contextmanager
+def system_errors(path: Path) -> Iterator[None]:
+    """Turn SQLite's and the system's errors into OS403."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        locked = "locked" in str(error) or "busy" in str(error)
+        got = "locked by another process" if locked else "not readable or not writable"
+        raise refused(
+            path, "a ledger that this process can lock", got,
+            "wait for the other run to end." if locked else "make room on the disk, and check the path "
+            "and its permissions; what was recorded stands.",
+        ) from None  # fmt: skip
+    except sqlite3.DatabaseError:
+        raise refused(path, "a ledger", "a file of another kind", RESTORE) from None
+    except OSError:
+        raise refused(
+            path, "a ledger that can be read and written", "not readable or not writable",
+            "make room on the disk, and check the path and its permissions.",
+        ) from None  # fmt: skip

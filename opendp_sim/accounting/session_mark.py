@@ -1,0 +1,58 @@
+"""What tells a session's store from its copies, and how its refusals are called."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from opendp_sim.accounting._durable import claimed
+from opendp_sim.core.errors import BudgetError
+
+__all__ = ["LOCKED", "UNWRITABLE", "Mark", "mark_of", "refused"]
+
+LOCKED, UNWRITABLE = "a locked or foreign file", "one that cannot be written"
+"""What a refusal says that has nothing to do with the records."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What tells a store from its copies. Public.
+
+    Attributes:
+        name: drawn when the store was made; a copy has it too.
+        turn: drawn when it was last opened under a ledger. before: the turn that the ledger knew then.
+    """
+
+    name: str
+    turn: str
+    before: str
+
+
+def mark_of(path: str | Path) -> Mark | None:
+    """Return the mark of a store that nobody has open; None where there is no file.
+
+    Raises:
+        BudgetError (OS407): it is open, damaged or no store.
+    """
+    if not Path(path).exists():
+        return None
+    found: dict[str, str] = {}
+    with suppress(sqlite3.Error, OSError), ExitStack() as undo:
+        undo.callback(claimed(Path(path)).release)
+        db = undo.enter_context(closing(sqlite3.connect(path, isolation_level=None, timeout=0.2)))
+        db.execute("PRAGMA locking_mode=EXCLUSIVE")
+        found = dict(db.execute("SELECT name, value FROM about"))
+    if not {"name", "turn", "before"} <= set(found):
+        raise refused("a store that this process can lock", LOCKED)
+    return Mark(found["name"], found["turn"], found["before"])
+
+
+def refused(expected: str, got: str) -> BudgetError:
+    """Return the refusal of a store (OS407)."""
+    return BudgetError(
+        "OS407", "session.store", expected=expected, got=got,
+        hint="close the other process, or open it with the spec and data it was started with; "
+        "another `--store` starts afresh and costs the budget again.",
+    )  # fmt: skip

@@ -1,0 +1,75 @@
+"""How files of other people are read: one strict model for each format, and one refusal.
+
+A ledger, a certificate, a plan document, a run's list and a release's header can be edited, cut, or
+made by somebody else. Each is read through a frozen pydantic model that knows every field and its
+type and takes nothing else, so that code behind it never meets a value that it did not expect.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
+
+from opendp_sim.core.errors import SimError
+
+__all__ = ["Digest", "FileName", "PathText", "Plain", "Strict", "Time", "read_strictly"]
+
+
+class Strict(BaseModel):
+    """A record of a file format: no coercion, no unknown field, no change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+def _known_time(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
+def _no_folder(name: str) -> str:
+    if name in ("", ".", "..") or re.search(r"[/\\\x00]", name):
+        raise ValueError("a name without a folder")
+    return name
+
+
+def _a_path(name: str) -> str:
+    if not name or "\x00" in name:
+        raise ValueError("a path")
+    return name
+
+
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+"""A sha256 in hexadecimal."""
+FileName = Annotated[str, AfterValidator(_no_folder)]
+"""The name of a file beside another one."""
+PathText = Annotated[str, AfterValidator(_a_path)]
+"""A path from the folder of the file that names it."""
+Time = Annotated[str, AfterValidator(_known_time)]
+"""A moment in ISO 8601."""
+Plain = dict[str, Any]
+"""A part that is compared as a whole with what is derived again."""
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def read_strictly(model: type[M], text: str | bytes, refusal: Callable[[str], SimError]) -> M:
+    """Return the record that ``text`` (JSON) holds.
+
+    Args:
+        model: the format.
+        text: what was found.
+        refusal: makes the refusal from the name of the first field that does not fit.
+    """
+    where = None
+    try:
+        found = model.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(str(part)[:40] for part in first["loc"][:4]) or "the file"
+    else:
+        return found
+    raise refusal(where)

@@ -1,0 +1,108 @@
+"""The whole tree of an opaque function's draws: exact probabilities of its outputs, where it is small."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from opendp_sim.audit.lean import symbol, text_of
+from opendp_sim.audit.tape import Draw, Tape, TapeEndError
+from opendp_sim.audit.views import alike
+
+__all__ = ["Tree", "agrees", "deterministic", "hockey_stick", "tree_of"]
+
+_TAIL = 1e-13
+_MOST_RUNS, _MOST_DRAWS = 60_000, 6
+_RISK, _GUARD_RUNS = 1e-7, 400
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Exact probabilities of whole outputs, but for a rest that was not followed."""
+
+    masses: dict[str, float]
+    rest: float
+
+
+def tree_of(tape: Tape, function: Callable[[Any], Any], data: Any, seconds: float) -> Tree | None:
+    """Follow every value of every draw; ``None`` when a draw has no finite law or it is too much."""
+    begin, masses = time.process_time(), dict[str, float]()
+    rest, runs = 0.0, 0
+    todo: list[tuple[list[Any], float]] = [([], 1.0)]
+    while todo:
+        forced, mass = todo.pop()
+        if mass < _TAIL or len(forced) > _MOST_DRAWS:
+            rest += mass
+            continue
+        runs += 1
+        if runs > _MOST_RUNS or time.process_time() - begin > seconds:
+            return None
+        try:
+            out, _ = tape.run(function, data, "force", forced)
+        except TapeEndError:
+            wanted = tape.draws[-1] if len(tape.draws) == len(forced) + 1 else None
+            branches = None if wanted is None else _branches(wanted)
+            if branches is None or len(todo) + len(branches[0]) > _MOST_RUNS:
+                return None
+            todo += [([*forced, value], mass * share) for value, share in branches[0]]
+            rest += mass * branches[1]
+            continue
+        name = text_of(out)
+        masses[name] = masses.get(name, 0.0) + mass
+    return Tree(masses, rest)
+
+
+def _branches(draw: Draw) -> tuple[list[tuple[Any, float]], float] | None:
+    """Return the values of a draw with their probabilities, and the mass that is left out."""
+    if draw.options is not None:
+        shares = np.exp(np.asarray(draw.argument, dtype=float))
+        return list(zip(draw.options, (shares / shares.sum()).tolist(), strict=True)), 0.0
+    law, at = draw.law, draw.argument
+    if law is None or not law.whole or law.vector or type(at) is not int or abs(at) > 2**30:
+        return None
+    window = law.window(_TAIL)
+    if len(window) > 4000:
+        return None
+    shares = law.masses(window)
+    return [(at + z, float(p)) for z, p in zip(window, shares, strict=True)], 2 * _TAIL
+
+
+def hockey_stick(left: Tree, right: Tree, epsilon: float) -> tuple[float, frozenset[str]]:
+    """Return a lower bound of delta at epsilon, and the event; sums are rounded against the finding."""
+    factor = math.exp(min(epsilon, 700.0))
+    event = [o for o, p in left.masses.items() if p > factor * right.masses.get(o, 0.0)]
+    p = math.fsum(left.masses[o] for o in event) * (1 - 1e-9)
+    q = (math.fsum(right.masses.get(o, 0.0) for o in event) + right.rest) * (1 + 1e-9)
+    return p - factor * q, frozenset(event)
+
+
+def agrees(
+    tree: Tree, obj: Callable[[Any], Any], data: Any, event: frozenset[str], runs: int = _GUARD_RUNS
+) -> bool:
+    """The guard of a tree: the event's frequency in real releases fits its probability."""
+    hits = sum(symbol(obj, data) in event for _ in range(runs))
+    p = min(1.0, math.fsum(tree.masses.get(o, 0.0) for o in event))
+    spread = min(
+        stats.binom.cdf(hits, runs, min(1.0, p + tree.rest)), stats.binom.sf(hits - 1, runs, p)
+    )
+    return bool(spread >= _RISK)
+
+
+def deterministic(tape: Tape, function: Callable[[Any], Any], data: Any, times: int = 3) -> bool:
+    """Say whether equal tapes give equal outputs and equal calls."""
+    for _ in range(times):
+        try:
+            out, draws = tape.run(function, data, "record")
+            values = [d.value for d in draws]
+            again, second = tape.run(function, data, "force", values)
+        except TapeEndError:
+            return False
+        if not alike(out, again) or [d.what for d in draws] != [d.what for d in second]:
+            return False
+    return True

@@ -1,0 +1,148 @@
+"""Calculated verdicts: closed forms of traced noise, and the whole tree of an opaque function's draws.
+
+Nothing here samples, except for the guard: releases of the object itself must fit the law that the
+calculation uses. The logic, and what is assumed, is in ``trace.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from opendp_sim.audit.losses import claim_ratio
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.noise import NoiseLaw
+from opendp_sim.audit.tape import Draw
+from opendp_sim.audit.views import Decoded, numbers
+
+__all__ = ["Shift", "closed_form", "fits", "shift_of"]
+
+_RISK, _GUARD_RUNS = 1e-7, 400
+_ROUNDING = {True: 1e-9, False: 1e-6}
+"""How far a calculated loss must exceed the claim: whole numbers, floats."""
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Noise of one family whose arguments differ by ``shift``, shown by the output at known cells."""
+
+    law: NoiseLaw
+    first: Any
+    second: Any
+    whole: bool
+    decoded: Decoded
+
+    @property
+    def moved(self) -> Any:
+        """Arguments of the right minus those of the left."""
+        return self.second - self.first
+
+    def score(self, rows: Any) -> Any:
+        """Return log p(left) - log p(right) of rows of output numbers."""
+        if rows.shape[1] < self.decoded.width:
+            return np.zeros(len(rows))
+        values = rows[:, list(self.decoded.cells)] / np.array(self.decoded.factors)
+        return self.law.llr(np.clip(values, -1e15, 1e15) - self.first, self.moved)
+
+
+def shift_of(draws: tuple[Draw, ...], other: tuple[Draw, ...], decoded: Decoded) -> Shift | None:
+    """Return the shift of a pair; ``None`` for several families or unknown ones."""
+    laws = [draw.law or draw.free for draw in draws]
+    if (
+        not draws
+        or any(law is None for law in laws)
+        or len({(law.family, law.whole) for law in laws if law}) != 1
+    ):
+        return None
+    parts = [np.ravel(np.asarray(d.argument if d.law else 0.0, dtype=float)) for d in draws]
+    others = [np.ravel(np.asarray(d.argument if d.law else 0.0, dtype=float)) for d in other]
+    if [p.size for p in parts] != [p.size for p in others]:
+        return None
+    scales = np.concatenate(
+        [np.full(p.size, law.scale) for p, law in zip(parts, laws, strict=True) if law]
+    )
+    first, second = np.concatenate(parts), np.concatenate(others)
+    if first.size != len(decoded.cells):
+        return None
+    first, second = first + decoded.offsets[0], second + decoded.offsets[1]
+    if not (np.isfinite(first).all() and np.isfinite(second).all()):
+        return None
+    law = laws[0]
+    assert law is not None  # noqa: S101 - said above
+    return Shift(NoiseLaw(law.noise.family, scales), first, second, law.whole, decoded)
+
+
+def closed_form(shift: Shift, measure: Any, claimed: Any) -> tuple[Any, Any] | None:
+    """Return (claimed, attained) where the exact loss of the shift exceeds the claim."""
+    moved = shift.moved
+    if not moved.any():
+        return None
+    if isinstance(claimed, tuple):
+        return _delta_of_one_cell(shift, claimed)
+    with np.errstate(over="ignore"):
+        size = claim_ratio(shift.law, moved, measure, claimed)
+    if not size > 1 + _ROUNDING[shift.whole]:
+        return None
+    return claimed, f"{size:.6g} times the claim"
+
+
+def _delta_of_one_cell(shift: Shift, claimed: tuple[Any, ...]) -> tuple[Any, Any] | None:
+    """The hockey-stick of one whole cell, summed; cells that do not move say nothing."""
+    spots = np.flatnonzero(shift.moved)
+    if len(claimed) != 2 or isinstance(claimed[0], tuple) or spots.size != 1 or not shift.whole:
+        return None
+    epsilon, delta = float(claimed[0]), float(claimed[1])
+    scale, by = float(shift.law.scale[spots[0]]), int(shift.moved[spots[0]])
+    if abs(by) > 10**6 or scale > 10**5:
+        return None
+    reach = int(40 * scale) + abs(by) + 2
+    z = np.arange(-reach, reach + 1, dtype=float)
+    logs = [
+        -(y**2) / (2 * scale**2) if shift.law.gaussian else -np.abs(y) / scale for y in (z, z - by)
+    ]
+    norm = math.log(
+        float(
+            np.exp(-(z**2) / (2 * scale**2)).sum()
+            if shift.law.gaussian
+            else np.exp(-np.abs(z) / scale).sum()
+        )
+    )
+    p, q = (np.exp(log - norm) for log in logs)
+    attained = float(np.maximum(p - math.exp(min(epsilon, 700.0)) * q, 0).sum())
+    if attained <= delta * (1 + 1e-6) + 1e-12:
+        return None
+    return claimed, f"delta {attained:.6g} at epsilon {epsilon:.6g}"
+
+
+def fits(shift: Shift, pair: Pair, obj: Callable[[Any], Any], rng: np.random.Generator) -> bool:
+    """The guard: real releases minus the traced arguments follow the traced law, cell by cell."""
+    for data, arguments in ((pair.left, shift.first), (pair.right, shift.second)):
+        rows = [numbers(_released(obj, data)) for _ in range(_GUARD_RUNS)]
+        if any(row is None or len(row) != shift.decoded.width for row in rows):
+            return False
+        cells = np.array(rows)[:, list(shift.decoded.cells)] / np.array(shift.decoded.factors)
+        residuals = cells - arguments
+        scales = shift.law.scales(residuals.shape[1])
+        for j in list(range(residuals.shape[1]))[:8]:
+            if stats.ks_2samp(residuals[:, j], _reference(shift, scales[j], rng)).pvalue < _RISK:
+                return False
+    return True
+
+
+def _released(obj: Callable[[Any], Any], data: Any) -> Any:
+    try:
+        return obj(data)
+    except Exception:  # noqa: BLE001
+        return None
+
+
+def _reference(shift: Shift, scale: float, rng: np.random.Generator) -> Any:
+    from opendp_sim.audit.laws import Law  # noqa: PLC0415
+
+    family = shift.law.family.removeprefix("discrete_")
+    return Law(family, float(scale), shift.whole, vector=False).reference(rng)

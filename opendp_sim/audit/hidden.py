@@ -1,0 +1,125 @@
+"""Pairs that a price does not decide: hidden noise, odd structure. Fast draws rank them, bets decide.
+
+The draws that rank are numpy's imitation of OpenDP's integer noise, so they prove nothing; the bets that
+follow are on new draws of the object, or of its function with OpenDP's own noise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from opendp_sim.audit.findings import Evidence
+from opendp_sim.audit.members import quiet_member
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.scan import Found
+from opendp_sim.audit.spaces import metric_name
+from opendp_sim.audit.steps import bet_freely, bet_on_table, strength
+
+if TYPE_CHECKING:
+    from opendp_sim.audit.trace import Tracer
+
+__all__ = ["hidden_step"]
+
+_LARGEST_BLOCK = 64
+_ROUNDS = ((0.7, 6), (0.6, 3))
+"""Seconds of each round, and how many pairs are kept."""
+_SHORTEST, _WORTH, _CLEAR = 0.02, 0.7, 2.5
+
+
+def hidden_step(tracer: Tracer) -> Evidence | None:
+    """Race the pairs that the scan found odd or dear on fast draws; bet on the best three."""
+    if tracer.stateful or tracer.hidden or not _draws(tracer):
+        return None
+    cases = [(name, pair) for name, pair in _cases(tracer)]
+    ranked: list[tuple[float, int, str, Pair]] = []
+    for total, keep in _ROUNDS:
+        end = time.process_time() + min(1.5 * total, 0.3 * tracer.left())
+        each = max(_SHORTEST, total / max(len(cases), 1))
+        ranked = []
+        for name, pair in cases:
+            if time.process_time() > end and ranked:
+                break
+            ranked.append((strength(tracer, pair, each), -len(ranked), name, pair))
+        ranked.sort(key=lambda row: row[:2], reverse=True)
+        cases = [(name, pair) for _, _, name, pair in ranked[:keep]]
+    for worth, _, name, pair in ranked[:3]:
+        if tracer.left() < 0.4:
+            break
+        if worth > _WORTH:
+            seconds = (0.85 if worth > _CLEAR else 0.55) * tracer.left()
+            evidence = bet_on_table(tracer, pair, name, seconds, 0.06, 20_000)
+        else:
+            evidence = bet_freely(tracer, pair, name, min(0.4, tracer.left()), 0.04)
+        if evidence is not None:
+            return evidence
+    return None
+
+
+def _draws(tracer: Tracer) -> bool:
+    """Say whether there is anything to race."""
+    return bool(tracer.seen.best) and any(f.view.draws for f in tracer.seen.best[:20])
+
+
+def _cases(tracer: Tracer) -> Iterator[tuple[str, Pair]]:
+    """Opposed blocks, odd pairs of every finding, and the dearest pairs, each once."""
+    known = set()
+    for name, pair in _all(tracer):
+        key = repr(pair.left), repr(pair.right)
+        if key not in known and (key[1], key[0]) not in known:
+            known.add(key)
+            yield name, pair
+
+
+def _all(tracer: Tracer) -> Iterator[tuple[str, Pair]]:
+    together = "answers that move together are likelier than the claim allows"
+    for pair in _opposed(tracer):
+        yield together, pair
+    for name, odd in tracer.seen.odd.items():
+        small = sorted(odd, key=_length)
+        yield from ((name, found.pair) for found in small[:4])
+        for spot in tracer.rng.integers(0, len(small), 4) if len(small) > 4 else ():
+            yield name, small[int(spot)].pair
+        yield from ((name, found.pair) for found in sorted(odd, key=lambda f: -f.loss)[:2])
+    dear = "the costliest pairs along their tapes break the claim"
+    best = tracer.seen.best
+    yield from ((dear, found.pair) for found in best[:10:2])
+    yield from ((dear, found.pair) for found in sorted(best[:100], key=_length)[:6])
+
+
+def _length(found: Found) -> int:
+    return len(repr(found.pair.left)) + len(repr(found.pair.right))
+
+
+def _opposed(tracer: Tracer) -> Iterator[Pair]:
+    """Many answers that move at once, some up and some down: sparse vector, noisy max, votes."""
+    metric, left = tracer.subject.input_metric, tracer.top.left
+    if metric is None or metric_name(metric) != "LInfDistance" or not isinstance(left, list):
+        return
+    if not 2 <= len(left) <= _LARGEST_BLOCK:
+        return
+    member = quiet_member(tracer.subject.input_domain)
+    monotone = "monotonic" in str(metric)
+    kind = type(left[0])
+    whole = sorted(c for c in tracer.mined.numbers if c == int(c) and 2 <= abs(c) < 1000)
+    for level in (0, *(int(c) for c in whole[:2])):
+        for first, second in _blocks(len(left), tracer.d_in, monotone=monotone):
+            pair = Pair(
+                [kind(level + v) for v in first], [kind(level + v) for v in second], tracer.d_in
+            )
+            if member(pair.left) and member(pair.right):
+                yield pair
+
+
+def _blocks(n: int, d: Any, *, monotone: bool) -> list[tuple[list[Any], list[Any]]]:
+    h = n // 2
+    if monotone:
+        return [([0] * n, [d] * n), ([0] * n, [0] * h + [d] * (n - h))]
+    return [
+        ([0] * h + [d] * (n - h), [d] * h + [0] * (n - h)),
+        ([0] * (n - 1) + [d], [d] * (n - 1) + [0]),
+        ([0] + [d] * (n - 1), [d] + [0] * (n - 1)),
+        (([0, d] * n)[:n], ([d, 0] * n)[:n]),
+        ([0] * n, [d] * n),
+    ]

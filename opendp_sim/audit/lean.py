@@ -1,0 +1,145 @@
+"""Bets on one score that is known before the draws: flat numbers only, microseconds a draw."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.audit.betting import Bet, Wealth, best_bet, both_ways, settle
+from opendp_sim.audit.curves import Curve
+from opendp_sim.audit.encoding import Encoded, Raised
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.scores import Score
+
+__all__ = ["Won", "bones", "lean_bets", "skeleton", "symbol", "table_of", "text_of", "valued"]
+
+_MOST = 8000
+_GROWTH = 1.4
+_FRESH_SHARE = 0.3
+
+
+@dataclass(frozen=True)
+class Won:
+    """Bets that refuted a claim."""
+
+    pair: Pair
+    """The way round in which the left is too likely to be in the event."""
+    bet: Bet
+    wealth: Wealth
+    seconds: float
+
+
+def lean_bets(
+    run: Callable[[Any], Any],
+    pair: Pair,
+    score: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    curve: Curve,
+    seconds: float,
+    beta: float,
+    *,
+    first: int = 1500,
+) -> Won | None:
+    """Bet on ``score(numbers of the output)``, both ways, until it wins or the seconds are over.
+
+    Args:
+        run: dataset to a row of numbers, always of one length.
+        pair: the two datasets.
+        score: rows of numbers, shape (n, k), to scores, shape (n,); chosen before the draws.
+        curve: the claim.
+        seconds: CPU seconds.
+        beta: risk.
+        first: rounds of the first batch, which only shows what to bet on.
+    """
+    begin, wealth = time.process_time(), Wealth()
+    up: Score = lambda e: score(e.cells)  # noqa: E731
+    down: Score = lambda e: -score(e.cells)  # noqa: E731
+    probe = time.process_time()
+    _draw(run, pair.left, 4), _draw(run, pair.right, 4)
+    cost = max((time.process_time() - probe) / 4, 1e-6)
+    count = int(max(40, min(first, _FRESH_SHARE / 3 * seconds / cost)))
+    left, right = _draw(run, pair.left, count), _draw(run, pair.right, count)
+    while time.process_time() - begin < seconds:
+        ahead = best_bet({"traced": up}, left, right, curve, slice(None))
+        behind = best_bet({"traced": down}, right, left, curve, slice(None))
+        if ahead is None or behind is None:
+            return None
+        swap = behind.strength > ahead.strength
+        sides = (right, left) if swap else (left, right)
+        bet = both_ways(behind, ahead, *sides) if swap else both_ways(ahead, behind, *sides)
+        fresh = _draw(run, pair.left, count), _draw(run, pair.right, count)
+        if wealth.add(settle(bet, *(fresh[::-1] if swap else fresh)), -math.log(beta)):
+            oriented = pair.flipped() if swap else pair
+            return Won(oriented, bet, wealth, time.process_time() - begin)
+        left, right = Encoded.join([left, fresh[0]]), Encoded.join([right, fresh[1]])
+        rest = (seconds - (time.process_time() - begin)) / cost
+        count = int(max(40, min(count * _GROWTH, _MOST, rest)))
+        if wealth.rounds > 20 * first and max(ahead.strength, behind.strength) < 0:
+            return None  # nothing above the claim in any event of this score
+    return None
+
+
+def _draw(run: Callable[[Any], Any], data: Any, count: int) -> Encoded:
+    cells = np.array([run(data) for _ in range(count)], dtype=float).reshape(count, -1)
+    empty = np.zeros((count, 1))
+    return Encoded(np.zeros(count, dtype=int), np.nan_to_num(cells, nan=-1e300), empty)
+
+
+def symbol(run: Callable[[Any], Any], data: Any) -> str:
+    """Return one output as text; an exception is an output."""
+    try:
+        return text_of(run(data))
+    except Exception as error:  # noqa: BLE001
+        return text_of(Raised.of(error))
+
+
+def skeleton(value: Any) -> Any:
+    """Return an output without its finite numbers: names, lengths, order, NaN and None stay."""
+    if isinstance(value, (bool, np.bool_)) or value is None or isinstance(value, (str, Raised)):
+        return value
+    if isinstance(value, (int, float, np.number)):
+        return "#" if math.isfinite(value) else repr(value)
+    if isinstance(value, np.ndarray):
+        return ("array", value.shape, int(np.isnan(value).sum()) if value.dtype.kind == "f" else 0)
+    if isinstance(value, Mapping):
+        return [(repr(key), skeleton(part)) for key, part in value.items()]
+    if isinstance(value, (list, tuple)):
+        return [skeleton(part) for part in value]
+    return type(value).__name__
+
+
+def bones(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the run with its outputs reduced to their skeletons."""
+    return lambda data: skeleton(run(data))
+
+
+def text_of(value: Any) -> str:
+    """Return an output as a symbol."""
+    return repr(value.tolist() if isinstance(value, np.ndarray) else value)[:400]
+
+
+def table_of(
+    run: Callable[[Any], Any], pair: Pair, count: int, share: float = 0.25
+) -> dict[str, float] | None:
+    """Return log-ratios of whole outputs from a sample; ``None`` when they hardly repeat."""
+    left = Counter(symbol(run, pair.left) for _ in range(count))
+    right = Counter(symbol(run, pair.right) for _ in range(count))
+    both = left.keys() | right.keys()
+    if len(both) > share * count:
+        return None
+    return {k: math.log((left[k] + 1) / (right[k] + 1)) for k in both}
+
+
+def valued(run: Callable[[Any], Any], table: dict[str, float]) -> Callable[[Any], list[float]]:
+    """Return the run with outputs replaced by what a table says of them; unknown ones by 0."""
+
+    def scored(data: Any) -> list[float]:
+        return [table.get(symbol(run, data), 0.0)]
+
+    return scored

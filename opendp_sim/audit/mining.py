@@ -1,0 +1,282 @@
+"""What the audited code says about itself: its functions, and the constants in them as things to try.
+
+OpenDP hides a Python function behind a ctypes callback; the garbage collector knows what that refers to.
+Constants of code, closures, defaults and of the globals that the code names become values and sizes.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import math
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.audit.atoms import Source
+from opendp_sim.audit.datasets import atom_of
+from opendp_sim.audit.members import quiet_member
+from opendp_sim.audit.neighbours import Edit, Pair, RecordSpace, _Genome
+from opendp_sim.audit.vectors import VectorSpace
+
+__all__ = ["Mined", "functions_of", "guided", "mined", "names_of"]
+
+_SKIP = (
+    "opendp", "numpy", "scipy", "pandas", "polars", "random", "builtins", "collections", "functools",
+    "fractions", "math", "typing", "importlib", "_pytest", "pytest", "contextlib", "dataclasses",
+)  # fmt: skip
+_MOST_FUNCTIONS = 200
+_LEAVES = types.ModuleType, type, str, int, float, np.ndarray
+_DEPTH, _MOST_OBJECTS = 9, 20_000
+_LONGEST_TEXT, _LONGEST_LIST, _MOST_VALUES, _MOST_SIZES = 40, 200, 60, 24
+_NARROW = 2**7, 2**8, 2**15, 2**16
+LARGEST_SIZE = 20_000
+"""Datasets are built up to this mined size."""
+USUAL_SIZES = (300, 3000)
+"""Always tried where the number of records is free."""
+
+
+def functions_of(obj: Any) -> list[types.FunctionType]:
+    """Return the user's functions that can be reached from an OpenDP object."""
+    seen: set[int] = set()
+    out: list[types.FunctionType] = []
+    todo: list[tuple[Any, int]] = [(obj, 0)]
+    while todo and len(seen) < _MOST_OBJECTS:
+        value, depth = todo.pop(0)
+        if id(value) in seen or depth > _DEPTH:
+            continue
+        seen.add(id(value))
+        if isinstance(value, types.FunctionType):
+            if (value.__module__ or "").split(".")[0] not in _SKIP:
+                out.append(value)
+            todo += [(part, depth + 1) for part in _held(value)]
+        elif not (isinstance(value, _LEAVES) or (isinstance(value, dict) and "__name__" in value)):
+            todo += [(part, depth + 1) for part in gc.get_referents(value)]
+    return _with_helpers(out)
+
+
+def _with_helpers(found: list[types.FunctionType]) -> list[types.FunctionType]:
+    """Add the functions of the same module that the found ones name, and theirs."""
+    out = list(found)
+    for function in out:
+        for name in names_of(function.__code__):
+            helper: Any = function.__globals__.get(name)
+            helper = getattr(helper, "__wrapped__", helper)
+            own = (
+                isinstance(helper, types.FunctionType) and helper.__module__ == function.__module__
+            )
+            if own and helper not in out and len(out) < 200:
+                out.append(helper)
+    return out
+
+
+def _held(function: types.FunctionType) -> list[Any]:
+    """Return what a function keeps: cells and defaults."""
+    out: list[Any] = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    for cell in function.__closure__ or ():
+        try:
+            out.append(cell.cell_contents)
+        except ValueError:
+            continue
+    return out
+
+
+@functools.lru_cache(maxsize=2000)
+def names_of(code: types.CodeType) -> tuple[str, ...]:
+    """Return the global names and attributes that code uses, nested code included."""
+    names = dict.fromkeys(code.co_names)
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            names.update(dict.fromkeys(names_of(inner)))
+    return tuple(names)
+
+
+@dataclass
+class Mined:
+    """Numbers and strings that occur in the code."""
+
+    numbers: set[float] = field(default_factory=set)
+    words: set[str] = field(default_factory=set)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Numbers of records to try: next to every whole constant of moderate size."""
+        small = sorted(int(c) for c in self.numbers if c == int(c) and 2 <= c <= LARGEST_SIZE)
+        near = [n + k for n in small for k in (-1, 0, 1, 2)]
+        if len(near) > 4 * _MOST_SIZES:
+            near = near[:: len(near) // (4 * _MOST_SIZES) + 1]
+        return list(dict.fromkeys(near))
+
+    def take(self, value: Any, depth: int = 0) -> None:  # noqa: C901 - one kind a branch
+        """Add a constant, or those of a small container."""
+        if isinstance(value, bool) or value is None or depth > 3:
+            return
+        if isinstance(value, (int, float, np.integer, np.floating)):
+            number: float = value if -(2.0**1000) < value < 2.0**1000 else math.inf  # type: ignore[assignment]
+            if math.isfinite(number):
+                self.numbers.add(value.item() if isinstance(value, np.generic) else value)
+        elif isinstance(value, str):
+            if len(value) <= _LONGEST_TEXT:
+                self.words.add(value)
+        elif isinstance(value, (tuple, list, set, frozenset)) and len(value) <= _LONGEST_LIST:
+            for part in value:
+                self.take(part, depth + 1)
+        elif isinstance(value, dict) and len(value) <= _LONGEST_LIST:
+            for key, part in value.items():
+                self.take(key, depth + 1)
+                self.take(part, depth + 1)
+        elif (
+            isinstance(value, np.ndarray) and value.size <= _LONGEST_LIST and value.dtype != object
+        ):
+            self.take(value.ravel().tolist(), depth + 1)
+
+
+def mined(functions: list[types.FunctionType]) -> Mined:
+    """Return the constants of functions."""
+    out = Mined()
+
+    def code(block: types.CodeType) -> None:
+        for value in block.co_consts:
+            if isinstance(value, types.CodeType):
+                code(value)
+            elif not (isinstance(value, str) and (value.count(" ") > 3 or "<locals>" in value)):
+                out.take(value)
+
+    for function in functions:
+        code(function.__code__)
+        for value in _held(function):
+            out.take(value)
+        for name in names_of(function.__code__):
+            if name in function.__globals__:
+                out.take(function.__globals__[name])
+    return out
+
+
+# --- what to try ----------------------------------------------------------------------
+
+
+def _values(source: Source, found: Mined, member: Callable[[Any], bool]) -> list[Any]:
+    """Return mined values of the kind of a source, with their neighbours, that the domain has."""
+    sample = next((v for v in (source.simplest, *source.corners) if v is not None), None)
+    wanted: list[Any] = []
+    if isinstance(sample, str):
+        for word in sorted(found.words):
+            wanted += (
+                [word, word.upper(), f" {word}", f"{word} "] if len(found.words) < 12 else [word]
+            )
+        wanted += [str(n) for n in sorted(found.numbers)[:20]]
+    elif isinstance(sample, int) and not isinstance(sample, bool):
+        whole = sorted({int(c) for c in found.numbers if c == int(c)}, key=lambda c: (abs(c), c))
+        wanted += [c for n in whole for c in (n, n + 1, n - 1)] + [-c for c in whole]
+        wanted += [a * b for a in whole[:6] for b in whole[:6]]
+    elif isinstance(sample, float):
+        for c in sorted(found.numbers, key=lambda c: (abs(c), c)):
+            wanted += [
+                float(c),
+                math.nextafter(c, math.inf),
+                math.nextafter(c, -math.inf),
+                -float(c),
+            ]
+    known = list(source.corners)
+    out: list[Any] = []
+    for value in dict.fromkeys(wanted):
+        if len(out) < _MOST_VALUES and value not in known and member(value):
+            out.append(value)
+    return out
+
+
+def _richer(source: Source, values: list[Any]) -> Source:
+    if not values:
+        return source
+
+    def draw(rng: np.random.Generator) -> Any:
+        return values[int(rng.integers(len(values)))] if rng.random() < 0.3 else source.draw(rng)
+
+    return Source((*source.corners, *values), draw, source.simplest)
+
+
+@dataclass(frozen=True)
+class GuidedRecords(RecordSpace):
+    """A record space that also builds datasets of mined sizes, of one or two repeated records."""
+
+    sizes: tuple[int, ...] = ()
+    usual: int = 14
+    """Corners of the source that were there before the code was read."""
+
+    def _base(self, rng: np.random.Generator) -> tuple[Any, ...]:
+        if self.records.size is None and rng.random() < 0.25:
+            choices = (*self.sizes, *USUAL_SIZES)
+            size = int(choices[int(rng.integers(len(choices)))])
+            pool = [self.records.source.pick(rng) for _ in range(2)]
+            if rng.random() < 0.7:
+                return (pool[0],) * size
+            return tuple(pool[int(b)] for b in rng.integers(2, size=size))
+        return super()._base(rng)
+
+    def corners(self, rng: np.random.Generator) -> Iterator[Pair]:
+        """Yield the usual corners, then mined values, then mined sizes."""
+        yield from super().corners(rng)
+        source, d_in = self.records.source, self.d_in
+        for value in source.corners[min(14, self.usual) :]:
+            base = (source.simplest,) * (self.records.size or 0)
+            yield self._pair(_Genome(base, self._all_edits(value)), d_in)
+        if self.records.size is not None:
+            return
+        for value in source.corners[self.usual :][:24]:  # a mined value against all the other ones
+            for other in (source.corners[0], source.corners[min(self.usual, 9) - 1]):
+                yield self._pair(_Genome((other, value, other), self._all_edits(other)), d_in)
+        pool = source.corners or tuple(source.draw(rng) for _ in range(4))
+        low, high, second = pool[0], pool[-1], pool[1 % len(pool)]
+        for size in (*self.sizes, *USUAL_SIZES):
+            for value, other in ((low, low), (high, low), (second, high)):
+                yield self._pair(_Genome((value,) * size, self._all_edits(other)), d_in)
+            half = self._base_of_two(rng, size)
+            last = self._all_edits(half[-1])
+            if not self._sized:
+                last = tuple(Edit("insert", size + i, half[0]) for i in range(d_in))
+            yield self._pair(_Genome(half, last), d_in)
+            if self.metric in ("SymmetricDistance", "ChangeOneDistance"):
+                order = Edit("shuffle", int(rng.integers(2**31)))
+                yield self._pair(_Genome(half, (*self._all_edits(half[0]), order)), d_in)
+
+    def _base_of_two(self, rng: np.random.Generator, size: int) -> tuple[Any, ...]:
+        """One kind of record first, then another: what an order or a cut would show."""
+        first, second = (self.records.source.pick(rng) for _ in range(2))
+        return (first,) * (size - size // 2) + (second,) * (size // 2)
+
+
+def _overflowing(source: Source, found: Mined) -> list[int]:
+    """Numbers of the largest record at which a sum passes a limit of the code, or of a narrow type."""
+    reach = {abs(int(v)) for v in source.corners if isinstance(v, int) and not isinstance(v, bool)}
+    top = max(reach, default=0)
+    limits = [*_NARROW, *(int(c) for c in found.numbers if c == int(c) and c > top > 0)]
+    near = [limit // top + k for limit in limits if top for k in (-1, 0, 1)]
+    return sorted({n for n in near if 2 <= n <= LARGEST_SIZE})[:_MOST_SIZES]
+
+
+def guided(space: Any, domain: Any, found: Mined) -> Any:
+    """Return the space with what the code says; a space of another kind as it is."""
+    if isinstance(space, RecordSpace) and type(space) is RecordSpace:
+        try:
+            member = quiet_member(domain.element_domain)
+        except Exception:  # noqa: BLE001 - arrays, data frames: records are not atoms
+            return space
+        source = space.records.source
+        values = _values(source, found, member) if source.corners else []
+        records = replace(space.records, source=_richer(source, values))
+        return GuidedRecords(
+            records,
+            space.metric,
+            space.d_in,
+            space.longest,
+            (*found.sizes, *_overflowing(source, found)),
+            len(source.corners),
+        )
+    if isinstance(space, VectorSpace):
+        element = domain if space.scalar else domain.element_domain
+        values = _values(atom_of(element), found, quiet_member(element))
+        return replace(space, source=_richer(space.source, values))
+    return space

@@ -1,0 +1,160 @@
+"""The search that needs no draws: run pairs along their tapes, keep what costs most and what is odd."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+import types
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.audit.encoding import Raised
+from opendp_sim.audit.members import quiet_member
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.sampling import differ
+from opendp_sim.audit.spaces import PairSpace
+from opendp_sim.audit.tape import Tape, TapeEndError
+from opendp_sim.audit.views import View, alike, look, numbers
+
+__all__ = ["Found", "Scan", "direct_function", "scan"]
+
+_KEPT, _KEPT_OF_A_FINDING = 200, 400
+_PROBES = 6
+
+
+@dataclass(frozen=True)
+class Found:
+    """A pair and what its tapes say."""
+
+    loss: float
+    number: int
+    pair: Pair
+    view: View
+
+
+@dataclass
+class Scan:
+    """What a scan has seen."""
+
+    pairs: int = 0
+    best: list[Found] = field(default_factory=list)
+    odd: dict[str, list[Found]] = field(default_factory=dict)
+    sizes: set[int] = field(default_factory=set)
+
+    def keep(self, found: Found) -> None:
+        """Remember a pair by its loss, and by its finding."""
+        self.best.append(found)
+        if len(self.best) > 2 * _KEPT:
+            self.sort()
+        if found.view.finding:
+            odd = self.odd.setdefault(found.view.finding, [])
+            if len(odd) < _KEPT_OF_A_FINDING:
+                odd.append(found)
+
+    def sort(self) -> None:
+        """Put the costliest first."""
+        self.best.sort(key=lambda f: (-f.loss, f.number))
+        del self.best[_KEPT:]
+
+
+def scan(
+    tape: Tape, function: Callable[[Any], Any], space: PairSpace, given: Iterable[Pair],
+    claim: tuple[str, float], rng: np.random.Generator, seconds: float, domain: Any,
+) -> Scan:  # fmt: skip
+    """Look at the user's pairs, the corners, fresh pairs, and small changes of the best."""
+    out, begin, member = Scan(), time.process_time(), quiet_member(domain)
+    for pair in _pairs(space, given, rng, out, begin, seconds):
+        if time.process_time() - begin > seconds:
+            break
+        if not differ(pair.left, pair.right):
+            continue
+        out.pairs += 1
+        if isinstance(pair.left, list):
+            out.sizes.add(len(pair.left))
+        for side in (pair, pair.flipped()):
+            with contextlib.suppress(TapeEndError, Exception):
+                view = look(tape, function, side, claim)
+                interesting = bool(view.finding) or view.loss > 1
+                if interesting and not _inside(member, side):
+                    break
+                out.keep(Found(view.loss, out.pairs, pair, view))
+    out.sort()
+    return out
+
+
+def _inside(member: Callable[[Any], bool], pair: Pair) -> bool:
+    try:
+        return member(pair.left) and member(pair.right)
+    except Exception:  # noqa: BLE001 - a domain that cannot say
+        return True
+
+
+def _pairs(
+    space: PairSpace, given: Iterable[Pair], rng: np.random.Generator, out: Scan, begin: float,
+    seconds: float,
+) -> Iterator[Pair]:  # fmt: skip
+    yield from given
+    structured = list(space.corners(rng))
+    head, rest = structured[:24], structured[24:]
+    rng.shuffle(rest)
+    for pair in head + rest:
+        if time.process_time() - begin > 0.6 * seconds:
+            break
+        yield pair
+    while True:
+        tops = [found for found in out.best[-_KEPT:] if found.pair.genome is not None]
+        if tops and rng.random() < 0.6:
+            out.sort()
+            top = out.best[int(rng.integers(min(4, len(out.best))))].pair
+            yield space.mutate(top, rng) if top.genome is not None else space.draw(rng)
+        else:
+            yield space.draw(rng)
+
+
+def direct_function(
+    tape: Tape, obj: Any, functions: list[types.FunctionType], space: PairSpace,
+    rng: np.random.Generator,
+) -> Callable[[Any], Any] | None:  # fmt: skip
+    """Return the audited Python function itself; ``None`` unless it is surely that.
+
+    The first of the user's functions that a run enters, the only one with its code, and equal in
+    outputs to the object on equal tapes of several datasets.
+    """
+    if sys.getprofile() is not None:
+        return None
+    codes = {function.__code__ for function in functions}
+    entered: list[Any] = []
+
+    def watch(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and not entered and frame.f_code in codes:
+            entered.append(frame.f_code)
+
+    probe = space.draw(rng).left
+    sys.setprofile(watch)
+    try:
+        with contextlib.suppress(Exception):
+            obj(probe)
+    finally:
+        sys.setprofile(None)
+    same = [f for f in functions if entered and f.__code__ is entered[0]]
+    if len(same) != 1:
+        return None
+    pairs = [space.draw(rng) for _ in range(_PROBES)]
+    return same[0] if all(equal_runs(tape, obj, same[0], pair.left) for pair in pairs) else None
+
+
+def equal_runs(tape: Tape, obj: Any, function: Callable[[Any], Any], data: Any) -> bool:
+    """Say whether object and function agree on one recorded tape."""
+    try:
+        out, draws = tape.run(obj, data, "record")
+        mine, again = tape.run(function, data, "force", [d.value for d in draws])
+    except TapeEndError:
+        return False
+    if isinstance(out, Raised) and isinstance(mine, Raised):
+        return True
+    same = alike(out, mine) or (numbers(out) is not None and numbers(out) == numbers(mine))
+    return same and [d.what for d in draws] == [d.what for d in again]

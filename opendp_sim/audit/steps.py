@@ -1,0 +1,229 @@
+"""Bets of LT that need draws: tables of whole outputs, opposed blocks, repeated calls."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from opendp_sim.audit.distribution import distribution_layer
+from opendp_sim.audit.findings import Evidence
+from opendp_sim.audit.lean import Won, bones, lean_bets, symbol, table_of, valued
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.spaces import GivenPairs
+from opendp_sim.audit.subject import Subject
+from opendp_sim.audit.views import numbers
+
+if TYPE_CHECKING:
+    from opendp_sim.audit.trace import Tracer
+
+CALCULATED = "exact, given the traced law (guard: real releases fit it)"
+
+__all__ = [
+    "CALCULATED",
+    "allowed",
+    "bet_freely",
+    "bet_on_table",
+    "drawn",
+    "repeated_step",
+    "strength",
+    "verdict_run",
+]  # fmt: skip
+
+_TABLE, _GLANCE, _CLEAR = 6000, 1200, 1.0
+_SHORT, _MANY = 0.05, 600
+
+
+def verdict_run(tracer: Tracer) -> tuple[Callable[[Any], Any], str]:
+    """Return draws that a verdict may rest on, and what to call them."""
+    if tracer.stateful or tracer.hidden:
+        return tracer.obj, "releases of the object"
+    if tracer.direct:
+        words = "runs of its Python function, OpenDP's noise drawn in bulk"
+        return tracer.mode_run("bulk"), words
+    return tracer.obj, "releases of the object"
+
+
+def drawn(detail: str, won: Won, tracer: Tracer, words: str, claimed: str = "") -> Evidence:
+    """Turn bets that were won into evidence; the plain event is found later."""
+    bet = won.bet
+    return Evidence(
+        "event", detail,
+        claimed or allowed(tracer, bet.epsilon, bet.delta),
+        f"about {bet.hits[0]:.4g} on the left, {bet.hits[1]:.4g} on the right", won.pair, None,
+        f"1 - {math.exp(-won.wealth.peak):.1g} (betting on {words})",
+        {"epsilon": bet.epsilon, "delta": bet.delta, "log_wealth": won.wealth.peak,
+         "rounds": won.wealth.rounds, "how": "drawn"},
+    )  # fmt: skip
+
+
+def allowed(tracer: Tracer, epsilon: float, delta: float) -> str:
+    """Return the claim as a sentence about an event."""
+    return f"{tracer.curve.text}: P[left in S] <= e^{epsilon:.4g} P[right in S] + {delta:.3g}"
+
+
+def bet_on_table(
+    tracer: Tracer, pair: Pair, detail: str, seconds: float, share: float, count: int = _TABLE
+) -> Evidence | None:
+    """Bet on log-ratios of whole outputs, learned from draws that the verdict does not use."""
+    scout = tracer.mode_run("scout") if not (tracer.stateful or tracer.hidden) else tracer.obj
+    cost = _cost(scout, pair)
+    count = int(max(100, min(count, 0.3 * seconds / (2 * cost))))
+    table, reduce = table_of(scout, pair, count), _whole
+    bare = table_of(bones(scout), pair, min(count, 400))
+    if bare is not None and (table is None or _telling(bare) > 1.2 * _telling(table)):
+        table, reduce = bare, bones
+    vague = reduce is bones and table is not None and _telling(table) < _CLEAR
+    if table is None or vague or len(table) > _MANY:
+        return bet_freely(tracer, pair, detail, seconds, share)
+    run, words = verdict_run(tracer)
+    run = reduce(run)
+    won = lean_bets(
+        valued(run, table), pair, lambda rows: rows[:, 0], tracer.curve, seconds, tracer.risk(share),
+    )  # fmt: skip
+    return None if won is None else drawn(detail, won, tracer, words)
+
+
+def _whole(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return run
+
+
+def _telling(table: dict[str, float]) -> float:
+    """Return the largest log-ratio of a table, either way."""
+    return max((abs(v) for v in table.values()), default=0.0)
+
+
+def bet_freely(
+    tracer: Tracer, pair: Pair, detail: str, seconds: float, share: float
+) -> Evidence | None:
+    """Bet on one pair with scores learned from its outputs."""
+    run, words = verdict_run(tracer)
+    subject = replace(tracer.subject, run=run, outer=None)
+    found = distribution_layer(
+        subject, GivenPairs((pair,)), tracer.d_in, replace(tracer.budget, seconds=seconds),
+        tracer.rng, tracer.risk(share), (pair,),
+    )  # fmt: skip
+    if found.evidence is None:
+        return None
+    told = found.evidence
+    return replace(
+        told, detail=detail, confidence=told.confidence.replace("betting", f"betting on {words}"),
+        extra={**told.extra, "how": "drawn"},
+    )  # fmt: skip
+
+
+def _cost(run: Callable[[Any], Any], pair: Pair) -> float:
+    begin = time.process_time()
+    symbol(run, pair.left), symbol(run, pair.right)
+    return max((time.process_time() - begin) / 2, 2e-6)
+
+
+def strength(tracer: Tracer, pair: Pair, seconds: float = 0.02) -> float:
+    """Return the excess of the best event over the claim, in standard errors; a search, no test.
+
+    The event is chosen on one half of the draws and judged on the other.
+    """
+    run = tracer.mode_run("scout")
+    most = _GLANCE if seconds < _SHORT else _TABLE
+    count = int(max(40, min(most, seconds / (3 * _cost(run, pair)))))
+    best = 0.0
+    for reduced, many in ((run, count), (bones(run), count // 4)):
+        left = [symbol(reduced, pair.left) for _ in range(many)]
+        right = [symbol(reduced, pair.right) for _ in range(many)]
+        best = max(best, _excess(tracer, left, right), _excess(tracer, right, left))
+    return best
+
+
+def _excess(tracer: Tracer, left: list[str], right: list[str]) -> float:
+    a, b = Counter(left[::2]), Counter(right[::2])
+    if len(a) > 0.8 * len(left[::2]):
+        return 0.1  # outputs hardly repeat: nothing is known yet
+    a2, b2, count = Counter(left[1::2]), Counter(right[1::2]), len(left[1::2])
+    best, curve = 0.0, tracer.curve
+    step = max(1, len(curve.grid) // 8)
+    for epsilon, delta in zip(curve.grid[::step], curve.deltas[::step], strict=True):
+        factor = math.exp(min(float(epsilon), 50.0))
+        event = [o for o in a if a[o] > factor * b[o]]
+        p, q = sum(a2[o] for o in event) / count, sum(b2[o] for o in event) / count
+        error = math.sqrt((p + factor * factor * q + 4 / count) / count)
+        best = max(best, (p - factor * q - float(delta)) / error)
+    return best
+
+
+# --- repeated calls -----------------------------------------------------------------------
+
+
+def repeated_step(tracer: Tracer) -> Evidence | None:
+    """Calls that share state: audit three of them together against three times the claim."""
+    if not tracer.stateful:
+        return None
+    subject = repeated(tracer.subject, 3)
+    if subject is None:
+        return None
+    pairs = [p for p in list(tracer.space.corners(tracer.rng))[:40] if _small(p)][:8]
+    curve = subject.curve(tracer.d_in)
+    events = [(_cancelling(subject, pair), pair) for pair in pairs]
+    told = [(event, pair) for event, pair in events if event is not None]
+    told.sort(key=lambda row: -abs(row[0][0] - row[0][1]))
+    for (first, other), pair in told[:2]:
+        if tracer.left() < 0.8:
+            return None
+
+        def score(rows: Any, m: float = first, o: float = other) -> Any:
+            return ((rows[:, 0] + rows[:, 1] == m) & (rows[:, 1] + rows[:, 2] != o)).astype(float)
+
+        seconds = min(3.0, tracer.left())
+        won = lean_bets(
+            _three(subject.run), pair, score, curve, seconds, tracer.risk(0.08), first=100
+        )
+        if won is not None:
+            detail = "the noise is not drawn afresh on each call: two calls in a row cancel it"
+            claim = f"three calls: {curve.text}"
+            return drawn(detail, won, tracer, "triples of releases of the object", claim)
+    return None
+
+
+def _small(pair: Pair) -> bool:
+    return not isinstance(pair.left, list) or len(pair.left) < 10
+
+
+def _three(run: Callable[[Any], Any]) -> Callable[[Any], list[float]]:
+    def flat(data: Any) -> list[float]:
+        out = numbers(run(data))
+        return out if out is not None and len(out) == 3 else [0.0, 1.0, 3.0]
+
+    return flat
+
+
+def _cancelling(subject: Subject, pair: Pair) -> tuple[float, float] | None:
+    """Return the commonest sum of two calls on the left, and that of the next two on the right."""
+    sums = []
+    for data in (pair.left, pair.right):
+        rows = [numbers(subject.run(data)) for _ in range(40)]
+        rows = [r for r in rows if r is not None and len(r) == 3]
+        if not rows:
+            return None
+        sums.append([Counter(r[i] + r[i + 1] for r in rows if r).most_common(1)[0] for i in (0, 1)])
+    (first, _), (_, other) = sums
+    if first[1] < 10 or first[0] == other[0]:
+        return None
+    return first[0], other[0]
+
+
+def repeated(subject: Subject, calls: int) -> Subject | None:
+    """Return several calls with OpenDP's composed claim; ``None`` for measures with another rule."""
+    kind, single = str(subject.measure and subject.measure.type), subject.privacy_map
+    assert single is not None  # noqa: S101 - a measurement
+    run = subject.run
+    if kind.startswith(("MaxDivergence", "ZeroConcentrated")):
+        claim: Any = lambda d: calls * single(d)  # noqa: E731
+    elif "MaxDivergence" in kind and kind.startswith(("Approximate", "FixedSmoothed")):
+        claim = lambda d: tuple(calls * part for part in single(d))  # noqa: E731
+    else:
+        return None
+    return replace(
+        subject, run=lambda data: [run(data) for _ in range(calls)], privacy_map=claim, outer=None
+    )

@@ -1,0 +1,134 @@
+"""Values out of reach: outputs of one side that no value of the draw leads to from the other."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opendp_sim.audit.findings import Evidence
+from opendp_sim.audit.lean import lean_bets
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.steps import drawn, verdict_run
+from opendp_sim.audit.tape import TapeEndError
+from opendp_sim.audit.views import numbers
+
+if TYPE_CHECKING:
+    from opendp_sim.audit.trace import Tracer
+
+__all__ = ["support_step"]
+
+_TRIES, _LOOKS, _WORTH = 6, 30, 0.1
+
+
+def support_step(tracer: Tracer) -> Evidence | None:
+    """Bet that outputs of the left are out of reach from the right: floats with holes, few bits."""
+    found = [
+        f for f in tracer.seen.best if f.view.moved and f.view.foreign and len(f.view.draws) == 1
+    ]
+    small = sorted(found[:60], key=lambda f: len(repr(f.pair.left)))
+    for item in small[:_TRIES]:
+        for pair in (item.pair, item.pair.flipped()):
+            if tracer.left() < 1.2:
+                return None
+            try:
+                score = _unreachable(tracer, pair)
+            except (TapeEndError, ArithmeticError, ValueError, TypeError):
+                score = None
+            if score is None:
+                continue
+            run, words = verdict_run(tracer)
+            rows = np.array([_one(run, pair.left) for _ in range(_LOOKS)])
+            if score(rows).mean() <= _WORTH:
+                continue
+            won = lean_bets(
+                partial(_one, run), pair, score, tracer.curve, 1.2,
+                tracer.risk(0.01), first=100,
+            )  # fmt: skip
+            if won is not None:
+                detail = "outputs of one side are out of reach from the other, whatever the noise"
+                return drawn(detail, won, tracer, words)
+    return None
+
+
+def _one(run: Callable[[Any], Any], data: Any) -> list[float]:
+    out = numbers(run(data))
+    return out if out is not None and len(out) == 1 else [math.nan]
+
+
+def _unreachable(  # noqa: C901 - one bisection, told from the inside
+    tracer: Tracer, pair: Pair
+) -> Callable[[Any], Any] | None:
+    """Return the score: 1 where bisecting the draw from the right finds no way to the output."""
+    tape, function = tracer.tape, tracer.function
+    _, draws = tape.run(function, pair.left, "record")
+    value = draws[0].value
+    if len(draws) != 1 or isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    if ".choice" in draws[0].what:
+        return None
+    low, high, back = _range(tracer, pair, value, draws[0].what)
+
+    def reach(step: Any) -> float:
+        out, _ = tape.run(function, pair.right, "force", [back(step)])
+        shown = numbers(out)
+        if shown is None or len(shown) != 1:
+            raise ValueError
+        return shown[0]
+
+    def out_of_reach(target: float) -> float:
+        a, b = low, high
+        first, last = reach(a), reach(b)
+        rising = last >= first
+        if not min(first, last) <= target <= max(first, last):
+            return 1.0
+        for _ in range(1200):
+            middle = (a + b) // 2 if isinstance(a, int) else a / 2 + b / 2
+            if middle in (a, b):
+                break
+            there = reach(middle)
+            if there == target:
+                return 0.0
+            if (there < target) == rising:
+                a = middle
+            else:
+                b = middle
+        return 0.0 if target in (reach(a), reach(b)) else 1.0
+
+    known: dict[float, float] = {}
+
+    def score(rows: Any) -> Any:
+        end = time.process_time() + 1.0
+        out = np.zeros(len(rows))
+        for i, row in enumerate(rows):
+            target = float(row[0])
+            if not math.isfinite(target) or target < -1e299:
+                continue
+            if target not in known and time.process_time() < end:
+                try:
+                    known[target] = out_of_reach(target)
+                except (TapeEndError, ArithmeticError, ValueError, TypeError):
+                    known[target] = 0.0
+            out[i] = known.get(target, 0.0)
+        return out
+
+    return score
+
+
+def _range(
+    tracer: Tracer, pair: Pair, value: Any, what: str
+) -> tuple[Any, Any, Callable[[Any], Any]]:
+    """Return the ends between which the draw is bisected, and how a step becomes a value."""
+    if isinstance(value, int):
+        bits = max(value.bit_length(), 8)
+        for _ in range(_LOOKS):
+            _, draws = tracer.tape.run(tracer.function, pair.left, "record")
+            bits = max(bits, int(draws[0].value).bit_length())
+        return 0, 2**bits - 1, lambda step: step
+    if ".random(" in what or what.endswith(("random()", "rand()")):
+        return 0, 2**53 - 1, lambda step: step / 2**53
+    return -1e6, 1e6, lambda step: step

@@ -1,0 +1,189 @@
+"""Runs of an opaque function with its noise recorded, set to zero, forced, or drawn ahead.
+
+A run is a function of the dataset and of its tape, the sequence of its draws. Every draw is on the tape
+with the primitive and its data-free parameters (``what``), the argument before noise, and the value.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from opendp_sim.audit.encoding import Raised
+from opendp_sim.audit.laws import Law, Laws, Pools
+
+__all__ = ["MOST_DRAWS", "Draw", "Mode", "Tape", "TapeEndError"]
+
+MOST_DRAWS = 5000
+Mode = Literal["real", "record", "zero", "force", "scout", "bulk"]
+_LIVE = ("real", "scout", "bulk")
+
+
+class TapeEndError(Exception):
+    """A run asked for more draws than there are, whatever it made of being told so."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One draw of noise."""
+
+    what: str
+    """The primitive and its parameters, without the number that it hides."""
+    value: Any
+    law: Law | None = None
+    argument: Any = None
+    options: tuple[Any, ...] | None = None
+    """Of a categorical draw: its items; ``argument`` then holds their log-probabilities."""
+    seeded: str = ""
+    """The seed of the generator, if it had one."""
+    free: Law | None = None
+    """The law of noise that the function adds itself: its argument is the rest of the output."""
+    site: str = ""
+
+
+@dataclass
+class Tape:
+    """What is on the tape now, and what the next run is to do with it."""
+
+    outer: Any
+    rng: np.random.Generator
+    mode: Mode = "real"
+    draws: list[Draw] = field(default_factory=list)
+    forced: list[Any] = field(default_factory=list)
+    inside: bool = False
+    """A real draw is being made: what it calls is its own business."""
+    runs: int = 0
+    ended: bool = False
+
+    def __post_init__(self) -> None:
+        self.laws, self.pools = Laws(self.rng), Pools(self.rng)
+
+    def run(
+        self, function: Callable[[Any], Any], data: Any, mode: Mode, forced: list[Any] | None = None
+    ) -> tuple[Any, list[Draw]]:
+        """Return output (or ``Raised``) and tape of one run.
+
+        Raises:
+            TapeEndError: more draws than forced values, or more than ``MOST_DRAWS``.
+        """
+        self.mode, self.draws, self.forced, self.ended = mode, [], forced or [], False
+        self.runs += 1
+        try:
+            out = function(data)
+        except Exception as error:  # noqa: BLE001 - exceptions are outputs
+            out = Raised.of(error)
+        finally:
+            self.mode = "real"
+        if self.ended:
+            raise TapeEndError
+        return out, self.draws
+
+    def live(self, function: Callable[[Any], Any], mode: Mode) -> Callable[[Any], Any]:
+        """Return the function with its native noise drawn ahead; nothing is recorded."""
+
+        def run(data: Any) -> Any:
+            self.mode = mode
+            try:
+                return function(data)
+            finally:
+                self.mode = "real"
+
+        return run
+
+    # --- one draw ------------------------------------------------------------------
+
+    def native(self, real: Any, made: Any, argument: Any) -> Any:
+        """Serve a call of a native measurement."""
+        if self.mode == "real" or self.inside or made is self.outer:
+            return real(made, argument)
+        law, tested = self._law(real, made)
+        if self.mode in _LIVE:
+            if law is None or (self.mode == "bulk" and not tested):
+                return self._really(lambda: real(made, argument))
+            return self._ahead(real, made, argument, law)
+        what = f"{law.family} {law.scale:.6g}" if law is not None else _kind(made)
+        return self.other(what, lambda: real(made, argument), zero=argument, law=law)
+
+    def _law(self, real: Any, made: Any) -> tuple[Law | None, bool]:
+        self.inside = True
+        try:
+            return self.laws.of(made, real)
+        finally:
+            self.inside = False
+
+    def _ahead(self, real: Any, made: Any, argument: Any, law: Law) -> Any:
+        """Noise drawn ahead, where its sum with the argument is exact and far from the ends."""
+        cells = list(argument) if law.vector else [argument]
+        if (
+            law.whole
+            and law.carrier in ("i32", "i64")
+            and all(type(c) is int and abs(c) < 2**30 for c in cells)
+        ):
+            self.inside = True
+            try:
+                noise = self.pools.whole(law, len(cells), bulk=self.mode == "bulk")
+            finally:
+                self.inside = False
+            out = [c + z for c, z in zip(cells, noise, strict=True)]
+            return out if law.vector else out[0]
+        if not law.whole and not law.vector and argument == argument:  # noqa: PLR0124 - NaN
+            return self._really(lambda: self.pools.at(law, float(argument)))
+        return self._really(lambda: real(made, argument))
+
+    def _really(self, real: Callable[[], Any]) -> Any:
+        self.inside = True
+        try:
+            return real()
+        finally:
+            self.inside = False
+
+    def other(
+        self,
+        what: str,
+        real: Callable[[], Any],
+        *,
+        zero: Any = None,
+        law: Law | None = None,
+        argument: Any = None,
+        options: tuple[Any, ...] | None = None,
+        seeded: str = "",
+        free: Law | None = None,
+    ) -> Any:
+        """Serve a draw and write it on the tape."""
+        spot = len(self.draws)
+        if spot >= MOST_DRAWS or (self.mode == "force" and spot >= len(self.forced)):
+            if (
+                self.mode == "force" and not self.ended
+            ):  # an enumeration asks what it would have been
+                self.draws.append(Draw(what, None, law, zero if law else argument, options))
+            self.ended = True
+            raise TapeEndError
+        if self.mode == "force":
+            out = self.forced[spot]
+        elif self.mode == "zero" and zero is not None and (law is not None or not seeded):
+            out = zero
+        else:
+            out = self._really(real)
+        kept = zero if law is not None else argument
+        self.draws.append(Draw(what, out, law, kept, options, seeded, free, _site()))
+        return out
+
+
+def _kind(made: Any) -> str:
+    """What must not depend on the data of a measurement without a law."""
+    return f"{made.input_domain} {made.input_metric} {made.output_measure}"
+
+
+def _site() -> str:
+    """Return file and line of the user's call."""
+    frame: Any = sys._getframe(2)  # noqa: SLF001 - as the standard library's warnings do
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if "/opendp_sim/audit/" not in name.replace("\\", "/") and "/opendp/" not in name:
+            return f"{name.rsplit('/', 1)[-1]}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""

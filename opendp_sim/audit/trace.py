@@ -1,0 +1,210 @@
+"""LT: the noise of an opaque Python measurement on a tape: prices, structure, replay, bets.
+
+What a tape shows is a hint. A verdict is a bet won on draws that were made after the hint, a closed form
+or a tree of draws whose law real releases fit; ``trace.md`` proves what each of them says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.audit.distribution import distribution_layer
+from opendp_sim.audit.findings import Budget, LayerResult
+from opendp_sim.audit.mining import Mined
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.primitives import tapped
+from opendp_sim.audit.scan import Scan, direct_function, scan
+from opendp_sim.audit.spaces import PairSpace
+from opendp_sim.audit.subject import Subject
+from opendp_sim.audit.tape import Tape, TapeEndError
+from opendp_sim.audit.views import alike, claim_of
+
+__all__ = ["LAYER", "Tracer", "trace_layer", "traced_distribution"]
+
+LAYER = "LT trace"
+_CALLS = 6
+_RACE_RUNS = 2000
+"""A pair of which fewer runs fit into L3's seconds is no hint for it."""
+
+
+@dataclass
+class Tracer:
+    """One traced audit: the function, its tape, and what is known of both."""
+
+    subject: Subject
+    space: PairSpace
+    d_in: Any
+    budget: Budget
+    rng: np.random.Generator
+    beta: float
+    given: tuple[Pair, ...]
+    functions: list[types.FunctionType]
+    mined: Mined
+    begin: float = field(default_factory=time.process_time)
+    spent: float = 0.0
+    """Parts of beta that tests have taken."""
+    direct: bool = False
+    stateful: bool = False
+    hidden: bool = False
+    """Whether something random is not on the tape."""
+    seen: Scan = field(default_factory=Scan)
+    words: str = ""
+
+    def __post_init__(self) -> None:
+        self.obj = self.subject.run
+        self.tape = Tape(self.subject.outer, self.rng)
+        self.function: Callable[[Any], Any] = self.obj
+        self.curve = self.subject.curve(self.d_in)
+        assert self.subject.privacy_map is not None  # noqa: S101 - a measurement
+        self.claimed = self.subject.privacy_map(self.d_in)
+        self.claim = claim_of(self.subject.measure, self.claimed) or ("epsilon", 1.0)
+
+    def left(self, share: float = 1.0) -> float:
+        """Return the CPU seconds until a share of the layer's budget is spent."""
+        most = min(self.budget.trace_seconds, self.budget.seconds)
+        return self.begin + share * most - time.process_time()
+
+    def risk(self, share: float) -> float:
+        """Take a part of beta for one test; shares are fixed before the audit and add up to one."""
+        share = min(share, max(0.0, 1 - self.spent))
+        self.spent += share
+        return max(share * self.beta, 1e-300)
+
+    def mode_run(self, mode: Any) -> Callable[[Any], Any]:
+        """Return the function with its native noise drawn ahead."""
+        return self.tape.live(self.function, mode)
+
+    @contextmanager
+    def hooked(self) -> Iterator[None]:
+        """Put the functions' noise on the tape."""
+        with tapped(self.tape, self.functions):
+            yield
+
+    # --- what kind of function is it -------------------------------------------------
+
+    def prepare(self) -> None:
+        """Find the function itself; see whether it keeps state, and draws what no tape sees."""
+        probe = self.space.draw(self.rng)
+        counts: set[int] = set()
+        for _ in range(_CALLS):
+            with contextlib.suppress(TapeEndError):
+                counts.add(len(self.tape.run(self.obj, probe.left, "record")[1]))
+        self.stateful = len(counts) > 1 and 0 in counts
+        if self.stateful:
+            return
+        found = direct_function(self.tape, self.obj, self.functions, self.space, self.rng)
+        if found is not None:
+            self.function, self.direct = found, True
+        for _ in range(2):
+            try:
+                out, draws = self.tape.run(self.function, probe.left, "record")
+                again, _ = self.tape.run(
+                    self.function, probe.left, "force", [d.value for d in draws]
+                )
+                self.hidden = self.hidden or not alike(out, again)
+            except TapeEndError:
+                self.hidden = True
+
+    def look_around(self) -> None:
+        """Scan pairs along their tapes."""
+        seconds = min(self.budget.scan_seconds, self.left(0.4))
+        self.seen = scan(
+            self.tape, self.function, self.space, self.given, self.claim, self.rng, seconds,
+            self.subject.input_domain,
+        )  # fmt: skip
+
+    @property
+    def top(self) -> Pair:
+        """The pair that costs most along its tape."""
+        return self.seen.best[0].pair if self.seen.best else self.space.draw(self.rng)
+
+    @property
+    def hints(self) -> tuple[Pair, ...]:
+        """Pairs that the distribution layer should try first."""
+        out = [found.pair for found in self.seen.best[:5]]
+        for odd in self.seen.odd.values():
+            out += [found.pair for found in odd[:2]]
+        return tuple(out)
+
+
+def trace_layer(tracer: Tracer) -> LayerResult:
+    """Run the layer: look, then test what was seen, strongest kind of finding first."""
+    from opendp_sim.audit.verdicts import STEPS  # noqa: PLC0415 - the steps need the tracer
+    from opendp_sim.audit.words import told  # noqa: PLC0415
+
+    begin = time.process_time()
+    evidence = None
+    with tracer.hooked():
+        tracer.prepare()
+        if not tracer.stateful:
+            tracer.look_around()
+        for step in STEPS:
+            if tracer.left() <= 0:
+                break
+            evidence = step(tracer)
+            if evidence is not None:
+                break
+        facts = told(tracer) if evidence is None else {}
+    seconds = time.process_time() - begin
+    status: Any = "refuted" if evidence is not None else "not refuted"
+    return LayerResult(
+        LAYER, status, "", tracer.tape.runs, seconds, evidence, power=_power(tracer),
+        facts={"pairs": tracer.seen.pairs, "hints": tracer.hints, "direct": tracer.direct,
+               "largest_loss": tracer.seen.best[0].loss if tracer.seen.best else 0.0,
+               **facts},
+    )  # fmt: skip
+
+
+def _power(tracer: Tracer) -> str:
+    """What the tapes would have shown."""
+    if tracer.stateful:
+        return "the number of draws changes from call to call: repeated calls were tested, no pairs"
+    if not tracer.seen.best:
+        return "no pair could be run along its tape"
+    best = tracer.seen.best[0]
+    odd = ", ".join(sorted(tracer.seen.odd)) or "nothing odd"
+    unseen = "; some randomness is not on the tape" if tracer.hidden else ""
+    longest = max(tracer.seen.sizes, default=1)
+    return (
+        f"{tracer.seen.pairs} pairs along their tapes, up to {longest} records; "
+        f"the costliest is {best.loss:.3g} of the claim at equal noisy values; {odd}{unseen}"
+    )
+
+
+def _affordable(tracer: Tracer, run: Callable[[Any], Any], seconds: float) -> tuple[Pair, ...]:
+    """Return the hints that a race can run often enough: large datasets are slow."""
+    out = []
+    for pair in tracer.hints:
+        begin = time.process_time()
+        for data in (pair.left, pair.right):
+            with contextlib.suppress(Exception):
+                run(data)
+        if time.process_time() - begin < seconds / _RACE_RUNS:
+            out.append(pair)
+    return tuple(out)
+
+
+def traced_distribution(
+    tracer: Tracer, budget: Budget, beta: float, hints: tuple[Pair, ...], events: Any
+) -> LayerResult:
+    """Run L3 on the pairs that the tapes point to, with OpenDP's noise drawn in bulk where it may."""
+    from opendp_sim.audit.steps import verdict_run  # noqa: PLC0415 - the steps need the tracer
+
+    with tracer.hooked():
+        run, words = verdict_run(tracer)
+        subject = tracer.subject
+        if run is not tracer.obj:
+            subject = replace(subject, run=run, outer=None)
+        found = distribution_layer(
+            subject, tracer.space, tracer.d_in, budget, tracer.rng, beta,
+            (*hints, *_affordable(tracer, run, budget.seconds))[:8], events,
+        )  # fmt: skip
+    return found if run is tracer.obj else replace(found, facts={**found.facts, "draws": words})

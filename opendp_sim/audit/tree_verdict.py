@@ -1,0 +1,100 @@
+"""R4: follow every value of every draw of an opaque function, where there are few enough."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+from opendp_sim.audit.draw_tree import Tree, agrees, deterministic, hockey_stick, tree_of
+from opendp_sim.audit.findings import Evidence
+from opendp_sim.audit.lean import lean_bets, valued
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.scan import equal_runs
+from opendp_sim.audit.steps import CALCULATED, allowed
+
+if TYPE_CHECKING:
+    from opendp_sim.audit.trace import Tracer
+
+__all__ = ["tree_step"]
+
+
+def tree_step(tracer: Tracer) -> Evidence | None:
+    """Follow every value of every draw on a few small pairs, where there are few enough."""
+    if tracer.hidden or tracer.stateful:
+        return None
+    end = time.process_time() + min(1.2, tracer.left() - 1.0)
+    fruitless = 0
+    for pair in _tree_pairs(tracer):
+        if time.process_time() > end or fruitless > 3:
+            break
+        trees = []
+        for data in (pair.left, pair.right):
+            tree = tree_of(tracer.tape, tracer.function, data, 0.25)
+            if tree is None:
+                break
+            trees.append(tree)
+        if len(trees) < 2:
+            fruitless += 1
+            continue
+        evidence = _of_trees(tracer, pair, trees[0], trees[1])
+        if evidence is not None:
+            return evidence
+    return None
+
+
+def _tree_pairs(tracer: Tracer) -> list[Pair]:
+    best = tracer.seen.best
+    out = [found.pair for found in best[:4]]
+    small = sorted(best, key=lambda f: (len(f.view.draws), -f.loss, len(repr(f.pair.left))))
+    out += [found.pair for found in small[:6]]
+    for odd in tracer.seen.odd.values():
+        out += [f.pair for f in sorted(odd, key=lambda f: len(repr(f.pair.left)))[:4]]
+        out += [f.pair for f in sorted(odd, key=lambda f: -f.loss)[:2]]
+    return list({(repr(p.left), repr(p.right)): p for p in out}.values())
+
+
+def _of_trees(tracer: Tracer, pair: Pair, left: Tree, right: Tree) -> Evidence | None:
+    for first, second, side in ((left, right, pair), (right, left, pair.flipped())):
+        for epsilon, delta in zip(tracer.curve.grid, tracer.curve.deltas, strict=True):
+            attained, event = hockey_stick(first, second, float(epsilon))
+            if not attained > float(delta) * (1 + 1e-6) + 1e-10:
+                continue
+            if not (
+                deterministic(tracer.tape, tracer.function, side.left)
+                and equal_runs(tracer.tape, tracer.obj, tracer.function, side.left)
+                and equal_runs(tracer.tape, tracer.obj, tracer.function, side.right)
+                and agrees(first, tracer.obj, side.left, event)
+                and agrees(second, tracer.obj, side.right, event)
+            ):
+                continue
+            return _tree_evidence(
+                tracer, side, (first, second), float(epsilon), float(delta), attained, event
+            )
+    return None
+
+
+def _tree_evidence(
+    tracer: Tracer, pair: Pair, trees: tuple[Tree, Tree], epsilon: float, delta: float,
+    attained: float, event: frozenset[str],
+) -> Evidence:  # fmt: skip
+    table = dict.fromkeys(event, 1.0)
+    won = lean_bets(
+        valued(tracer.obj, table), pair, lambda rows: rows[:, 0], tracer.curve,
+        min(0.8, max(0.1, tracer.left())), tracer.risk(0.03), first=400,
+    )  # fmt: skip
+    how, confidence = "calculated", CALCULATED
+    extra: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
+    if won is not None:
+        how = "calculated and drawn"
+        risk = math.exp(-won.wealth.peak)
+        confidence = f"calculated, and 1 - {risk:.1g} (betting on releases of the object)"
+        extra |= {"log_wealth": won.wealth.peak, "rounds": won.wealth.rounds}
+    p, q = (math.fsum(t.masses.get(o, 0.0) for o in event) for t in trees)
+    outcomes = [max(event, key=lambda o: t.masses.get(o, 0.0)) for t in trees]
+    return Evidence(
+        "event", "every value of every draw was followed: an event is likelier than the claim allows",
+        allowed(tracer, epsilon, delta),
+        f"{p:.6g} on the left, {q:.6g} on the right: delta {attained:.6g} at epsilon {epsilon:.4g}",
+        pair, (outcomes[0], outcomes[1]), confidence, {"how": how, **extra},
+    )  # fmt: skip

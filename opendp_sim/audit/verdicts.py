@@ -1,0 +1,213 @@
+"""The steps of LT, in their order: each takes what the scan saw, and returns evidence or nothing."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opendp_sim.audit.draw_tree import deterministic
+from opendp_sim.audit.exact import Shift, closed_form, fits, shift_of
+from opendp_sim.audit.findings import Evidence
+from opendp_sim.audit.hidden import hidden_step
+from opendp_sim.audit.lean import lean_bets
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.sampling import differ
+from opendp_sim.audit.scan import Found
+from opendp_sim.audit.steps import (
+    CALCULATED,
+    bet_on_table,
+    drawn,
+    repeated_step,
+    strength,
+    verdict_run,
+)
+from opendp_sim.audit.support import support_step
+from opendp_sim.audit.tape import Draw, TapeEndError
+from opendp_sim.audit.tree_verdict import tree_step
+from opendp_sim.audit.views import View, decode, look, numbers
+
+if TYPE_CHECKING:
+    from opendp_sim.audit.trace import Tracer
+
+__all__ = ["STEPS"]
+
+_SHRINK, _KEEP, _WORTH = 0.4, 0.97, 0.5
+
+
+# --- the loss along the tape --------------------------------------------------------------
+
+
+def loss_step(tracer: Tracer) -> Evidence | None:
+    """Price the costliest pairs: by a closed form, else by bets on the score that the tape gives."""
+    over = [found for found in tracer.seen.best if found.loss > 1 + 1e-9]
+    for found in _varied(over):
+        if tracer.left() < 0.8:
+            break
+        evidence = _priced(tracer, found)
+        if evidence is not None:
+            return evidence
+    return None
+
+
+def _varied(over: list[Found]) -> list[Found]:
+    """The costliest, the costliest of the smallest datasets, and the costliest without a finding."""
+    out = over[:1]
+    small = sorted(over, key=lambda f: (len(repr(f.pair.left)) + len(repr(f.pair.right)), -f.loss))
+    for more in (small[:1], [f for f in over if not f.view.finding][:1]):
+        out += [found for found in more if found not in out]
+    return out
+
+
+def _priced(tracer: Tracer, found: Found) -> Evidence | None:
+    pair, view = shrunk(tracer, found.pair, flip=_costlier_flipped(tracer, found.pair))
+    decoded = None if tracer.hidden else decode(tracer.tape, tracer.function, pair)
+    shift = None if decoded is None else shift_of(view.draws, view.other, decoded)
+    where = _places(view.draws, view.other)
+    detail = f"at equal noisy values the loss is {view.loss:.4g} times the claim{where}"
+    if shift is not None and _steady(tracer, pair, view):
+        closed = closed_form(shift, tracer.subject.measure, tracer.claimed)
+        if closed is not None and deterministic(tracer.tape, tracer.function, pair.left):
+            evidence = _calculated(tracer, pair, shift, detail, closed)
+            if evidence is not None:
+                return evidence
+        run, words = verdict_run(tracer)
+        won = lean_bets(
+            partial(_row, run, shift), pair, shift.score, tracer.curve,
+            min(2.5, tracer.left()), tracer.risk(0.04),
+        )  # fmt: skip
+        return None if won is None else drawn(detail, won, tracer, words)
+    if not view.draws or strength(tracer, pair, 0.06) < _WORTH:
+        return None  # what is hidden only lowers the loss: not worth draws
+    return bet_on_table(tracer, pair, detail, min(1.0, tracer.left()), 0.04)
+
+
+def _costlier_flipped(tracer: Tracer, pair: Pair) -> bool:
+    """Say whether the pair costs more when its right is run first."""
+    losses = []
+    for side in (pair, pair.flipped()):
+        try:
+            losses.append(look(tracer.tape, tracer.function, side, tracer.claim).loss)
+        except TapeEndError:
+            losses.append(-1.0)
+    return losses[1] > losses[0]
+
+
+def shrunk(tracer: Tracer, pair: Pair, *, flip: bool = False) -> tuple[Pair, View]:
+    """Return the smallest pair found that keeps the excess and the finding; no draws are made."""
+
+    def side(of: Pair) -> Pair:
+        return of.flipped() if flip else of
+
+    view = look(tracer.tape, tracer.function, side(pair), tracer.claim)
+    end, better = time.process_time() + _SHRINK, pair.genome is not None
+    while better and time.process_time() < end:
+        better = False
+        for small in tracer.space.simpler(pair):
+            if time.process_time() > end:
+                break
+            if not differ(small.left, small.right):
+                continue
+            try:
+                seen = look(tracer.tape, tracer.function, side(small), tracer.claim)
+            except Exception:  # noqa: BLE001, S112 - a smaller dataset that cannot be run
+                continue
+            if seen.finding == view.finding and seen.loss - 1 >= _KEEP * (view.loss - 1):
+                pair, view, better = small, seen, True
+                break
+    return side(pair), view
+
+
+def _places(draws: tuple[Draw, ...], other: tuple[Draw, ...]) -> str:
+    """Say which draw costs what, and where it stands in the user's code."""
+    best = None
+    for number, (a, b) in enumerate(zip(draws, other, strict=False), 1):
+        if a.law is None or repr(a.argument) == repr(b.argument):
+            continue
+        cost = (
+            a.law.loss(a.argument, b.argument)[0]
+            if np.shape(a.argument) == np.shape(b.argument)
+            else math.inf
+        )
+        if best is None or cost > best[0]:
+            shown = f"{_short(a.argument)} against {_short(b.argument)}"
+            best = cost, f" (draw {number}: {a.what}, of {shown}, {a.site})"
+    return "" if best is None else best[1]
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _steady(tracer: Tracer, pair: Pair, view: View, tapes: int = 10) -> bool:
+    """Whether arguments and laws are the same on every tape tried, on either side."""
+    for data, draws in ((pair.left, view.draws), (pair.right, view.other)):
+        told = [(d.what, repr(d.argument) if d.law else "") for d in draws]
+        for _ in range(tapes):
+            try:
+                _, again = tracer.tape.run(tracer.function, data, "record")
+            except TapeEndError:
+                return False
+            if [(d.what, repr(d.argument) if d.law else "") for d in again] != told:
+                return False
+    return True
+
+
+def _row(run: Callable[[Any], Any], shift: Shift, data: Any) -> list[float]:
+    out = numbers(run(data))
+    return (
+        out if out is not None and len(out) == shift.decoded.width else [0.0] * shift.decoded.width
+    )
+
+
+def _calculated(
+    tracer: Tracer, pair: Pair, shift: Shift, detail: str, closed: tuple[Any, Any]
+) -> Evidence | None:
+    """A closed form, the guard, and bets on real draws beside it where they can see so much."""
+    if not fits(shift, pair, tracer.obj, tracer.rng):
+        return None
+    how, confidence, extra = "calculated", CALCULATED, dict[str, Any]()
+    for run, words, seconds in (
+        (tracer.obj, "releases of the object", 0.5),
+        (*verdict_run(tracer), 0.9),
+    ):
+        won = lean_bets(
+            partial(_row, run, shift), pair, shift.score, tracer.curve,
+            min(seconds, max(0.1, tracer.left())), tracer.risk(0.03), first=400,
+        )  # fmt: skip
+        if won is not None:
+            how, pair = "calculated and drawn", won.pair
+            confidence = (
+                f"calculated, and 1 - {math.exp(-won.wealth.peak):.1g} (betting on {words})"
+            )
+            extra = {"log_wealth": won.wealth.peak, "rounds": won.wealth.rounds,
+                     "epsilon": won.bet.epsilon, "delta": won.bet.delta}  # fmt: skip
+            break
+    return Evidence(
+        "loss", detail, closed[0], closed[1], pair, None, confidence, {"how": how, **extra}
+    )
+
+
+# --- structure ------------------------------------------------------------------------------
+
+
+def bare_step(tracer: Tracer) -> Evidence | None:
+    """Outputs without noise, or with noise that is known: the grossest faults, first."""
+    for name in ("an output without noise depends on the data", "an exception depends on the data"):
+        odd = sorted(tracer.seen.odd.get(name, []), key=lambda f: len(repr(f.pair.left)))
+        for found in odd[:1]:
+            evidence = bet_on_table(tracer, found.pair, name, 0.4, 0.03, 400)
+            if evidence is not None:
+                return evidence
+    return None
+
+
+STEPS: tuple[Callable[[Tracer], Evidence | None], ...] = (
+    repeated_step, bare_step, loss_step, tree_step, hidden_step, support_step,
+)  # fmt: skip
+"""What is tried, in this order. ``trace.md`` lists the parts of beta that each of them takes."""

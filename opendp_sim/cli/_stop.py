@@ -1,0 +1,100 @@
+"""Whoever stops a command gets one line, which says what was charged, and 128 plus the signal's number.
+
+Light on imports: it is in force while everything else is imported.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+from opendp_sim.core.interrupts import send_again
+
+__all__ = ["Interrupted", "begun", "note_charge", "stoppable"]
+
+_WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+
+
+class Interrupted(BaseException):
+    """A signal asked the command to end. No ``KeyboardInterrupt``: libraries answer those themselves."""
+
+
+class _Process:
+    """What this process was asked, and what it did that stays done."""
+
+    seen: int = 0
+    """The signal that came, or 0."""
+    starting = False
+    charged: str = ""
+
+
+def note_charge(text: str) -> None:
+    """Remember what is charged for good; the last line says it if the command is stopped."""
+    _Process.charged = text
+
+
+def _stop(signum: int, frame: FrameType | None) -> None:
+    del frame
+    _Process.seen = signum
+    if _Process.starting:  # nothing was opened or charged: there is nothing to tidy up
+        _end()
+    raise Interrupted
+
+
+def _lost(found: Any, usual: Callable[[Any], Any]) -> None:
+    """Send a signal again whose exception was dropped, by a destructor or a callback of some library."""
+    if found.exc_type is not None and issubclass(found.exc_type, Interrupted | KeyboardInterrupt):
+        send_again([_Process.seen or signal.SIGINT])
+    else:
+        usual(found)
+
+
+def _end() -> None:
+    """Say the last line and leave, past whatever is still running."""
+    for signum in _WORDS:
+        signal.signal(signum, signal.SIG_IGN)
+    word = _WORDS.get(signal.Signals(_Process.seen), "stopped")
+    charged = _Process.charged or "nothing was charged"
+    with suppress(Exception):
+        sys.stdout.flush()
+    with suppress(Exception):
+        sys.stderr.write(f"{word}; {charged}\n")
+        sys.stderr.flush()
+    with suppress(BaseException):
+        atexit._run_exitfuncs()  # noqa: SLF001 - what `os._exit` leaves out
+    os._exit(128 + _Process.seen)
+
+
+def begun() -> None:
+    """Say that everything is imported and a command runs: from now on it has to tidy up."""
+    _Process.starting = False
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Let SIGINT and SIGTERM end the process cleanly while the block runs."""
+    usual = sys.unraisablehook
+    if signal.getsignal(signal.SIGINT) is _stop:  # inside another one
+        yield
+        return
+    _Process.starting = True
+    try:
+        with suppress(ValueError):  # not the main thread: whoever owns it handles signals
+            for signum in _WORDS:
+                if signal.getsignal(signum) is not signal.SIG_IGN:
+                    signal.signal(signum, _stop)
+            sys.unraisablehook = lambda found: _lost(found, usual)
+        yield
+    except (Interrupted, KeyboardInterrupt):
+        _Process.seen = _Process.seen or signal.SIGINT
+    finally:
+        _Process.starting = False
+        sys.unraisablehook = usual
+        if _Process.seen:  # also when somebody dropped the exception and the command went on
+            _end()

@@ -1,0 +1,39 @@
+"""``opendp-sim report``: the page for somebody who has to decide."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opendp_sim.accounting.atomic_files import replacing
+from opendp_sim.cli._run import handled, say
+from opendp_sim.dsl.write import check_writable
+
+__all__ = ["report_command"]
+
+
+def report_command(
+    about: Annotated[
+        str, typer.Argument(help="A spec, a plan, a certificate (.certificate.json) or a .ledger.")
+    ],
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", help="The page; default beside, ending in .html."),
+    ] = None,
+) -> None:
+    """Write one page about a spec, plan, certificate or ledger, for somebody who has to decide.
+
+    No data is opened and nothing is spent. A certificate is verified first; one that does not verify
+    gives no page.
+    """
+    with handled():
+        from opendp_sim.report.page import page_of  # noqa: PLC0415 - templates load at first use
+
+        target = Path(output) if output is not None else Path(f"{about}.html")
+        check_writable(target, "--output")
+        page = page_of(about)
+        with replacing(target) as stream:
+            stream.write(page.encode("utf-8"))
+        say(f"report in {target}")

@@ -1,0 +1,39 @@
+"""What this machine can hold: sizes are known from parameters, and refused before anything is drawn."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from opendp_sim.core.errors import ParameterError
+
+__all__ = ["check_memory", "machine_memory"]
+
+
+@cache
+def machine_memory() -> int:
+    """Return the bytes of memory that a process can have: the machine's, or its container's limit."""
+    found = [2**63]
+    with suppress(ValueError, OSError, AttributeError):
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    with suppress(ValueError, OSError):
+        found.append(int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
+    return min(found)
+
+
+def check_memory(needed: int, where: str, what: str, lower: str) -> None:
+    """Raise OS103 if ``needed`` bytes are more than the machine has.
+
+    Args:
+        needed: a lower bound of the bytes.
+        where: the mechanism.
+        what: what takes them.
+        lower: the parameters to lower.
+    """
+    if needed > machine_memory():
+        raise ParameterError(
+            "OS103", where, expected=f"{what} within the memory of {machine_memory():,} bytes",
+            got=f"{needed:,} bytes", hint=f"lower {lower}.",
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""The grammar: every section of a spec, declared once (see ``section.py``)."""

@@ -1,0 +1,292 @@
+"""The ``data`` section: sources, declared columns, ingest, ledgers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path as File
+from typing import Annotated, Any, ClassVar, Literal
+
+from opendp_sim.accounting.budget import Budget, MeasureName
+from opendp_sim.core.errors import SimError, SpecError
+from opendp_sim.dsl.diagnostic import Notes, Path, nearest
+from opendp_sim.dsl.grammar.reading import named, read_section, wrong
+from opendp_sim.dsl.grammar.section import Reader, Refusal, Section, hole_in, own, shown, word
+from opendp_sim.sources.builtin import BUILTINS
+from opendp_sim.sources.opening import KINDS
+from opendp_sim.sources.place import read_place
+from opendp_sim.spaces.records import Column, Records
+
+__all__ = ["SOURCE", "SOURCE_KINDS", "BudgetWords", "DataEntry", "LedgerRef", "SourceRef"]
+
+SOURCE_KINDS = (*KINDS, "memory")
+"""What a spec can name, and arrays handed over in Python."""
+
+
+# --- sources --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRef:
+    """Where a dataset or queries are: {csv: trees.csv}, npz, npy, parquet, or {builtin: digits}.
+
+    With options: {csv: {file: trees.csv, delimiter: ";", columns: {height: H}}}, what the file calls a
+    column. A vector ``place`` of width 2 in a .csv or .parquet file is one column of lists such as
+    "[1.5, 2]", or the columns place_0 and place_1, or those named by ``columns: {place: [lon, lat]}``.
+    In .npz it is an array of shape (n, 2). Text files have no dtypes: a cell that is not a number is a
+    missing entry of its column.
+    """
+
+    kind: str
+    argument: Any
+    inside: ClassVar[tuple[str, ...]] = SOURCE_KINDS
+
+    def plain(self) -> dict[str, Any]:
+        """The spec's form."""
+        return {self.kind: self.argument}
+
+
+def _source(value: Any, path: Path, notes: Notes) -> SourceRef | None:
+    """Return ``{kind: argument}``."""
+    if not isinstance(value, dict):
+        wrong(value, "mapping", path, notes)
+        return None
+    if len(value) != 1:
+        notes.error("OS304", "a source is one kind with its argument", path,
+                    label=f"got {shown(value)}",
+                    help="write for example {builtin: digits} or {npz: data/rows.npz}.")  # fmt: skip
+        return None
+    ((kind, argument),) = value.items()
+    place = (*path, kind)
+    if kind not in SOURCE_KINDS:
+        notes.unknown(kind, SOURCE_KINDS, place, "kind of source")
+        return None
+    if hole_in(argument):
+        return None
+    if isinstance(argument, dict) and kind not in ("builtin", "memory"):
+        return SourceRef(kind, argument) if _options_fit(kind, argument, place, notes) else None
+    if not isinstance(argument, str) or not argument:
+        notes.error("OS304", f"`{kind}` takes a name or a path", place,
+                    label=f"got {shown(argument)}", help="write it as text.")  # fmt: skip
+        return None
+    if kind == "builtin" and argument not in BUILTINS:  # files are looked for when data is opened
+        notes.error("OS303", f"no built-in dataset is called `{argument}`", place, label="not known",
+                    help=nearest(argument, BUILTINS) or f"use one of {', '.join(BUILTINS)}.")  # fmt: skip
+        return None
+    return SourceRef(kind, argument)
+
+
+def _options_fit(kind: str, argument: dict[str, Any], path: Path, notes: Notes) -> bool:
+    try:
+        read_place(argument, File(), f"source.{kind}")
+    except SimError as error:
+        word = error.got if isinstance(error.got, str) and error.got in argument else None
+        notes.from_error(error, (*path, word) if word else path, "key" if word else "value")
+        return False
+    return True
+
+
+def _source_schema() -> dict[str, Any]:
+    options = {"file": {"type": "string"}, "columns": {"type": "object"},
+               "delimiter": {"type": "string", "minLength": 1, "maxLength": 1}}  # fmt: skip
+    place: dict[str, Any] = {"type": "object", "properties": options, "required": ["file"],
+                             "additionalProperties": False}  # fmt: skip
+    name = {"type": "string", "minLength": 1}
+    kinds: dict[str, Any] = {kind: {"anyOf": [name, place]} for kind in SOURCE_KINDS}
+    kinds |= {"builtin": {"enum": sorted(BUILTINS)}, "memory": name}
+    return {"type": "object", "properties": kinds, "additionalProperties": False,
+            "minProperties": 1, "maxProperties": 1}  # fmt: skip
+
+
+SOURCE = Reader(_source, _source_schema, SourceRef)
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+class ColumnWords(Section):
+    """A column: `dtype: "array[f32, 8]"` (or f64, i32, i64, u8) is a vector of 8 numbers a record."""
+
+    short: ClassVar[str] = "dtype"
+    name: str = own()
+    dtype: str = word("array[f32, d], category, int64, float64 or str.", min_length=1)
+    bounds: tuple[float, float] | None = word(
+        "Public [lower, upper] of a numeric column, from knowledge and never from the data.", None,
+        refusal=Refusal("`bounds` is [lower, upper]", "write for example bounds: [0.0, 16.0]",
+                        label="another list"),
+    )  # fmt: skip
+    keys: tuple[str | int, ...] = word(
+        "Public keys of a category, in the order of its labels.", (),
+        refusal=Refusal("a key is a word or a whole number", "put it in quotes.", within=True),
+    )  # fmt: skip
+    role: Literal["privacy_id"] | None = word("`privacy_id`: the column names the person.", None)
+
+    @classmethod
+    def of(cls, c: Column) -> ColumnWords:
+        """The words that declare ``c``."""
+        return cls(name=c.name, dtype=c.dtype, bounds=c.bounds or None, keys=c.keys, role=c.role)
+
+    def column(self) -> Column:
+        """The column of the records; refuses what cannot be meant."""
+        return Column(self.name, self.dtype, self.bounds or (), self.keys, self.role)
+
+    def rules(self, notes: Notes, path: Path) -> None:
+        """What the column itself refuses, at the word it is about."""
+        try:
+            self.column()
+        except SimError as error:
+            about = (("bounds", "bounds"), ("key", "keys"))
+            part = next((word for said, word in about if said in error.expected), "dtype")
+            if part == "dtype" and self.dtype in _MEANT:
+                meant = _MEANT[self.dtype]
+                error = SpecError(
+                    error.code, error.where, expected=error.expected, got=error.got,
+                    hint=f"did you mean `{meant}`? A column of vectors is `array[{self.dtype}, 8]`.",
+                )  # fmt: skip
+            notes.from_error(error, (*path, part) if part in self.model_fields_set else path)
+
+
+_MEANT = {"f32": "float64", "f64": "float64", "i32": "int64", "i64": "int64", "u8": "int64"}
+"""Scalars that were written with an entry's name of an array."""
+_COLUMNS = named(ColumnWords, Refusal("`columns` is empty", "declare each column that is used.",
+                                      code="OS305", label="no column"))  # fmt: skip
+
+
+def _records(value: Any, path: Path, notes: Notes) -> Records | None:
+    found = _COLUMNS.read(value, path, notes)
+    if not found:
+        return None
+    columns = [None if words is None else words.column() for words in found.values()]
+    persons = [c for c in columns if c is not None and c.role == "privacy_id"]
+    for extra in persons[1:]:
+        notes.error("OS304", "only one column names the person", (*path, extra.name, "role"),
+                    label="a second `privacy_id`", help="keep one of them.")  # fmt: skip
+    good = tuple(column for column in columns if column is not None)
+    return Records(good) if len(good) == len(columns) else None
+
+
+# --- budgets and ledgers --------------------------------------------------------------------------
+
+
+class Reserve(Section):
+    """What part of delta is kept for what, under approx_zcdp."""
+
+    mechanisms: float = word("For mechanisms with a delta of their own, such as top_k.")
+    conversion: float | None = word("For converting rho to epsilon: the rest unless stated.", None)
+
+
+def _bound(text: str) -> Any:
+    return word(text, None, schema={"exclusiveMinimum": 0})
+
+
+class BudgetWords(Section):
+    """What may be lost: {epsilon: 1.0}, {epsilon: 1.0, delta: 1.0e-6}, {rho: 0.1}, or several at once."""
+
+    epsilon: float | None = _bound("Bound on epsilon, at `delta` where that is given.")
+    delta: float | None = _bound("The delta at which epsilon holds; below one over the people.")
+    rho: float | None = _bound("Bound on the zCDP parameter.")
+    mu: float | None = _bound("Bound on the parameter of Gaussian DP.")
+    reserve: Reserve | None = word("How delta is split under approx_zcdp; else in halves.", None)
+
+    def budget(self) -> Budget:
+        """The budget of the accountant."""
+        kept = None if self.reserve is None else self.reserve.mechanisms
+        return Budget(self.epsilon, self.delta, self.rho, kept, self.mu)
+
+    def rules(self, notes: Notes, path: Path) -> None:
+        """The reserves are within delta, and the budget is one."""
+        r = self.reserve
+        kept = 0.0 if r is None or r.conversion is None else r.mechanisms + r.conversion
+        if r is not None and self.delta is not None and kept > self.delta * (1 + 1e-12):
+            notes.error("OS401", "the reserves exceed delta", (*path, "reserve"),
+                        label=f"{r.mechanisms:g} + {r.conversion:g} > {self.delta:g}",
+                        help="split delta between `mechanisms` and `conversion`.")  # fmt: skip
+            return
+        check_budget(self.budget(), None, path, notes)
+
+
+def check_budget(budget: Budget, measure: Any, path: Path, notes: Notes) -> bool:
+    """Report a budget that bounds nothing, or is no budget of ``measure`` where that is known."""
+    try:
+        budget.check(measure)
+    except SimError as error:
+        said = error.got.split(" ")[0] if isinstance(error.got, str) else ""
+        notes.from_error(error, (*path, said) if said in budget.stated() else path)
+        return False
+    return True
+
+
+def _budget(value: Any, path: Path, notes: Notes) -> Budget | None:
+    found = read_section(BudgetWords, value, path, notes)
+    return None if found is None else found.budget()
+
+
+BUDGET = Reader(_budget, BudgetWords.schema_of, BudgetWords)
+
+
+class LedgerRef(Section):
+    """A file that adds up what a dataset has lost, and refuses what passes its limit.
+
+    All runs that name it are counted. `plan` says what is spent and what would be left;
+    `opendp-sim ledger show FILE` lists every charge. The limit, stated in advance, is the claim; what was
+    spent at a moment that answers decided is none (under gdp a running sum is not even a bound).
+    With `measure: zcdp` programs under gdp, zcdp and pure can share a ledger.
+    """
+
+    file: str = word("Where it is, from the spec's folder; the first run makes it.", min_length=1)
+    limit: Annotated[Budget, BUDGET] = word("What all runs together may lose: a budget.")
+    measure: MeasureName | None = word("What it adds up in; the program's own unless stated.", None)
+
+    def rules(self, notes: Notes, path: Path) -> None:
+        """The limit is one for the measure."""
+        if self.measure is not None:
+            check_budget(self.limit, self.measure, (*path, "limit"), notes)
+
+
+class DataEntry(Section):
+    """Datasets by name: where each is, and what its columns hold.
+
+    Nothing here may come from looking at data.
+    """
+
+    template: ClassVar[str] = """\
+data:
+  records:
+    source: {npz: ???}                    # a path beside this file; or csv, npy, parquet, builtin
+    columns:
+      x: {dtype: "array[f64, 8]", bounds: [0.0, 1.0]}   # width and bounds from public knowledge;
+                                          # in a .csv: columns x_0 to x_7, or one of lists
+      # age: {dtype: float64, bounds: [0.0, 120.0]}     # single numbers, a line each
+      # person: {dtype: int64, role: privacy_id}        # whom a record is about: see `unit` below
+      # kind: {dtype: category, keys: [a, b]}           # a label: see `select` below
+    ingest: refuse                        # or enforce: clamp to the bounds, drop NaN
+    # ledger: {file: records.ledger, limit: {epsilon: 3.0, delta: 1.0e-5}}
+"""
+    name: str = own()
+    source: Annotated[SourceRef, SOURCE] = word("Where the records are.")
+    records: Annotated[Records, Reader(_records, _COLUMNS.schema, ColumnWords)] = word(
+        "What each column holds, by name.", spelled="columns"
+    )
+    ingest: Literal["refuse", "enforce", "assume"] = word("""\
+What happens to records that break the declaration of their columns, before anything is released.
+    refuse   the run ends, and says which kind of defect, never whose (the default). That it was
+             refused is public; with a ledger, at most ten runs may be.
+    enforce  numbers are clamped to their bounds; a record with a missing entry, NaN, a foreign label or
+             a cell of another dtype is dropped. Nobody is told how many: a misspelt key or dtype can
+             drop everybody, and then the answers are noise. Compare the released number of records
+             with the one you expect, or try the declaration on data that is public.
+    assume   nothing is looked at: the claim holds if the declaration does.""", "refuse")  # fmt: skip
+    ledger: LedgerRef | None = word("The file that adds up what this dataset has lost.", None)
+    public: bool = word(
+        "`true`: public data; nothing is charged, and a release needs no noise.", False
+    )
+
+    def plain(self) -> dict[str, Any]:
+        """The spec's form."""
+        columns = {c.name: ColumnWords.of(c).plain() for c in self.records.columns}
+        return {**super().plain(), "columns": columns}
+
+    def rules(self, notes: Notes, path: Path) -> None:
+        """Public data loses nothing."""
+        if self.public and self.ledger is not None:
+            notes.error("OS304", "a public dataset has no ledger", (*path, "ledger"), part="key",
+                        label="charges nothing", help="leave `ledger` or `public` out.")  # fmt: skip

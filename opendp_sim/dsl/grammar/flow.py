@@ -1,0 +1,264 @@
+"""The ``flow`` section: stages, their steps, what they expect, how they are released."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal
+
+from opendp_sim.core.mechanism import REGISTRY, Mechanism, current_key
+from opendp_sim.dsl.diagnostic import Notes, Path
+from opendp_sim.dsl.grammar.section import (
+    HOLE,
+    Reader,
+    Refusal,
+    Schema,
+    Section,
+    hole_in,
+    own,
+    plain_of,
+    shown,
+    word,
+)
+from opendp_sim.dsl.grammar.steps import SOLVABLE, mechanisms_schema, steps_of
+from opendp_sim.dsl.read_steps import known_key, read_record, split_step
+
+__all__ = ["Expect", "ReleaseDecl", "StageDecl", "noise_keys"]
+
+
+# --- expectations ---------------------------------------------------------------------------------
+
+
+def _norm(norm: str) -> Any:
+    return word(f"The greatest {norm} distance that one record makes.", None, ge=0, allow_inf_nan=False,
+                refusal=Refusal(f"`{norm.lower()}` must be a number from 0 up",
+                                "write the greatest change that one record makes."))  # fmt: skip
+
+
+class Norms(Section):
+    """The greatest change that one record makes to a sketch, in each norm."""
+
+    l1: float | None = _norm("L1")
+    l2: float | None = _norm("L2")
+    linf: float | None = _norm("Linf")
+
+
+class Expect(Section):
+    """What the author believes about a stage: `check` fails when the types say more."""
+
+    stability: int | None = word("How many rows a changed record changes at most.", None)
+    sensitivity: Norms | None = word("What one record changes at most, such as {l2: 10}.", None,
+                                     formerly=("faces",))  # fmt: skip
+
+    @property
+    def faces(self) -> tuple[tuple[str, float], ...]:
+        """(norm, claimed) of every norm that is stated."""
+        return () if self.sensitivity is None else tuple(self.sensitivity.plain().items())
+
+    def plain(self) -> Any:
+        """The form that is hashed, which keeps the word of the first specs."""
+        said = {"stability": self.stability, "faces": dict(self.faces) or None}
+        return {name: value for name, value in said.items() if value is not None}
+
+
+# --- releases -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseDecl:
+    """How a stage leaves the private side: noise on a sketch, or a mechanism that releases by itself.
+
+        release: {noise: gaussian, scale: solve, spend: 60%}   # the least noise that fits the share
+        release: {noise: laplace, scale: 40.0}                 # or a scale of your own
+        release: {mechanism: {top_k: {k: 10}}, spend: 40%}
+        release: none                                          # of data that says ``public: true``
+
+    ``spend`` is a share of the budget; all shares together are at most 100 %.
+    """
+
+    # ``mechanism`` is the record's key and ``params`` its parameters without the one that is solved;
+    # ``spend`` is None when the scale is given.
+    kind: Literal["noise", "mechanism", "none"]
+    key: str | None = None
+    params: tuple[tuple[str, Any], ...] = ()
+    solve: str | None = None
+    spend: Fraction | None = None
+    inside: ClassVar[tuple[str, ...]] = ("noise", "mechanism", "scale", "spend")
+
+    def plain(self) -> Any:
+        """The spec's form."""
+        if self.kind == "none":
+            return "none"
+        params = {name: plain_of(value) for name, value in self.params}
+        spend = {} if self.spend is None else {"spend": str(self.spend)}
+        if self.kind == "noise":
+            scale = "solve" if self.solve else params.pop("scale")
+            said = {name: value for name, value in params.items() if value is not None}
+            return {"noise": self.key, "scale": scale, **said, **spend}
+        return {"mechanism": {self.key: params}, **spend}
+
+
+def _release(value: Any, path: Path, notes: Notes) -> ReleaseDecl | None:
+    if value == "none":
+        return ReleaseDecl("none")
+    if isinstance(value, dict) and "noise" in value:
+        return _noise(value, path, notes)
+    if isinstance(value, dict) and "mechanism" in value:
+        return _mechanism(value, path, notes)
+    notes.error("OS304", "a release is {noise: ...}, {mechanism: {...}} or none", path,
+                label=f"got {shown(value)}",
+                help="write release: {noise: gaussian, scale: solve, spend: 100%}.")  # fmt: skip
+    return None
+
+
+def _noise(value: dict[str, Any], path: Path, notes: Notes) -> ReleaseDecl | None:
+    key = value["noise"]
+    if key is HOLE:
+        return None
+    noises = noise_keys()
+    if key not in noises:
+        shape = f"`noise` must be one of {', '.join(sorted(noises))}"
+        notes.error("OS303", shape, (*path, "noise"), label=f"got {shown(key)}",
+                    help="gaussian for gdp and zcdp budgets, laplace for pure ones.")  # fmt: skip
+        return None
+    rest = {n: v for n, v in value.items() if n not in ("noise", "spend", "scale")}
+    scale, solved = value.get("scale", "solve"), value.get("scale", "solve") == "solve"
+    spend = _spend(value, path, notes)
+    if not solved and "spend" in value:
+        notes.error("OS102", "a release states its scale or its share, not both", (*path, "spend"),
+                    label="`scale` is given", part="key",
+                    help="write `scale: solve`, or leave `spend` out.")  # fmt: skip
+    before = len(notes.findings)
+    record = read_record(REGISTRY[key], rest | {"scale": 1.0 if solved else scale}, path, notes)
+    if record is None or len(notes.findings) > before or spend is HOLE:
+        return None
+    params = {n: v for n, v in sorted(record.spec().items()) if n != "scale" or not solved}
+    return ReleaseDecl("noise", key, tuple(params.items()), *(("scale", spend) if solved else ()))
+
+
+def noise_keys() -> list[str]:
+    """Return the mechanisms that are noise and nothing else: a scale, perhaps how it is drawn."""
+    drawn = {"scale", "sampler", "factor", "accounting"}
+    return [
+        key
+        for key, cls in REGISTRY.items()
+        if cls.room == "measurements" and {"scale"} <= set(cls.model_fields) <= drawn
+    ]
+
+
+def _mechanism(value: dict[str, Any], path: Path, notes: Notes) -> ReleaseDecl | None:
+    for strange in value:
+        if strange not in ("mechanism", "spend"):
+            notes.unknown(strange, ("mechanism", "spend"), (*path, strange), "entry")
+    spend = _spend(value, path, notes)
+    where: Path = (*path, "mechanism")
+    named = split_step(value["mechanism"], where, notes)
+    if named is None:
+        return None
+    key, params = named
+    where = (*where, key) if isinstance(value["mechanism"], dict) else where
+    if not known_key(key, where, notes, ("measurements",)):
+        return None
+    key = current_key(key)
+    cls = REGISTRY[key]
+    solve = _solved(cls, params)
+    given = {name: v for name, v in params.items() if name != solve}
+    solved = [] if solve is None else [solve]
+    delta = cls.model_fields.get("delta")
+    if delta is not None and delta.is_required() and "delta" not in params:
+        solved.append("delta")
+    before = len(notes.findings)
+    read_record(cls, given, where, notes, solved=solved)
+    if len(notes.findings) > before or spend is HOLE or hole_in(params):
+        return None
+    return ReleaseDecl("mechanism", key, tuple(sorted(given.items())), solve, spend)
+
+
+def _solved(cls: type[Mechanism], params: dict[str, Any]) -> str | None:
+    """Return the parameter to solve: one that says ``solve``, or a required one left out."""
+    for name in SOLVABLE:
+        if name in cls.model_fields and params.get(name) == "solve":
+            return name
+        if name in cls.model_fields and name not in params and cls.model_fields[name].is_required():
+            return name
+    return None
+
+
+def _spend(value: dict[str, Any], path: Path, notes: Notes) -> Any:
+    """Return the share as a fraction, None when it is not stated."""
+    spend = value.get("spend")
+    if spend is None or spend is HOLE:
+        return spend
+    share = None
+    try:
+        if isinstance(spend, str):
+            share = Fraction(spend[:-1]) / 100 if spend.endswith("%") else Fraction(spend)
+        elif isinstance(spend, int | float) and not isinstance(spend, bool):
+            share = Fraction(str(spend))
+    except (ValueError, ZeroDivisionError):
+        share = None
+    if share is None or not 0 < share <= 1:
+        notes.error("OS401", "`spend` is a share of the budget", (*path, "spend"),
+                    label=f"got {shown(spend)}", help="write 100%, 0.25 or 1/3.")  # fmt: skip
+        return HOLE
+    return share
+
+
+def _release_schema() -> Schema:
+    spend = {"anyOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+                       {"type": "string", "pattern": r"^[0-9./eE+-]+%?$"}, {"type": "null"}]}  # fmt: skip
+    forms: list[Schema] = [{"const": "none"}]
+    for key in sorted(noise_keys()):
+        words = REGISTRY[key].model_json_schema()["properties"]
+        scale = {"anyOf": [{"const": "solve"}, words.pop("scale")]}
+        forms.append({
+            "properties": {"noise": {"const": key}, "scale": scale, "spend": spend, **words},
+            "required": ["noise"],
+        })  # fmt: skip
+    forms.append({"properties": {"mechanism": mechanisms_schema(), "spend": spend},
+                  "required": ["mechanism"]})  # fmt: skip
+    return {"anyOf": [
+        form if "const" in form else {"type": "object", "additionalProperties": False} | form
+        for form in forms
+    ]}  # fmt: skip
+
+
+# --- stages ---------------------------------------------------------------------------------------
+
+
+class StageDecl(Section):
+    """Stages by name. Each starts `from` a dataset or a stage, and has steps, or a release, or both."""
+
+    some_of: ClassVar = ("anyOf", ("steps", "release"), Refusal(
+        "stage `{name}` does nothing", "add one of them.", code="OS305",
+        label="no `steps` and no `release`", part="key",
+    ))  # fmt: skip
+    template: ClassVar[str] = """\
+flow:
+  sketch:
+    from: records
+    steps:
+      # - bound_contributions: {by: person, max_rows: 2, seed: 3}   # a person keeps at most 2 records
+      - select: {features: x}
+      # - select: {features: [x, age], label: kind}     # instead: several columns, and a label
+      # - rescale: {centre: middle, scale: range}       # columns of unlike units: each counts in ranges
+      - quantize: {bits: 12}
+      - race_sketch:
+          repetitions: 400
+          buckets: 256
+          family: {p_stable_l2: {width: "${width}"}}
+          seed: ???
+  noisy:
+    from: sketch
+    release: {noise: gaussian, scale: solve, spend: 100%}
+"""
+    name: str = own()
+    source: str = word("The dataset or the stage that this one starts from.", spelled="from",
+                       min_length=1)  # fmt: skip
+    steps: Annotated[tuple[Mechanism, ...], steps_of("rows", "sketches")] = word(
+        "Row maps in order, and a sketch: `opendp-sim ops` lists them.", ()
+    )
+    release: Annotated[ReleaseDecl | None, Reader(_release, _release_schema, ReleaseDecl)] = word(
+        "How the stage leaves the private side.", None
+    )
+    expect: Expect | None = word("What you believe of the stage.", None)

@@ -1,0 +1,80 @@
+"""The ``outputs`` section: what is computed from releases, and where it goes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from opendp_sim.core.mechanism import Mechanism
+from opendp_sim.dsl.grammar.data import SOURCE, SourceRef
+from opendp_sim.dsl.grammar.section import Refusal, Section, own, word
+from opendp_sim.dsl.grammar.steps import steps_of
+
+__all__ = ["OutputDecl"]
+
+
+class OutputDecl(Section):
+    """What is computed from a release, and where it goes.
+
+    Queries are public, have the features of a record, and cost nothing: only the release did. ``regress``
+    wants the target's column among them too; what stands there is ignored.
+
+    An interactive release (ind_knn, hybrid_knn, private_knn) answers one question after another:
+
+        live: {from: near, serve: session, store: live.session, queries: {npz: asked.npz}}
+
+    ``opendp-sim session SPEC`` reads lines such as {"query": [0.1, 0.2]} and answers each in one line,
+    charged before it leaves. See ``opendp-sim session --help``.
+    """
+
+    some_of: ClassVar = ("anyOf", ("save", "serve"), Refusal(
+        "output `{name}` goes nowhere", "add `save: out/name.npz`.", code="OS305",
+        label="no `save` and no `serve`", part="key",
+    ))  # fmt: skip
+    template: ClassVar[str] = """\
+outputs:
+  density:
+    from: noisy
+    post: [density: {estimator: mean}]
+    save: out/density.npz                 # ask it later: opendp-sim answer out/density.npz --queries ...
+  # answers: {from: noisy, post: [density: {}], queries: {csv: asked.csv}, save: out/answers.csv}
+  # One question after another: `release: {mechanism: {ind_knn: ...}}`, and an output that says
+  # `serve: session`, with `queries: {npz: ...}`; see `opendp-sim explain session`.
+"""
+    name: str = own()
+    source: str = word("The stage that was released, or an output before this one.", spelled="from",
+                       min_length=1)  # fmt: skip
+    post: Annotated[tuple[Mechanism, ...], steps_of("queries")] = word(
+        "Queries in order, such as [density: {confidence: 0.9}].", ()
+    )
+    queries: Annotated[SourceRef | None, SOURCE] = word("""\
+Public queries: those that are answered, or what those of a session look like. There a mechanism without
+a `threshold` of its own takes it from them, or from a line {"reference": [[0.1, 0.2], ...]} that comes
+first.""", None, formerly=("query", "public_queries"))  # fmt: skip
+    save: str | None = word(
+        "The file: .npz holds a release or arrays, .csv and .json a table.", None,
+        pattern=r"\.(npz|csv|json)$", min_length=1,
+        refusal=Refusal("`save` ends in .npz, .csv, .json",
+                        ".npz holds a release or arrays, .csv and .json a table."),
+    )  # fmt: skip
+    serve: Literal["queryable", "session"] | None = word(
+        "`session`: answers one question after another; `queryable`: to a program in Python.", None
+    )
+    store: str | None = word("The file that remembers what a session was charged, between runs.",
+                             None, min_length=1)  # fmt: skip
+
+    @property
+    def query(self) -> SourceRef | None:
+        """The queries that are answered."""
+        return None if self.serve is not None and self.save is None else self.queries
+
+    @property
+    def public_queries(self) -> SourceRef | None:
+        """What the queries of a session look like."""
+        return None if self.serve is None else self.queries
+
+    def plain(self) -> dict[str, Any]:
+        """The form that is hashed, which keeps the words of the first specs."""
+        found: dict[str, Any] = dict(super().plain())
+        if self.queries is not None:
+            found["public_queries" if self.query is None else "query"] = found.pop("queries")
+        return found

@@ -1,0 +1,73 @@
+"""Steps and mechanisms inside a section: read from their records, and the records' JSON Schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from opendp_sim.core.mechanism import REGISTRY, Mechanism
+from opendp_sim.dsl.diagnostic import Notes, Path
+from opendp_sim.dsl.grammar.reading import wrong
+from opendp_sim.dsl.grammar.section import Reader, Schema, inlined
+from opendp_sim.dsl.read_steps import read_steps
+
+__all__ = ["SOLVABLE", "mechanisms_schema", "steps_of"]
+
+SOLVABLE = ("scale", "rho", "epsilon")
+"""A mechanism's parameter that the language may solve from the budget, in order of preference."""
+
+
+def steps_of(*rooms: str) -> Reader:
+    """Declare a list of steps out of ``rooms``."""
+
+    def read(value: Any, path: Path, notes: Notes) -> tuple[Mechanism, ...] | None:
+        if not isinstance(value, list):
+            wrong(value, "list", path, notes)
+            return None
+        return read_steps(value, path, notes, rooms)
+
+    def schema() -> Schema:
+        return {"type": "array", "items": {"anyOf": [
+            form for key, cls in _of(rooms) for form in _forms(key, cls)
+        ]}}  # fmt: skip
+
+    return Reader(read, schema, expected="list")
+
+
+def mechanisms_schema() -> Schema:
+    """Return the schema of what stands under ``mechanism:``."""
+    return {
+        "anyOf": [
+            form for key, cls in _of(("measurements",)) for form in _forms(key, cls, solvable=True)
+        ]
+    }
+
+
+def _of(rooms: tuple[str, ...]) -> Iterator[tuple[str, type[Mechanism]]]:
+    """Yield the mechanisms of ``rooms`` by name, under former names too."""
+    for key, cls in sorted(REGISTRY.items()):
+        if cls.room in rooms:
+            yield from ((name, cls) for name in (key, *cls.formerly))
+
+
+def _forms(key: str, cls: type[Mechanism], *, solvable: bool = False) -> list[Schema]:
+    """Return ``{key: {parameters}}``, and the bare key where no parameter is needed."""
+    from opendp_sim.dsl.explain import first_sentence  # noqa: PLC0415 - explain reads the grammar
+
+    own = inlined(cls.model_json_schema())
+    properties, needed = own.get("properties", {}), list(own.get("required", []))
+    if solvable:
+        for name in {*SOLVABLE} & {*properties}:
+            properties[name] = {"anyOf": [properties[name], {"const": "solve"}]}
+        # The first of them is solved where it is left out; so is a delta.
+        left_out = [name for name in SOLVABLE if name in needed][:1]
+        needed = [name for name in needed if name not in (*left_out, "delta")]
+    inner: Schema = {"type": "object", "properties": properties, "additionalProperties": False,
+                     "description": first_sentence(cls)}  # fmt: skip
+    inner |= {"required": needed} if needed else {}
+    old = {} if key == cls.key else {"deprecated": True}
+    if not needed:
+        inner = {"anyOf": [inner, {"type": "null"}]}
+    form: Schema = {"type": "object", "properties": {key: inner}, "required": [key],
+                    "additionalProperties": False}  # fmt: skip
+    return [form | old] if needed else [{"const": key} | old, form | old]

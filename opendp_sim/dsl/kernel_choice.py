@@ -1,0 +1,52 @@
+"""Which sketch holds a Gaussian kernel density: chosen from public numbers alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+__all__ = ["FREQUENCIES", "Engine", "gaussian_kernel_step"]
+
+Engine = Literal["fourier", "gauss_transform"]
+FREQUENCIES = 2000
+"""Random frequencies of a Fourier sketch, unless told otherwise."""
+_CELLS = 2**22
+"""Cells up to which the Gauss transform is chosen: 32 MiB."""
+_ORDER, _SIDE = 8, 0.75
+"""Of ``gauss_transform_sketch``: its own defaults."""
+
+
+def gaussian_kernel_step(
+    sigma: float,
+    width: int,
+    longest: float | None,
+    *,
+    engine: Engine | None = None,
+    frequencies: int = FREQUENCIES,
+    seed: int = 0,
+    per_label: bool = False,
+) -> tuple[Mapping[str, Any], Engine]:
+    """Return the step of a sketch for the kernel ``exp(-(r / sigma)**2)``, and its engine.
+
+    Args:
+        sigma: the bandwidth, in the units of the rows that come in.
+        width: number of columns.
+        longest: the longest range between two bounds, in the same units; None where it is not known.
+        engine: None to choose: the Gauss transform for up to three columns while it is small.
+        frequencies: of a Fourier sketch.
+        seed: of its public frequencies.
+        per_label: one density a class.
+    """
+    if engine is None:
+        few = longest is not None and width <= 3 and _cells(longest / sigma, width) <= _CELLS
+        engine = "gauss_transform" if few else "fourier"
+    if engine == "gauss_transform":
+        return {"gauss_transform_sketch": {"bandwidth": sigma, "per_label": per_label}}, engine
+    kernel = {"gaussian": {"bandwidth": sigma}}
+    step = {"frequencies": frequencies, "kernel": kernel, "seed": seed, "per_label": per_label}
+    return {"fourier_sketch": step}, engine
+
+
+def _cells(bandwidths: float, width: int) -> float:
+    return ((bandwidths / _SIDE + 2.0) * _ORDER) ** width if math.isfinite(bandwidths) else math.inf

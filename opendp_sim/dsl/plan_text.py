@@ -1,0 +1,134 @@
+"""A plan in ten lines: the promise, the errors to expect, the cost; and its errors at other budgets."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from opendp_sim.accounting.promise import promise
+
+if TYPE_CHECKING:
+    from opendp_sim.dsl.plan import Plan
+
+__all__ = ["ErrorCurve", "as_html", "as_yaml", "errors_at", "lines_of"]
+
+
+@dataclass(frozen=True)
+class ErrorCurve:
+    """The errors that a program would have at several budgets, before anything is spent.
+
+    Attributes:
+        epsilon: the budgets.
+        errors: name of an output and of its error to one value for each budget, in that order.
+    """
+
+    epsilon: tuple[float, ...]
+    errors: dict[str, tuple[float, ...]]
+
+    def table(self) -> dict[str, list[float]]:
+        """Return columns of one length."""
+        return {"epsilon": list(self.epsilon)} | {k: list(v) for k, v in self.errors.items()}
+
+    def __repr__(self) -> str:
+        """Return the table as text."""
+        rows = [f"{'epsilon':>10}  " + "  ".join(self.errors)]
+        for place, epsilon in enumerate(self.epsilon):
+            values = (f"{v[place]:>{len(k)}.4g}" for k, v in self.errors.items())
+            rows.append(f"{epsilon:>10g}  " + "  ".join(values))
+        return "\n".join(rows)
+
+
+def lines_of(plan: Plan) -> list[tuple[str, str]]:
+    """Return (what it is about, the line): promise, data, steps, noise, errors, cost."""
+    return [(word, text) for word, text in _lines(plan) if text]
+
+
+def _lines(plan: Plan) -> Iterator[tuple[str, str]]:
+    yield "plan", f"{plan.program.name}: no data was opened and nothing was spent"
+    plain = plan.plain()
+    privacy = plain["privacy"]
+    about = {} if privacy is None else privacy | {"total": plain["total"], "claim": plain["claim"]}
+    yield "promise", promise(about or {"public": True})
+    for entry in plan.program.data:
+        yield "data", f"{entry.name}, {_gate(entry)}"
+    for name, release in plan.releases.items():
+        keys = [stage.mechanism.key for stage in release.typed.stages]
+        record = release.record
+        noise = "exact, of public data" if record is None else _with(record.key, release)
+        yield "release", f"{name}: {' -> '.join([release.typed.entry.name, *keys])} -> {noise}"
+        if release.maps:
+            yield "distance", " -> ".join(f"{found:.6g}" for _, found in release.maps)
+    for name, output in plan.outputs.items():
+        errors = ", ".join(f"{k} {v:.4g}" for k, v in output.expected.items())
+        where = output.decl.save or output.decl.serve or ""
+        yield (
+            "output",
+            f"{name}" + (f": {errors}" if errors else "") + (f" -> {where}" if where else ""),
+        )
+    yield "memory", f"about {plain['memory_bytes'] / 2**20:.0f} MiB"
+
+
+def _with(key: str, release: Any) -> str:
+    noise = getattr(release.bound.claim, "noise", None)
+    return key if noise is None else f"{key} with deviation {noise.deviation:.4g} a cell"
+
+
+def _gate(entry: Any) -> str:
+    if entry.public:
+        return "public"
+    ledger = "no ledger counts other runs" if entry.ledger is None else "its ledger is charged"
+    done = {
+        "enforce": "mended or dropped",
+        "refuse": "a reason to refuse the run",
+        "assume": "not looked for",
+    }
+    return f"{ledger}; a record outside its declaration is {done.get(entry.ingest, entry.ingest)}"
+
+
+def as_html(plan: Plan) -> str:
+    """Return the lines as a table for a notebook; every text is escaped."""
+    rows = "".join(
+        f"<tr><th>{html.escape(word)}</th><td>{html.escape(text)}</td></tr>"
+        for word, text in lines_of(plan)
+    )
+    return f"<table>{rows}</table>"
+
+
+def as_yaml(plan: Plan) -> str:
+    """Return the program as a spec, every default written out: it has the same hash."""
+    from ruamel.yaml import YAML  # noqa: PLC0415 - slow to import, seldom needed
+
+    stream = io.StringIO()
+    writer = YAML()
+    writer.default_flow_style = False
+    writer.dump(plan.program.plain(), stream)
+    return stream.getvalue()
+
+
+def errors_at(plan: Plan, epsilon: Sequence[float], delta: float | None = None) -> ErrorCurve:
+    """Plan the same program at other budgets and return the errors that its outputs state.
+
+    Args:
+        plan: a plan of a private program whose scales are solved from the budget.
+        epsilon: the budgets to try.
+        delta: the delta of all of them; default the plan's own.
+    """
+    from opendp_sim.dsl.diagnostic import Notes  # noqa: PLC0415 - circular
+    from opendp_sim.dsl.plan import plan_of  # noqa: PLC0415 - circular
+    from opendp_sim.dsl.reader import Draft  # noqa: PLC0415 - circular
+
+    privacy = plan.program.privacy
+    found: dict[str, list[float]] = {}
+    for value in epsilon if privacy is not None else ():
+        assert privacy is not None  # noqa: S101 - the loop asked
+        given = delta if delta is not None else privacy.budget.delta
+        budget = replace(privacy.budget, epsilon=float(value), delta=given, rho=None, mu=None)
+        program = replace(plan.program, privacy=privacy.model_copy(update={"budget": budget}))
+        other = plan_of(Draft(program, frozenset(), Notes(), None, privacy.unit))
+        for name, output in other.outputs.items():
+            for word, error in output.expected.items():
+                found.setdefault(f"{name}: {word}", []).append(float(error))
+    return ErrorCurve(tuple(map(float, epsilon)), {k: tuple(v) for k, v in found.items()})

@@ -1,0 +1,276 @@
+"""From results to published files: complete and synchronised, then charged, then renamed.
+
+Each step can be repeated. ``finish`` is the second half again, for a run whose process died or whose disk
+failed; it draws no noise, looks at no record and charges nothing new. Proof: ``charging.md``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path as File
+from typing import TYPE_CHECKING, Any
+
+from opendp_sim.accounting.atomic_files import fresh, moved, sync_folder, write_json
+from opendp_sim.accounting.certificate import digest_of, statement_digest
+from opendp_sim.accounting.ledger import Entry, Ledger
+from opendp_sim.accounting.release import Release
+from opendp_sim.accounting.signature import Signer
+from opendp_sim.core.errors import ReleaseError, SimError
+from opendp_sim.dsl.certify import bound, certificate_path, ledger_part, statement
+from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.run_folder import RunFolder, Saved, kept_folders
+from opendp_sim.dsl.write import unwritable, write_output
+from opendp_sim.sources.blocks import Block
+
+if TYPE_CHECKING:
+    from opendp_sim.dsl.execute import Applied
+
+__all__ = ["Run", "finish", "publish", "run_folder", "settle", "stage"]
+
+_SLACK = 2**18
+"""Bytes held beside an estimate: for the ledger's pages, certificates, and names."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a plan is run: where its outputs go, what it is charged to, who signs, how many threads."""
+
+    folder: File
+    ledger: Ledger | None
+    signer: Signer | None = None
+    workers: int | None = None
+    told: Callable[[str, int], None] = lambda _phase, _rows: None
+    charged: Callable[[str], None] = lambda _text: None
+
+
+def settle(ledger: Ledger | None, reserved: Entry | None, about: dict[str, Any]) -> Entry | None:
+    """Settle a reserve as a charge, durably; the same again if it was settled so before."""
+    return None if ledger is None or reserved is None else ledger.settle(reserved, "charge", about)
+
+
+def run_folder(
+    plan: Plan, folder: File, queries: Mapping[str, Block]
+) -> AbstractContextManager[RunFolder | None]:
+    """Make the private folder of a run that saves something, with room on the disk for its files.
+
+    Raises:
+        DataError (OS609): the disk is full; nothing was looked at and nothing was charged.
+    """
+    saving = [n for n, output in plan.outputs.items() if output.decl.save is not None]
+    if not saving:
+        return nullcontext(None)
+    room = sum(_estimate(plan, name, queries.get(name)) for name in saving)
+    try:
+        return RunFolder.make(folder, room + _SLACK)
+    except OSError:
+        pass
+    raise unwritable(
+        "outputs", f"{folder}, which has no room for {room + _SLACK:,} bytes",
+        "nothing was charged; make room on the disk, or choose another with --into.",
+    )  # fmt: skip
+
+
+def _estimate(plan: Plan, name: str, queries: Block | None) -> int:
+    """Return the bytes that an output may take: from public sizes, generously."""
+    typed = plan.outputs[name].stage
+    made = getattr(plan.outputs[name].domain, "sketch", typed.domain)
+    certificate = 4 * len(plan.canonical) + _SLACK
+    if queries is None:
+        cells = int(getattr(made, "size", 0) or 0)
+        return certificate + 9 * cells
+    labels = len(getattr(plan.outputs[name].domain, "labels", None) or ()) or 1
+    rows = max((len(column) for column in queries.values()), default=0)
+    return certificate + 32 * rows * (4 * labels + 8)
+
+
+def stage(
+    plan: Plan, waiting: RunFolder, done: Applied, ledger: Ledger | None, reserved: Entry | None, *,
+    time: str, signed: bool,
+) -> list[Saved]:  # fmt: skip
+    """Write every output and its statement into the run's folder, complete and synchronised.
+
+    Raises:
+        DataError (OS609): they cannot be written; nothing was published, and the reserve stands.
+    """
+    part = None if ledger is None or reserved is None else ledger_part(ledger, reserved.seq)
+    written: list[Saved] = []
+    try:
+        waiting.give_room()
+        for place, (name, output) in enumerate(plan.outputs.items()):
+            if output.decl.save is None:
+                continue
+            file = waiting.path / f"{place}{File(output.decl.save).suffix}"
+            write_output(file, done.results[name], output.domain)
+            stated = statement(
+                plan, name, file, File(output.decl.save).name, time=time, ledger=part
+            )
+            with fresh(waiting.path / f"{file.name}.statement", "w") as stream:
+                json.dump(stated, stream)
+            written.append(Saved(
+                output=name, staged=file.name, save=output.decl.save,
+                sha256=stated["file"]["sha256"], statement=statement_digest(stated),
+            ))  # fmt: skip
+        waiting.complete(
+            written, program=plan.program.hash, signed=signed,
+            reserve=None if reserved is None else reserved.seq,
+            ledger=None if reserved is None else reserved.hash,
+        )  # fmt: skip
+    except OSError:
+        pass
+    else:
+        return written
+    stands = "" if reserved is None else f"; entry {reserved.seq} of the ledger stands as a charge"
+    raise unwritable("outputs", f"a disk that refused to take them, so nothing was released{stands}",
+                     "make room on the disk and run it again, as a new run.")  # fmt: skip
+
+
+def publish(
+    waiting: RunFolder, written: list[Saved], run: Run, reserved: Entry | None, done: Applied
+) -> None:
+    """Settle the charge with the digests of the files, and then rename them to where they belong.
+
+    Raises:
+        DataError (OS609): a rename failed; the text says how to go on without another charge.
+        BudgetError (OS403): the ledger could not be written; nothing was released.
+        ReleaseError (OS701): the charge is there, and holds the digests of other files.
+    """
+    ledger = run.ledger
+    digests = {f.output: {"sha256": f.sha256, "statement": f.statement} for f in written}
+    done.charge = settle(ledger, reserved, {"files": digests})
+    if done.charge is not None and done.charge.body.get("files") != digests:
+        raise _changed(waiting)
+    try:
+        for file in written:
+            _place(waiting, file, run, done)
+    except OSError:
+        failed = True
+    else:
+        failed = False
+    if failed:
+        paid = None if done.charge is None else done.charge.seq
+        raise unwritable(
+            "outputs", "a disk that refused to take them" + (
+                "" if paid is None else f"; they are kept, and charged as entry {paid}"),
+            "make room on the disk and run the command again: it goes on from the kept files "
+            + (f"(`apply --resume {paid}`) and charges nothing." if paid else "of a run."),
+        )  # fmt: skip
+    if ledger is not None and done.charge is not None:
+        ledger.outcome(done.charge, {"files": {f.output: f.sha256 for f in written}})
+    waiting.done()
+
+
+def _place(waiting: RunFolder, file: Saved, run: Run, done: Applied) -> None:
+    """Rename one output, then write its certificate; never is there one that is not the other's."""
+    final, made = run.folder / file.save, waiting.path / file.staged
+    beside = certificate_path(final)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    if made.exists():
+        beside.unlink(missing_ok=True)  # the old one, before the new file has its name
+        sync_folder(final.parent)
+        moved(made, final)
+    stated = json.loads((waiting.path / f"{file.staged}.statement").read_text(encoding="utf-8"))
+    write_json(beside, bound(stated, done.charge, run.signer))
+    done.files[file.output], done.certificates[file.output] = final, beside
+
+
+# --- going on -------------------------------------------------------------------------------------
+
+
+def finish(
+    plan: Plan, folder: File, ledger: Ledger | None, signer: Signer | None, resume: int | None
+) -> Applied | None:
+    """Finish a run of this plan whose outputs are complete and charged or reserved; None for none.
+
+    Raises:
+        ReleaseError (OS702): ``resume`` names no run that can be finished. (OS701): a kept file was
+            changed.
+    """
+    run = Run(folder, ledger, signer)
+    for waiting in kept_folders(folder, plan.program.hash, ledger=ledger is not None):
+        reserved = _reserved(waiting, ledger)
+        if ledger is None or reserved is None:
+            continue  # another ledger's: it goes on there
+        charge = ledger.settlement_of(reserved)
+        if charge is not None and ledger.outcome_of(charge) is not None:
+            waiting.done()  # it died while it removed the folder
+            continue
+        number = reserved.seq if charge is None else charge.seq
+        if resume is not None and resume not in (reserved.seq, number):
+            continue
+        return _finished(plan, waiting, run, reserved)
+    if resume is None:
+        return None
+    raise ReleaseError(
+        "OS702", "--resume", expected="the entry of an unfinished run of this plan, whose files are kept "
+        f"in {folder}", got=str(resume),
+        hint="`opendp-sim ledger show` lists charges without an outcome; name the folder with --into as "
+        "the run did. A run that ended before its files were complete cannot be resumed.",
+    )  # fmt: skip
+
+
+def _reserved(waiting: RunFolder, ledger: Ledger | None) -> Entry | None:
+    listed = waiting.listed
+    if listed is None or listed.reserve is None or ledger is None:
+        return None
+    entries = ledger.entries
+    if not 1 <= listed.reserve <= len(entries):
+        return None
+    found = entries[listed.reserve - 1]
+    mine = found.hash == listed.ledger and found.body.get("token") == waiting.token
+    return found if mine and found.kind == "reserve" else None
+
+
+def _finished(plan: Plan, waiting: RunFolder, run: Run, reserved: Entry) -> Applied:
+    from opendp_sim.dsl.execute import Applied  # noqa: PLC0415 - it imports this module
+
+    listed, ledger = waiting.listed, run.ledger
+    assert listed is not None  # noqa: S101 - `kept_folders` yields no other
+    assert ledger is not None  # noqa: S101 - the caller asked
+    if listed.signed and run.signer is None:
+        raise ReleaseError(
+            "OS702", "--sign", expected="the key that the run was started with", got="none",
+            hint="name it again with --sign; nothing was released yet.",
+        )  # fmt: skip
+    _check_kept(plan, waiting, run.folder)
+    done = Applied(plan)
+    publish(waiting, listed.files, run, reserved, done)
+    done.resumed = None if done.charge is None else done.charge.seq
+    total = ledger.total()
+    done.spent, done.left = total.text, total.left_text
+    for name, path in done.files.items():
+        if path.suffix == ".npz" and not plan.outputs[name].posts:
+            try:
+                done.results[name] = Release.load(path)
+            except SimError:
+                continue  # plain arrays
+    return done
+
+
+def _check_kept(plan: Plan, waiting: RunFolder, folder: File) -> None:
+    """Refuse kept files that are not what the list says, or that would go anywhere else (OS701)."""
+    listed = waiting.listed
+    assert listed is not None  # noqa: S101 - the caller asked
+    saves = {n: o.decl.save for n, o in plan.outputs.items() if o.decl.save is not None}
+    good = {f.output: f.save for f in listed.files} == saves and len(listed.files) == len(saves)
+    for file in listed.files if good else ():
+        made = waiting.path / file.staged
+        where = made if made.exists() else folder / file.save  # renamed before the process died
+        try:
+            stated = json.loads((waiting.path / f"{file.staged}.statement").read_bytes())
+            good = good and digest_of(where) == file.sha256
+            good = good and statement_digest(stated) == file.statement
+        except (OSError, ValueError, AttributeError, RecursionError):
+            good = False
+    if not good:
+        raise _changed(waiting)
+
+
+def _changed(waiting: RunFolder) -> ReleaseError:
+    return ReleaseError(
+        "OS701", str(waiting.path), expected="the files of an unfinished run, as it left them",
+        got="changed or missing ones",
+        hint="its charge stands; remove the folder to give the run up, and run it anew.",
+    )  # fmt: skip

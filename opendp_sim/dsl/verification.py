@@ -1,0 +1,331 @@
+"""``verify``: every number of a certificate again, and every word of its report a comparison.
+
+What follows from the program is derived again and compared. What was bound by the charge is compared
+with the entry that the certificate quotes, and that entry with the ledger's own, if the ledger is
+there. Each line of the report is written by the comparison that it tells of.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path as File
+from typing import Any
+
+from opendp_sim.accounting._entries import Entry
+from opendp_sim.accounting.certificate import (
+    Certificate,
+    digest_of,
+    quoted,
+    read_certificate,
+    statement_digest,
+)
+from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.release import Release, versions
+from opendp_sim.accounting.signature import check_signature, public_key
+from opendp_sim.core.errors import BudgetError, ReleaseError, SimError
+from opendp_sim.dsl.certify import certificate_path, derived_statement, ledger_part
+from opendp_sim.dsl.charging import terms_of, unit_text
+from opendp_sim.dsl.diagnostic import Refused
+from opendp_sim.dsl.plan import Plan, plan_of
+from opendp_sim.dsl.reader import draft_of, draft_of_file
+
+__all__ = ["load_checked", "verify"]
+
+
+@dataclass
+class _Report:
+    """A certificate, its plan made again, and what was found out about it."""
+
+    path: File
+    plain: dict[str, Any]
+    record: Certificate
+    plan: Plan
+    checked: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+    def differs(self, what: str) -> ReleaseError:
+        return ReleaseError(
+            "OS701", str(self.path), expected="a certificate whose parts agree",
+            got=f"another value at {what}",
+            hint="the certificate or a file beside it was changed, or made by another version of this "
+            "package.",
+        )  # fmt: skip
+
+    def equal(self, ours: Any, theirs: Any, what: str) -> None:
+        if ours != theirs:
+            raise self.differs(what)
+
+
+def verify(
+    path: str | File, spec: str | File | None = None, *, ledger: str | File | None = None,
+    signer: str | File | None = None,
+) -> tuple[list[str], list[str]]:  # fmt: skip
+    """Re-derive every number of a certificate, and compare every part of it with every other.
+
+    Args:
+        path: the certificate.
+        spec: the spec file, to check that it is the program that was certified.
+        ledger: the ledger's file; default where the program's paths put it, if it is there.
+        signer: the curator's public key (PEM): then a signature by it is demanded.
+
+    Returns:
+        (what was checked, what could not be).
+
+    Raises:
+        ReleaseError (OS701): a number, a hash or a file does not agree. DataError (OS606): a signature,
+            and the package ``cryptography`` is not installed.
+    """
+    record, plain = read_certificate(path)
+    report = _Report(File(path), plain, record, _replayed(record, File(path)))
+    _derive(report)
+    _spec(report, spec)
+    _file(report)
+    _charge(report)
+    _ledger(report, _ledger_file(report, spec, ledger))
+    _signature(report, signer)
+    report.left += [
+        "that the data was what the spec names and passed the gate",
+        "that the noise was drawn as declared (the audit looks at that)",
+        *(f"assumed: {text}" for text in record.assumptions),
+    ]
+    return report.checked, report.left
+
+
+def load_checked(path: str | File) -> Release:
+    """Load a release, and refuse it if a certificate lies beside it that is another file's (OS701)."""
+    saved = File(path)
+    beside = certificate_path(saved)
+    if beside.exists():
+        record, _ = read_certificate(beside)
+        if not saved.exists() or digest_of(saved) != record.file.sha256:
+            raise ReleaseError(
+                "OS701", str(saved), expected=f"the file that {beside.name} certifies", got="another one",
+                hint="the next `apply` finishes an interrupted run; else see `opendp-sim verify`.",
+            )  # fmt: skip
+    return Release.load(saved)
+
+
+def _replayed(record: Certificate, path: File) -> Plan:
+    """Plan the certified program again; what is no program any more was changed."""
+    try:
+        plan = plan_of(draft_of(record.program))
+        plan.releases[plan.outputs[record.output].stage.name]
+    except (Refused, SimError, KeyError):
+        pass
+    else:
+        return plan
+    raise ReleaseError(
+        "OS701", str(path), expected="the canonical form of a program that has this output",
+        got="another value at program or output", hint="the certificate was changed, or made by another "
+        "version of this package.",
+    )  # fmt: skip
+
+
+def _derive(report: _Report) -> None:
+    """Compare all that follows from the program and this package."""
+    found, plan = report.plain, report.plan
+    own = json.loads(json.dumps(derived_statement(plan, report.record.output)))
+    same = report.record.versions == versions()
+    report.equal(plan.program.hash, found["plan"].get("program"), "plan.program")
+    report.checked.append(f"the program has the hash {plan.program.hash[:16]}...")
+    for name in ("program", "plan", "privacy", "names", "mechanisms", "assumptions", "evidence"):
+        if name != "evidence" or same:
+            _compare(report, own[name], found[name], name, evidence=same)
+    report.checked.append(
+        "every type, map, scale, loss, conversion and expected error follows from the program"
+    )
+    report.checked.append("the claim, the names and the assumptions are those of the program")
+    if same:
+        report.checked.append("the evidence is what this package recorded for these mechanisms")
+    else:
+        report.left.append("the evidence, and that other versions of OpenDP or numpy give the same "
+                           "numbers: versions differ")  # fmt: skip
+    if report.record.owner is not None:
+        report.left.append("that the owner is who the certificate says")
+
+
+def _compare(report: _Report, ours: Any, theirs: Any, where: str, *, evidence: bool) -> None:
+    if isinstance(ours, dict) and isinstance(theirs, dict) and set(ours) == set(theirs):
+        for key in ours:
+            _compare(report, ours[key], theirs[key], f"{where}.{key}", evidence=evidence)
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for place, (own, their) in enumerate(zip(ours, theirs, strict=True)):
+            _compare(report, own, their, f"{where}[{place}]", evidence=evidence)
+    elif (ours != theirs or type(ours) is not type(theirs)) and (
+        evidence or not where.endswith(".evidence")
+    ):
+        raise report.differs(where)
+
+
+def _spec(report: _Report, spec: str | File | None) -> None:
+    if spec is None:
+        report.left.append("that a spec file is this program (name it with --spec)")
+        return
+    again = _replanned(spec, report.record.values)
+    if again.program.hash != report.plan.program.hash:
+        raise ReleaseError(
+            "OS701", str(spec), expected=f"the certified program {report.plan.program.hash[:16]}",
+            got=f"the program {again.program.hash[:16]}",
+            hint="another spec, or it was edited since; leave --spec out to check the "
+            "certificate by itself.",
+        )  # fmt: skip
+    report.checked.append(f"{spec} with the certified parameters is that program")
+
+
+def _replanned(spec: str | File, values: Mapping[str, Any]) -> Plan:
+    """Plan a spec with the certified parameters; without them where it declares others."""
+    try:
+        return plan_of(draft_of_file(spec, values))
+    except Refused as error:
+        if error.code != "OS308":
+            raise
+        return plan_of(draft_of_file(spec))
+
+
+def _file(report: _Report) -> None:
+    """Compare the output that lies beside the certificate, and what a release's header claims."""
+    about = report.record.file
+    saved = report.path.with_name(about.name)
+    decl = report.plan.outputs[report.record.output].decl
+    report.equal(File(decl.save or "").name, about.name, "file.name")
+    if not saved.exists():
+        report.left.append(f"the file {about.name}, which is not beside the certificate")
+        return
+    report.equal(digest_of(saved), about.sha256, f"the file {about.name}")
+    report.equal(saved.stat().st_size, about.bytes, "file.bytes")
+    report.checked.append(f"{about.name} is the file that was certified")
+    if about.name.endswith(".npz") and not decl.post:
+        _header(report, saved)
+
+
+def _header(report: _Report, saved: File) -> None:
+    """Compare a release's own claim with the certificate's."""
+    name = report.plan.outputs[report.record.output].stage.name
+    stages = report.plan.releases[name].asked_stages
+    if stages is None:
+        return
+    header = Release.load(saved).header
+    report.equal(header["privacy"], report.plain["privacy"], "privacy in the release's header")
+    steps = [{bound.mechanism.key: bound.mechanism.spec()} for bound in stages]
+    report.equal(header["steps"], json.loads(json.dumps(steps)), "steps in the release's header")
+    report.checked.append("the release's header states the same claim and the same steps")
+
+
+# --- the charge -----------------------------------------------------------------------------------
+
+
+def _charge(report: _Report) -> None:
+    """Compare the quoted entry with the program, the claim, the file and the statement."""
+    plan, record = report.plan, report.record
+    terms = terms_of(plan) if plan.charge is not None else None
+    if terms is None:
+        report.equal(record.charge, None, "charge")
+        report.equal(record.ledger, None, "ledger")
+        if plan.privacy is not None:
+            report.checked.append("the program names no ledger, and the certificate no charge")
+            report.left.append("what else was spent on this data: nobody counts it")
+        return
+    if record.charge is None or record.ledger is None or plan.charge is None:
+        raise report.differs("charge: the program names a ledger")
+    report.equal(record.ledger.terms, json.loads(json.dumps(terms.plain())), "ledger.terms")
+    if not record.charge.follows:
+        raise report.differs("charge.hash")
+    try:
+        body = json.loads(record.charge.body)
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        raise report.differs("charge.body")
+    dataset = next(entry.name for entry in plan.program.data if entry.ledger is not None)
+    for name, ours in (
+        ("kind", "charge"), ("program", plan.program.hash), ("name", plan.program.name),
+        ("loss", plan.charge.plain()), ("unit", unit_text(plan)), ("dataset", dataset),
+    ):  # fmt: skip
+        report.equal(body.get(name), ours, f"charge.body.{name}")
+    files = body.get("files")
+    mine = files.get(record.output) if isinstance(files, dict) else None
+    wanted = {"sha256": record.file.sha256, "statement": statement_digest(report.plain)}
+    for name, value in wanted.items():
+        found = mine.get(name) if isinstance(mine, dict) else None
+        report.equal(found, value, f"charge.body.files.{record.output}.{name}")
+    report.checked.append(
+        f"the quoted entry {record.charge.entry} charges this program {plan.charge.text} under "
+        f"`{plan.charge.measure}`, per {unit_text(plan)}, for dataset {dataset}"
+    )
+    report.checked.append("the quoted entry holds the digests of this file and of this statement")
+
+
+def _ledger_file(
+    report: _Report, spec: str | File | None, ledger: str | File | None
+) -> File | None:
+    """Return where the ledger should be: as named, beside the spec, or where paths start from."""
+    if ledger is not None:
+        return File(ledger)
+    entry = next((e for e in report.plan.program.data if e.ledger is not None), None)
+    if entry is None or entry.ledger is None:
+        return None
+    if spec is not None:
+        return File(spec).parent / entry.ledger.file
+    save = File(report.plan.outputs[report.record.output].decl.save or "")
+    places = [report.path.parent, *report.path.resolve().parents[len(save.parts) - 1 :][:1]]
+    return next((p / entry.ledger.file for p in places if (p / entry.ledger.file).exists()), None)
+
+
+def _ledger(report: _Report, file: File | None) -> None:
+    """Compare the quoted entry, and what was spent and left, with the ledger itself."""
+    record = report.record
+    if record.charge is None or record.ledger is None:
+        return
+    if file is None or not file.exists():
+        report.left.append(f"that entry {record.charge.entry} is in {record.ledger.file}, and what "
+                           "was spent and left: the ledger was not found (--ledger)")  # fmt: skip
+        return
+    try:
+        with Ledger.open(file) as ledger:
+            _in_ledger(report, ledger, file)
+    except BudgetError as error:
+        raise report.differs(f"the ledger ({error.got})") from None
+
+
+def _in_ledger(report: _Report, ledger: Ledger, file: File) -> None:
+    record, entries = report.record, ledger.entries
+    assert record.charge is not None  # noqa: S101 - the caller asked
+    assert record.ledger is not None  # noqa: S101 - the caller asked
+    report.equal(ledger.terms, terms_of(report.plan), "ledger.terms")
+    number = record.charge.entry
+    if not 1 <= number <= len(entries):
+        raise report.differs(f"charge.entry: {file.name} has no entry {number}")
+    entry: Entry = entries[number - 1]
+    report.equal(quoted(entry), report.plain["charge"], f"charge: entry {number} of {file.name}")
+    reserve = entry.body.get("of")
+    again = ledger_part(ledger, number if reserve is None else int(reserve))
+    for name in ("terms", "spent", "left"):
+        ours = json.loads(json.dumps(again[name]))
+        report.equal(ours, report.plain["ledger"][name], f"ledger.{name}")
+    report.checked.append(
+        f"entry {number} of {file.name}, whose chain is whole, is the quoted entry"
+    )
+    report.checked.append(
+        f"with it {again['spent']['text']} was spent of the ledger's limit, as stated"
+    )
+
+
+def _signature(report: _Report, signer: str | File | None) -> None:
+    signature = report.record.signature
+    if signature is None:
+        if signer is not None:
+            raise report.differs("signature: the file has no signature")
+        report.left.append("who made it: there is no signature, and whoever can rewrite all files can "
+                           "rewrite all hashes")  # fmt: skip
+        return
+    if signer is not None:
+        report.equal(public_key(signer), signature.key, "signature.key")
+    if not check_signature(report.plain):
+        raise report.differs("signature.value")
+    report.checked.append(
+        f"the statement and the charge are signed by the key {signature.key[:16]}..."
+    )
+    if signer is None:
+        report.left.append("whose key that is (name the curator's public key with --signer)")

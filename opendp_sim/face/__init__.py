@@ -1,0 +1,1 @@
+"""What a Python user calls: verbs and recipes on top of the language."""

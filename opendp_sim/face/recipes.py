@@ -1,0 +1,253 @@
+"""Three recipes for tables: a density, classes, means. Each is a plan; nothing opens before ``apply``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import opendp_sim.prelude  # noqa: F401 - fills the catalogue
+from opendp_sim.accounting.asking import columns_of
+from opendp_sim.accounting.release import Release
+from opendp_sim.core.errors import DataError, ParameterError
+from opendp_sim.dsl.builder import Builder, program
+from opendp_sim.dsl.execute import apply
+from opendp_sim.dsl.kernel_choice import gaussian_kernel_step
+from opendp_sim.dsl.plan import Plan
+
+__all__ = ["Recipe", "classes", "density", "means"]
+
+_DATA = "records"
+_BITS = 14
+_TEXT, _WHOLE = "OUST", "iu"
+"""Kinds of array that may hold names, and whole numbers."""
+Steps = list[Mapping[str, Any]]
+Bounds = Mapping[str, tuple[float, float]]
+"""Column name to its public bounds: values outside are clamped, and missing ones cost the record."""
+
+
+class Recipe:
+    """A plan of one release over one table: read it, then ``apply`` it to the data.
+
+    Attributes:
+        plan: the plan; ``print(recipe.plan.to_yaml())`` shows the spec that it is.
+    """
+
+    def __init__(self, made: Builder) -> None:
+        self.plan: Plan = made.plan()
+        (self._entry,) = self.plan.program.data
+
+    def apply(self, data: Any, *, into: str | PathLike[str] = ".") -> Release:
+        """Charge the ledger, if there is one, and release: ``release.npz`` and its certificate.
+
+        Args:
+            data: a data frame or a dict of columns by name, or an array with the columns side by side.
+            into: the folder for both files; a ledger's path starts from the working folder.
+
+        Raises:
+            DataError (OS602): a column is missing, or identifiers are of another dtype than declared.
+                BudgetError (OS402): the ledger refuses; nothing ran.
+        """
+        table = self._table(data)
+        self._check_ids(table)
+        found: Release = apply(self.plan, memory={_DATA: table}, into=Path(into)).results["release"]
+        return found
+
+    def _table(self, data: Any) -> Any:
+        by_name = isinstance(data, Mapping) or hasattr(data, "__arrow_c_stream__")
+        return data if by_name else columns_of(data, self._entry.records)
+
+    def _check_ids(self, table: Any) -> None:
+        """Refuse identifiers whose stored dtype cannot hold what was declared: all would be missing."""
+        who = self._entry.records.privacy_id
+        if who is None or who.name not in table:
+            return
+        kind = np.asarray(table[who.name][:0]).dtype.kind
+        listed = isinstance(table[who.name], list | tuple)
+        if not listed and kind not in (_TEXT if who.dtype == "str" else _WHOLE):
+            raise DataError(
+                "OS602",
+                f"column {who.name}",
+                expected=f"identifiers of dtype {who.dtype}",
+                got="a column of another dtype",
+                hint='say which it is: ids="int64" for whole numbers, ids="str" for text.',
+            )
+
+    def __repr__(self) -> str:
+        """Return the plan: promise, errors, cost."""
+        return repr(self.plan)
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook."""
+        return self.plan._repr_html_()
+
+
+def density(
+    columns: Bounds, *, bandwidth: float | Mapping[str, float], seed: int = 0, **privacy: Any
+) -> Recipe:
+    """Plan a private density of a table's numeric columns, for ``release.density(queries)``.
+
+    Args:
+        columns: each column's public bounds.
+        bandwidth: h of the kernel ``exp(-r**2 / (2 h**2))``, in data units; or one for each column,
+            where their units are unlike.
+        seed: of public frequencies; noise has no seed.
+        **privacy: ``epsilon`` (1.0), ``delta`` (1e-6), ``measure`` (``gdp``), ``unit`` (``row``, or the
+            column that names the person), ``ids`` (``str`` or ``int64``, that column's dtype),
+            ``max_rows`` (used of one person), ``ledger`` (a file) and ``limit`` (its budget, such as
+            ``{"epsilon": 2, "delta": 1e-6}``).
+
+    Raises:
+        Refused, ParameterError: what cannot be planned.
+
+    Example:
+        >>> fit = density({"dep_delay": (-90, 600), "arr_delay": (-90, 600)}, bandwidth=15.0)
+        >>> fit.plan.claim
+        (1.0, 1e-06)
+    """
+    rows, step = _kernel(columns, bandwidth, seed, per_label=False)
+    return _recipe("density", columns, None, [*rows, step], privacy)
+
+
+def classes(
+    columns: Bounds,
+    *,
+    label: str,
+    keys: Sequence[str | int],
+    bandwidth: float | Mapping[str, float],
+    seed: int = 0,
+    **privacy: Any,
+) -> Recipe:
+    """Plan one private density a class, for ``release.classify(queries)`` and ``release.density``.
+
+    Args:
+        columns: each column's public bounds.
+        label: the column of the classes.
+        keys: every class that could occur; records of others are left out.
+        bandwidth: as for ``density``.
+        seed: of public frequencies; noise has no seed.
+        **privacy: as for ``density``.
+
+    Example:
+        >>> fit = classes({"x": (0, 1)}, label="kind", keys=["a", "b"], bandwidth=0.1, epsilon=0.5)
+        >>> fit.plan.claim
+        (0.5, 1e-06)
+    """
+    rows, step = _kernel(columns, bandwidth, seed, per_label=True)
+    return _recipe("classes", columns, (label, keys), [*rows, step], privacy)
+
+
+def means(
+    columns: Bounds, *, label: str | None = None, keys: Sequence[str | int] = (), **privacy: Any
+) -> Recipe:
+    """Plan private means, for ``release.nearest_class(queries)`` and ``release.distance(queries)``.
+
+    Columns of unlike bounds are each counted in their own range (``rescale``).
+
+    Args:
+        columns: each column's public bounds.
+        label: the column of the classes; None for one mean of all records.
+        keys: every class that could occur; records of others are left out.
+        **privacy: as for ``density``.
+
+    Example:
+        >>> fit = means({"x": (0, 1), "y": (0, 90)}, label="kind", keys=["a", "b"])
+        >>> "rescale" in fit.plan.to_yaml()
+        True
+    """
+    rows: Steps = [] if len(set(columns.values())) == 1 else [{"rescale": {}}]
+    step = {"moments_sketch": {"per_label": label is not None}}
+    told = None if label is None else (label, keys)
+    return _recipe("means", columns, told, [*rows, {"quantize": {"bits": _BITS}}, step], privacy)
+
+
+def _kernel(
+    columns: Bounds, bandwidth: float | Mapping[str, float], seed: int, *, per_label: bool
+) -> tuple[Steps, Mapping[str, Any]]:
+    """Return the row maps and the sketch of a Gaussian kernel density."""
+    grid: Mapping[str, Any] = {"quantize": {"bits": _BITS}}
+    rows: Steps = [grid]
+    widths: list[Any] = list(bandwidth.values()) if isinstance(bandwidth, Mapping) else [bandwidth]
+    if not all(isinstance(h, int | float) and 0.0 < h < math.inf for h in widths):
+        raise ParameterError(
+            "OS101",
+            "bandwidth",
+            expected="numbers above 0",
+            got="another",
+            hint="the distance at which two records count as near, from public knowledge.",
+        )
+    lengths = {name: float(high) - float(low) for name, (low, high) in columns.items()}
+    if not isinstance(bandwidth, Mapping):
+        sigma, rows, longest = (
+            bandwidth * math.sqrt(2.0),
+            [grid],
+            max(lengths.values(), default=0.0),
+        )
+    elif set(bandwidth) != set(columns):
+        raise ParameterError(
+            "OS102",
+            "bandwidth",
+            expected=f"one bandwidth for each of {', '.join(columns)}",
+            got=", ".join(map(str, bandwidth)) or "none",
+            hint="or one number for all, in the columns' common unit.",
+        )
+    else:
+        scale = [float(bandwidth[name]) for name in columns]
+        sigma, rows = math.sqrt(2.0), [{"rescale": {"scale": scale}}, grid]
+        longest = max(length / scale[at] for at, length in enumerate(lengths.values()))
+    step, _ = gaussian_kernel_step(sigma, len(columns), longest, seed=seed, per_label=per_label)
+    return rows, step
+
+
+def _recipe(
+    name: str,
+    columns: Bounds,
+    label: tuple[str, Sequence[str | int]] | None,
+    steps: Steps,
+    privacy: Mapping[str, Any],
+) -> Recipe:
+    return Recipe(_program(name, columns, label, steps, **privacy))
+
+
+def _program(
+    name: str,
+    columns: Bounds,
+    label: tuple[str, Sequence[str | int]] | None,
+    steps: Steps,
+    *,
+    epsilon: float = 1.0,
+    delta: float | None = 1e-6,
+    measure: str = "gdp",
+    unit: str = "row",
+    ids: str = "str",
+    max_rows: int | None = None,
+    ledger: str | PathLike[str] | None = None,
+    limit: Mapping[str, float] | None = None,
+) -> Builder:
+    told: dict[str, Any] = {
+        column: {"dtype": "float64", "bounds": [float(low), float(high)]}
+        for column, (low, high) in columns.items()
+    }
+    select: dict[str, Any] = {"features": list(columns)}
+    if label is not None:
+        told[label[0]] = {"dtype": "category", "keys": list(label[1])}
+        select["label"] = label[0]
+    first: Steps = [{"select": select}]
+    if unit != "row":
+        told[unit] = {"dtype": ids, "role": "privacy_id"}
+        first = [{"bound_contributions": {"max_rows": max_rows}}, *first]
+    budget = {"epsilon": epsilon} | ({} if delta is None else {"delta": delta})
+    kept = None if ledger is None else {"file": str(ledger), "limit": dict(limit or budget)}
+    noise = "laplace" if measure == "pure" else "gaussian"
+    return (
+        program(name)
+        .data(_DATA, source={"memory": _DATA}, columns=told, ingest="enforce", ledger=kept)
+        .privacy(unit={"add_remove": 1, "of": unit}, measure=measure, budget=budget)
+        .stage("sketch", _DATA, steps=[*first, *steps])
+        .stage("noisy", "sketch", release={"noise": noise, "spend": "100%"})
+        .output("release", "noisy", save="release.npz")
+    )

@@ -1,0 +1,1 @@
+"""Family: private nearest-neighbour prediction."""

@@ -1,0 +1,324 @@
+"""The running predictor: records, purses and transcript behind one interface.
+
+The order of a batch is fixed: public work, exact products, then query after query the sequential
+part, then the charges and the transcript into the store, and only then the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.errors import DataError
+from opendp_sim.knn.parts.features import Lens
+from opendp_sim.knn.parts.hash import Coder, Codes, SignCodes, SignHashes, Tables, chosen
+from opendp_sim.knn.parts.individual_filter import IndividualFilter
+from opendp_sim.knn.parts.noise import Stock
+from opendp_sim.knn.parts.owners import Owners
+from opendp_sim.knn.parts.pool import Pool
+from opendp_sim.knn.parts.public import Answered, Reference, Seen, scores_between, weights_of
+from opendp_sim.knn.parts.service import Payload, Predictions, Service, Store, unreadable
+from opendp_sim.knn.parts.vote import Charges, Near, Outcome, vote
+from opendp_sim.spaces.ids import packed, persons, unpacked
+from opendp_sim.spaces.rows import GridRows, Rows, as_rows, take
+
+__all__ = ["Predictor"]
+
+
+class Predictor(Service):
+    """Answers queries from private records. Everything but the answers is secret.
+
+    Args:
+        setting: the mechanism record (``IndKnn``).
+        domain: the grid of the rows.
+        data: the records.
+        store: keeps charges durable; nothing for a predictor that lives in memory only.
+    """
+
+    def __init__(
+        self, setting: Any, domain: GridRows, data: Rows, store: Store | None = None
+    ) -> None:
+        super().__init__(setting, domain, store)
+        self._rule = setting.rule(len(domain.labels or ()))
+        self._angular: bool = setting.kernel.angular
+        self._owners = Owners(data.ids)
+        self._purses = IndividualFilter(setting.rho, 0)
+        self._purses.open(self._owners.count if data.ids is not None else len(data))
+        self._stock = Stock()
+        self._waiting: list[Rows] | None = [data]
+        self._pool: Pool | None = None
+        if not setting.needs_reference:
+            self._look(None)
+        if store is not None:
+            self._replay(store)
+
+    # --- what the curator may change ------------------------------------------------------------
+
+    def insert(self, rows: Rows) -> None:
+        """Add records of persons, between queries; a person known before keeps their purse."""
+        with self._alone():
+            self._updatable(rows)
+            self._guard(lambda: self._insert(rows, "insert"))
+
+    def relabel(self, rows: Rows) -> None:
+        """Replace all records of the persons in ``rows`` by these; purses stay as they are."""
+        with self._alone():
+            self._updatable(rows)
+            self._guard(lambda: self._insert(rows, "relabel"))
+
+    def delete(self, ids: Any) -> None:
+        """Remove all records of some persons. Free, immediate, and silent about who existed."""
+        if not self._domain.ids:
+            raise _no_ids(self._setting.key)
+        who = persons(ids)
+        with self._alone():
+            if not self._owners.fit(who):
+                raise _other_ids(self._setting.key)
+            self._guard(lambda: self._delete(who))
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    @property
+    def _classes(self) -> tuple[str | int, ...]:
+        return self._domain.labels or ()
+
+    @property
+    def _ready(self) -> bool:
+        return self._pool is not None
+
+    def _purses_now(self) -> NDArray[np.int64]:
+        return self._purses.snapshot()
+
+    def _spend_all(self) -> NDArray[np.int64]:
+        self._purses.retire()
+        return self._purses.snapshot()
+
+    def _set_reference(self, queries: NDArray[np.float64]) -> None:
+        self._look(queries)
+        self._keep("reference", {"rows": queries})
+
+    def _look(self, queries: NDArray[np.float64] | None) -> None:
+        """Fix lens, ladder, reference and scales, and see every record through them."""
+        setting = self._setting
+        lens = Lens.plain(self._domain, normalise=setting.normalise)
+        if setting.centre and queries is not None:
+            lens = lens.centred_on(queries)
+        self._dtype = lens.dtype(setting.key)
+        self._ladder = setting.kernel.ladder(setting.levels, lens.unit)
+        self._fixed = None
+        if setting.threshold is not None:
+            self._fixed = int(setting.kernel.least(setting.threshold, lens.unit))
+        self._reference, weight = None, setting.threshold or 1.0
+        if queries is not None:
+            seen = Seen.of(lens.see_queries(queries, self._dtype))
+            self._reference = Reference(seen, self._rule.share, setting.kernel.faintest(lens.unit))
+            weight = self._reference.mean_weight(self._ladder, angular=self._angular)
+        self._scales = setting.scales(weight, len(self._classes))
+        self._answered = Answered(lens)
+        self._pool = Pool(lens, self._dtype, self._coder(lens))
+        for rows in self._waiting or ():
+            self._join(rows)
+        self._waiting = None
+
+    def _coder(self, lens: Lens) -> Coder | None:
+        search, width = self._setting.search, self._domain.width
+        if isinstance(search, SignCodes):
+            return Codes.draw(search, width)
+        if not isinstance(search, SignHashes):
+            return None
+        score = self._fixed or 0
+        if self._reference is not None:
+            score = int(np.median(self._limits(self._reference.seen.take(slice(0, 256)))))
+        size = chosen(search, self._cosine(score, lens), width)
+        return None if size is None else Tables.draw(search.seed, *size, width)
+
+    def _cosine(self, score: int, lens: Lens) -> float:
+        """Return the cosine of a score, for normalised rows."""
+        steps = score * lens.unit**2
+        return steps if self._angular else 1.0 + steps / 2
+
+    def _limits(self, seen: Seen) -> NDArray[np.int64]:
+        if self._fixed is not None or self._reference is None:
+            return np.full(len(seen), self._fixed or 0, dtype=np.int64)
+        return self._reference.thresholds(seen, angular=self._angular)
+
+    def _join(self, rows: Rows) -> None:
+        if self._pool is None:
+            self._waiting = [*(self._waiting or []), rows]
+            return
+        if rows.labels is None:
+            raise unreadable()
+        self._pool.add(rows.values, rows.labels, self._owners.of(rows.ids, len(rows)))
+
+    def _batch(self, queries: NDArray[np.float64], allowed: Any) -> Predictions:
+        pool = self._pool
+        if pool is None:
+            raise unreadable()
+        seen = Seen.of(pool.lens.see_queries(queries, self._dtype))
+        limits = self._limits(seen)
+        friends = self._friends(seen, limits)
+        near = self._finder(pool, seen, limits)
+        charges: Charges = []
+        outcomes: list[Outcome] = []
+        votes: list[NDArray[np.float64]] = []
+        winners: list[int] = []
+        for i in range(len(seen)):
+            may = None if allowed is None else allowed[i]
+            outcome = vote(
+                self._select(pool, *near(i), may),
+                len(self._classes),
+                self._scales,
+                self._purses,
+                self._stock.noisy,
+                charges,
+            )
+            total = outcome.votes + self._public_votes(friends, i, winners)
+            total = total if may is None else np.where(may, total, -np.inf)
+            outcomes.append(outcome)
+            votes.append(total / len(self._ladder))
+            winners.append(int(np.argmax(total)))
+        answers = Predictions(
+            tuple(self._classes[w] for w in winners),
+            np.array([o.count for o in outcomes], dtype=np.int64),
+            np.array(votes),
+            np.array([o.scale for o in outcomes]) / len(self._ladder),
+        )
+        self._keep(
+            "answers",
+            {
+                "rows": queries,
+                "labels": np.array(winners),
+                "counts": answers.counts,
+                "votes": answers.votes,
+                "deviations": answers.deviations,
+            },
+            charges,
+        )
+        if self._setting.reuse:
+            self._answered.add(seen, winners)
+        return answers
+
+    def _finder(
+        self, pool: Pool, seen: Seen, limits: NDArray[np.int64]
+    ) -> Callable[[int], tuple[NDArray[np.intp], NDArray[np.int64]]]:
+        """Return the function that finds the records near one query after another, and their scores."""
+        if pool.coder is None:
+            products = pool.products(seen.rows)
+            return lambda i: pool.nearby(
+                next(products), int(seen.norms[i]), int(limits[i]), angular=self._angular
+            )
+        codes = pool.coder.codes(seen.rows)
+        cosines = [self._cosine(int(limit), pool.lens) for limit in limits]
+        return lambda i: pool.nearby_hashed(
+            seen.rows[i],
+            pool.alike(codes[:, i], cosines[i]),
+            int(seen.norms[i]),
+            int(limits[i]),
+            angular=self._angular,
+        )
+
+    def _select(
+        self, pool: Pool, found: NDArray[np.intp], scores: NDArray[np.int64], may: Any
+    ) -> Near:
+        labels = pool.labels[found]
+        if may is not None:
+            keep = may[labels]
+            found, scores, labels = found[keep], scores[keep], labels[keep]
+        weights = weights_of(self._ladder, scores)
+        return Near(pool.owners[found], labels, weights, pool.one_each)
+
+    def _friends(self, seen: Seen, limits: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return the weights of earlier queries, and of earlier ones in this batch, as neighbours."""
+        if not self._setting.reuse:
+            return None
+        scores = scores_between(seen, self._answered.with_batch(seen), angular=self._angular)
+        weights = weights_of(self._ladder, scores)
+        return np.where(scores >= limits[:, None], weights, 0)
+
+    def _public_votes(
+        self, friends: NDArray[np.int64] | None, i: int, winners: list[int]
+    ) -> NDArray[np.float64]:
+        size = len(self._classes)
+        if friends is None:
+            return np.zeros(size)
+        labels = [*self._answered.labels, *winners]
+        weights = friends[i, : len(labels)]
+        whole = np.bincount(np.array(labels, dtype=np.int64), weights=weights, minlength=size)
+        return whole.astype(np.float64)
+
+    def _updatable(self, rows: Rows) -> None:
+        if not self._domain.ids:
+            raise _no_ids(self._setting.key)
+        self._domain.check(as_rows(rows))
+        if not self._owners.fit(persons(rows.ids)):
+            raise _other_ids(self._setting.key)
+
+    def _insert(self, rows: Rows, kind: str) -> None:
+        payload: dict[str, NDArray[Any]] = {
+            "values": rows.values,
+            "labels": np.asarray(rows.labels),
+            "ids": packed(rows.ids),
+        }
+        self._apply(kind, payload)
+        self._keep(kind, payload)
+
+    def _delete(self, ids: list[Any]) -> None:
+        payload = {"ids": packed(ids)}
+        self._apply("delete", payload)
+        self._keep("delete", payload)
+
+    def _apply(self, kind: str, payload: Payload) -> None:
+        ids = unpacked(payload["ids"])
+        if kind in ("delete", "relabel"):
+            if self._pool is not None:
+                self._pool.remove(self._owners.known(ids))
+            else:
+                self._waiting = [_without(r, set(ids.tolist())) for r in self._waiting or ()]
+        if kind in ("insert", "relabel"):
+            rows = Rows(payload["values"], payload["labels"], ids)
+            self._purses.open(self._owners.meet(rows.ids))
+            self._join(rows)
+
+    def _replay(self, store: Store) -> None:
+        """Bring memory to where the store is: the same steps, without answering or charging."""
+        for kind, payload in store.entries():
+            if kind == "reference":
+                self._look(payload["rows"])
+            elif kind == "answers":
+                if self._setting.reuse and self._pool is not None:
+                    rows = self._pool.lens.see_queries(payload["rows"], self._dtype)
+                    self._answered.add(Seen.of(rows), payload["labels"].tolist())
+            elif kind in ("means", "easy"):
+                continue  # of a hybrid, which reads them itself
+            elif kind == "failure":
+                self._over = True
+            else:
+                self._apply(kind, payload)
+        purses = store.purses()
+        if purses is not None:
+            self._purses.restore(purses)
+
+
+def _without(rows: Rows, gone: set[Any]) -> Rows:
+    keep = np.array([person not in gone for person in persons(rows.ids)], dtype=np.bool_)
+    return cast("Rows", take(rows, keep))
+
+
+def _other_ids(key: str) -> DataError:
+    return DataError(
+        "OS607",
+        key,
+        expected="ids of the kind that the dataset has",
+        got="the other kind",
+        hint="5 and '5' are two persons: give integers where the column is int64, texts where str.",
+    )
+
+
+def _no_ids(key: str) -> DataError:
+    return DataError(
+        "OS607", key, expected="records that name their person", got="records without ids",
+        hint="give a column `role: privacy_id`: a lifetime budget needs to know whose it is.",
+    )  # fmt: skip

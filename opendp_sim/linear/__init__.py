@@ -1,0 +1,1 @@
+"""Linear models by noisy gradients: one release that answers any number of queries."""

@@ -1,0 +1,109 @@
+"""Residuals of a softmax model, and the sum of their products with rows: integers from integers.
+
+Lemmas 2 and 3 of ``linear_model.md``: a record's residual is a function of the record and of public
+weights, bit for bit, and what it adds to a gradient is the outer product of two bounded integer vectors.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.linear.parts.scaled import SIDE
+
+__all__ = ["CLIP", "WHOLE", "gradient", "residuals", "whole_weights"]
+
+WHOLE = 4096
+"""Steps of a probability."""
+CLIP = WHOLE // 2
+"""The longest residual, in these steps."""
+_SHORT = 1 - 2.0**-40
+_A_UNIT = 64
+"""Table entries for one unit of a logit."""
+_LAST = 17 * _A_UNIT
+_TABLE = np.append(np.rint(2.0**24 * np.exp(-(np.arange(_LAST) + 0.5) / _A_UNIT)), 0.0)
+"""Any public integers would do for privacy; these are 2**24 e**-t, and 0 from 17 on."""
+_DIGIT = 64
+_ROWS = 2048
+_FEW = 255
+"""Rows whose float32 sums of products stay below 2**24: 255 * SIDE * (DIGIT - 1) is."""
+_FINEST = 13
+
+
+def whole_weights(
+    weights: NDArray[np.float64], norm_squared: int
+) -> tuple[NDArray[np.float32], int]:
+    """Round public weights, shape (d, K), to integers whose products with rows are exact in float32.
+
+    Returns:
+        the integers and f: their unit is ``2**-f``.
+    """
+    longest = float(np.sqrt(np.square(weights).sum(axis=0)).max(initial=0.0))
+    f = _FINEST
+    if longest > 0.0:
+        f = min(f, math.floor(math.log2(2.0**23.5 / (math.sqrt(norm_squared) * longest))))
+    while True:
+        whole = np.rint(np.ldexp(weights, f))
+        # The largest square of a column's norm, rounded up by more than the roundings of its sum.
+        square = float(np.square(whole).sum(axis=0).max(initial=0.0)) * (1 + 1e-9)
+        if square * norm_squared < 2.0**48:
+            return whole.astype(np.float32), f
+        f -= 1
+
+
+def residuals(
+    rows: NDArray[np.float32], labels: NDArray[np.int64], weights: NDArray[np.float32], f: int
+) -> NDArray[np.float64]:
+    """Return the shortened residuals of a softmax model: integers, shape (K, n).
+
+    Args:
+        rows: integers, shape (n, d).
+        labels: shape (n,), in 0, ..., K - 1.
+        weights: what ``whole_weights`` returned, shape (d, K), in units of ``2**-f``.
+        f: as returned with them.
+    """
+    products = np.matmul(rows, weights).T.astype(np.float64, order="C")  # exact in any order
+    behind = products.max(axis=0) - products
+    behind *= float(_A_UNIT) * 2.0 ** -(math.log2(SIDE) + f)  # a power of two
+    np.minimum(behind, float(_LAST), out=behind)
+    found = _TABLE[behind.astype(np.int32)]
+    total = _summed(found)
+    found *= float(WHOLE)  # below 2**36
+    found /= total
+    np.floor(found, out=found)
+    found[labels, np.arange(found.shape[1])] -= float(WHOLE)
+    square = _summed(np.square(found))
+    long = square > float(CLIP) ** 2
+    factor = np.where(long, CLIP * _SHORT / np.sqrt(np.where(long, square, 1.0)), 1.0)
+    found *= factor
+    out: NDArray[np.float64] = np.trunc(found, out=found)
+    return out
+
+
+def gradient(
+    rows: NDArray[np.float32], labels: NDArray[np.int64], weights: NDArray[np.float32], f: int
+) -> NDArray[np.int64]:
+    """Return the sum over records of row times residual, exactly: shape (d, K)."""
+    width, classes = weights.shape
+    total = np.zeros((2 * classes, width))
+    for start in range(0, len(rows), _ROWS):
+        block = rows[start : start + _ROWS]
+        found = residuals(block, labels[start : start + _ROWS], weights, f)
+        high = np.trunc(found * (1.0 / _DIGIT))
+        digits = np.concatenate([high, found - _DIGIT * high]).astype(np.float32)
+        for at in range(0, len(block), _FEW):
+            # Every partial sum is an integer below 2**24, and their total one below 2**53.
+            total += np.matmul(digits[:, at : at + _FEW], block[at : at + _FEW])
+    high_sum, low_sum = total[:classes].astype(np.int64), total[classes:].astype(np.int64)
+    summed: NDArray[np.int64] = (_DIGIT * high_sum + low_sum).T
+    return summed
+
+
+def _summed(parts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Add integers below 2**53 class by class: shape (K, n) to (n,)."""
+    total: NDArray[np.float64] = parts[0].copy()
+    for part in parts[1:]:  # in the order of the classes
+        total += part
+    return total

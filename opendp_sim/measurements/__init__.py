@@ -1,1 +1,0 @@
-"""Mechanism room: noise, and mechanisms that are more than noise."""

@@ -1,0 +1,1 @@
+"""Family: noise added to a sketch, and the exact samplers behind it."""

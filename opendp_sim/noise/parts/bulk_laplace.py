@@ -1,0 +1,63 @@
+"""Discrete Laplace noise in bulk: OpenDP's law and map, hundreds of times faster per cell.
+
+Proof of the law and of the map: ``bulk_laplace.md``, beside this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+
+from opendp_sim.core import dp
+from opendp_sim.core.claims import Noise, Private
+from opendp_sim.core.rounding import float_up
+from opendp_sim.core.space import Domain, Metric
+from opendp_sim.noise.parts.bulk import cells_of, noisy, runs_of, weighted_space
+from opendp_sim.noise.parts.sampling_noise import add_laplace
+
+__all__ = ["bulk_laplace", "laplace_map"]
+
+
+def bulk_laplace(key: str, scale: float, domain: Domain, metric: Metric) -> Private:
+    r"""State Lemma L5 of ``bulk_laplace.md`` for an integer vector, or refuse it.
+
+    The release is an int64 array of the shape of the input; cell j has noise k with probability
+    proportional to :math:`e^{-|k| / (s w_j)}`, independent between cells, where s is exactly the
+    rational number that the float ``scale`` is and w_j the cell's integer weight. Sums beyond int64
+    saturate. The map is OpenDP's own at scale s, bit for bit.
+
+    Args:
+        key: the mechanism that refusals name.
+        scale: the noise scale s of a cell of weight 1.
+        domain: a flat int64 vector, bare or a sketch, of any size, also empty.
+        metric: L1 distance, plain or with integer weights per run of cells.
+
+    Raises:
+        ParameterError: OS102 if scale times the largest weight is above 2**59.
+        SpaceError: OS201 or OS202 if it is not an integer vector under L1 distance.
+    """
+    norm = weighted_space(key, domain, metric, "l1")
+    runs = runs_of(key, scale, norm)
+    return Private(
+        measure="max_divergence",
+        privacy_map=laplace_map(scale),
+        function=noisy(domain, scale, runs, add_laplace),
+        noise=Noise("discrete_laplace", scale, norm.weights, sampler="bulk"),
+        core=partial(cells_of, domain),
+        output=domain,
+    )
+
+
+def laplace_map(scale: float) -> Callable[[float | Fraction], float]:
+    """Return OpenDP's own privacy map of Laplace noise; fractional distances are rounded up."""
+    domain = dp.vector_domain(dp.atom_domain(T="i64"))
+    whole = dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale)
+    fractional = dp.m.make_laplace(domain, dp.l1_distance(T="f64"), scale)
+
+    def privacy_map(d_in: float | Fraction) -> float:
+        if isinstance(d_in, int):
+            return float(whole.map(d_in))
+        return float(fractional.map(float_up(d_in)))
+
+    return privacy_map

@@ -1,0 +1,62 @@
+"""Noise by OpenDP's own sampler or in bulk, under one record: what both noises share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.core import dp
+from opendp_sim.core.bridge import to_dp_domain
+from opendp_sim.core.claims import Private
+from opendp_sim.core.errors import ParameterError
+from opendp_sim.core.space import Domain
+from opendp_sim.noise.parts.bulk import Sampler, cells_of, sampler_for
+from opendp_sim.spaces.metrics import VectorNorm
+
+__all__ = ["SAMPLER_PARAM", "sampled", "sampler_of"]
+
+SAMPLER_PARAM: dict[str, Any] = {
+    "symbol": "-",
+    "unit": "none",
+    "default": "auto",
+    "hint": "auto is OpenDP's own sampler below 10,000 cells of equal weight, and bulk above.",
+}
+
+
+def sampler_of(key: str, requested: Any, domain: Any, metric: VectorNorm) -> Sampler:
+    """Return the sampler in force: OpenDP's own cannot scale cells apart."""
+    if metric.weights and requested == "opendp":
+        raise ParameterError(
+            "OS102", f"{key}.sampler", expected="bulk or auto for a sketch with weighted blocks",
+            got=requested, hint="leave `sampler` out.",
+        )  # fmt: skip
+    return "bulk" if metric.weights else sampler_for(requested, domain.size)
+
+
+def sampled(
+    bulk: Private,
+    domain: Domain,
+    sampler: Sampler,
+    make: Callable[..., dp.Measurement],
+    scale: float,
+) -> Private:
+    """Return the claim with the chosen sampler; map and law are those of ``bulk`` either way."""
+    if sampler == "bulk" or bulk.noise is None:
+        return bulk
+    norm = dp.l1_distance(T="i64") if bulk.measure == "max_divergence" else dp.l2_distance(T=float)
+    native = make(to_dp_domain(domain), norm, scale)
+
+    def release(data: Any) -> Any:
+        return np.asarray(native(cells_of(domain, data)), dtype=np.int64)
+
+    return replace(
+        bulk,
+        function=release,
+        privacy_map=native.map,
+        core=partial(cells_of, domain),
+        noise=replace(bulk.noise, sampler="opendp"),
+    )

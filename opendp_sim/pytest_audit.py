@@ -1,0 +1,114 @@
+"""A pytest plugin: ``assert_not_refuted`` as a fixture, ``--opendp-audit`` for whole modules.
+
+``pytest --opendp-audit`` collects every test that is marked ``opendp_audit``; without the option they are
+skipped, so that a suite stays fast. ``--opendp-audit-seconds`` is the CPU budget of one audit.
+``--opendp-audit-module pkg.mod`` audits every measurement and transformation that a module makes, as one
+test each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+__all__ = [
+    "assert_not_refuted",
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
+    "pytest_configure",
+]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    group = parser.getgroup("opendp-audit")
+    group.addoption("--opendp-audit", action="store_true", help="run tests marked opendp_audit")
+    group.addoption(
+        "--opendp-audit-seconds", type=float, default=10.0, help="CPU seconds of one audit (10)"
+    )
+    group.addoption(
+        "--opendp-audit-module",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="audit every object that this module makes; may be given more than once",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker; add the tests of the modules that were named."""
+    config.addinivalue_line(
+        "markers", "opendp_audit: audits a privacy claim; run with --opendp-audit, slow otherwise"
+    )
+
+
+def pytest_collection_modifyitems(
+    session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Skip audits unless they were asked for; append those of named modules."""
+    if not config.getoption("--opendp-audit"):
+        skip = pytest.mark.skip(reason="an audit; run with --opendp-audit")
+        for item in items:
+            if item.get_closest_marker("opendp_audit") is not None:
+                item.add_marker(skip)
+    for name in config.getoption("--opendp-audit-module"):
+        items.extend(_of_module(session, name))
+
+
+def _of_module(session: pytest.Session, module: str) -> Iterator[pytest.Item]:
+    from opendp_sim.audit.modules import makers  # noqa: PLC0415 - only when asked
+
+    for name, make in makers(module):
+        yield _AuditItem.from_parent(session, name=f"{module}:{name}", make=make)
+
+
+class _AuditItem(pytest.Item):
+    """One object of a module, as a test."""
+
+    def __init__(self, *, make: Callable[[], Any], **options: Any) -> None:
+        super().__init__(**options)
+        self.make = make
+
+    def runtest(self) -> None:
+        _assert(
+            self.make(),
+            1,
+            seconds=self.config.getoption("--opendp-audit-seconds"),
+            origin=self.name,
+        )
+
+    def repr_failure(self, excinfo: Any, style: Any = None) -> str:
+        if isinstance(excinfo.value, AssertionError):
+            return str(excinfo.value)
+        return str(super().repr_failure(excinfo, style))
+
+    def reportinfo(self) -> tuple[Any, int | None, str]:
+        return self.path, None, self.name
+
+
+def _assert(obj: Any, d_in: Any, *, seconds: float, **options: Any) -> Any:
+    from opendp_sim.audit.findings import Budget  # noqa: PLC0415 - only when asked
+    from opendp_sim.audit.runner import assert_not_refuted as check  # noqa: PLC0415
+
+    quick = Budget.of("quick")
+    share = seconds / (quick.total + 1)
+    budget = replace(
+        quick, name=f"{seconds:g} s", seconds=share * quick.seconds, total=share * quick.total,
+        trace_seconds=share * quick.trace_seconds, scan_seconds=share * quick.scan_seconds,
+        stability_seconds=share * quick.stability_seconds,
+    )  # fmt: skip
+    return check(obj, d_in, budget, **options)
+
+
+@pytest.fixture
+def assert_not_refuted(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Return a function ``check(obj, d_in=1, **options)``: the report, or the test fails with it."""
+    seconds = request.config.getoption("--opendp-audit-seconds")
+
+    def check(obj: Any, d_in: Any = 1, **options: Any) -> Any:
+        return _assert(obj, d_in, seconds=options.pop("seconds", seconds), **options)
+
+    return check

@@ -1,0 +1,1 @@
+"""One page about a spec, a plan, a certificate or a ledger, for somebody who has to decide about it."""

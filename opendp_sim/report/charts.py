@@ -1,0 +1,157 @@
+"""Small charts as SVG: axes, lines and bars; every text is escaped and nothing is fetched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+__all__ = ["Chart", "attack_chart", "bars_chart", "error_chart"]
+
+_WIDTH, _HEIGHT = 430, 262
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 18, 36, 40
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A frame of 430 by 262 units with linear or logarithmic axes.
+
+    Attributes:
+        x: least and greatest value from left to right.
+        y: least and greatest value from bottom to top.
+        log_x: whether the horizontal axis is logarithmic.
+    """
+
+    x: tuple[float, float]
+    y: tuple[float, float]
+    log_x: bool = False
+
+    def at(self, x: float, y: float) -> tuple[float, float]:
+        """Return the place of a point."""
+        low, high = self.x
+        share = math.log(x / low) / math.log(high / low) if self.log_x else (x - low) / (high - low)
+        up = (y - self.y[0]) / (self.y[1] - self.y[0])
+        return (
+            _LEFT + share * (_WIDTH - _LEFT - _RIGHT),
+            _HEIGHT - _BOTTOM - up * (_HEIGHT - _BOTTOM - _TOP),
+        )
+
+    def path(self, points: Sequence[tuple[float, float]]) -> str:
+        """Return the path through points given in the chart's values."""
+        places = (self.at(*point) for point in points)
+        return "M" + " L".join(f"{x:.1f},{y:.1f}" for x, y in places)
+
+    def axes(
+        self, x_ticks: dict[float, str], y_ticks: dict[float, str], x_label: str, y_label: str
+    ) -> Markup:
+        """Return grid lines, ticks and labels."""
+        out = Markup("")
+        for value, text in y_ticks.items():
+            _, y = self.at(self.x[0], value)
+            out += Markup(
+                '<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>'
+                '<text class="tick" x="{}" y="{:.1f}" text-anchor="end">{}</text>'
+            ).format(_LEFT, _WIDTH - _RIGHT, y, y, _LEFT - 6, y + 4, text)
+        for value, text in x_ticks.items():
+            x, _ = self.at(value, self.y[0])
+            out += Markup(
+                '<text class="tick" x="{:.1f}" y="{}" text-anchor="middle">{}</text>'
+            ).format(x, _HEIGHT - _BOTTOM + 17, text)
+        middle = (_LEFT + _WIDTH - _RIGHT) / 2
+        out += Markup('<text class="lab" x="{}" y="{}" text-anchor="middle">{}</text>').format(
+            middle, _HEIGHT - 5, x_label
+        )
+        return out + Markup('<text class="lab" x="4" y="16">{}</text>').format(y_label)
+
+    def figure(self, title: str, *parts: Markup) -> Markup:
+        """Return the whole picture."""
+        body = Markup("").join(parts)
+        return Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
+            _WIDTH, _HEIGHT, title, body
+        )
+
+
+def _line(path: str, kind: str = "line") -> Markup:
+    return Markup('<path class="{}" d="{}"/>').format(kind, path)
+
+
+def _dot(place: tuple[float, float], kind: str = "hit", radius: float = 5.0) -> Markup:
+    return Markup('<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="{}"/>').format(
+        kind, *place, radius
+    )
+
+
+def attack_chart(curve: Sequence[tuple[float, float]], marked: float) -> Markup:
+    """Draw power against false alarms: the area between guessing and the bound is the attacker's gain.
+
+    Args:
+        curve: (false-positive rate, greatest true-positive rate), rising, strictly between 0 and 1.
+        marked: the rate that the text speaks of.
+    """
+    chart = Chart((0, 1), (0, 1))
+    ticks = {v / 4: f"{v * 25}%" for v in range(5)}
+    top = [(0.0, curve[0][1]), *curve, (1.0, 1.0)]
+    band = chart.path(top) + " L" + chart.path([(1, 1), (0, 0)])[1:] + " Z"
+    found = min(curve, key=lambda point: abs(point[0] - marked))
+    x, y = chart.at(0.55, 0.42)
+    return chart.figure(
+        "The best attack against the promise, beside guessing",
+        chart.axes(ticks, ticks, "absent people who are accused", "present people who are found"),
+        _line(band, "band"), _line(chart.path([(0, 0), (1, 1)]), "diag"), _line(chart.path(top)),
+        _dot(chart.at(*found)),
+        Markup('<text class="say2" x="{:.0f}" y="{:.0f}">guessing</text>').format(x, y),
+    )  # fmt: skip
+
+
+def error_chart(points: Sequence[tuple[float, float]], chosen: float | None, label: str) -> Markup:
+    """Draw an output's expected error against epsilon, with the chosen budget marked."""
+    least, most = points[0][0], points[-1][0]
+    high = 1.1 * max(error for _, error in points)
+    chart = Chart((least * 0.9, most * 1.1), (0, high), log_x=True)
+    ticks = {v * high / 4: f"{v * high / 4:.3g}" for v in range(5)}
+    parts = [
+        chart.axes(
+            {e: f"{e:g}" for e, _ in points}, ticks, "epsilon (smaller is more private)", label
+        ),
+        _line(chart.path(points)),
+        *(_dot(chart.at(*point), "dot", 2.6) for point in points),
+    ]
+    if chosen is not None and least <= chosen <= most:
+        error = next((error for e, error in points if e >= chosen), points[-1][1])
+        x, y = chart.at(chosen, error)
+        say = Markup('<text class="say" x="{:.1f}" y="{:.1f}">chosen: {:.3g}</text>')
+        parts += [_dot((x, y)), say.format(min(x + 10, _WIDTH - 120), y - 9, error)]
+    return chart.figure("Expected error against epsilon", *parts)
+
+
+def bars_chart(rows: Sequence[tuple[str, float, float, float]], label: str) -> Markup:
+    """Draw one answered question: a bar and an interval for each of at most 12 classes.
+
+    Args:
+        rows: (class, value, lower, upper).
+        label: what the values are.
+    """
+    rows = rows[:12]
+    high = 1.1 * max(*(upper for *_, upper in rows), 1e-300)
+    low = min(0.0, *(lower for _, _, lower, _ in rows))
+    chart = Chart((-0.6, len(rows) - 0.4), (low, high))
+    best = max(range(len(rows)), key=lambda i: rows[i][1])
+    ticks = {low + v * (high - low) / 4: f"{low + v * (high - low) / 4:.3g}" for v in range(5)}
+    names = {float(i): name[:9] for i, (name, *_) in enumerate(rows)}
+    parts = [chart.axes(names, ticks, "", label)]
+    for i, (_, value, lower, upper) in enumerate(rows):
+        x, y = chart.at(i, value)
+        _, zero = chart.at(i, 0.0)
+        _, y_low = chart.at(i, lower)
+        _, y_high = chart.at(i, upper)
+        parts.append(
+            Markup(
+                '<rect class="bar{}" x="{:.1f}" width="18" y="{:.1f}" height="{:.1f}" rx="2"/>'
+                '<path class="whisk" d="M{:.1f},{:.1f} V{:.1f}"/>'
+            ).format(
+                " on" if i == best else "", x - 9, min(y, zero), abs(zero - y), x, y_low, y_high
+            )
+        )
+    return chart.figure("One answered question", *parts)

@@ -1,0 +1,261 @@
+"""What a report says, gathered from a plan and, where there is one, its certificate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from markupsafe import Markup
+
+from opendp_sim.accounting.attackers import attacker_of
+from opendp_sim.accounting.certificate import assumptions
+from opendp_sim.accounting.evidence import record, tier
+from opendp_sim.accounting.promise import promise, who
+from opendp_sim.core.errors import SimError
+from opendp_sim.dsl.plan import Plan
+from opendp_sim.report.charts import attack_chart, error_chart
+from opendp_sim.report.plain_steps import in_words
+
+__all__ = ["Box", "Facts", "Figure", "Flow", "Tile", "facts_of"]
+
+_MARKED = 0.01
+"""The share of absent people whom the attacker of the text accuses."""
+_TRIED = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""Budgets at which the expected error is shown."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number and what it means; ``warn`` where it is a reason to ask."""
+
+    big: str
+    small: str
+    warn: bool = False
+
+
+@dataclass(frozen=True)
+class Box:
+    """One place on a record's way: ``work`` is private, ``door`` is the noise, ``free`` is public."""
+
+    kind: str
+    name: str
+    text: str
+    bound: str = ""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The way to one release."""
+
+    name: str
+    boxes: tuple[Box, ...]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture with its title and a sentence."""
+
+    title: str
+    picture: Markup
+    caption: str
+
+
+@dataclass
+class Facts:
+    """Everything that the page prints; only ``picture`` is markup, all else is escaped."""
+
+    kind: str
+    title: str
+    promise: str
+    unit: str
+    command: str
+    tiles: list[Tile] = field(default_factory=list)
+    flows: list[Flow] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    not_promised: list[str] = field(default_factory=list)
+    believe: list[str] = field(default_factory=list)
+    evidence: list[dict[str, str]] = field(default_factory=list)
+    charges: list[tuple[str, str, str]] = field(default_factory=list)
+    details: list[tuple[str, str]] = field(default_factory=list)
+
+
+def facts_of(plan: Plan, kind: str, command: str) -> Facts:
+    """Gather the facts of a plan; nothing is opened and nothing is spent."""
+    plain = plan.plain()
+    privacy = plain["privacy"]
+    unit = {} if privacy is None else privacy["unit"]
+    by_person = unit.get("of", "row") != "row"
+    noun = "person" if by_person else "record"
+    out = Facts(kind, plan.program.name, _promise(plain, unit, noun), noun, command)
+    out.tiles = list(_tiles(plan, plain, unit))
+    out.flows = [_flow(plan, name) for name in plan.releases]
+    out.figures = list(_figures(plan))
+    out.not_promised = list(_not_promised(by_person=by_person))
+    entries = plan.program.data
+    told = dict.fromkeys(
+        text
+        for entry in entries
+        for text in assumptions(
+            entry.ingest, by_person=by_person, public=entry.name if entry.public else None
+        )
+    )
+    out.believe = list(told)
+    out.evidence = [_evidence(key) for key in _keys(plan)]
+    out.details = [("program", str(plain["program"])), ("promise", _claim(plain))]
+    return out
+
+
+def _promise(plain: Mapping[str, Any], unit: Mapping[str, Any], noun: str) -> str:
+    if plain["privacy"] is None:
+        return "All data is declared public: nothing is protected."
+    done = "was replaced by another" if "replace" in unit else "was in the data at all"
+    number = unit.get("replace", unit.get("add_remove", 1))
+    several = f"{number} {noun}s of somebody's choice" if number != 1 else f"one {noun}"
+    return (
+        f"Whoever sees everything that is released here, and already knows every other {noun}, can "
+        f"hardly tell whether {several} {done}."
+    )
+
+
+def _claim(plain: Mapping[str, Any]) -> str:
+    privacy = plain["privacy"]
+    return promise({"public": True} if privacy is None else privacy | {
+        "total": plain["total"], "claim": plain["claim"]})  # fmt: skip
+
+
+def _tiles(plan: Plan, plain: Mapping[str, Any], unit: Mapping[str, Any]) -> Iterator[Tile]:
+    privacy = plain["privacy"]
+    if privacy is None:
+        yield Tile("public", "declared so by whoever wrote the program", warn=True)
+        return
+    claim = plain["claim"] or (plain["total"] if privacy["measure"] == "pure" else None)
+    if claim is not None:
+        epsilon = claim[0]
+        belief = 1.0 if epsilon > 700 else math.exp(epsilon) / (1 + math.exp(epsilon))
+        yield Tile(
+            f"epsilon = {epsilon:.3g}",
+            f"strength: a suspicion of 50% can rise to at most {belief:.0%}",
+            warn=epsilon > 10,
+        )
+        delta = claim[1] if len(claim) > 1 else 0.0
+        yield Tile(f"delta = {delta:.2g}", "slack that is added to what an attacker can gain")
+    else:
+        yield Tile(_claim(plain), "the loss in the measure of the program")
+    yield Tile(who(unit), "this is who is protected; nobody is protected beyond it")
+    ledgers = [entry.ledger for entry in plan.program.data if not entry.public]
+    if all(ledger is not None for ledger in ledgers):
+        yield Tile("a ledger counts", "every run on the same data is added up, and a limit holds")
+    else:
+        yield Tile(
+            "no ledger",
+            "this page cannot say what else was released about the same records",
+            warn=True,
+        )
+
+
+def _flow(plan: Plan, name: str) -> Flow:
+    release = plan.releases[name]
+    typed = release.typed
+    bounds = dict(release.maps)
+    boxes = [Box("work", typed.entry.name, "the private records", "one more or less")]
+    if typed.entry.public:
+        boxes = [Box("free", typed.entry.name, "public records")]
+    for stage in typed.stages:
+        key = stage.mechanism.key
+        bound = f"changes by at most {bounds[key]:.6g}" if key in bounds else ""
+        boxes.append(Box("work", key, in_words(stage.mechanism), bound))
+    record_ = release.record
+    if record_ is not None:
+        noise = getattr(release.bound.claim, "noise", None) if release.bound is not None else None
+        text = in_words(record_)
+        if noise is not None:
+            text += f" Typical size: {noise.deviation:.4g} on each number."
+        cost = ", ".join(f"{part:.4g}" for part in release.loss)
+        boxes.append(Box("door", record_.key, text, f"costs {cost} ({plan_measure(plan)})"))
+    for output in plan.outputs.values():
+        if output.stage.name == typed.name:
+            steps = " and ".join(post.key for post in output.decl.post) or "the release itself"
+            boxes.append(Box("free", output.decl.name, f"{steps}; reads only what was released"))
+    return Flow(name, tuple(boxes))
+
+
+def plan_measure(plan: Plan) -> str:
+    """Return the word of the program's measure."""
+    return "public" if plan.privacy is None else plan.privacy.measure
+
+
+def _figures(plan: Plan) -> Iterator[Figure]:
+    if plan.privacy is not None and plan.total:
+        attacker = attacker_of(plan.privacy.measure, plan.total)
+        rates = sorted({_MARKED, 0.002, *(i / 40 for i in range(1, 40))})
+        curve = [(rate, attacker.power(rate)) for rate in rates]
+        exact = "exactly" if plan.privacy.measure == "gdp" else "at most"
+        found = attacker.power(_MARKED)
+        yield Figure(
+            "What an attacker gains", attack_chart(curve, _MARKED),
+            "Somebody who knows all other records and accuses 1 in 100 of those who were absent finds "
+            f"{exact} {100 * found:.3g} in 100 of those who were present; guessing finds 1.",
+        )  # fmt: skip
+    shown = _errors(plan)
+    if shown is not None:
+        name, points = shown
+        chosen = None if plan.privacy is None else plan.privacy.budget.epsilon
+        yield Figure(
+            "What accuracy is left", error_chart(points, chosen, name),
+            "Known before any data is opened. With ten times the data the same error weighs a tenth.",
+        )  # fmt: skip
+
+
+def _errors(plan: Plan) -> tuple[str, list[tuple[float, float]]] | None:
+    """Return the first stated error of an output at several budgets, where the budget decides it."""
+    privacy = plan.privacy
+    if privacy is None or privacy.budget.epsilon is None:
+        return None
+    if not any(output.expected for output in plan.outputs.values()):
+        return None
+    budgets = sorted({*_TRIED, privacy.budget.epsilon})
+    try:
+        curve = plan.errors(budgets)
+    except SimError:
+        return None
+    for name, values in curve.errors.items():
+        if len(values) == len(budgets) and all(v > 0 and math.isfinite(v) for v in values):
+            return name, list(zip(budgets, values, strict=True))
+    return None
+
+
+def _not_promised(*, by_person: bool) -> Sequence[str]:
+    return (
+        "That nothing can be learnt about the group as a whole: that is what the release is for.",
+        "Protection of a person beyond the stated number of records."
+        if by_person
+        else "Protection of a person with several records, unless the program counts them together.",
+        "Anything about other releases from the same data that no ledger counts.",
+        "Safety against timing and other side channels, or against a compromised machine.",
+    )
+
+
+def _keys(plan: Plan) -> list[str]:
+    keys: dict[str, None] = {}
+    for release in plan.releases.values():
+        keys |= dict.fromkeys(stage.mechanism.key for stage in release.typed.stages)
+        if release.record is not None:
+            keys[release.record.key] = None
+    for output in plan.outputs.values():
+        keys |= dict.fromkeys(post.key for post in output.decl.post)
+    return list(keys)
+
+
+def _evidence(key: str) -> dict[str, str]:
+    found = record(key) or {}
+    twins, audits = found.get("twins"), found.get("audits")
+    held = (found.get("laws") or {}).get("held") or ()
+    return {
+        "key": key,
+        "tier": tier(key),
+        "laws": str(len(held)),
+        "twins": f"{twins['caught']} of {twins['of']}" if twins else "-",
+        "audits": f"{audits['verdict']}, {audits['audits']} tried" if audits else "-",
+    }

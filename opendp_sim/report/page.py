@@ -1,0 +1,141 @@
+"""``opendp-sim report``: one self-contained page, without scripts, that fetches nothing."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+import opendp_sim.prelude  # noqa: F401 - fills the catalogue
+from opendp_sim.accounting.certificate import read_certificate
+from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.core.shown import shown
+from opendp_sim.dsl.plan import Plan, plan_file, plan_of
+from opendp_sim.dsl.plan_document import load_plan
+from opendp_sim.dsl.reader import draft_of
+from opendp_sim.dsl.verification import verify
+from opendp_sim.report.facts import Facts, Tile, facts_of
+
+__all__ = ["page_of", "render"]
+
+
+def page_of(path: str | Path) -> str:
+    """Return the page about a spec, a plan document, a certificate or a ledger.
+
+    A certificate is verified first: one that does not verify gives no page.
+
+    Raises:
+        Refused: the spec does not type. ReleaseError (OS701): the certificate does not verify.
+        BudgetError (OS403): no readable ledger.
+    """
+    file = Path(path)
+    if file.suffix == ".ledger":
+        return render(_of_ledger(file))
+    if file.name.endswith(".certificate.json"):
+        return render(_of_certificate(file))
+    if file.suffix == ".plan":
+        plan = load_plan(file)
+        return render(facts_of(plan, "Plan: nothing was opened and nothing was spent", _run(file)))
+    plan = plan_file(file)
+    return render(facts_of(plan, "Spec: nothing was opened and nothing was spent", _run(file)))
+
+
+def _run(file: Path) -> str:
+    return f"opendp-sim plan {file.name}"
+
+
+def _of_certificate(file: Path) -> Facts:
+    checked, left = verify(file)
+    record, _ = read_certificate(file)
+    draft = draft_of(record.program, folder=str(file.parent))
+    plan: Plan = plan_of(draft)
+    facts = facts_of(
+        plan, f"Certificate of output {record.output}", f"opendp-sim verify {file.name}"
+    )
+    facts.believe = [*record.assumptions]
+    facts.details += [
+        ("written", record.time),
+        ("file", f"{record.file.name}, sha256 {record.file.sha256}"),
+        ("versions", ", ".join(f"{k} {v}" for k, v in sorted(record.versions.items()))),
+        ("checked", f"{len(checked)} statements agree"),
+        ("not checkable", "; ".join(text for text in left if not text.startswith("assumed"))),
+    ]
+    if record.owner is not None:
+        facts.details.insert(0, ("owner", record.owner))
+    if record.ledger is not None:
+        spent = f"spent {_said(record.ledger.spent)}; left {_said(record.ledger.left)}"
+        facts.tiles[-1] = Tile("in the ledger", f"with this run, {spent}")
+    return facts
+
+
+def _said(part: Any) -> str:
+    return part if isinstance(part, str) else json.dumps(part)
+
+
+def _of_ledger(file: Path) -> Facts:
+    with Ledger.open(file) as ledger:
+        total, entries, terms = ledger.total(), ledger.entries, ledger.terms
+    facts = Facts(
+        "Ledger",
+        file.name,
+        "Every run on the protected data is added up here, and no run may pass the limit.",
+        "record",
+        f"opendp-sim ledger verify {file.name}",
+    )
+    facts.tiles = [
+        Tile(total.text, "spent so far"),
+        Tile(total.left_text, "left"),
+        Tile(total.limit_text, "the limit"),
+        Tile(str(len(entries)), "entries, each bound to the one before it by a hash"),
+    ]
+    facts.charges = [_row(entry) for entry in entries]
+    facts.not_promised = [
+        "That no run was made past this ledger: it counts only what it was asked.",
+        "That an older copy of the file is noticed without the head that was written down.",
+    ]
+    facts.details = [
+        ("measure", str(terms.measure)),
+        ("unit", str(terms.unit)),
+        ("head", ledger_head(entries)),
+    ]
+    return facts
+
+
+def _row(entry: Any) -> tuple[str, str, str]:
+    body = entry.body
+    name = body.get("name") or body.get("program") or body.get("of") or ""
+    loss = body.get("charge") or body.get("loss") or {}
+    shown = loss.get("loss") if isinstance(loss, dict) else loss
+    parts = [_number(part) for part in shown] if isinstance(shown, list) else []
+    return str(entry.seq), f"{body.get('kind', '')} {str(name)[:80]}".strip(), ", ".join(parts)
+
+
+def _number(part: Any) -> str:
+    try:
+        return f"{float.fromhex(part) if isinstance(part, str) else float(part):.6g}"
+    except (ValueError, TypeError):
+        return str(part)
+
+
+def ledger_head(entries: tuple[Any, ...]) -> str:
+    """Return the hash of the last entry."""
+    return str(entries[-1].hash) if entries else "no entry yet"
+
+
+def _visible(value: Any) -> Any:
+    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def render(facts: Facts) -> str:
+    """Return the page; every text is escaped, and control characters are shown as such."""
+    folder = files("opendp_sim.report")
+    engine = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, finalize=_visible
+    )
+    template = engine.from_string(folder.joinpath("page.html").read_text(encoding="utf-8"))
+    css = Markup(folder.joinpath("page.css").read_text(encoding="utf-8"))  # noqa: S704 - our own file
+    return template.render(facts=facts, css=css)

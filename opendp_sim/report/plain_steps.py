@@ -1,0 +1,16 @@
+"""One plain sentence for a step: the first of its documentation."""
+
+from __future__ import annotations
+
+import inspect
+
+from opendp_sim.core.mechanism import Mechanism
+from opendp_sim.dsl.plain_text import plain_text
+
+__all__ = ["in_words"]
+
+
+def in_words(mechanism: Mechanism) -> str:
+    """Return what a step does, in one sentence without formulas."""
+    first = (inspect.getdoc(type(mechanism)) or "").partition("\n\n")[0]
+    return " ".join(plain_text(first).split())

@@ -1,0 +1,1 @@
+"""Sketches that count votes."""

@@ -1,0 +1,1 @@
+"""Sketches that answer sums of distances."""

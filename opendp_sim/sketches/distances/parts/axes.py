@@ -1,0 +1,182 @@
+"""One axis of a distance structure: the integer grid values of a column, and how it is cut.
+
+Every function here is elementwise in the records (no sum over rows), so features are row-local bit
+for bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.errors import SpaceError
+from opendp_sim.spaces.rows import GridRows
+
+__all__ = [
+    "LARGEST_FEATURE",
+    "Dyadic",
+    "columns_of",
+    "dyadic_pieces",
+    "fits",
+    "grouped",
+    "interval_sums",
+    "powered",
+    "splits",
+]
+
+LARGEST_FEATURE = 2**32
+"""No integer feature of one record is larger, so int64 sums hold 2**31 records."""
+_MAGIC = 1.5 * 2.0**52
+
+
+def columns_of(rows: GridRows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the integer bounds of each column: two arrays of shape (d,)."""
+    return tuple(  # type: ignore[return-value]
+        np.ascontiguousarray(np.broadcast_to(np.array(bound, dtype=np.int64), rows.width))
+        for bound in (rows.lower, rows.upper)
+    )
+
+
+def fits(key: str, largest: float) -> None:
+    """Refuse a grid on which one record's largest feature could overflow the int64 sums."""
+    if largest > LARGEST_FEATURE:
+        raise SpaceError(
+            "OS203", f"{key}.input_domain", expected=f"integer features up to {LARGEST_FEATURE}",
+            got=f"a bound of {largest:.3g}", hint="quantize to fewer bits.",
+        )  # fmt: skip
+
+
+def splits(key: str, rows: GridRows, pieces: int) -> None:
+    """Refuse a grid on which cutting a column into ``pieces`` could leave int64.
+
+    Positions are multiplied by the number of pieces before they are divided by the range.
+    """
+    widest = max(map(abs, (*rows.lower, *rows.upper))) * 2 + 1
+    if widest * pieces >= 2**62:
+        raise SpaceError(
+            "OS203", f"{key}.input_domain", expected="range times pieces of a column below 2**62",
+            got=f"a range of up to {widest} steps in {pieces} pieces",
+            hint="quantize to fewer bits, or ask for fewer levels or thresholds.",
+        )  # fmt: skip
+
+
+def powered(key: str, unit: float, power: float) -> float:
+    """Return ``unit**power``, or refuse a unit whose powers floats cannot hold."""
+    if abs(math.log2(unit) * power) > 450:  # variances need their squares
+        raise SpaceError(
+            "OS203", f"{key}.input_domain", expected=f"distances whose power {power:g} fits a float",
+            got=f"steps of {unit:.3g}", hint="change the unit of the data, or ask for a smaller p.",
+        )  # fmt: skip
+    return float(unit**power)
+
+
+def grouped(
+    values: NDArray[np.float64], lower: NDArray[np.float64], ratio: NDArray[np.float64] | None
+) -> NDArray[np.int64]:
+    """Return ``rint((x - lower) * ratio)`` per column, transposed: shape (d, n).
+
+    ``x - lower`` is an exact integer, so the one product and the one rounding are all there is.
+    Adding 1.5 * 2**52 rounds to the nearest integer and leaves it in the float's low bits.
+    """
+    steps = np.array(values.T, order="C")  # a copy, also where the transpose would be a view
+    steps -= lower[:, None]
+    if ratio is not None:
+        steps *= ratio[:, None]
+    steps += _MAGIC
+    found = steps.view(np.int64)
+    found &= 2**51 - 1
+    return found
+
+
+@dataclass(frozen=True)
+class Dyadic:
+    """A complete binary tree of height L over the integers ``lower .. lower + span - 1``.
+
+    Leaf i holds the integers x with ``(x - lower) * 2**L // span == i``; a node of level l holds
+    ``2**(L - l)`` neighbouring leaves. Nodes of a level partition the range (Lemma 1 of
+    ``moment_tree.md``).
+    """
+
+    lower: int
+    span: int
+    height: int
+
+    def leaves(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the leaf of each integer position, positions outside going to the nearest."""
+        inside = np.clip(steps - self.lower, 0, self.span - 1)
+        return (inside << self.height) // self.span
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """First integer of each leaf, and one past the last: shape (2**L + 1,)."""
+        index = np.arange(2**self.height + 1, dtype=np.int64)
+        return self.lower - (-index * self.span >> self.height)
+
+    def nodes(self, level: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return first and last integer of each node of a level (last < first when empty)."""
+        edges = self.starts[:: 2 ** (self.height - level)]
+        return edges[:-1], edges[1:] - 1
+
+    def width(self, level: int) -> int:
+        """Return the largest number of integers a node of ``level`` holds."""
+        first, last = self.nodes(level)
+        return int((last - first).max()) + 1
+
+    def doubled_centre(self, level: int) -> NDArray[np.int64]:
+        """Return twice the centre of each node, an integer: ``|2x - 2c| <= width - 1``."""
+        first, last = self.nodes(level)
+        return first + last
+
+    def covering(
+        self, lower: NDArray[np.float64], upper: NDArray[np.float64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the leaves ``[a, b)`` whose centres lie in ``[lower, upper]``."""
+        centres = self.doubled_centre(self.height) / 2
+        first = np.searchsorted(centres, lower, side="left")
+        return first, np.maximum(np.searchsorted(centres, upper, side="right"), first)
+
+
+def dyadic_pieces(
+    first: NDArray[np.int64], last: NDArray[np.int64], height: int
+) -> Iterator[tuple[NDArray[np.int64], int, NDArray[np.int64]]]:
+    """Cut each leaf interval ``[first, last)`` into maximal tree nodes, at most two a level.
+
+    Yields ``(which, level, node)``: which intervals get which node of that level.
+    """
+    low, high = first.copy(), last.copy()
+    for level in range(height, -1, -1):
+        open_ = low < high
+        for odd, place in ((low & 1, low), (high & 1, high - 1)):
+            which = np.flatnonzero(open_ & (odd == 1))
+            if which.size:
+                yield which, level, place[which]
+        low, high = (low + 1) >> 1, high >> 1
+
+
+def interval_sums(
+    nodes: NDArray[np.float64],
+    leaves: tuple[NDArray[np.int64], NDArray[np.int64]],
+    height: int,
+    *,
+    root: bool,
+) -> NDArray[np.float64]:
+    """Return the sum over each leaf interval's maximal nodes: shape (L, q).
+
+    Args:
+        nodes: shape (L, nodes), level by level from the root (``root``) or from its children.
+        leaves: first leaves and one past the last, shapes (q,).
+        height: of the tree.
+        root: whether ``nodes`` starts with the root.
+    """
+    sums = np.zeros((len(nodes), len(leaves[0])))
+    for which, level, node in dyadic_pieces(*leaves, height):
+        if level == 0 and not root:
+            sums[:, which] += nodes[:, :1] + nodes[:, 1:2]
+        else:
+            sums[:, which] += nodes[:, 2**level - (1 if root else 2) + node]
+    return sums

@@ -1,0 +1,240 @@
+"""How a moment tree is built from rows and read after its release.
+
+Proofs: ``moment_tree.md``. Reading is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linear
+from opendp_sim.core.grid import chunks, count_ids
+from opendp_sim.sketches.distances.parts.axes import Dyadic, columns_of, interval_sums, powered
+from opendp_sim.sketches.distances.parts.moment_levels import MomentLevels
+from opendp_sim.sketches.parts.classes import Classes
+from opendp_sim.spaces.rows import Rows, as_rows
+
+__all__ = ["MomentReader"]
+
+
+@dataclass(frozen=True)
+class MomentReader(Classes, MomentLevels):
+    """The public tree of one bound sketch: builds it, and reads a release of it."""
+
+    per_label: bool
+
+    @property
+    def exponents(self) -> str:
+        """The only exponent."""
+        return f"p = {self.p}"
+
+    @property
+    def power(self) -> float:
+        """The same, as a number."""
+        return float(self.p)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape (L, d, p + 1, nodes); node i of level l is at ``2**l - 2 + i``."""
+        nodes = 2 ** (self.height + 1) - 2
+        return self.classes, self.rows.width, self.p + 1, nodes
+
+    # --- building -------------------------------------------------------------------------------
+
+    def accumulate(self, data: Any, out: NDArray[np.int64]) -> None:
+        """Add the features of ``data`` to the flat vector ``out``."""
+        rows = as_rows(data)
+        height = self.height
+        moments = self._leaves(rows)
+        view, times = out.reshape(self.shape), self.multipliers.astype(np.int64)
+        for level in range(height, 0, -1):
+            base = 2**level - 2
+            view[..., base : base + 2**level] += moments * times[:, level - 1, :, None]
+            if level > 1:
+                moments = self._merge(moments, level)
+
+    def _leaves(self, rows: Rows) -> NDArray[np.int64]:
+        """Return the leaves' own moments: shape (L, d, p + 1, 2**H)."""
+        height, p = self.height, self.p
+        out = np.zeros((p + 1, self.rows.width, self.classes, 2**height), dtype=np.int64)
+        for part in chunks(len(rows), self.rows.width):
+            steps = rows.values[part].T.astype(np.int64)
+            leaves = np.stack(
+                [axis.leaves(column) for axis, column in zip(self.axes, steps, strict=True)]
+            )
+            labels = rows.labels[part] if self.per_label and rows.labels is not None else None
+            for column, axis in enumerate(self.axes):
+                if axis.width(height) > 1:
+                    self._add_powers(axis, steps[column], leaves[column], labels, out[:, column])
+            count_ids(leaves, labels, out[0])
+        return out.transpose(2, 1, 0, 3)
+
+    def _add_powers(
+        self,
+        axis: Dyadic,
+        steps: NDArray[np.int64],
+        leaves: NDArray[np.int64],
+        labels: NDArray[np.int64] | None,
+        out: NDArray[np.int64],
+    ) -> None:
+        """Add a column's leaf moments of order 1 to p; float64 sums of these integers are exact."""
+        centred = 2 * steps - axis.doubled_centre(axis.height)[leaves]
+        ids = leaves if labels is None else leaves + labels.astype(np.int64) * out.shape[2]
+        for order in range(1, len(out)):
+            sums = np.bincount(ids, weights=centred**order, minlength=out[order].size)
+            out[order] += sums.astype(np.int64).reshape(out[order].shape)
+
+    def _merge(self, moments: NDArray[np.int64], level: int) -> NDArray[np.int64]:
+        """Return the parents' moments: shift each child's to the parent's centre and add (Lemma 2)."""
+        parents = self.centres[:, 2 ** (level - 1) - 2 : 2**level - 2]
+        shift = self.centres[:, 2**level - 2 : 2 ** (level + 1) - 2] - np.repeat(parents, 2, axis=1)
+        moved = np.zeros_like(moments)
+        for order in range(moments.shape[2]):
+            for lower in range(order + 1):
+                factor = math.comb(order, lower) * shift ** (order - lower)
+                moved[:, :, order] += factor * moments[:, :, lower]
+        merged: NDArray[np.int64] = moved.reshape(*moved.shape[:3], -1, 2).sum(axis=4)
+        return merged
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def counted(self, released: Arrays) -> Counted:
+        """Return the released number of records: both halves, the best mean over columns."""
+        times = self.multipliers[:, 0, 0].astype(np.float64)
+        halves = np.asarray(released["moments"])[:, :, 0, :2].sum(axis=2)
+        sizes = (halves * times).sum(axis=1) / np.square(times).sum()
+        return Counted(sizes, math.sqrt(2.0 / np.square(times).sum()))
+
+    def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading:
+        """Return the walk along the path of a query."""
+        del p, alpha  # only the tree's own exponent, and exact: no far ends
+        cells = np.asarray(released["moments"]) * self.node_scale()
+
+        def at(queries: Any) -> Linear:
+            values = _values(queries)
+            found = [
+                self._walk(cells, values[part]) for part in chunks(len(values), values.shape[1])
+            ]
+            joined = [np.concatenate(parts, axis=-1) for parts in zip(*found, strict=True)]
+            return Linear(*joined) if found else Linear(*np.zeros((3, self.classes, 0)))
+
+        return DistanceReading(float(self.p), at, lambda q: self._dropped(_values(q)))
+
+    def _path_ends(
+        self, values: NDArray[np.float64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return each query's own leaf and whether it lies outside the column: shapes (d, q)."""
+        leaf = np.stack(
+            [
+                np.searchsorted(axis.starts[:-1], column, side="right") - 1
+                for axis, column in zip(self.axes, values.T, strict=True)
+            ]
+        )
+        lower, upper = (bound[:, None] for bound in columns_of(self.rows))
+        above = upper < values.T
+        leaf = np.where(above, 2**self.height - 1, np.maximum(leaf, 0))
+        return leaf, above | (lower > values.T)
+
+    def _dropped(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Bound what the own leaves of each query hold, per record (Lemma 2): shape (q,)."""
+        leaf, outside = self._path_ends(values)
+        # Ends of the leaf in steps: its first integer, and the last one before the next leaf.
+        ends = [
+            np.stack(
+                [axis.starts[own + past] - past for axis, own in zip(self.axes, leaf, strict=True)]
+            )
+            for past in (0, 1)
+        ]
+        far = np.maximum(values.T - ends[0], ends[1] - values.T)
+        lost: NDArray[np.float64] = np.where(outside, 0.0, far**self.p).sum(axis=0)
+        return lost * self._area
+
+    def _walk(
+        self, cells: NDArray[np.float64], values: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], ...]:
+        """Add up the siblings of each query's path; both halves for a query outside (Lemma 2)."""
+        height, p = self.height, self.p
+        leaf, outside = self._path_ends(values)
+        sums, variance = np.zeros((self.classes, len(values))), np.zeros(len(values))
+        with_count = np.zeros(len(values))
+        for level in range(1, height + 1):
+            own = leaf >> (height - level)
+            sides = [(own ^ 1, ~outside | (level == 1))]
+            if level == 1:
+                sides.append((own, outside))
+            # Everything outside a query's own path lies on the sibling's side.
+            sign = np.where(own & 1, -1.0, 1.0) ** p
+            for node, used in sides:
+                self._add(
+                    cells,
+                    (2**level - 2 + node, sign * used, values.T),
+                    level,
+                    (sums, variance, with_count),
+                )
+        scale = self._area
+        return sums * scale, variance * scale**2, with_count * scale
+
+    def _add(
+        self,
+        cells: NDArray[np.float64],
+        asked: tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]],
+        level: int,
+        totals: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
+    ) -> None:
+        node, sign, values = asked
+        p, (sums, variance, with_count) = self.p, totals
+        column = np.arange(len(node))[:, None]
+        gap = self.centres[column, node] - 2 * values
+        scale = self.level_scale[:, level - 1]
+        for order in range(p + 1):
+            factor = sign * (math.comb(p, order) / 2.0**p) * gap ** (p - order)
+            for label in range(self.classes):
+                sums[label] += (factor * cells[label, :, order][column, node]).sum(axis=0)
+            variance += np.square(factor * scale[:, order, None]).sum(axis=0)
+            if level == 1 and order == 0:
+                with_count += factor.sum(axis=0) * (self.counted_factor**2 / 2)
+
+    @cached_property
+    def counted_factor(self) -> float:
+        """Deviation of the released number of records per unit of cell deviation."""
+        return math.sqrt(2.0 / np.square(self.multipliers[:, 0, 0].astype(np.float64)).sum())
+
+    def spread(self, p: float | None, alpha: float) -> float | None:
+        """Bound the deviation of a sum inside the box per unit of cell deviation (Lemma 3)."""
+        del alpha
+        if p not in (None, float(self.p)):
+            return None
+        worst = np.square(self.steepest * self.level_scale).sum()
+        return float(self._area * math.sqrt(worst))
+
+    def bias(self, p: float | None) -> float:
+        """Bound what the dropped leaves hold, per record, at queries on the grid (Lemma 2)."""
+        del p
+        lost = self.widths[:, -1].astype(np.float64) - 1
+        return float((lost**self.p).sum()) * self._area
+
+    @property
+    def _area(self) -> float:
+        return powered("moment_tree", self.rows.unit, self.p)
+
+    def count(
+        self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
+    ) -> Linear:
+        """Count records in intervals of one column by the counts of maximal nodes."""
+        axis = self.axes[column]
+        cells = (np.asarray(released["moments"]) * self.node_scale())[:, column, 0]
+        variance = np.square(self.node_scale()[column, 0])[None, :]
+        leaves = axis.covering(lower, upper)
+        sums = interval_sums(cells, leaves, axis.height, root=False)
+        spread = interval_sums(variance, leaves, axis.height, root=False)
+        return Linear(sums, spread[0], np.zeros(sums.shape[1]))
+
+
+def _values(queries: Any) -> NDArray[np.float64]:
+    return np.asarray(as_rows(queries).values, dtype=np.float64)

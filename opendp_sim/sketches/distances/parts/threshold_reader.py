@@ -1,0 +1,193 @@
+"""How a threshold sketch is built from rows and read after its release.
+
+Proofs: ``threshold_sketch.md``. Reading is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linear
+from opendp_sim.core.grid import chunks, count_ids
+from opendp_sim.sketches.distances.parts.axes import columns_of, grouped
+from opendp_sim.sketches.parts.classes import Classes
+from opendp_sim.spaces.rows import GridRows, as_rows
+
+__all__ = ["ThresholdReader"]
+
+
+@dataclass(frozen=True)
+class ThresholdReader(Classes):
+    """The public thresholds of one bound sketch: builds it, and reads a release of it.
+
+    Attributes: as the mechanism's parameters, on the grid ``rows``.
+    """
+
+    rows: GridRows
+    thresholds: int
+    count_weight: int | None
+    per_label: bool
+
+    exponents = "p = 1"
+    power = 1.0
+
+    @cached_property
+    def lower(self) -> NDArray[np.float64]:
+        """Smallest grid value of each column."""
+        return columns_of(self.rows)[0].astype(np.float64)
+
+    @cached_property
+    def span(self) -> NDArray[np.int64]:
+        """Range R_j of each column, in steps."""
+        lower, upper = columns_of(self.rows)
+        return upper - lower
+
+    @cached_property
+    def reals(self) -> NDArray[np.float64]:
+        """The same as floats: their squares and sums leave int64."""
+        return self.span.astype(np.float64)
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """Thresholds m_j of each column: in proportion to its range, at least one."""
+        widest = int(self.span.max())
+        most = min(self.thresholds, max(widest, 1))
+        return np.maximum(-(-self.span * most // max(widest, 1)), 1)
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where each column's thresholds start: shape (d + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.counts)])
+
+    @cached_property
+    def weight(self) -> int:
+        """The weight of the count's cell that is in force."""
+        return self.count_weight or max(1, round(math.sqrt(self.counts.sum())))
+
+    # --- building -------------------------------------------------------------------------------
+
+    def accumulate(self, data: Any, out: NDArray[np.int64]) -> None:
+        """Add the features of ``data`` to the flat vector ``out``."""
+        rows = as_rows(data)
+        labels = rows.labels if self.per_label else None
+        width = int(self.counts.max()) + 1
+        table = np.zeros((self.rows.width, self.classes, width), dtype=np.int64)
+        exact = bool((self.counts == self.span).all())
+        ratio = None if exact else self.counts / np.maximum(self.span, 1)
+        for part in chunks(len(rows), self.rows.width):
+            levels = grouped(rows.values[part], self.lower, ratio)
+            count_ids(levels, None if labels is None else labels[part], table)
+        sizes = table[0].sum(axis=1)
+        np.cumsum(table, axis=2, out=table)
+        signs = out[: self.classes * int(self.offsets[-1])].reshape(self.classes, -1)
+        for column, count in enumerate(self.counts):
+            start = self.offsets[column]
+            signs[:, start : start + count] += 2 * table[column, :, :count] - sizes[:, None]
+        out[signs.size :] += self.weight * sizes
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def counted(self, released: Arrays) -> Counted:
+        """Return the released number of records per class."""
+        sizes = np.asarray(released["total"], dtype=np.float64) / self.weight
+        return Counted(sizes, 1.0 / self.weight)
+
+    def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading:
+        """Return the running integrals as a function of queries."""
+        del p, alpha  # only p = 1, and exact: no far ends
+        sizes = self.counted(released).sizes
+        table = _running_integrals(
+            np.asarray(released["signs"]), sizes, self.span, self.counts, self.offsets
+        )
+        return DistanceReading(
+            1.0, lambda q: self._read(table, sizes, q), lambda q: np.full(len(q), self.bias(None))
+        )
+
+    def _read(self, table: NDArray[np.float64], sizes: NDArray[np.float64], queries: Any) -> Linear:
+        """Look up and interpolate: O(d) a query and class."""
+        values = np.asarray(as_rows(queries).values, dtype=np.float64)
+        place = (values - self.lower) * (self.counts / np.maximum(self.span, 1))
+        np.clip(place, 0.0, self.counts, out=place)
+        below = np.minimum(place.astype(np.int64), self.counts - 1)
+        share = place - below
+        below += self.offsets[:-1] + np.arange(self.rows.width)
+        outside = np.maximum(self.lower - values, values - (self.lower + self.span))
+        beyond = np.maximum(outside, 0.0).sum(axis=1)
+        sums = np.empty((self.classes, len(values)))
+        for label, integral in enumerate(table):
+            low = integral[below]
+            low += share * (integral[below + 1] - low)
+            sums[label] = low.sum(axis=1) + sizes[label] * beyond
+        unit, count = self.rows.unit, (self.reals.sum() / 2 + beyond) / self.weight
+        return Linear(
+            sums * unit, (count**2 + self._sign_variance) * unit**2, count * unit / self.weight
+        )
+
+    def count(
+        self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
+    ) -> Linear:
+        """Count records in intervals of one column: a difference of two thresholds' counts."""
+        count, start = int(self.counts[column]), int(self.offsets[column])
+        ratio = count / max(int(self.span[column]), 1)
+        # Beyond the ends every level is alike: clipped, so that a vast radius fits an integer.
+        from_, to = ((x - self.lower[column]) * ratio for x in (lower, upper))
+        first = np.clip(np.ceil(from_), -2, count + 2).astype(np.int64) - 1
+        last = np.maximum(np.clip(np.floor(to), -2, count + 2).astype(np.int64), first)
+        sizes = self.counted(released).sizes[:, None]
+        signs = np.asarray(released["signs"])[:, start : start + count]
+        # Records up to level i: none before the first, all from the last on, else (N + sign) / 2.
+        ends = [(np.where(i < 0, 0.0, np.where(i >= count, 1.0, 0.5)), i) for i in (last, first)]
+        (share, above), (less, below) = ends
+        inside = [np.where(part == 0.5, 0.5, 0.0) for part in (share, less)]
+        values = (share - less) * sizes
+        values += inside[0] * signs[:, np.clip(above, 0, count - 1)]
+        values -= inside[1] * signs[:, np.clip(below, 0, count - 1)]
+        same = np.where(above == below, 0.0, inside[0] ** 2 + inside[1] ** 2)
+        with_count = (share - less) / self.weight**2
+        return Linear(values, same + (share - less) * with_count, with_count)
+
+    @cached_property
+    def _sign_variance(self) -> float:
+        return float((self.reals**2 / self.counts).sum()) / 4
+
+    def spread(self, p: float | None, alpha: float) -> float | None:
+        """Return the deviation of a sum inside the box per unit of cell deviation (Lemma 3)."""
+        del alpha
+        if p not in (None, 1.0):
+            return None
+        count = float(self.reals.sum()) / (2 * self.weight)
+        return self.rows.unit * math.sqrt(count**2 + self._sign_variance)
+
+    def bias(self, p: float | None) -> float:
+        """Return the largest error of the grid of thresholds, per record, anywhere (Lemma 2)."""
+        del p
+        moved = np.where(self.counts >= self.span, 0.0, self.span / (2 * self.counts))
+        return float(self.rows.unit * moved.sum())
+
+
+def _running_integrals(
+    signs: NDArray[np.int64],
+    sizes: NDArray[np.float64],
+    span: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """Return each column's sum of distances at its ``m_j + 1`` levels, in steps: (L, M + d).
+
+    Level i of column j: ``N R / 2 + R / (2 m) * (sum of signs below level i - those from it on)``.
+    """
+    out = np.empty((len(signs), int(offsets[-1]) + len(span)))
+    for column, (reach, count) in enumerate(zip(span, counts, strict=True)):
+        start = offsets[column]
+        below = np.zeros((len(signs), count + 1), dtype=np.int64)
+        np.cumsum(signs[:, start : start + count], axis=1, out=below[:, 1:])
+        twice = 2 * below - below[:, -1:]
+        place = slice(start + column, start + column + count + 1)
+        out[:, place] = sizes[:, None] * (reach / 2) + twice * (reach / (2 * count))
+    return out

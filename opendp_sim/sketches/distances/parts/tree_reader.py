@@ -1,0 +1,273 @@
+"""How a tree of counts is built from rows and read after its release.
+
+Proofs: ``distance_tree.md``. Reading is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linear
+from opendp_sim.core.grid import chunks, count_ids
+from opendp_sim.core.linear import public_product
+from opendp_sim.sketches.distances.parts.axes import Dyadic, columns_of, interval_sums, powered
+from opendp_sim.sketches.distances.parts.far_ends import FarEnds, consistent, consistent_variance
+from opendp_sim.sketches.parts.classes import Classes
+from opendp_sim.spaces.rows import GridRows, as_rows
+
+__all__ = ["TreeReader"]
+
+_FINENESS = 16
+_CELLS = 2**22
+"""Weights on leaves that are held at once: 32 MiB."""
+_SAMPLED = 17
+"""Positions at which the plan's noise is computed: powers of two and between."""
+
+
+@dataclass(frozen=True)
+class TreeReader(Classes):
+    """The public tree of one bound sketch: builds it, and reads a release of it.
+
+    Attributes:
+        rows: the grid. height: levels H below the root.
+        consistent: whether the release is read through the least-squares tree.
+        per_label: whether there is one structure a label.
+    """
+
+    rows: GridRows
+    height: int
+    consistent: bool
+    per_label: bool
+
+    exponents = "any p >= 1"
+    power = 1.0
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Shape (L, d, nodes); node i of level l is at ``2**l - 1 + i``."""
+        return self.classes, self.rows.width, 2 ** (self.height + 1) - 1
+
+    @cached_property
+    def axes(self) -> tuple[Dyadic, ...]:
+        """The tree of each column."""
+        lower, upper = columns_of(self.rows)
+        pairs = zip(lower.tolist(), upper.tolist(), strict=True)
+        return tuple(Dyadic(low, top - low + 1, self.height) for low, top in pairs)
+
+    @cached_property
+    def spans(self) -> NDArray[np.int64]:
+        """Grid values of each column: shape (d,)."""
+        return np.array([axis.span for axis in self.axes], dtype=np.int64)
+
+    @cached_property
+    def multipliers(self) -> NDArray[np.int64]:
+        """The integers u_j: a column's share of a zCDP budget is in proportion to its range."""
+        if (self.spans == self.spans[0]).all():
+            return np.ones(len(self.spans), dtype=np.int64)
+        whole = np.rint(_FINENESS * np.sqrt(self.spans / self.spans.min()))
+        return np.asarray(whole, dtype=np.int64)
+
+    @cached_property
+    def cells(self) -> NDArray[np.int64]:
+        """Positions that each column's leaves tell apart: grid values, or leaves if these are fewer."""
+        return np.asarray(np.minimum(self.spans, 2**self.height), dtype=np.int64)
+
+    @cached_property
+    def widths(self) -> NDArray[np.float64]:
+        """Steps from one cell to the next."""
+        return np.asarray(self.spans / self.cells, dtype=np.float64)
+
+    @cached_property
+    def slack(self) -> NDArray[np.float64]:
+        """Half of what one leaf spans: no grid value is farther from its cell's place (Lemma 2)."""
+        return np.where(self.spans > self.cells, (self.spans - 1) / 2.0 ** (self.height + 1), 0.0)
+
+    # --- building -------------------------------------------------------------------------------
+
+    def accumulate(self, data: Any, out: NDArray[np.int64]) -> None:
+        """Add the features of ``data`` to the flat vector ``out``."""
+        rows, height = as_rows(data), self.height
+        level = np.zeros((self.rows.width, self.classes, 2**height), dtype=np.int64)
+        for part in chunks(len(rows), self.rows.width):
+            steps = rows.values[part].T.astype(np.int64)
+            leaves = np.stack(
+                [axis.leaves(column) for axis, column in zip(self.axes, steps, strict=True)]
+            )
+            labels = rows.labels if self.per_label else None
+            count_ids(leaves, None if labels is None else labels[part], level)
+        counts, times = out.reshape(self.shape), self.multipliers[:, None]
+        nodes = level.transpose(1, 0, 2)
+        for depth in range(height, -1, -1):
+            counts[..., 2**depth - 1 : 2 ** (depth + 1) - 1] += times * nodes
+            nodes = nodes.reshape(*nodes.shape[:2], -1, 2).sum(axis=3) if depth else nodes
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def nodes(self, released: Arrays) -> NDArray[np.float64]:
+        """Return the counts of all nodes, after least squares if asked: shape (L, d, nodes)."""
+        counts = np.asarray(released["counts"]) / self.multipliers[:, None]
+        return consistent(counts, self.height) if self.consistent else counts
+
+    def counted(self, released: Arrays) -> Counted:
+        """Return the released number of records per class: the best mean of the columns' roots."""
+        return self._counted(self.nodes(released))
+
+    def _counted(self, nodes: NDArray[np.float64]) -> Counted:
+        squares = np.square(self.multipliers.astype(np.float64))
+        # Least squares knows the root from every level: leaves / (2 leaves - 1) of the variance.
+        leaves = 2.0**self.height
+        gain = leaves / (2 * leaves - 1) if self.consistent else 1.0
+        sizes = (nodes[:, :, 0] * squares).sum(axis=1) / squares.sum()
+        return Counted(sizes, math.sqrt(gain / squares.sum()))
+
+    def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading:
+        """Return the far-end estimator (Lemma 2): between the truth and ``1 + alpha`` times it."""
+        power = 1.0 if p is None else p
+        nodes = self.nodes(released)
+        counted = self._counted(nodes)
+
+        def at(queries: Any) -> Linear:
+            return self._sum(nodes, counted, _values(queries), power, alpha)
+
+        return DistanceReading(power, at, lambda q: self._missed(_values(q), power), 1.0 + alpha)
+
+    def _near(self, values: NDArray[np.float64], power: float) -> NDArray[np.float64]:
+        """Return where the intervals start, in steps from the lower bound: shape (q, d).
+
+        For p = 1 a query outside is answered at the nearest end, and the rest of the way is counted
+        once for each record; for other exponents the intervals start outside.
+        """
+        lower, upper = (bound.astype(np.float64) for bound in columns_of(self.rows))
+        near: NDArray[np.float64] = (
+            np.clip(values, lower, upper) if power == 1 else values
+        ) - lower
+        return near
+
+    def _places(self, near: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the nearest cell of each position, which may be outside: whole numbers (q, d)."""
+        return np.rint((near - self.slack) / self.widths)
+
+    def _sum(
+        self,
+        nodes: NDArray[np.float64],
+        counted: Counted,
+        values: NDArray[np.float64],
+        power: float,
+        alpha: float,
+    ) -> Linear:
+        near = self._near(values, power)
+        beyond = (np.abs(values - columns_of(self.rows)[0] - near) * self.rows.unit).sum(axis=1)
+        places = self._places(near).T.astype(np.int64)
+        steps, squared = (
+            self._cell_powers(power),
+            float(np.square(self.multipliers.astype(np.float64)).sum()),
+        )
+        sums = beyond * counted.sizes[:, None]
+        variance, shared = np.zeros((2, len(values)))
+        for cells in np.unique(self.cells):  # columns with equally many cells share all weights
+            columns = np.flatnonzero(self.cells == cells)
+            asked, where = np.unique(places[columns], return_inverse=True)
+            where = where.reshape(len(columns), -1)
+            ends = self._ends(int(cells), asked, power, alpha)
+            table, squares, totals = self._tables(nodes[:, columns], asked, ends)
+            for row, column in enumerate(columns):
+                step, own = steps[column], where[row]
+                sums += step * table[:, row, own]
+                variance += (step / self.multipliers[column]) ** 2 * squares[own]
+                shared += step * totals[own] / squared
+        variance += 2 * beyond * shared + (beyond * counted.factor) ** 2
+        return Linear(sums, variance, shared + beyond * counted.factor**2)
+
+    def _cell_powers(self, power: float) -> NDArray[np.float64]:
+        """Return the p-th power of each column's cell width, in data units."""
+        scaled: NDArray[np.float64] = self.widths**power * powered(
+            "distance", self.rows.unit, power
+        )
+        return scaled
+
+    def _ends(self, cells: int, asked: NDArray[np.int64], power: float, alpha: float) -> FarEnds:
+        reach = np.maximum(np.abs(asked), np.abs(cells - 1 - asked)).max(initial=0)
+        return FarEnds(cells, self.height, power, alpha, float(reach))
+
+    def _tables(
+        self, nodes: NDArray[np.float64], asked: NDArray[np.int64], ends: FarEnds
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the sums in cell widths at cells (L, columns, len(asked)), and their noise.
+
+        The noise is the variance, and the covariance with the column's own root (Lemma 3).
+        """
+        flat = nodes.reshape(-1, nodes.shape[2]).T
+        table = np.empty((flat.shape[1], len(asked)))
+        squares, totals = np.zeros((2, len(asked)))
+        step = max(1, _CELLS >> self.height)
+        for start in range(0, len(asked), step):
+            part = slice(start, start + step)
+            if self.consistent:
+                dense = ends.dense(asked[part])
+                table[:, part] = public_product(dense, flat[-(2**self.height) :]).T
+                squares[part] = consistent_variance(dense)
+                totals[part] = dense.sum(axis=1) / (2.0 ** (self.height + 1) - 1)
+            else:
+                weights = ends.nodes(asked[part])
+                table[:, part] = weights.dot(flat).T
+                squares[part] = weights.power(2).sum(axis=1)
+        return table.reshape(*nodes.shape[:2], -1), squares, totals
+
+    def _missed(self, values: NDArray[np.float64], power: float) -> NDArray[np.float64]:
+        """Bound what rounding to cells costs at each query, per record (Lemma 2): shape (q,)."""
+        near = self._near(values, power)
+        moved = np.abs(near - self.slack - self._places(near) * self.widths) + self.slack
+        # Farthest place in the box; for p = 1 the factor is 1 and it does not matter.
+        far = np.maximum(np.abs(near), np.abs(self.spans - 1 - near)) + moved
+        most: NDArray[np.float64] = (power * moved * far ** (power - 1)).sum(axis=1)
+        return most * powered("distance", self.rows.unit, power)
+
+    # --- what is known before a release ---------------------------------------------------------
+
+    def spread(self, p: float | None, alpha: float) -> float | None:
+        """Return the largest deviation of a sum over evenly spaced positions, per cell deviation."""
+        power, worst = 1.0 if p is None else p, np.zeros(len(self.cells))
+        for cells in np.unique(self.cells):
+            asked = np.unique(np.linspace(0, cells - 1, _SAMPLED).astype(np.int64))
+            ends = self._ends(int(cells), asked, power, alpha)
+            if self.consistent:
+                squares = consistent_variance(ends.dense(asked))
+            else:
+                squares = np.asarray(ends.nodes(asked).power(2).sum(axis=1))
+            worst[self.cells == cells] = squares.max()
+        steps = self._cell_powers(power) / self.multipliers
+        return math.sqrt(float((np.square(steps) * worst).sum()))
+
+    def bias(self, p: float | None) -> float:
+        """Bound the rounding to leaves, per record, at queries on the grid inside the box."""
+        power, moved = 1.0 if p is None else p, 2 * self.slack
+        most = (power * moved * (self.spans - 1 + moved) ** (power - 1)).sum()
+        return float(most) * powered("distance", self.rows.unit, power)
+
+    def count(
+        self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
+    ) -> Linear:
+        """Count records in intervals of one column by the counts of maximal nodes."""
+        axis = self.axes[column]
+        first, last = axis.covering(lower, upper)
+        sums = interval_sums(self.nodes(released)[:, column], (first, last), axis.height, root=True)
+        if self.consistent:
+            place = np.arange(2**axis.height)
+            inside = (place >= first[:, None]) & (place < last[:, None])
+            spread = consistent_variance(inside.astype(np.float64))
+        else:
+            spread = interval_sums(
+                np.ones((1, self.shape[2])), (first, last), axis.height, root=True
+            )[0]
+        variance = spread / float(self.multipliers[column]) ** 2
+        return Linear(sums, variance, np.zeros(len(variance)))
+
+
+def _values(queries: Any) -> NDArray[np.float64]:
+    return np.asarray(as_rows(queries).values, dtype=np.float64)

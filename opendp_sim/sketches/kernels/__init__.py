@@ -1,0 +1,1 @@
+"""Sketches that answer kernel densities."""

@@ -1,0 +1,278 @@
+"""How a Fourier sketch is built from rows and read after its release.
+
+Proofs: ``fourier_sketch.md``. Reading is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.capabilities import Arrays, KernelEstimates
+from opendp_sim.core.errors import InternalError, SpaceError
+from opendp_sim.core.grid import PhaseProjection, chunks, chunks_in_room, count_ids
+from opendp_sim.core.linear import public_product, table_product
+from opendp_sim.core.randomness import public_generator
+from opendp_sim.sketches.kernels.parts.kernels import Kernel, Term
+from opendp_sim.sketches.parts.classes import Classes
+from opendp_sim.spaces.rows import GridRows, as_rows
+
+__all__ = ["AMPLITUDE", "FourierReader", "phase_table"]
+
+_FAR = 2.0**40
+"""Turns of a query beyond which every kernel here is zero, and phases are not exact."""
+
+AMPLITUDE = 4096
+"""S, the integer length of a feature pair: truncation then costs 0.02 % of the signal."""
+_TOGETHER = 1024
+"""Frequencies that share one chunk: more would make the chunks too short for the counting."""
+_MOST_TURNS = 2.0**30
+"""Turns a grid step beyond which folding would keep too few digits of a frequency."""
+_CELLS = 2**22
+"""Most cells of a phase histogram that is held at once."""
+
+
+def phase_table(phases: int) -> NDArray[np.int64]:
+    """Return the truncated ``S (cos, sin)`` at the middle of each phase: shape (P, 2).
+
+    One octant is computed and mirrored, so that the table turns into itself (Lemma 2 needs it);
+    ``c^2 + s^2 <= S^2`` is asserted in integers (Lemma 1 needs that, and nothing about floats).
+    """
+    quarter = phases // 4
+    angles = (np.arange((quarter + 1) // 2) + 0.5) * (2.0 * math.pi / phases)
+    cosines, sines = np.empty(quarter), np.empty(quarter)
+    for j, angle in enumerate(angles):
+        cosines[j] = sines[quarter - 1 - j] = math.floor(AMPLITUDE * math.cos(angle))
+        sines[j] = cosines[quarter - 1 - j] = math.floor(AMPLITUDE * math.sin(angle))
+    first = np.stack([cosines, sines], axis=1).astype(np.int64)
+    turned = np.stack([-first[:, 1], first[:, 0]], axis=1)
+    table = np.concatenate([first, turned, -first, -turned])
+    if int(np.square(table).sum(axis=1).max()) > AMPLITUDE**2:
+        raise InternalError(
+            "OS903", "fourier_sketch.table", expected="pairs no longer than S", got="a longer pair",
+            hint="report this: the mathematics library of this machine is out of order.",
+        )  # fmt: skip
+    return table
+
+
+class Parameters(Protocol):
+    """The public parameters of the sketch that is read: those of ``FourierSketch``."""
+
+    key: ClassVar[str]
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel whose sums are estimated."""
+        ...
+
+    @property
+    def frequencies(self) -> int:
+        """How many random frequencies there are (D)."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """The public seed of the frequencies."""
+        ...
+
+    @property
+    def phases(self) -> int:
+        """Steps of a full turn (P)."""
+        ...
+
+    @property
+    def per_label(self) -> bool:
+        """Whether there is one structure a label."""
+        ...
+
+    @property
+    def weight(self) -> int:
+        """The integer weight of the total's cell."""
+        ...
+
+
+@dataclass(frozen=True)
+class FourierReader(Classes):
+    """The public frequencies of one bound sketch: builds it, and reads a release of it."""
+
+    mechanism: Parameters
+    rows: GridRows
+    projection: PhaseProjection
+    table: NDArray[np.int64]
+    terms: tuple[Term, ...]
+
+    @classmethod
+    def draw(cls, mechanism: Parameters, rows: GridRows) -> FourierReader:
+        """Draw the frequencies of ``mechanism.seed`` for this grid."""
+        turn, count = mechanism.phases, mechanism.frequencies
+        kernel: Kernel = mechanism.kernel
+        generator = public_generator(mechanism.seed, mechanism.key, "frequencies")
+        terms = kernel.split(count, f"{mechanism.key}.frequencies")
+        drawn = [term.kernel.frequencies(generator, rows.width, term.size) for term in terms]
+        steps = np.concatenate(drawn, axis=1) * (rows.unit * turn / (2.0 * math.pi))
+        if not np.abs(steps).max() <= turn * _MOST_TURNS:
+            raise SpaceError(
+                "OS203", f"{mechanism.key}.input_domain",
+                expected="frequencies of at most 2**30 turns a grid step",
+                got="a bandwidth far below the grid", hint="widen the bandwidth or refine the grid.",
+            )  # fmt: skip
+        # Coordinates are integers, so a whole turn per grid step is no turn: heavy tails fold back.
+        steps -= turn * np.rint(steps / turn)
+        offset = public_generator(mechanism.seed, mechanism.key, "offsets").random(count) * turn
+        where = f"{mechanism.key}.input_domain"
+        fitted = PhaseProjection.fit(steps, offset, rows.magnitude, where)
+        return cls(mechanism, rows, fitted, phase_table(turn), terms)
+
+    @property
+    def per_label(self) -> bool:
+        """Whether there is one structure a label."""
+        return self.mechanism.per_label
+
+    @property
+    def distance(self) -> str:
+        """The distance that the kernel is a function of."""
+        kernel: Kernel = self.mechanism.kernel
+        return kernel.metric
+
+    @cached_property
+    def response(self) -> float:
+        """The first Fourier coefficient of the table as a step function (Lemma 2)."""
+        turn = self.mechanism.phases
+        angles = (np.arange(turn) + 0.5) * (2.0 * math.pi / turn)
+        inner = self.table[:, 0] * np.cos(angles) + self.table[:, 1] * np.sin(angles)
+        return float(inner.mean() * np.sinc(1.0 / turn))
+
+    @property
+    def gain(self) -> float:
+        """``S`` over the response: how much quantised phases lengthen a unit feature."""
+        return AMPLITUDE / self.response
+
+    @property
+    def reach(self) -> float:
+        """Deviation of an estimate per unit of each frequency's: ``1/sqrt(D)`` for one term."""
+        return math.sqrt(sum(term.weight**2 / term.size for term in self.terms))
+
+    # --- building -------------------------------------------------------------------------------
+
+    def accumulate(self, data: Any, out: NDArray[np.int64]) -> None:
+        """Add the features of ``data`` to the flat vector ``out``."""
+        rows = as_rows(data)
+        count, classes = self.mechanism.frequencies, self.classes
+        features = out[: classes * count * 2].reshape(classes, count, 2)
+        labels = rows.labels if self.mechanism.per_label else None
+        matrix = self.projection.workspace()
+        together = max(1, min(_TOGETHER, _CELLS // (classes * self.mechanism.phases)))
+        for start in range(0, count, together):
+            some = slice(start, min(start + together, count))
+            histogram = self._histogram(
+                rows.values, labels, matrix[some], self.projection.base[some]
+            )
+            features[:, some] += table_product(histogram, self.table).transpose(1, 0, 2)
+        sizes = [len(rows)] if labels is None else np.bincount(labels, minlength=classes)
+        out[features.size :] += self.mechanism.weight * np.asarray(sizes, dtype=np.int64)
+
+    def _histogram(
+        self,
+        values: NDArray[np.float64],
+        labels: NDArray[np.int64] | None,
+        matrix: NDArray[np.float64],
+        base: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        """Count the records in each phase: shape (some frequencies, L, P)."""
+        turn = self.mechanism.phases
+        raw = np.zeros((len(matrix), self.classes, turn), dtype=np.int64)
+        for part, room in chunks_in_room(len(values), values.shape[1], len(matrix)):
+            ids = self.projection.ids(values[part], matrix, modulus=turn, room=room)
+            count_ids(ids, None if labels is None else labels[part], raw)
+        # Ids carry `base`; turn each histogram back by it.
+        back = (np.arange(turn) + base[:, None]) & (turn - 1)
+        return np.take_along_axis(raw, back[:, None, :], axis=2)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def estimate(self, released: Arrays, queries: Any, groups: int = 1) -> KernelEstimates:
+        """Return unbiased estimates of the kernel sums (Lemma 2 of ``fourier_sketch.md``)."""
+        values = as_rows(queries).values
+        features = np.asarray(released["features"], dtype=np.float64) / self.response
+        count = self.mechanism.frequencies
+        groups = min(groups, *(term.size for term in self.terms))
+        sums = np.zeros((groups, self.classes, len(values)))
+        variance = np.zeros((self.classes, len(values)))
+        doubt = np.zeros_like(variance)
+        c, s = features[:, :, 0], features[:, :, 1]
+        for part in chunks(len(values), count):
+            phases = self.projection.phases(values[part])
+            angle = phases * (2.0 * math.pi / self.mechanism.phases)
+            cosine, sine = np.cos(angle), np.sin(angle)
+            # Floats lose the fraction of a vast phase, and with it the sign of every term alike.
+            lost = np.abs(phases) >= _FAR
+            cosine[lost], sine[lost] = 0.0, 0.0
+            for term in self.terms:
+                for group in range(groups):
+                    of = slice(term.place.start + group, term.place.stop, groups)
+                    found = public_product(c[:, of], cosine[of]) + public_product(
+                        s[:, of], sine[of]
+                    )
+                    sums[group, :, part] += found * (term.weight / len(cosine[of]))
+                own = term.place
+                spread = _variance(c[:, own], s[:, own], cosine[own], sine[own])
+                spread *= term.weight**2 * count / term.size
+                variance[:, part] += spread
+                doubt[:, part] += spread * spread / max(1, term.size - 1)
+        # Satterthwaite: D - 1 for one term, less for terms of unlike sizes.
+        certain = (doubt == 0.0) | ~np.isfinite(doubt)
+        freedom = np.where(certain, max(1, count - 1), variance**2 / np.where(certain, 1.0, doubt))
+        return KernelEstimates(sums, variance, count, freedom)
+
+    def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
+        """Return the released sizes per class and their deviation per unit of cell noise."""
+        weight = self.mechanism.weight
+        return np.asarray(released["total"], dtype=np.float64) / weight, 1.0 / weight
+
+    def noise_factor(self) -> float:
+        """Return the noise deviation of an estimate per unit of cell noise (Lemma 4)."""
+        return self.reach / self.response
+
+    def bias(self) -> float:
+        """Zero: the estimate is unbiased (Lemma 2)."""
+        return 0.0
+
+    def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the kernel at real distances."""
+        kernel: Kernel = self.mechanism.kernel
+        return kernel.value(distance)
+
+    def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Bound the deviation without noise (Lemma 5), per query, from real distances (n, q)."""
+        variance = np.zeros_like(distance)
+        for weight, kernel, place in self.terms:
+            second = self.gain**2 * (1.0 + kernel.value(2.0 * distance)) / 2.0
+            share = weight**2 / (place.stop - place.start)
+            variance += share * (second - np.square(kernel.value(distance)))
+        spread: NDArray[np.float64] = np.sqrt(variance).sum(axis=0)
+        return spread
+
+
+def _variance(
+    c: NDArray[np.float64],
+    s: NDArray[np.float64],
+    cosine: NDArray[np.float64],
+    sine: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return the sample variance of ``c cos + s sin`` over the frequencies: shape (L, q).
+
+    One frequency tells nothing about its own error: infinite.
+    """
+    count = len(cosine)
+    if count == 1:
+        return np.full((len(c), cosine.shape[1]), math.inf)
+    mean = (public_product(c, cosine) + public_product(s, sine)) / count
+    power = public_product(c * c, cosine * cosine) + public_product(s * s, sine * sine)
+    power += public_product(2.0 * c * s, cosine * sine)
+    found: NDArray[np.float64] = np.maximum(power / count - mean * mean, 0.0)
+    return found * (count / (count - 1))

@@ -1,0 +1,1 @@
+"""Helpers of the mechanisms in the folder above; the catalogue does not look here."""

@@ -1,0 +1,219 @@
+"""What every private estimator does: check, plan, charge, apply; then answer from the release alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+import opendp_sim.prelude  # noqa: F401 - fills the catalogue
+from opendp_sim.accounting.answers import Answers
+from opendp_sim.accounting.asking import read_queries
+from opendp_sim.accounting.budget import Budget as Limit
+from opendp_sim.accounting.promise import promise
+from opendp_sim.accounting.release import Release
+from opendp_sim.accounting.totals import Charge
+from opendp_sim.dsl.accountant import target_of
+from opendp_sim.dsl.certify import claim_about
+from opendp_sim.dsl.charging import unit_text
+from opendp_sim.dsl.execute import apply
+from opendp_sim.dsl.ir import VERSION
+from opendp_sim.dsl.plan import Plan, plan_of
+from opendp_sim.dsl.reader import draft_of
+from opendp_sim.sklearn.budget import Budget
+from opendp_sim.sklearn.public_facts import choice, number
+from opendp_sim.sklearn.refusals import EstimatorRefused, as_refusals
+from opendp_sim.sklearn.tables import ids_of, seen
+from opendp_sim.sources.gate import check_source
+from opendp_sim.sources.source import Table, from_arrays
+from opendp_sim.spaces.records import Column, Records
+
+__all__ = ["PrivateEstimator", "budget_of", "loss_of"]
+
+_MEASURES = ("gdp", "zcdp", "pure")
+_DATA = "records"
+Columns = Mapping[str, tuple[Any, Mapping[str, Any]]]
+"""Column name to its values and its declaration."""
+
+
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+    """Base of the estimators: each is a plan of the language over one private table.
+
+    Fitted attributes: ``release_`` (everything that left the private side), ``plan_``, ``privacy_``,
+    ``certificate_``, ``n_features_in_``, ``feature_names_in_``. Predictions come from ``release_`` alone.
+    """
+
+    epsilon: float
+    delta: float | None
+    measure: str
+    unit: str
+    max_rows: int | None
+    budget: Budget | None
+    charges_at_predict: ClassVar[bool] = False
+
+    # --- fit -----------------------------------------------------------------------------------------
+
+    def _seen(self, X: Any, *, reset: bool) -> NDArray[Any]:
+        return seen(self, X, reset=reset)
+
+    def _released(
+        self, columns: Columns, steps: Sequence[Mapping[str, Any]], groups: Any, **select: Any
+    ) -> Any:
+        """Plan, charge and run ``select`` and ``steps`` over the columns; keep what was released.
+
+        Everything that the caller can get wrong is refused before the charge; what comes after it
+        stands as charged, whatever happens.
+        """
+        return self._run(columns, [{"select": select}, *steps], groups)
+
+    def _run(self, columns: Columns, steps: list[Mapping[str, Any]], groups: Any) -> Any:
+        columns = self._with_groups(columns, groups)
+        plan = self._planned(columns, steps)
+        table = _table(plan, {name: values for name, (values, _) in columns.items()})
+        entry = None
+        if self.budget is not None and plan.charge is not None:
+            name = type(self).__name__
+            entry = self.budget.charge(plan.charge, unit_text(plan), name, plan.program.hash)
+        with TemporaryDirectory() as folder:
+            done = apply(plan, memory={_DATA: table}, into=folder)
+            self.certificate_ = json.loads(done.certificates["release"].read_text("utf-8"))
+        release: Release = done.results["release"]
+        self.plan_, self.release_ = plan, release
+        claim = claim_about(plan, next(iter(plan.releases.values())))
+        self.privacy_ = {
+            **claim,
+            "text": promise(claim),
+            "entry": None if entry is None else entry.seq,
+        }
+        return self
+
+    def _with_groups(self, columns: Columns, groups: Any) -> Columns:
+        who = type(self).__name__
+        if (choice("unit", self.unit, ("row", "groups")) == "groups") != (groups is not None):
+            raise EstimatorRefused(
+                "OS102",
+                f"{who}.unit",
+                expected="groups at fit exactly where unit='groups'",
+                got=f"unit={self.unit!r} and {'no groups' if groups is None else 'groups'}",
+                hint="give the persons' identifiers: fit(X, y, groups=ids), and max_rows=; inside "
+                "cross-validation also set_fit_request(groups=True).",
+            )
+        if (self.max_rows is not None) != (groups is not None):
+            raise EstimatorRefused(
+                "OS102",
+                f"{who}.max_rows",
+                expected="max_rows exactly where unit='groups'",
+                got=f"unit={self.unit!r} and max_rows={self.max_rows!r:.20}",
+                hint="max_rows is how many rows of one person are used: noise grows with it.",
+            )
+        if groups is None:
+            return columns
+        ids, dtype = ids_of(groups)
+        return {**columns, "groups": (ids, {"dtype": dtype, "role": "privacy_id"})}
+
+    def _planned(self, columns: Columns, steps: list[Mapping[str, Any]]) -> Plan:
+        if self.max_rows is not None:
+            steps = [{"bound_contributions": {"max_rows": self.max_rows}}, *steps]
+        unit, told = {"add_remove": 1, "of": self.unit}, {n: d for n, (_, d) in columns.items()}
+        spec = {
+            "spec": VERSION,
+            "name": type(self).__name__,
+            "data": {_DATA: {"source": {"memory": _DATA}, "columns": told, "ingest": "enforce"}},
+            "privacy": {"unit": unit, "measure": self.measure, "budget": self._budget()},
+            "flow": {
+                "sketch": {"from": _DATA, "steps": steps},
+                "noisy": {"from": "sketch", "release": {**self._release(), "spend": "100%"}},
+            },
+            "outputs": {"release": {"from": "noisy", "save": "release.npz"}},
+        }
+        return _plan(json.dumps(spec))
+
+    def _release(self) -> dict[str, Any]:
+        """Return how the sketch is released."""
+        return {"noise": "laplace" if self.measure == "pure" else "gaussian"}
+
+    def _budget(self) -> Mapping[str, float]:
+        """Return the budget of one fit, as a spec states it."""
+        return budget_of(self)
+
+    # --- answers -------------------------------------------------------------------------------------
+
+    def _ask(self, question: str, X: Any, **parameters: Any) -> Answers:
+        """Ask the release about public queries."""
+        check_is_fitted(self)
+        array = self._seen(X, reset=False)
+        with as_refusals():
+            return self.release_.ask(question, self._queries(array), **parameters)
+
+    def _queries(self, array: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Return queries as the columns that the release asks for."""
+        return {"x": array}
+
+    def _numbers(self, X: Any) -> NDArray[np.float64]:
+        """Return public queries as finite floats, shape (q, d), or refuse them (OS607)."""
+        check_is_fitted(self)
+        array = self._seen(X, reset=False)
+        records = Records((Column("x", f"array[f64, {array.shape[1]}]"),))
+        with as_refusals():
+            return np.asarray(read_queries(lambda: from_arrays(records, {"x": array}), "X")["x"])
+
+    # --- scikit-learn --------------------------------------------------------------------------------
+
+    def __getstate__(self) -> Any:
+        """Keep what is plain data: a plan holds functions, and a budget in memory cannot be copied."""
+        return {name: value for name, value in super().__getstate__().items() if name != "plan_"}
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that two fits differ, and that sparse tables are refused."""
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.input_tags.sparse = False
+        return tags
+
+
+@lru_cache(maxsize=64)
+def _plan(spec: str) -> Plan:
+    """Plan a program once, however many folds and clones run it."""
+    return plan_of(draft_of(json.loads(spec)))
+
+
+def budget_of(estimator: Any) -> dict[str, float]:
+    """Return the budget of one fit as a spec states it, or refuse (OS101, OS102)."""
+    measure = choice("measure", estimator.measure, _MEASURES)
+    epsilon = number("epsilon", estimator.epsilon, above=0.0)
+    if measure == "pure":
+        if estimator.delta is not None:
+            raise EstimatorRefused(
+                "OS102",
+                "delta",
+                expected="delta=None with measure='pure'",
+                got=f"{estimator.delta!r:.30}",
+                hint="pure DP has no delta: write delta=None.",
+            )
+        return {"epsilon": epsilon}
+    return {"epsilon": epsilon, "delta": number("delta", estimator.delta, above=0.0, below=1.0)}
+
+
+def loss_of(estimator: Any) -> Charge:
+    """Return the loss of one fit, which its plan never passes; public parameters decide alone."""
+    limit, measure = Limit(**budget_of(estimator)), estimator.measure
+    return Charge(measure, target_of(limit, measure, with_delta=False).whole)
+
+
+def _table(plan: Plan, arrays: Mapping[str, Any]) -> Table:
+    """Return the columns as a source, its form checked: what is wrong is told before the charge."""
+    (entry,) = plan.program.data
+    with as_refusals():
+        table = from_arrays(entry.records, arrays)
+        check_source(
+            Table(table.records, lambda _rows: [{n: np.asarray(a)[:0] for n, a in arrays.items()}]),
+            "assume",
+        )
+    return table

@@ -1,0 +1,276 @@
+"""A budget that estimators share: clones and copies are the same budget, and it refuses.
+
+A fit is charged, durably, before a record is read. scikit-learn's searches turn an exception of one
+fit into a score of NaN and go on, so fits can be reserved beforehand, all of them or none.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+from opendp_sim.accounting.budget import Budget as Limit, MeasureName
+from opendp_sim.accounting.ledger import Entry, Ledger, Terms
+from opendp_sim.accounting.totals import Charge, Total
+from opendp_sim.core.errors import BudgetError
+from opendp_sim.sklearn.defaults import MEASURE
+
+__all__ = ["Budget"]
+
+_PATIENCE = 60.0
+"""Seconds that a fit waits for another process's charge."""
+_RESERVED = "estimator-"
+"""How the tokens of reserved fits begin."""
+
+
+class Budget:
+    """The loss that all fits together may have; shared by every clone of an estimator.
+
+    ``Budget(...)`` lives and ends with this process. ``Budget.open(path, ...)`` is a ledger file, the
+    same as the command line's: it outlives the process, and other processes (``n_jobs``) wait for it.
+
+    Args:
+        epsilon: bound on epsilon at ``delta``.
+        delta: the delta at which epsilon is stated.
+        rho: bound on rho, for ``measure="zcdp"``.
+        mu: bound on mu, for ``measure="gdp"``.
+        measure: ``gdp``, ``zcdp`` or ``pure``: the measure in which losses add up.
+        unit: ``row``, or ``groups`` for estimators that protect persons.
+
+    Raises:
+        BudgetError (OS401): no budget, or none of this measure.
+
+    Example:
+        >>> budget = Budget(epsilon=1.0, delta=1e-6)
+        >>> budget.fits, budget.left_text
+        (0, 'epsilon 1')
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        mu: float | None = None,
+        measure: MeasureName = MEASURE,
+        unit: str = "row",
+    ) -> None:
+        limit = Limit(epsilon=epsilon, delta=delta, rho=rho, mu=mu)
+        limit.check(measure, "budget")
+        terms = Terms(measure, _unit(unit), limit)
+        self._folder: str | None = tempfile.mkdtemp(prefix="budget")
+        weakref.finalize(self, _removed, self._folder, os.getpid())
+        self._start(Path(self._folder) / "budget.ledger", terms)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        mu: float | None = None,
+        measure: MeasureName = MEASURE,
+        unit: str = "row",
+    ) -> Self:
+        """Open a ledger file, or make it; with a limit, the file must have been made with the same.
+
+        Raises:
+            BudgetError (OS403): missing and no limit given, locked, broken, or made with other terms.
+        """
+        limit = Limit(epsilon=epsilon, delta=delta, rho=rho, mu=mu)
+        terms = Terms(measure, _unit(unit), limit) if limit.stated() else None
+        made = cls.__new__(cls)
+        made.__setstate__((Path(path).absolute(), terms))
+        return made
+
+    def __setstate__(self, state: tuple[Path, Terms | None]) -> None:
+        """Become the budget of a ledger file."""
+        self._folder = None
+        self._start(*state)
+
+    def _start(self, path: Path, terms: Terms | None) -> None:
+        self.path, self._lock = path, threading.RLock()
+        with self._opened(terms) as ledger:
+            self.terms = ledger.terms
+
+    # --- one budget, however often it is copied -----------------------------------------------------
+
+    def __sklearn_clone__(self) -> Self:
+        """Return itself: clones of an estimator spend from one budget."""
+        return self
+
+    def __copy__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return itself."""
+        return self
+
+    def __reduce__(self) -> Any:
+        """Pickle a ledger file's budget as its path; refuse one that lives in this process (OS403)."""
+        if self._folder is not None:
+            self._refuse(
+                "OS403",
+                "a budget that other processes can see",
+                "one in this process's memory",
+                "give Budget.open('file.ledger', ...) to searches with n_jobs, and to pickles.",
+            )
+        return _reopened, (str(self.path),)
+
+    # --- what is spent -------------------------------------------------------------------------------
+
+    @property
+    def total(self) -> Total:
+        """What was spent and reserved, beside the limit."""
+        with self._opened() as ledger:
+            return ledger.total()
+
+    @property
+    def left_text(self) -> str:
+        """What is left, in words."""
+        return self.total.left_text
+
+    @property
+    def fits(self) -> int:
+        """How many fits, scores and selections were charged."""
+        with self._opened() as ledger:
+            return sum(e.kind == "charge" for e in ledger.entries)
+
+    @property
+    def reserved(self) -> int:
+        """How many reserved fits nobody has used yet; they count as spent."""
+        with self._opened() as ledger:
+            return len(_unused(ledger))
+
+    def charge(self, charge: Charge, unit: str, what: str, program: str | None = None) -> Entry:
+        """Charge one fit, durably; a reserved fit that is large enough is used first.
+
+        Args:
+            charge: its loss.
+            unit: whom it protects, as a ledger states it.
+            what: the estimator's name.
+            program: the hash of what will run.
+
+        Raises:
+            BudgetError (OS402): the limit would be passed; nothing was charged. (OS403): another unit.
+        """
+        about = {"name": what, "unit": unit} | ({} if program is None else {"program": program})
+        with self._opened() as ledger:
+            self._check_unit(unit)
+            for entry in _unused(ledger):
+                if _covers(Charge.read(entry.body["loss"]), charge):
+                    return ledger.settle(entry, "charge", about)
+            return ledger.charge(charge, about)
+
+    def reserve(self, charges: Sequence[Charge], unit: str = "row") -> None:
+        """Reserve losses, all of them or none; what is never used stays spent.
+
+        Args:
+            charges: what ``cost_of(search).charges`` lists.
+            unit: ``row`` or ``groups``.
+
+        Raises:
+            BudgetError (OS402): they do not fit together; nothing was reserved.
+        """
+        with self._opened() as ledger:
+            self._check_unit(_unit(unit))
+            after = ledger.total(*charges)
+            if not after.fits:
+                self._refuse(
+                    "OS402",
+                    f"a total within {after.limit_text}",
+                    f"{len(charges)} fits that come to {after.text} with what is spent",
+                    "search over fewer candidates or folds, or lower each fit's epsilon.",
+                )
+            for charge in charges:
+                about = {"token": _RESERVED + secrets.token_hex(4), "unit": self.terms.unit}
+                ledger.reserve(charge, about)
+
+    def _check_unit(self, unit: str) -> None:
+        if unit != self.terms.unit:
+            self._refuse(
+                "OS403",
+                f"the unit of this budget: {self.terms.unit}",
+                unit,
+                "a budget protects rows or persons: make it with unit='groups' for persons.",
+            )
+
+    @contextmanager
+    def _opened(self, terms: Terms | None = None) -> Iterator[Ledger]:
+        """Open the ledger, waiting for other processes' charges."""
+        with self._lock:
+            until = time.monotonic() + _PATIENCE
+            while True:
+                try:
+                    ledger = Ledger.open(self.path, terms)
+                    break
+                except BudgetError as error:
+                    if "locked" not in str(error.got) or time.monotonic() > until:
+                        raise
+                time.sleep(0.02)
+            with ledger:
+                yield ledger
+
+    def _refuse(self, code: str, expected: str, got: str, hint: str) -> NoReturn:
+        where = "budget" if self._folder is not None else str(self.path)
+        raise BudgetError(code, where, expected=expected, got=got, hint=hint)
+
+    def __repr__(self) -> str:
+        """Return the limit; what is spent is asked for by name."""
+        kept = "in memory" if self._folder is not None else f"file {self.path.name}"
+        limit = ", ".join(f"{name} {value:g}" for name, value in self.terms.limit.stated().items())
+        return f"Budget({limit}; {self.terms.measure}, {self.terms.unit}, {kept})"
+
+
+def _reopened(path: str) -> Budget:
+    return Budget.open(path)
+
+
+def _removed(folder: str, owner: int) -> None:
+    """Remove a budget that lived in memory; a fork of its process leaves it alone."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _unit(word: str) -> str:
+    if word not in ("row", "groups"):
+        raise BudgetError(
+            "OS401",
+            "budget.unit",
+            expected="row or groups",
+            got=f"{word!r:.30}",
+            hint="`row` protects records, `groups` the persons that fit(..., groups=ids) names.",
+        )
+    return f"add_remove 1 of {word}"
+
+
+def _unused(ledger: Ledger) -> list[Entry]:
+    """Return the reserved fits that are still open, cheapest first."""
+    entries = ledger.entries
+    settled = {e.body.get("of") for e in entries if e.kind in ("charge", "refusal", "void")}
+    found = [e for e in entries if e.kind == "reserve" and _is_fit(e) and e.seq not in settled]
+    return sorted(found, key=lambda e: Charge.read(e.body["loss"]).loss)
+
+
+def _is_fit(entry: Entry) -> bool:
+    return str(entry.body.get("token")).startswith(_RESERVED)
+
+
+def _covers(reserved: Charge, charge: Charge) -> bool:
+    """Say whether a reserved loss pays for another: of the same measure, and no smaller in any part."""
+    return reserved.measure == charge.measure and all(
+        have >= need for have, need in zip(reserved.loss, charge.loss, strict=True)
+    )

@@ -1,0 +1,146 @@
+"""What a search or a cross-validation will charge, from public parameters alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sklearn.base import clone
+from sklearn.model_selection import (
+    GridSearchCV,
+    ParameterGrid,
+    ParameterSampler,
+    RandomizedSearchCV,
+    check_cv,
+)
+
+from opendp_sim.accounting.budget import Budget as Limit
+from opendp_sim.accounting.totals import Charge, loss_text, total_of
+from opendp_sim.sklearn.base import PrivateEstimator, loss_of
+from opendp_sim.sklearn.refusals import EstimatorRefused
+
+__all__ = ["Cost", "cost_of", "cost_of_fits"]
+
+_ANY = {"pure": Limit(epsilon=1.0), "zcdp": Limit(rho=1.0), "gdp": Limit(mu=1.0)}
+"""Limits that nothing is compared with: they only name the measure's parts."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a search charges, fit by fit.
+
+    Attributes:
+        charges: one loss a fit; ``budget.reserve(cost.charges)`` reserves them, all or none.
+        unit: ``row`` or ``groups``.
+    """
+
+    charges: tuple[Charge, ...]
+    unit: str
+
+    @property
+    def fits(self) -> int:
+        """The number of fits."""
+        return len(self.charges)
+
+    @property
+    def total(self) -> Charge:
+        """The loss of all fits together, by OpenDP's composition."""
+        measure = self.charges[0].measure
+        return Charge(measure, total_of(self.charges, measure, _ANY[measure]).loss)
+
+    def __repr__(self) -> str:
+        """Return the number of fits and their loss."""
+        total = self.total
+        return (
+            f"Cost({self.fits} fits; {loss_text(total.measure, total.loss)} for one of {self.unit})"
+        )
+
+
+def cost_of(search: Any, cv: Any = None) -> Cost:
+    """Return what ``search.fit`` or ``cross_val_score(search, ..., cv=cv)`` will charge; nothing runs.
+
+    Training parts of folds overlap, so their fits compose one after another: each counts.
+
+    Args:
+        search: ``GridSearchCV``, ``RandomizedSearchCV``, ``DPSearch``, or an estimator or pipeline.
+        cv: folds, for an estimator; None for one fit.
+
+    Raises:
+        EstimatorRefused (OS102): no private estimator in it, or a number of fits that data decides.
+    """
+    if hasattr(search, "private_cost"):
+        found: Cost = search.private_cost()
+        return found
+    if not isinstance(search, GridSearchCV | RandomizedSearchCV):
+        if hasattr(search, "cv") and hasattr(search, "estimator"):
+            raise _refused(
+                type(search).__name__, "a grid or randomized search, DPSearch, or an estimator"
+            )
+        return cost_of_fits([search] * (1 if cv is None else _splits(cv)))
+    candidates = list(_candidates(search))
+    fits = [
+        _with(search.estimator, params) for params in candidates for _ in range(_splits(search.cv))
+    ]
+    if search.refit:  # of a candidate that private records choose: the dearest counts
+        dearest = max(map(_with_params(search.estimator), candidates), key=lambda e: _loss(e).loss)
+        fits.append(dearest)
+    return cost_of_fits(fits)
+
+
+def _with_params(estimator: Any) -> Any:
+    return lambda params: _with(estimator, params)
+
+
+def _with(estimator: Any, params: Any) -> Any:
+    return clone(estimator).set_params(**params)
+
+
+def _candidates(search: Any) -> Any:
+    if isinstance(search, GridSearchCV):
+        return ParameterGrid(search.param_grid)
+    if not isinstance(search.random_state, int):
+        raise _refused("random_state", "a search with a whole number as random_state")
+    return ParameterSampler(
+        search.param_distributions, search.n_iter, random_state=search.random_state
+    )
+
+
+def _splits(cv: Any) -> int:
+    """Return the number of folds, which must not depend on data."""
+    try:
+        return int(check_cv(cv).get_n_splits())
+    except (TypeError, ValueError):
+        raise _refused("cv", "folds whose number does not depend on the data") from None
+
+
+def cost_of_fits(fits: list[Any]) -> Cost:
+    """Return what these estimators charge when each is fitted once."""
+    private = [_private(fit) for fit in fits]
+    units = {est.unit for est in private}
+    losses = tuple(loss_of(est) for est in private)
+    if len(units) > 1 or len({loss.measure for loss in losses}) > 1:
+        raise _refused("candidates", "candidates of one unit and one measure")
+    return Cost(losses, units.pop())
+
+
+def _loss(estimator: Any) -> Charge:
+    return loss_of(_private(estimator))
+
+
+def _private(estimator: Any) -> PrivateEstimator:
+    """Return the one private estimator inside: the object itself, or a step of a pipeline."""
+    inside = [estimator, *estimator.get_params(deep=True).values()]
+    found = {id(each): each for each in inside if isinstance(each, PrivateEstimator)}
+    if len(found) != 1:
+        raise _refused("estimator", "exactly one private estimator")
+    return next(iter(found.values()))
+
+
+def _refused(where: str, expected: str) -> EstimatorRefused:
+    return EstimatorRefused(
+        "OS102",
+        where,
+        expected=expected,
+        got="another",
+        hint="count the fits yourself and reserve them: budget.reserve([...]).",
+    )

@@ -1,0 +1,131 @@
+"""Kernel classifier: one private density a class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+
+from opendp_sim.accounting.answers import Answers
+from opendp_sim.sklearn.base import PrivateEstimator
+from opendp_sim.sklearn.budget import Budget
+from opendp_sim.sklearn.defaults import MEASURE
+from opendp_sim.sklearn.engines import kernel_step
+from opendp_sim.sklearn.public_facts import box_of, choice, classes_of
+from opendp_sim.sklearn.tables import column_of, dtype_of
+
+__all__ = ["DPKernelClassifier"]
+
+
+class DPKernelClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+    """Predict the class with the largest private kernel density (a sketch a class, ``classify``).
+
+    A record whose label is not in ``classes``, or with a missing value, is left out, and values
+    outside the bounds are clamped: by rules that look at that record alone. Noise has no seed.
+
+    Args:
+        epsilon: the loss of one fit, at ``delta``.
+        delta: None with ``measure="pure"``.
+        bounds: public ``(low, high)`` of all columns, or ``(lows, highs)``; unlike columns are each
+            counted in their own range, and so is the bandwidth.
+        data_norm: rows are shortened to this L2 norm. At least one of the two.
+        classes: every label that could occur.
+        bandwidth: h of the kernel ``exp(-r**2 / (2 h**2))``.
+        priors: ``uniform``, or ``empirical``: large classes weigh more.
+        engine: ``gauss_transform`` (up to three columns), ``fourier``, ``race``, or ``auto``.
+        n_components: frequencies, or hashes.
+        random_state: seed of the public matrices; noise has none.
+        unit: ``row``, or ``groups``: the persons that ``fit(X, y, groups=ids)`` names.
+        max_rows: rows used of one person, with ``unit="groups"``.
+        measure: ``gdp``, ``zcdp`` or ``pure``.
+        budget: what each fit is charged to; None for none.
+
+    Attributes:
+        classes_: the public labels, sorted.
+
+    Raises:
+        EstimatorRefused (OS101, OS102), InputRefused (OS602): nothing was charged. BudgetError (OS402):
+            the budget refuses; nothing was charged.
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float | None = 1e-6,
+        bounds: Any = None,
+        data_norm: float | None = None,
+        classes: Any = None,
+        bandwidth: float = 1.0,
+        priors: str = "uniform",
+        engine: str = "auto",
+        n_components: int = 2000,
+        random_state: int | None = 0,
+        unit: str = "row",
+        max_rows: int | None = None,
+        measure: str = MEASURE,
+        budget: Budget | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.data_norm = data_norm
+        self.classes = classes
+        self.bandwidth = bandwidth
+        self.priors = priors
+        self.engine = engine
+        self.n_components = n_components
+        self.random_state = random_state
+        self.unit = unit
+        self.max_rows = max_rows
+        self.measure = measure
+        self.budget = budget
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> DPKernelClassifier:
+        """Release one density a class.
+
+        Args:
+            X: shape (n, d).
+            y: shape (n,), labels.
+            groups: shape (n,), whose each record is, with ``unit="groups"``.
+        """
+        array, labels = self._seen(X, reset=True), column_of(y, "y")
+        classes, width = classes_of(self.classes, type(self).__name__), array.shape[1]
+        classes.check(labels)
+        choice("priors", self.priors, ("uniform", "empirical"))
+        box = box_of(self.bounds, self.data_norm, width, type(self).__name__)
+        step, self.engine_ = kernel_step(self, box, width, per_label=True)
+        columns = {
+            "x": (array, box.column(dtype_of(array), width)),
+            "label": (labels, {"dtype": "category", "keys": classes.keys}),
+        }
+        self._released(columns, [*box.steps(), step], groups, features="x", label="label")
+        self.classes_ = classes.values
+        return self
+
+    def _scores(self, X: Any) -> Answers:
+        rule = "map" if self.priors == "empirical" else "max_likelihood"
+        return self._ask("classify", X, rule=rule)
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the densities, shape (q, L); for two classes their difference, (q,)."""
+        score = self._scores(X)["score"]
+        return np.asarray(score[:, 1] - score[:, 0] if score.shape[1] == 2 else score)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return each class's share of the densities, shape (q, L); they are not calibrated.
+
+        Noise can make a density negative; it then has no share. Where none is positive, all shares
+        are equal.
+        """
+        mass = np.maximum(self._scores(X)["score"], 0.0)
+        total = mass.sum(axis=1, keepdims=True)
+        even = np.full_like(mass, 1.0 / mass.shape[1])
+        return np.asarray(np.divide(mass, total, out=even, where=total > 0.0))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class with the largest density, shape (q,)."""
+        label = self._scores(X)["label"]
+        return np.asarray(self.classes_[label])

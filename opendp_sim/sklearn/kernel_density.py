@@ -1,0 +1,128 @@
+"""Kernel density: one private sketch, asked as often as you like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import DensityMixin
+
+from opendp_sim.accounting.answers import Answers
+from opendp_sim.sklearn.base import PrivateEstimator
+from opendp_sim.sklearn.budget import Budget
+from opendp_sim.sklearn.defaults import MEASURE
+from opendp_sim.sklearn.engines import kernel_step, log_volume, seed_of
+from opendp_sim.sklearn.public_facts import box_of
+from opendp_sim.sklearn.tables import dtype_of
+
+__all__ = ["DPKernelDensity"]
+
+
+class DPKernelDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]
+    """A Gaussian kernel density with a privacy loss, like ``KernelDensity``.
+
+    Records with missing values are left out, and values outside the bounds are clamped, by rules that
+    look at that record alone.
+
+    Args:
+        epsilon: the loss of one fit, at ``delta``.
+        delta: None with ``measure="pure"``.
+        bounds: public ``(low, high)`` of all columns, or ``(lows, highs)``; unlike columns are each
+            counted in their own range, and so is the bandwidth.
+        data_norm: rows are shortened to this L2 norm. At least one of the two.
+        bandwidth: h of the kernel ``exp(-r**2 / (2 h**2))``.
+        engine: ``gauss_transform`` (up to three columns), ``fourier``, ``race`` (another kernel: the
+            share of shared hashes, of width ``bandwidth``), or ``auto``.
+        n_components: frequencies, or hashes.
+        random_state: seed of the public matrices; noise has none.
+        unit: ``row``, or ``groups``: the persons that ``fit(X, groups=ids)`` names.
+        max_rows: rows used of one person, with ``unit="groups"``.
+        measure: ``gdp``, ``zcdp`` or ``pure``.
+        budget: what each fit is charged to; None for none.
+
+    Raises:
+        EstimatorRefused (OS101, OS102), InputRefused (OS602): nothing was charged. BudgetError (OS402):
+            the budget refuses; nothing was charged.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.linspace(0, 1, 5000)[:, None]
+        >>> kde = DPKernelDensity(epsilon=5.0, bounds=(-2, 2), bandwidth=0.2).fit(X)
+        >>> bool(np.exp(kde.score_samples([[0.5]]))[0] > 0.8)
+        True
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float | None = 1e-6,
+        bounds: Any = None,
+        data_norm: float | None = None,
+        bandwidth: float = 1.0,
+        engine: str = "auto",
+        n_components: int = 2000,
+        random_state: int | None = 0,
+        unit: str = "row",
+        max_rows: int | None = None,
+        measure: str = MEASURE,
+        budget: Budget | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.data_norm = data_norm
+        self.bandwidth = bandwidth
+        self.engine = engine
+        self.n_components = n_components
+        self.random_state = random_state
+        self.unit = unit
+        self.max_rows = max_rows
+        self.measure = measure
+        self.budget = budget
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> DPKernelDensity:
+        """Release the sketch of a density.
+
+        Args:
+            X: shape (n, d).
+            y: ignored.
+            groups: shape (n,), whose each record is, with ``unit="groups"``.
+        """
+        del y
+        array = self._seen(X, reset=True)
+        width = array.shape[1]
+        box = box_of(self.bounds, self.data_norm, width, type(self).__name__)
+        step, self.engine_ = kernel_step(self, box, width, per_label=False)
+        columns = {"x": (array, box.column(dtype_of(array), width))}
+        self._released(columns, [*box.steps(), step], groups, features="x")
+        self.log_volume_ = log_volume(box, width, self.bandwidth, self.engine_)
+        return self
+
+    def density(self, X: Any, confidence: float = 0.95) -> Answers:
+        """Return sums of kernel values with errors and intervals, as a table."""
+        return self._ask("density", X, confidence=confidence)
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """Return the logarithm of the density at each query, shape (q,).
+
+        A density below the deviation of its noise counts as that deviation, so it is always finite.
+        With ``engine="race"`` it is the logarithm of the mean kernel value.
+        """
+        found = self._ask("density", X, normalise=True)
+        value = np.maximum(found["density"], found["noise_error"])[:, 0]
+        return np.asarray(np.log(value) - self.log_volume_)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the total log density: of held-out private records it is not private."""
+        del y
+        return float(np.sum(self.score_samples(X)))
+
+    def sample(
+        self, n_samples: int = 1, random_state: int | None = 0, *, candidates: Any
+    ) -> NDArray[Any]:
+        """Draw from public candidates in proportion to their density, shape (n_samples, d)."""
+        seed = seed_of(random_state)
+        drawn = self._ask("sample", candidates, size=n_samples, seed=seed)
+        return np.asarray(self._seen(candidates, reset=False)[drawn["candidate"]])

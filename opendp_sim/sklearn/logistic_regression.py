@@ -1,0 +1,116 @@
+"""Logistic regression: the private weights of a softmax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+from sklearn.base import ClassifierMixin
+
+from opendp_sim.sklearn.base import PrivateEstimator
+from opendp_sim.sklearn.budget import Budget
+from opendp_sim.sklearn.defaults import MEASURE
+from opendp_sim.sklearn.public_facts import box_of, classes_of
+from opendp_sim.sklearn.tables import column_of, dtype_of
+
+__all__ = ["DPLogisticRegression"]
+
+
+class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+    """A softmax regression by noisy gradients (``linear_model``, ``predict``).
+
+    A record whose label is not in ``classes``, or with a missing value, is left out, and values
+    outside the bounds are clamped: by rules that look at that record alone. Noise has no seed.
+
+    Args:
+        epsilon: the loss of one fit, at ``delta``.
+        delta: the delta at which epsilon is stated.
+        bounds: public ``(low, high)`` of all columns, or ``(lows, highs)``; unlike columns are each
+            counted in their own range.
+        data_norm: rows are shortened to this L2 norm. At least one of the two.
+        classes: every label that could occur.
+        max_iter: noisy gradients; all together cost epsilon.
+        size: a public guess of the number of records, or None.
+        unit: ``row``, or ``groups``: the persons that ``fit(X, y, groups=ids)`` names.
+        max_rows: rows used of one person, with ``unit="groups"``.
+        measure: ``gdp`` or ``zcdp``.
+        budget: what each fit is charged to; None for none.
+
+    Attributes:
+        classes_: the public labels, sorted.
+        n_iter_: ``max_iter``: every step is taken, whatever the data.
+
+    Raises:
+        EstimatorRefused (OS101, OS102), InputRefused (OS602): nothing was charged. BudgetError (OS402):
+            the budget refuses; nothing was charged.
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float | None = 1e-6,
+        bounds: Any = None,
+        data_norm: float | None = None,
+        classes: Any = None,
+        max_iter: int = 64,
+        size: int | None = None,
+        unit: str = "row",
+        max_rows: int | None = None,
+        measure: str = MEASURE,
+        budget: Budget | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.data_norm = data_norm
+        self.classes = classes
+        self.max_iter = max_iter
+        self.size = size
+        self.unit = unit
+        self.max_rows = max_rows
+        self.measure = measure
+        self.budget = budget
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> DPLogisticRegression:
+        """Release the weights.
+
+        Args:
+            X: shape (n, d).
+            y: shape (n,), labels.
+            groups: shape (n,), whose each record is, with ``unit="groups"``.
+        """
+        array, labels = self._seen(X, reset=True), column_of(y, "y")
+        classes, width = classes_of(self.classes, type(self).__name__), array.shape[1]
+        classes.check(labels)
+        box = box_of(self.bounds, self.data_norm, width, type(self).__name__)
+        columns = {
+            "x": (array, box.column(dtype_of(array), width)),
+            "label": (labels, {"dtype": "category", "keys": classes.keys}),
+        }
+        self._released(columns, box.steps(), groups, features="x", label="label")
+        self.classes_, self.n_iter_ = classes.values, self.max_iter
+        return self
+
+    def _release(self) -> dict[str, Any]:
+        size = {} if self.size is None else {"size": self.size}
+        return {"mechanism": {"linear_model": {"steps": self.max_iter, **size}}}
+
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        return self._ask("predict", X)["score"]
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the logits, shape (q, L); for two classes their difference, (q,)."""
+        score = self._scores(X)
+        return np.asarray(score[:, 1] - score[:, 0] if score.shape[1] == 2 else score)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the model's probabilities, shape (q, L)."""
+        return np.asarray(special.softmax(self._scores(X), axis=1))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class with the largest logit, shape (q,)."""
+        label = self._scores(X).argmax(axis=1)
+        return np.asarray(self.classes_[label])

@@ -1,0 +1,124 @@
+"""Nearest centroid: each class is its private mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+
+from opendp_sim.core.class_means import ShrunkMeans
+from opendp_sim.queries.modes import points_of
+from opendp_sim.sklearn.base import PrivateEstimator
+from opendp_sim.sklearn.budget import Budget
+from opendp_sim.sklearn.defaults import MEASURE
+from opendp_sim.sklearn.public_facts import box_of, choice, classes_of
+from opendp_sim.sklearn.tables import column_of, dtype_of
+
+__all__ = ["DPNearestCentroid"]
+
+
+class DPNearestCentroid(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+    """Predict the class whose private mean is nearest (``moments_sketch``, ``nearest_class``).
+
+    A record whose label is not in ``classes``, or with a missing value, is left out, and values
+    outside the bounds are clamped: by rules that look at that record alone. Noise has no seed.
+
+    Args:
+        epsilon: the loss of one fit, at ``delta``.
+        delta: None with ``measure="pure"``.
+        bounds: public ``(low, high)`` of all columns, or ``(lows, highs)``; unlike columns are each
+            counted in their own range.
+        data_norm: rows are shortened to this L2 norm; noise grows with it. At least one of the two.
+        classes: every label that could occur.
+        priors: ``uniform``, or ``empirical``: large classes win close calls.
+        unit: ``row``, or ``groups``: the persons that ``fit(X, y, groups=ids)`` names.
+        max_rows: rows used of one person, with ``unit="groups"``.
+        measure: ``gdp``, ``zcdp`` or ``pure``.
+        budget: what each fit is charged to; None for none.
+
+    Attributes:
+        classes_: the public labels, sorted.
+        centroids_: shape (L, d), the private means in data units, shrunk as far as noise asks.
+
+    Raises:
+        EstimatorRefused (OS101, OS102), InputRefused (OS602): nothing was charged. BudgetError (OS402):
+            the budget refuses; nothing was charged.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.array([[0.0, 0.0]] * 500 + [[1.0, 1.0]] * 500)
+        >>> y = np.array(["a"] * 500 + ["b"] * 500)
+        >>> clf = DPNearestCentroid(epsilon=2.0, bounds=(0, 1), classes=["a", "b"]).fit(X, y)
+        >>> clf.predict([[0.1, 0.1], [0.9, 0.9]]).tolist()
+        ['a', 'b']
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float | None = 1e-6,
+        bounds: Any = None,
+        data_norm: float | None = None,
+        classes: Any = None,
+        priors: str = "uniform",
+        unit: str = "row",
+        max_rows: int | None = None,
+        measure: str = MEASURE,
+        budget: Budget | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.data_norm = data_norm
+        self.classes = classes
+        self.priors = priors
+        self.unit = unit
+        self.max_rows = max_rows
+        self.measure = measure
+        self.budget = budget
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> DPNearestCentroid:
+        """Release the class means.
+
+        Args:
+            X: shape (n, d).
+            y: shape (n,), labels.
+            groups: shape (n,), whose each record is, with ``unit="groups"``.
+        """
+        array, labels = self._seen(X, reset=True), column_of(y, "y")
+        classes = classes_of(self.classes, type(self).__name__)
+        classes.check(labels)
+        box = box_of(self.bounds, self.data_norm, array.shape[1], type(self).__name__)
+        empirical = choice("priors", self.priors, ("uniform", "empirical")) == "empirical"
+        columns = {
+            "x": (array, box.column(dtype_of(array), array.shape[1])),
+            "label": (labels, {"dtype": "category", "keys": classes.keys}),
+        }
+        sketch = {"moments_sketch": {"per_label": True, "squares": empirical}}
+        self._released(columns, [*box.steps(), sketch], groups, features="x", label="label")
+        self.classes_ = classes.values
+        self.centroids_ = self._centroids()
+        return self
+
+    def _centroids(self) -> NDArray[np.float64]:
+        released = self.release_.released
+        offer: Any = released.capability("class_means", "centroids_")
+        means = ShrunkMeans.of(offer.class_sums(self.release_.arrays, released.deviation))
+        return np.asarray(points_of("centroids_", released)(means.means + means.centre))
+
+    def _scores(self, X: Any) -> Any:
+        prior = "released" if self.priors == "empirical" else "none"
+        return self._ask("nearest_class", X, prior=prior)
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return minus the squared distances, shape (q, L); for two classes their difference, (q,)."""
+        score = self._scores(X)["score"]
+        return np.asarray(score[:, 1] - score[:, 0] if score.shape[1] == 2 else score)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the nearest class of every query, shape (q,): a class told from noise."""
+        label = self._scores(X)["label"]
+        return np.asarray(self.classes_[label])

@@ -1,0 +1,125 @@
+"""One class: queries where private records are rare are outliers, at a stated rate of false alarms."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+from sklearn.base import OutlierMixin
+
+from opendp_sim.sklearn.base import PrivateEstimator
+from opendp_sim.sklearn.budget import Budget
+from opendp_sim.sklearn.defaults import MEASURE
+from opendp_sim.sklearn.engines import kernel_step
+from opendp_sim.sklearn.public_facts import box_of, number
+from opendp_sim.sklearn.tables import dtype_of
+
+__all__ = ["DPOneClass"]
+
+_LEAST, _MOST = 1e-300, 1.0 - 2.0**-53
+
+
+class DPOneClass(OutlierMixin, PrivateEstimator):  # type: ignore[misc]
+    """Tell queries that private records resemble from others (a kernel sketch, ``outliers``).
+
+    Records with missing values are left out, and values outside the bounds are clamped, by rules that
+    look at that record alone. There is no ``fit_predict``: labels of training records are not private.
+
+    Args:
+        epsilon: the loss of one fit, at ``delta``.
+        delta: None with ``measure="pure"``.
+        bounds: public ``(low, high)`` of all columns, or ``(lows, highs)``; unlike columns are each
+            counted in their own range, and so is the bandwidth.
+        data_norm: rows are shortened to this L2 norm. At least one of the two.
+        bandwidth: h of the kernel ``exp(-r**2 / (2 h**2))``.
+        threshold: mean kernel value below which a query is an outlier: 0.01 is as lonely as if one
+            record in a hundred were in the same place.
+        false_alarms: chance of flagging a query whose true value is at the threshold.
+        engine: ``gauss_transform`` (up to three columns), ``fourier``, ``race``, or ``auto``.
+        n_components: frequencies, or hashes.
+        random_state: seed of the public matrices; noise has none.
+        unit: ``row``, or ``groups``: the persons that ``fit(X, groups=ids)`` names.
+        max_rows: rows used of one person, with ``unit="groups"``.
+        measure: ``gdp``, ``zcdp`` or ``pure``.
+        budget: what each fit is charged to; None for none.
+
+    Raises:
+        EstimatorRefused (OS101, OS102), InputRefused (OS602): nothing was charged. BudgetError (OS402):
+            the budget refuses; nothing was charged.
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float | None = 1e-6,
+        bounds: Any = None,
+        data_norm: float | None = None,
+        bandwidth: float = 1.0,
+        threshold: float = 0.01,
+        false_alarms: float = 0.05,
+        engine: str = "auto",
+        n_components: int = 2000,
+        random_state: int | None = 0,
+        unit: str = "row",
+        max_rows: int | None = None,
+        measure: str = MEASURE,
+        budget: Budget | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.data_norm = data_norm
+        self.bandwidth = bandwidth
+        self.threshold = threshold
+        self.false_alarms = false_alarms
+        self.engine = engine
+        self.n_components = n_components
+        self.random_state = random_state
+        self.unit = unit
+        self.max_rows = max_rows
+        self.measure = measure
+        self.budget = budget
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> DPOneClass:
+        """Release the sketch of a density.
+
+        Args:
+            X: shape (n, d).
+            y: ignored.
+            groups: shape (n,), whose each record is, with ``unit="groups"``.
+        """
+        del y
+        array = self._seen(X, reset=True)
+        width = array.shape[1]
+        number("threshold", self.threshold, above=0.0, below=1.0)
+        false_alarms = number("false_alarms", self.false_alarms, above=0.0, below=1.0)
+        box = box_of(self.bounds, self.data_norm, width, type(self).__name__)
+        step, self.engine_ = kernel_step(self, box, width, per_label=False)
+        columns = {"x": (array, box.column(dtype_of(array), width))}
+        self._released(columns, [*box.steps(), step], groups, features="x")
+        self.offset_ = float(special.ndtri(false_alarms))
+        return self
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """Return how far each query's density is above the threshold, in deviations, shape (q,)."""
+        found = self._ask("outliers", X, threshold=self.threshold, false_alarms=self.false_alarms)
+        chance = np.clip(found["probability"][:, 0], _LEAST, _MOST)
+        return np.asarray(special.ndtri(chance))
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return ``score_samples`` above ``offset_``: negative for outliers, shape (q,)."""
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Return 1 where records are, and -1 for outliers, shape (q,)."""
+        return np.where(self.decision_function(X) < 0.0, -1, 1)
+
+    @property
+    def fit_predict(self) -> NoReturn:
+        """Refuse: labels of the training records would not be private."""
+        raise AttributeError(
+            "DPOneClass has no fit_predict: labels of training records are not private"
+        )

@@ -1,0 +1,132 @@
+"""The door for Arrow arrays: files, frames and engines that speak Arrow give the same records.
+
+What an array becomes is decided by its Arrow type and the declared dtype alone, never by its nulls or its
+values: a null is a missing cell, and a type that has no meaning for the column is refused in every batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.spaces.cell import MISSING
+from opendp_sim.spaces.normal import normal
+from opendp_sim.spaces.records import Column
+
+__all__ = ["entry_of", "from_arrow"]
+
+
+def from_arrow(array: Any, column: Column) -> NDArray[Any]:
+    """Return a ``pyarrow`` array as a numpy array that ``spaces.normal.normal`` reads in the same way.
+
+    Args:
+        array: a ``pyarrow.Array`` or ``ChunkedArray`` of any type.
+        column: the declaration.
+
+    Returns:
+        Shape (n,), or (n, width) for a vector: lists of another length are missing. Integers and truth
+        values are numbers, decimals are the numbers they write, a dictionary is what it stands for, a
+        column of type null is missing throughout. Text where numbers are declared, binary, dates,
+        times, structures and lists where no vector is declared come back with a dtype that the gate
+        refuses.
+    """
+    array = _laid_out(array)
+    if column.is_vector and _is_list(array.type):
+        return _lists(array, column)
+    return _cells(array, column)
+
+
+def entry_of(column: Column) -> Column:
+    """Return the declaration of one entry of a vector column, as a column of numbers."""
+    dtype = "float64" if column.numpy_dtype.kind == "f" else "int64"
+    return replace(column, dtype=dtype) if column.is_vector else column
+
+
+def _laid_out(array: Any) -> Any:
+    """Return the same cells as one array of a type that Arrow has kernels for."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+    from pyarrow import compute, types  # noqa: PLC0415 - an extra
+
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    kind = array.type
+    if types.is_run_end_encoded(kind):
+        return _laid_out(compute.run_end_decode(array))
+    if types.is_dictionary(kind):
+        words = _laid_out(array.dictionary)
+        whole = pa.DictionaryArray.from_arrays(array.indices.cast("int64"), words)
+        return whole.dictionary_decode()
+    if types.is_string_view(kind):
+        return array.cast("large_string")
+    if types.is_list_view(kind) or types.is_large_list_view(kind):
+        return array.cast(pa.large_list(kind.value_type))
+    return array
+
+
+def _is_list(kind: Any) -> bool:
+    from pyarrow import types  # noqa: PLC0415 - an extra
+
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _cells(array: Any, column: Column) -> NDArray[Any]:
+    """Return a flat array as numpy has it; the dtype depends on the two types alone."""
+    from pyarrow import types  # noqa: PLC0415 - an extra
+
+    kind = array.type
+    if types.is_null(kind):
+        return np.full(len(array), None, dtype=object)
+    number = column.dtype != "str"
+    if (not number or column.keys) and (types.is_string(kind) or types.is_large_string(kind)):
+        texts: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+        return texts.astype(object, copy=False)
+    if number and types.is_decimal(kind):
+        return np.array([*array.to_pylist(), None], dtype=object)[:-1]
+    if number and types.is_floating(kind):
+        floats: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+        return floats
+    if number and (types.is_boolean(kind) or types.is_integer(kind)):
+        return _integers(array, real=not column.keys and column.numpy_dtype.kind == "f")
+    return np.zeros(len(array), dtype="V1")
+
+
+def _integers(array: Any, *, real: bool) -> NDArray[Any]:
+    """Return integers as float64 where reals are declared, else as signed 64 bits."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+    from pyarrow import compute, types  # noqa: PLC0415 - an extra
+
+    if types.is_boolean(array.type):
+        array = array.cast("int64")
+    if real:
+        array = array.cast("float64", safe=False)
+    else:
+        if types.is_uint64(array.type):  # what no int64 holds is missing, as in a text
+            fits = compute.less(array, pa.scalar(2**63, pa.uint64()))
+            array = compute.if_else(fits, array, pa.scalar(None, pa.uint64()))
+        array = array.cast("int64").fill_null(MISSING)
+    values: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _lists(array: Any, column: Column) -> NDArray[Any]:
+    """Return lists as rows; a null, or a list of another length, is a row of missing entries."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+    from pyarrow import compute  # noqa: PLC0415 - an extra
+
+    lengths = compute.list_value_length(array).fill_null(-1).to_numpy(zero_copy_only=False)
+    good = lengths == column.width
+    flat = compute.list_flatten(array if good.all() else array.filter(pa.array(good)))
+    values = normal(from_arrow(flat, entry_of(column)), entry_of(column))
+    if values.dtype.kind not in "fiu":
+        return np.zeros((len(array), column.width), dtype="V1")
+    if not good.all():
+        fill = np.nan if values.dtype.kind == "f" else MISSING
+        rows = np.full((len(array), column.width), fill, dtype=values.dtype)
+        rows[good] = values.reshape(-1, column.width)
+        values = rows
+    return values.reshape(len(array), column.width)

@@ -1,0 +1,222 @@
+"""The door: a column as anybody may hold it, to the one form in which this package holds it.
+
+``normal`` is vectorised over a column and decides by the *declared* dtype and by the array's own, never
+by what other cells hold, so a source cut into other blocks is the same source.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.spaces.cell import MISSING, boxed, plain, reals, texts, whole, wholes
+
+if TYPE_CHECKING:
+    from opendp_sim.spaces.records import Column
+
+__all__ = ["as_array", "is_int64", "key_indices", "normal", "unmasked"]
+
+_CELLS = "OUT"
+"""Kinds of array that may hold text."""
+_ROOM = 400
+"""Characters that one number of a list written as text may take, blanks included."""
+
+
+def normal(values: Any, column: Column, *, indices: bool = False) -> NDArray[Any]:
+    """Return a column in its canonical form.
+
+    Args:
+        values: an array (masked: what is masked is missing), or a sequence of one cell a record.
+        column: the declaration.
+        indices: whether a category's cells are indices into its keys already.
+
+    Returns:
+        Text columns as objects that are plain ``str`` (empty where missing); categories as int64 (-1
+        where foreign or missing); reals in the declared dtype (NaN where missing); integers in the
+        declared dtype or a wider one (``MISSING`` where missing). An array of a dtype that has no
+        meaning for the column is handed on as it is: the gate refuses it in every mode.
+    """
+    array, holes = unmasked(as_array(values))
+    if column.keys:
+        keyed = not indices and array.ndim == 1 and array.dtype.kind in "biufS" + _CELLS
+        found = key_indices(_stripped(array), column.keys) if keyed else array
+    elif column.dtype == "str":
+        found = texts(array) if array.ndim == 1 and array.dtype.kind in _CELLS else array
+    else:
+        found = _numbers(array, column)
+    return found if holes is None else _punched(found, holes, column)
+
+
+def as_array(values: Any) -> NDArray[Any]:
+    """Return a column as an array; a list or tuple as the very objects in it, one a record."""
+    if isinstance(values, np.ndarray):
+        return values
+    return boxed(values) if isinstance(values, list | tuple) else np.asarray(values)
+
+
+def unmasked(array: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+    """Return what an array holds and, of a masked array, where it is masked."""
+    if not isinstance(array, np.ma.MaskedArray):
+        return array, None
+    return np.ma.getdata(array), np.ma.getmaskarray(array)
+
+
+def is_int64(values: NDArray[Any]) -> bool:
+    """Say whether ``MISSING`` may stand in the array: signed 64 bits, in either byte order."""
+    return values.dtype.kind == "i" and values.dtype.itemsize == 8
+
+
+def key_indices(raw: NDArray[Any], keys: tuple[str | int, ...]) -> NDArray[np.int64]:
+    """Return each key's place among the public ``keys``, shape (n,), and -1 for any other.
+
+    Numbers are compared with the keys that are numbers. Text is compared with the keys that are text,
+    and then, read as a number, with those that are numbers.
+    """
+    if raw.ndim != 1:
+        return np.full(len(raw), -1, dtype=np.int64)
+    places = {key: at for at, key in enumerate(keys)}
+    kind = raw.dtype.kind
+    if kind in "biuf":
+        return _number_places(raw, {k: at for k, at in places.items() if isinstance(k, int)})
+    if kind == "S":
+        raw = np.char.decode(raw, "utf-8", "surrogateescape")
+    cells = raw.tolist()
+    known = {cell: _place(cell, places) for cell in set(filter(_is_text, cells))}
+    found = (known[c] if _is_text(c) else _place(c, places) for c in cells)
+    return np.fromiter(found, np.int64, len(cells))
+
+
+def _stripped(array: NDArray[Any]) -> NDArray[Any]:
+    """Return cells with their texts as ``plain`` has them; empty ones stay, they may be a key."""
+    if array.dtype.kind == "S":
+        array = np.char.decode(array, "utf-8", "surrogateescape")
+    if array.dtype.kind not in _CELLS:
+        return array
+    cells = array.tolist()
+    return boxed([str.strip(cell) if isinstance(cell, str) else cell for cell in cells])
+
+
+def _is_text(cell: object) -> bool:
+    return type(cell) is str
+
+
+def _place(cell: object, places: dict[str | int, int]) -> int:
+    value = plain(cell)
+    if isinstance(cell, str):
+        known = places.get(str.__str__(cell), -1)
+        if known >= 0:
+            return known
+    number = whole(value)
+    return places.get(number, -1) if number != MISSING else -1
+
+
+def _number_places(raw: NDArray[Any], places: dict[int, int]) -> NDArray[np.int64]:
+    if not places or not len(raw):
+        return np.full(len(raw), -1, dtype=np.int64)
+    numbers = _int64(raw)
+    table = np.array(sorted(places), dtype=np.int64)
+    at = np.minimum(np.searchsorted(table, numbers), len(table) - 1)
+    place = np.array([places[key] for key in table.tolist()], dtype=np.int64)
+    return np.where((table[at] == numbers) & (numbers != MISSING), place[at], -1)
+
+
+def _int64(raw: NDArray[Any]) -> NDArray[np.int64]:
+    """Return numbers as int64; ``MISSING`` for what is not whole, or not certainly that number."""
+    if raw.dtype.kind == "f":
+        with np.errstate(all="ignore"):
+            good = (np.abs(raw) < 2.0**53) & (np.trunc(raw) == raw)
+        return np.where(good, np.where(good, raw, 0).astype(np.int64), MISSING)
+    if raw.dtype.kind == "u" and raw.dtype.itemsize == 8:
+        good = raw < 2**63
+        return np.where(good, np.where(good, raw, 0).astype(np.int64), MISSING)
+    return raw.astype(np.int64)
+
+
+def _numbers(raw: NDArray[Any], column: Column) -> NDArray[Any]:
+    wanted = column.numpy_dtype
+    if column.is_vector:
+        if raw.ndim == 1 and raw.dtype.kind == "O":
+            raw = _vectors(raw.tolist(), column.width, real=wanted.kind == "f")
+        elif math.prod(raw.shape[1:]) == column.width:
+            raw = raw.reshape(len(raw), column.width)  # images, or numbers as vectors of one
+    if raw.dtype.kind == "O":
+        raw = reals(raw) if wanted.kind == "f" else wholes(raw)
+    kind = raw.dtype.kind
+    if kind == "b":
+        raw, kind = raw.astype(np.uint8), "u"
+    if wanted.kind == "f" and kind in "fiu":
+        with np.errstate(over="ignore"):  # too large for float32: an infinity, which the gate sees
+            values = raw.astype(wanted, copy=False)
+        if is_int64(raw):
+            values[raw == MISSING] = np.nan  # a copy: the kinds differ
+        return values
+    if wanted.kind in "iu" and kind == "u" and raw.dtype.itemsize == 8:
+        return _int64(raw)
+    if wanted.kind in "iu" and kind in "iu" and np.can_cast(raw.dtype, wanted):
+        return raw.astype(wanted, copy=False)
+    return raw  # wider integers stay: narrowing could wrap, and the gate checks the range
+
+
+def _vectors(cells: list[Any], width: int, *, real: bool) -> NDArray[Any]:
+    """Read one list of ``width`` numbers a record (or one number, or JSON text of either)."""
+    read = reals if real else wholes
+    out: NDArray[Any] = np.full((len(cells), width), np.nan)
+    if not real:
+        out = np.full((len(cells), width), MISSING, dtype=np.int64)
+    for row, cell in enumerate(cells):
+        entries = _entries(cell, width)
+        if entries is not None:
+            out[row] = read(entries)
+    return out
+
+
+def _entries(cell: Any, width: int) -> Sequence[Any] | None:
+    """Return the ``width`` entries of a cell of a vector column, or None."""
+    if isinstance(cell, str):
+        cell = _parsed(cell, width)
+    if isinstance(cell, np.ndarray):
+        array, holes = unmasked(cell)
+        cell = array.ravel().astype(object)
+        if holes is not None:
+            cell[holes.ravel()] = None
+        cell = cell.tolist()
+    if not isinstance(cell, list | tuple):
+        cell = [cell]
+    return cell if len(cell) == width else None
+
+
+def _parsed(cell: str, width: int) -> Any:
+    """Return the numbers in JSON text; None if it is not JSON, or longer than numbers can be."""
+    if len(cell) > _ROOM * (width + 1):
+        return None
+    try:
+        found = json.loads(cell)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, list):
+        return found if _is_number(found) else None
+    return [entry if _is_number(entry) else None for entry in found]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _punched(found: NDArray[Any], holes: NDArray[np.bool_], column: Column) -> NDArray[Any]:
+    """Return a column with missing entries where the mask has holes."""
+    holes = holes.reshape(found.shape) if holes.size == found.size else holes
+    if column.keys:
+        return np.where(holes, -1, found) if found.dtype.kind in "iu" else found
+    kind = column.numpy_dtype.kind
+    if kind == "f" and found.dtype.kind == "f":
+        return np.where(holes, np.array(np.nan, dtype=found.dtype), found)
+    if kind in "iu" and found.dtype.kind in "iu":
+        return np.where(holes, MISSING, found.astype(np.int64))
+    if kind == "O" and found.dtype.kind == "O":
+        return np.where(holes, "", found)
+    return found

@@ -1,0 +1,1 @@
+"""Family: private selection of the most frequent items."""

@@ -1,0 +1,85 @@
+"""A release file says its sizes before it is inflated, and is refused by them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tracemalloc
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opendp_sim.accounting.release import FORMAT, Release
+from opendp_sim.core.errors import ReleaseError
+
+
+def packed(path: Path, about: dict[str, Any], body: bytes, header: bytes | None = None) -> Path:
+    """Write a release file whose header says ``about`` of its one array."""
+    raw = header or json.dumps({"format": FORMAT, "arrays": {"counts": about}}).encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", raw)
+        archive.writestr("header.sha256", hashlib.sha256(raw).hexdigest())
+        archive.writestr("counts.npy", body)
+    return path
+
+
+def npy(shape: tuple[int, ...], rest: int) -> bytes:
+    out = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        out, {"descr": "<i8", "fortran_order": False, "shape": shape}
+    )
+    return out.getvalue() + bytes(rest)
+
+
+SIZE = 2**26
+
+
+@pytest.mark.parametrize(
+    ("about", "body"),
+    [
+        ({"sha256": "", "shape": [8], "dtype": "<i8"}, npy((SIZE // 8,), SIZE)),
+        ({"sha256": "", "shape": [2**40], "dtype": "<i8"}, npy((2**40,), SIZE)),
+        ({"sha256": "", "shape": [8], "dtype": "<i8"}, npy((8,), SIZE)),
+        ({"sha256": "", "shape": [8], "dtype": "|O"}, npy((8,), SIZE)),
+    ],
+)
+def test_an_array_of_another_size_is_refused_before_it_is_inflated(
+    tmp_path: Path, about: dict[str, Any], body: bytes
+) -> None:
+    path = packed(tmp_path / "bomb.npz", about, body)
+    assert path.stat().st_size < SIZE / 500
+    tracemalloc.start()
+    try:
+        with pytest.raises(ReleaseError, match="OS701"):
+            Release.load(path)
+        assert tracemalloc.get_traced_memory()[1] < SIZE / 8
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_bomb_whose_headers_agree_is_refused(tmp_path: Path) -> None:
+    size = 2**28 + 8
+    about = {"sha256": "", "shape": [size // 8], "dtype": "<i8"}
+    path = packed(tmp_path / "bomb.npz", about, npy((size // 8,), size))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ReleaseError, match="OS701"):
+            Release.load(path)
+        assert tracemalloc.get_traced_memory()[1] < SIZE / 8
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_long_header_is_refused(tmp_path: Path) -> None:
+    path = packed(tmp_path / "bomb.npz", {}, b"", header=b" " * (2**26 + 1))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ReleaseError, match="OS701"):
+            Release.load(path)
+        assert tracemalloc.get_traced_memory()[1] < SIZE / 8
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,224 @@
+"""Broken twins of the linear model: the real run, in which one thing is done as on a bad day.
+
+Each is looked at along one fixed transcript: wherever noise would be added, what the data brings is noted
+in deviations of that noise, and the same public numbers are handed on whatever the data is. All noise is
+Gaussian, so over every transcript the notes of neighbours may differ by no more than the root of twice the
+claimed loss, exactly; what leaves without noise is noted at ``EXACT``.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import ExitStack
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import opendp.prelude as dp
+
+from opendp_sim.audit import Control, Subject, Twin
+from opendp_sim.linear.linear_model import LinearModel
+from opendp_sim.linear.parts import descent as _descent, softmax as _softmax
+from opendp_sim.linear.parts.descent import Seen
+from opendp_sim.linear.parts.scaled import ScaledRows
+from opendp_sim.spaces.rows import GridRows, Rows
+
+dp.enable_features("contrib")
+GRID = GridRows(width=2, labels=(0, 1, 2), lower=(-90,), upper=(90,))
+RHO = 1.0
+EXACT = 2.0**-10
+
+
+def rows(*records: tuple[int, int, int]) -> Rows:
+    table = np.array(records, dtype=np.int64).reshape(-1, 3)
+    return Rows(table[:, :2].astype(np.float64), table[:, 2])
+
+
+def pairs() -> list[tuple[Rows, Rows]]:
+    crowd = ((90, 0, 1), (90, 90, 0), (0, -90, 0), (-90, 1, 2), (5, 5, 0), (0, 0, 2))
+    out = [(rows(*crowd[:i], *crowd[i + 1 :]), rows(*crowd)) for i in range(len(crowd))]
+    out += [(rows(), rows(one)) for one in crowd]
+    return [pair for less, more in out for pair in ((more, less), (less, more))]
+
+
+class Looked:
+    """A run along one transcript; subclasses break it."""
+
+    rows = "length"
+    whiten = "no"
+    rho = RHO
+    steps = 4
+
+    def __call__(self, data: Rows) -> Any:
+        self.notes: list[Any] = []
+        self.calls = 0
+        setting = LinearModel(rho=self.rho, steps=self.steps, rows=self.rows, whiten=self.whiten)
+        descent = setting.descent(GRID)
+        with ExitStack() as patches:
+            for patched in self.patches():
+                patches.enter_context(patched)
+            labels = np.asarray(data.labels)
+            seen = Seen(self.scaled(descent.scaled, data.values), labels)
+            self.after(descent.run(seen, self.noise), seen)
+        return np.concatenate(self.notes)
+
+    def scaled(self, scaled: ScaledRows, values: Any) -> Any:
+        return scaled(values)
+
+    def patches(self) -> list[Any]:
+        return []
+
+    def noise(self, cells: Any, scale: float) -> Any:
+        self.note(cells, scale)
+        self.calls += 1
+        # The public transcript: numbers of about the size of the noise, other ones in each step.
+        turn = np.arange(cells.size).reshape(cells.shape) + self.calls
+        return np.rint(scale * np.cos(1.7 * turn)).astype(np.int64)
+
+    def note(self, cells: Any, scale: float) -> None:
+        self.notes.append(np.ravel(np.asarray(cells, dtype=np.float64)) / scale)
+
+    def after(self, released: Any, seen: Seen) -> None:
+        """Happens when the weights are there."""
+
+
+class ByColumns(Looked):
+    rows = "columns"
+
+
+class Whitened(Looked):
+    rows, whiten = "columns", "yes"
+
+
+# --- each breaks one thing ------------------------------------------------------------------------
+
+
+class StepsForOne(Looked):
+    """Every step has the noise that one step alone would need."""
+
+    def noise(self, cells: Any, scale: float) -> Any:
+        return super().noise(cells, scale / math.sqrt(self.steps))
+
+
+class FirstWithoutNoise(Looked):
+    def noise(self, cells: Any, scale: float) -> Any:
+        return super().noise(cells, EXACT if self.calls == 0 else scale)
+
+
+class ResidualsAsLong(Looked):
+    def patches(self) -> list[Any]:
+        return [patch.object(_softmax, "CLIP", 3 * 4096)]
+
+
+class RowsAsLong(Looked):
+    """The constant cell is as large as the row and nobody counts it."""
+
+    def scaled(self, scaled: ScaledRows, values: Any) -> Any:
+        out = scaled(values)
+        out[:, -1] = 1024
+        return out
+
+
+class MomentsForFree(Whitened):
+    """The whole loss goes to the moments, and again to the gradients."""
+
+    def patches(self) -> list[Any]:
+        whole = property(lambda self: _descent.Fraction(self.rho))
+        scale = property(
+            lambda self: _descent.sqrt_up(
+                self.steps * self.gradient_square / (2 * _descent.Fraction(self.rho))
+            )
+        )
+        kind = _descent.Descent
+        return [patch.object(kind, "_whitening_rho", whole), patch.object(kind, "scale", scale)]
+
+
+class MomentsWithoutNoise(Whitened):
+    def noise(self, cells: Any, scale: float) -> Any:
+        return super().noise(cells, EXACT if self.calls == 0 else scale)
+
+
+class WhitenedNotShortened(Whitened):
+    """In a transcript whose moments are those of a large set that hardly varies."""
+
+    def noise(self, cells: Any, scale: float) -> Any:
+        told = super().noise(cells, scale)
+        return np.eye(1, 6, 5, dtype=np.int64)[0] * 2**40 if self.calls == 1 else told
+
+    def patches(self) -> list[Any]:
+        def whitened(rows: Any, matrix: Any) -> Any:
+            product = rows.astype(np.float64) @ (matrix * 2.0**-24)
+            return np.trunc(2.0 * product).astype(np.float32)
+
+        return [patch.object(_descent, "whitened", whitened)]
+
+
+class LossIsTold(Looked):
+    """The training accuracy of the released weights is logged."""
+
+    def after(self, released: Any, seen: Seen) -> None:
+        found = np.argmax(seen.rows @ released.reshape(3, 3).astype(np.float64), axis=1)
+        self.note([(found == seen.labels).sum()], EXACT)
+
+
+class StopsEarly(Looked):
+    """The number of steps depends on how many records are wrong still."""
+
+    def __call__(self, data: Rows) -> Any:
+        wrong = len(data) % 2
+        out = super().__call__(data)
+        return np.concatenate([out, [wrong / EXACT]])
+
+
+class MeanGradient(Looked):
+    """Divides by the true number of records; the scale is for a sum."""
+
+    def patches(self) -> list[Any]:
+        plain = _softmax.gradient
+
+        def mean(rows: Any, labels: Any, weights: Any, f: int) -> Any:
+            return np.rint(6 * plain(rows, labels, weights, f) / max(len(rows), 1)).astype(np.int64)
+
+        return [patch.object(_descent, "gradient", mean)]
+
+
+def subject(run: Looked) -> Subject:
+    return Subject(
+        run=run,
+        stability_map=lambda d: math.sqrt(2 * RHO) * d * (1 + 1e-9),
+        output_metric=dp.l2_distance(T=float),
+        name="linear_model",
+    )
+
+
+_OPTIONS = {"pairs": pairs()}
+
+
+def _twin(name: str, why: str, run: type[Looked]) -> Twin:
+    make = lambda: subject(run())  # noqa: E731
+    return Twin(name=f"linear_model/{name}", make=make, why=why, options=_OPTIONS)
+
+
+TWINS = [
+    _twin("steps_for_one", "noise is set for one gradient and T are released", StepsForOne),
+    _twin(
+        "first_without_noise", "the first gradient, at weights 0, has no noise", FirstWithoutNoise
+    ),
+    _twin("residuals_as_long", "residuals are not shortened", ResidualsAsLong),
+    _twin("rows_as_long", "the constant cell is larger than the norm allows for", RowsAsLong),
+    _twin(
+        "moments_for_free", "moments and gradients are both given the whole loss", MomentsForFree
+    ),
+    _twin("moments_without_noise", "the whitening matrix is that of the data", MomentsWithoutNoise),
+    _twin("whitened_not_shortened", "whitened rows are as long as they come", WhitenedNotShortened),
+    _twin("loss_is_told", "the training accuracy is told beside the weights", LossIsTold),
+    _twin("stops_early", "the number of steps depends on the records", StopsEarly),
+    _twin("mean_gradient", "the gradient is divided by the true number of records", MeanGradient),
+]
+CONTROLS = [
+    Control(name="linear_model/sound", make=lambda: subject(Looked()), options=_OPTIONS),
+    Control(
+        name="linear_model/sound_by_columns", make=lambda: subject(ByColumns()), options=_OPTIONS
+    ),
+    Control(name="linear_model/sound_whitened", make=lambda: subject(Whitened()), options=_OPTIONS),
+]

@@ -1,0 +1,41 @@
+"""Edited lines to a session: one coded answer each, whatever comes in."""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import opendp.prelude as dp
+
+from tests.bench._results import parser, table, write_section
+from tests.cli.test_session_lines import campaign
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--lines", type=int, default=100_000)
+    args = options.parse_args()
+    dp.enable_features("contrib")
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        codes = Counter(campaign(Path(folder), range(1, args.lines + 1)))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    text = table(["answer", "lines"], [[code, count] for code, count in codes.most_common()])
+    text += (
+        f"\n\n{args.lines:,} lines (structural edits and scratched bytes of seven good ones, updates allowed), one answer each, in "
+        f"{time.monotonic() - begun:.0f} s; the session answered a good question afterwards. Peak memory {peak:.2f} GiB."
+    )
+    print(text)
+    if args.write:
+        write_section(
+            "Survival: session lines",
+            text,
+            f"python -m tests.bench.survive_lines --lines {args.lines} --write",
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,432 @@
+"""The command line: what each command prints, its exit code, and that it matches the library."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jsonschema import Draft202012Validator
+from typer.testing import CliRunner
+
+from opendp_sim import __version__
+from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.cli import app
+from opendp_sim.cli.about import schema_text
+from opendp_sim.core.errors import CATALOGUE, ReleaseError
+from opendp_sim.core.mechanism import REGISTRY, describe
+from opendp_sim.dsl import plan_file
+from opendp_sim.dsl.diagnostic import Notes
+from opendp_sim.dsl.document import parse
+from opendp_sim.dsl.explain import partners
+from opendp_sim.dsl.grammar.data import SOURCE_KINDS
+from opendp_sim.dsl.grammar.pages import words_of_a_spec
+from opendp_sim.dsl.ir import TEMPLATE, Spec
+from opendp_sim.spaces.released import Released
+from tests._golden import FOLDER, compare
+from tests._small import write_small
+from tests.cases import cases
+
+SPECS = Path(__file__).parents[2] / "specs"
+ALL_SPECS = sorted(SPECS.glob("*.yaml"))
+
+
+FIT = """
+spec: opendp_sim/1
+name: fit
+data:
+  rows:
+    source: {npz: rows.npz}
+    columns: {x: {dtype: float64, bounds: [0, 1]}, y: {dtype: float64, bounds: [0, 1]}}
+privacy: {unit: {add_remove: 1}, measure: zcdp, budget: {rho: 1.0}}
+flow:
+  sums:
+    from: rows
+    steps: [select: {features: [x, y]}, quantize: {bits: 8}, second_moments: {}]
+    release: {noise: gaussian}
+outputs:
+  all: {from: sums, save: fit.npz}
+"""
+
+
+def _run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+# --- specs ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", ALL_SPECS, ids=lambda path: path.stem)
+def test_every_spec_of_the_package_checks(spec):
+    result = _run("check", spec)
+    assert result.exit_code == 0, result.stderr
+
+
+def test_the_plan_is_the_golden_one(monkeypatch):
+    monkeypatch.chdir(FOLDER)
+    result = _run("plan", "small.yaml")
+    assert result.exit_code == 0, result.stderr
+    compare("small.plan.txt", result.stdout)
+
+
+@pytest.mark.parametrize("name", ["digits-session", "digits-hybrid"])
+def test_the_plan_of_a_session_says_what_a_record_serves_and_what_does_better(name):
+    found = " ".join(_run("plan", SPECS / f"{name}.yaml").stdout.split())
+    assert "expected neighbours:" in found
+    assert "queries a typical record serves 909.1" in found  # T / 0.55
+    assert "a one-off release usually serves better: `linear_model`, or class means" in found
+
+
+def test_the_plan_as_json_is_the_librarys():
+    found = json.loads(_run("plan", FOLDER / "small.yaml", "--json").stdout)
+    assert found.pop("advice") == []
+    assert found.pop("ledger")["new"]
+    assert found == json.loads(plan_file(FOLDER / "small.yaml").canonical)
+
+
+def test_planning_opens_no_data(tmp_path):
+    spec = write_small(tmp_path)
+    for name in ("points.npz", "queries.npz"):
+        (tmp_path / name).unlink()
+    for command in ("check", "types", "plan"):
+        assert _run(command, spec).exit_code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["small.yaml"]
+
+
+def test_apply_prints_plan_files_and_ledger(tmp_path):
+    spec = write_small(tmp_path)
+    result = _run("apply", spec, "--param", "width=0.8", "--into", tmp_path / "elsewhere")
+    assert result.exit_code == 0, result.stderr
+    assert "claim     (1, 1e-06)-DP" in result.stdout
+    assert "ledger    spent rho" in result.stdout
+    assert (tmp_path / "elsewhere" / "out" / "release.npz").exists()
+    # Silent on standard error where that is no terminal.
+    assert result.stderr == ""
+
+
+def test_apply_as_json(tmp_path):
+    found = json.loads(_run("apply", write_small(tmp_path), "--json").stdout)
+    assert set(found) >= {"plan", "files", "certificates", "ledger"}
+    assert found["ledger"]["entry"] == 2
+
+
+# --- exit codes -----------------------------------------------------------------------------------
+
+
+def test_exit_codes(tmp_path):
+    spec = write_small(tmp_path)
+    assert _run("check", spec).exit_code == 0
+    assert _run("check", FOLDER / "bad" / "unknown_step.yaml").exit_code == 1
+    assert _run("check").exit_code == 2
+    assert _run("check", spec, "--no-such-option").exit_code == 2
+    assert _run("plan", spec, "--param", "width").exit_code == 2
+    assert _run("ledger", "show", tmp_path / "none.ledger").exit_code == 3
+    (tmp_path / "points.npz").write_bytes(b"no archive")
+    assert _run("apply", spec).exit_code == 4
+    assert _run("verify", spec).exit_code == 5
+    assert _run("answer", spec, "--query", "digits_test", "--post", "density").exit_code == 5
+
+
+def test_a_failure_of_the_house_shows_no_text(monkeypatch):
+    def broken(*_):
+        raise RuntimeError("a record: 0.123456789")
+
+    monkeypatch.setattr("opendp_sim.cli.spec.plan_file", broken)
+    result = _run("check", FOLDER / "small.yaml")
+    assert result.exit_code == 70
+    assert "0.1234" not in result.stderr
+    assert "RuntimeError" in result.stderr
+
+
+def test_errors_as_json_have_one_shape(tmp_path):
+    spec = write_small(tmp_path)
+    (tmp_path / "points.npz").unlink()
+    for words in (
+        ("apply", spec, "--json"),
+        ("verify", spec, "--json"),
+        ("check", FOLDER / "bad" / "hole.yaml", "--json"),
+    ):
+        errors = json.loads(_run(*words).stdout)["errors"]
+        assert errors
+        for error in errors:
+            assert error["code"] in CATALOGUE
+            assert error["help"]
+
+
+# --- about the language ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", sorted(REGISTRY))
+def test_explain_has_a_page_for_every_mechanism(key):
+    text = _run("explain", key).stdout
+    for name in describe(REGISTRY[key]):
+        assert f"    {name}" in text
+    assert "Evidence" in text
+
+
+@pytest.mark.parametrize("code", sorted(CATALOGUE))
+def test_explain_has_a_page_for_every_error(code):
+    assert CATALOGUE[code] in _run("explain", code).stdout
+
+
+def test_explain_a_stage_and_an_unknown_word():
+    text = _run("explain", "sketch", "--spec", FOLDER / "small.yaml").stdout
+    assert "sensitivity l1 100, l2 10, linf 1, monotone" in text
+    result = _run("explain", "race_scketch")
+    assert result.exit_code == 1
+    assert "did you mean `race_sketch`?" in result.stderr
+
+
+@pytest.mark.parametrize("word", sorted(words_of_a_spec(Spec)))
+def test_explain_has_a_page_for_every_word_of_a_spec(word):
+    assert word in _run("explain", word).stdout
+
+
+def test_every_word_of_a_spec_has_a_page():
+    known = {"unit", "measure", "budget", "reserve", "source", "columns", "ingest", "ledger", "public",
+             "steps", "release", "expect", "spend", "noise", "mechanism", "enforce", "session",
+             "public_queries", "zcdp", *Spec.words(), *SOURCE_KINDS}  # fmt: skip
+    assert known <= set(words_of_a_spec(Spec))
+
+
+@pytest.mark.parametrize("word", ["data", "privacy", "flow", "outputs", "params"])
+def test_the_page_of_a_section_shows_its_words_and_the_template(word):
+    text = _run("explain", word).stdout
+    about = Spec.words()[word].reader
+    section = about.about if about else Spec.words()[word].section
+    for name in section.words():
+        assert f"    {name}: " in text
+    assert all(line in text for line in section.template.splitlines())
+    assert section.template in TEMPLATE
+
+
+def test_what_a_sketch_offers_and_a_query_asks_for_is_declared():
+    rows = cases()
+    for key, cls in REGISTRY.items():
+        offered = set(getattr(rows[key].claim(), "capabilities", {}))
+        assert offered == set(cls.offers)
+        if cls.room != "queries":
+            assert not cls.asks_for
+            continue
+        domain = rows[key].domain
+        if isinstance(domain, Released):
+            assert set(domain.capabilities) & set(cls.asks_for)
+            with pytest.raises(ReleaseError) as refused:
+                rows[key].mechanism.bind(replace(domain, capabilities={}), rows[key].metric)
+            assert refused.value.code == "OS702"
+            assert any(sketch in refused.value.hint for sketch in partners(key))
+
+
+def test_a_query_without_a_feature_is_told_which(tmp_path):
+    spec = tmp_path / "fit.yaml"
+    spec.write_text(FIT)
+    rows = np.random.default_rng(0).uniform(0, 1, (40, 2))
+    np.savez(tmp_path / "rows.npz", x=rows[:, 0], y=rows[:, 1])
+    assert _run("apply", spec).exit_code == 0
+    (tmp_path / "asked.csv").write_text("x\n0.5\n")
+    found = _run(
+        "answer", tmp_path / "fit.npz", "--query", tmp_path / "asked.csv", "--post", "regress"
+    )
+    assert found.exit_code == 4
+    assert "OS607" in found.stderr
+    assert "column y" in found.stderr
+    assert "write 0" in found.stderr
+    found = _run(
+        "answer", tmp_path / "fit.npz", "--query", tmp_path / "asked.csv", "--post", "regress: {"
+    )
+    assert found.stderr.count("error[") == 1
+    found = _run(
+        "answer", tmp_path / "rows.npz", "--query", tmp_path / "asked.csv", "--post", "regress"
+    )
+    assert "output without `post`" in " ".join(found.stderr.split())
+    (tmp_path / "asked.csv").write_text("x,y\n0.5,0\n")
+    found = _run(
+        "answer", tmp_path / "fit.npz", "--query", tmp_path / "asked.csv", "--post", "regress"
+    )
+    assert found.exit_code == 0
+
+
+def _plan_lines(path, start):
+    text = re.sub(r" ?\n", " ", _run("plan", path).stdout)
+    return [
+        part
+        for part in re.split(r" (?=ledger    |advice    |ingest    |peak memory)", text)
+        if part.startswith(start)
+    ]
+
+
+def test_a_plan_says_where_it_stands_with_the_ledger(tmp_path):
+    small = write_small(tmp_path)
+    (before,) = _plan_lines(small, "ledger")
+    assert "(the first run makes it)" in before
+    assert not (tmp_path / "points.ledger").exists()
+    assert _run("apply", small).exit_code == 0
+    stand = json.loads(_run("plan", small, "--json").stdout)["ledger"]
+    with Ledger.open(tmp_path / "points.ledger") as ledger:
+        assert stand["spent"] == ledger.total().text
+        assert stand["left"] == ledger.total(plan_file(small).charge).left_text
+        entries = len(ledger.entries)
+    assert f"spent {stand['spent']} of" in _plan_lines(small, "ledger")[0]
+    with Ledger.open(tmp_path / "points.ledger") as ledger:
+        assert len(ledger.entries) == entries
+        assert "cannot be read" in _plan_lines(small, "ledger")[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("budget: {rho: 1.0}", "budget: {epsilon: 1.0, delta: 0.01}", "delta 0.01"),
+        ("{noise: gaussian}", "{noise: gaussian, spend: 40%}", "60% of the budget's rho is left"),
+        ("budget: {rho: 1.0}", "budget: {rho: 1.0e-9}", "records can add at most"),
+        (
+            "y: {dtype: float64, bounds: [0, 1]}}",
+            "y: {dtype: int64, bounds: [0, 1]}}\n    ingest: enforce",
+            "where x is not finite, or y is no whole number",
+        ),
+    ],
+)
+def test_a_plan_advises_what_is_allowed_and_seldom_meant(tmp_path, old, new, told):
+    fit = FIT.replace("second_moments: {}", "threshold_sketch: {thresholds: 8}").replace(
+        "save: fit.npz", "post: [distance: {}], save: fit.npz"
+    )
+    path = tmp_path / "fit.yaml"
+    path.write_text(fit)
+    assert not _plan_lines(path, ("advice", "ingest"))
+    assert fit.count(old) == 1
+    path.write_text(fit.replace(old, new))
+    assert told in " ".join(_plan_lines(path, ("advice", "ingest"))).replace("  ", " ")
+
+
+def test_ops_lists_every_mechanism():
+    found = json.loads(_run("ops", "--json").stdout)
+    assert {entry["key"] for entry in found} == set(REGISTRY)
+    assert all(entry["what"] and entry["evidence"] for entry in found)
+    assert "race_sketch" in _run("ops").stdout
+    assert {"density", "classify"} <= set(
+        next(e for e in found if e["key"] == "race_sketch")["with"]
+    )
+    assert next(e for e in found if e["key"] == "regress")["with"] == [
+        "paired_projections",
+        "second_moments",
+    ]
+
+
+def test_the_template_fails_check_until_its_holes_are_filled(tmp_path):
+    path = tmp_path / "new.yaml"
+    assert _run("init", path).exit_code == 0
+    result = _run("check", path, "--json")
+    assert result.exit_code == 1
+    findings = json.loads(result.stdout)["errors"]
+    assert {finding["code"] for finding in findings} == {"OS310"}
+    assert len(findings) == 4
+    assert _run("init", path).exit_code == 1
+    text = path.read_text().replace("name: ???", "name: mine").replace("npz: ???", "npz: a.npz")
+    path.write_text(text.replace("epsilon: ???", "epsilon: 1.0").replace("seed: ???", "seed: 1"))
+    assert _run("check", path).exit_code == 0
+
+
+def test_the_commented_lines_of_the_template_check_too(tmp_path):
+    text = TEMPLATE.replace("name: ???", "name: mine").replace("npz: ???", "npz: a.npz")
+    text = text.replace("epsilon: ???", "epsilon: 1.0").replace("seed: ???", "seed: 1")
+    text = text.replace("  unit: {add_remove: 1, of: row}", "  #")
+    text = text.replace("      - select: {features: x}\n", "")
+    text = re.sub(r"^( +)# (age|person|kind|unit|- )", r"\1\2", text, flags=re.MULTILINE)
+    (tmp_path / "full.yaml").write_text(text)
+    plan = plan_file(tmp_path / "full.yaml")
+    assert plan.privacy.unit.of == "person"
+    assert {c.name for c in plan.program.data[0].records.columns} == {"x", "age", "person", "kind"}
+    assert [s.mechanism.key for s in plan.types["noisy"].stages][:2] == [
+        "bound_contributions",
+        "select",
+    ]
+
+
+def test_error_codes_are_explained_in_any_case_and_the_version_is_printed():
+    assert _run("explain", "os605").stdout == _run("explain", "OS605").stdout
+    result = _run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"opendp-sim {__version__}\n")
+
+
+def test_one_is_not_plural(tmp_path):
+    assert "1 output, " in _run("check", SPECS / "digits-session.yaml").stdout
+    _run("apply", write_small(tmp_path))
+    assert "3 entries, " in _run("ledger", "verify", tmp_path / "points.ledger").stdout
+
+
+@pytest.mark.parametrize(
+    ("dtype", "meant"), [("f64", "float64"), ("f32", "float64"), ("i64", "int64")]
+)
+def test_a_scalar_with_the_dtype_of_an_entry_is_told_what_was_meant(tmp_path, dtype, meant):
+    path = write_small(tmp_path, ("kind: {", f"age: {{dtype: {dtype}}}\n      kind: {{"))
+    (found,) = json.loads(_run("check", path, "--json").stdout)["errors"]
+    assert f"did you mean `{meant}`?" in found["help"]
+    assert found["path"].endswith("age.dtype")
+
+
+def test_verify_tells_another_spec_from_a_changed_certificate(tmp_path):
+    spec = write_small(tmp_path)
+    result = _run("apply", spec)
+    assert "no data was opened" not in result.stdout
+    certificate = next(tmp_path.rglob("*.certificate.json"))
+    was, other = plan_file(spec).program.hash, SPECS / "digit-fourier.yaml"
+    result = _run("verify", certificate, "--spec", other)
+    assert result.exit_code == 5
+    assert was[:16] in result.stderr
+    assert plan_file(other).program.hash[:16] in result.stderr
+    assert "certificate was changed" not in result.stderr
+
+
+# --- the schema -----------------------------------------------------------------------------------
+
+
+def test_the_schema_has_not_drifted():
+    assert (SPECS / "schema.json").read_text() == schema_text(), (
+        "run: opendp-sim schema -o specs/schema.json"
+    )
+    assert _run("schema", "--check", SPECS / "schema.json").exit_code == 0
+
+
+@pytest.fixture(scope="module")
+def schema():
+    return json.loads(schema_text())
+
+
+def _data(text):
+    return parse(text, "x", Notes()).data
+
+
+@pytest.mark.parametrize("spec", [*ALL_SPECS, FOLDER / "small.yaml"], ids=lambda path: path.stem)
+def test_the_schema_accepts_every_good_spec(spec, schema):
+    assert Draft202012Validator(schema).is_valid(_data(spec.read_text()))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "unknown_step",
+        "unknown_argument",
+        "unknown_word",
+        "wrong_type",
+        "yaml_1_1_boolean",
+        "nested_parameter",
+        "negative_budget",
+        "query_under_steps",
+    ],
+)
+def test_the_schema_refuses_what_it_can_see(name, schema):
+    text = (FOLDER / "bad" / f"{name}.yaml").read_text()
+    assert not Draft202012Validator(schema).is_valid(_data(text))
+
+
+def test_the_installed_entry_point_runs():
+    code = "from opendp_sim.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "ops"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert "quantize" in done.stdout

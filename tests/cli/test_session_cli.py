@@ -1,0 +1,460 @@
+"""``opendp-sim session``: lines in, answers out, errors as coded JSON."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.session_mark import mark_of
+from opendp_sim.cli import app
+from opendp_sim.cli.session import EXAMPLES, _plain, session_command
+from opendp_sim.core.errors import BudgetError, DataError
+from opendp_sim.dsl.plan import plan_file
+from opendp_sim.dsl.serve import serve
+from opendp_sim.knn.parts.service import Predictions
+from opendp_sim.sources.builtin import builtin_source
+
+SPECS = Path(__file__).parents[2] / "specs"
+PEOPLE = """
+spec: opendp_sim/1
+name: people
+data:
+  people:
+    source: {npz: people.npz}
+    ledger: {file: ledger.jsonl, limit: {rho: 1.0}}
+    columns:
+      x: {dtype: "array[f64, 2]", bounds: [-1, 1]}
+      kind: {dtype: category, keys: [a, b]}
+      who: {dtype: str, role: privacy_id}
+privacy:
+  unit: {add_remove: 1, of: who}
+  measure: zcdp
+  budget: {rho: 0.4}
+flow:
+  rows:
+    from: people
+    steps:
+      - select: {features: x, label: kind}
+      - quantize: {bits: 8}
+  near:
+    from: rows
+    release: {mechanism: {ind_knn: {queries: 50, size: 60, threshold: 0.5, centre: false}}, spend: 100%}
+outputs:
+  answers: {from: near, serve: session, store: people.session}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    shutil.copy(SPECS / "digits-session.yaml", tmp_path)
+    rng = np.random.default_rng(1)
+    np.savez(
+        tmp_path / "people.npz",
+        x=rng.uniform(-1, 1, (60, 2)),
+        kind=np.array(["a", "b"])[rng.integers(0, 2, 60)],
+        who=np.array([f"p{i // 2}" for i in range(60)]),
+    )
+    (tmp_path / "people.yaml").write_text(PEOPLE)
+    return tmp_path
+
+
+def run(*arguments, lines=()):
+    alone = typer.Typer()
+    alone.command()(session_command)
+    text = "".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
+    result = CliRunner().invoke(alone, [str(a) for a in arguments], input=text)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+
+
+def refused(*arguments, code=1):
+    """Return what standard error says of a refusal."""
+    result = CliRunner().invoke(app, ["session", *map(str, arguments)])
+    assert result.exit_code == code
+    return result.stderr
+
+
+def test_lines_are_answered_and_faults_are_coded(folder):
+    digits = next(iter(builtin_source("digits_test").blocks(4)))["pixels"].tolist()
+    lines = [
+        {"query": digits[0], "id": 7},
+        {"query": {"pixels": digits[1]}},
+        {"queries": digits},
+        {"query": [1, 2]},
+        "nonsense\n",
+        "\n",
+        {"delete": ["x"]},
+        {"query": None},
+        {},
+        {"reference": digits},
+        {"query": [float("nan")] * 64},
+    ]
+    out = run(folder / "digits-session.yaml", lines=lines)
+    assert out[0]["id"] == 7
+    assert {"label", "count", "votes", "deviation"} <= set(out[0])
+    assert len(out[1]["votes"]) == 10
+    assert len(out[2]["answers"]) == 4
+    codes = [answer["error"]["code"] if "error" in answer else None for answer in out[3:]]
+    assert codes == ["OS607", "OS304", "OS304", "OS607", "OS304", None, "OS607"]
+    assert out[8] == {"ok": False}
+
+
+def test_a_file_is_answered_in_order_and_the_store_remembers(folder):
+    spec = folder / "digits-session.yaml"
+    queries = next(iter(builtin_source("digits_test").blocks(300)))
+    np.savez(folder / "queries.npz", pixels=queries["pixels"])
+    out = run(spec, "--batch", folder / "queries.npz")
+    assert len(out) == 300
+    right = np.mean(
+        [answer["label"] == label for answer, label in zip(out, queries["label"], strict=True)]
+    )
+    assert right > 0.5  # about 0.85 with a deviation of 0.02
+    with serve(plan_file(spec)) as served:
+        assert served.session.answered == 300
+    assert "error[OS304]" in refused(spec, "--batch", folder / "queries.txt")
+    assert "error[OS305]" in refused(spec, "--output", "other")
+
+
+def test_a_spec_without_a_session_is_refused_as_by_every_command(folder):
+    message = refused(SPECS / "digit-density.yaml")
+    assert "error[OS305]" in message
+    assert "serve: session" in message
+    assert "Traceback" not in message
+
+
+def test_help_shows_every_form_and_every_form_works(folder):
+    """The lines in the help are answered as they stand, by a spec with the columns it names."""
+    shown = "".join(CliRunner().invoke(app, ["session", "--help"]).stdout.split())
+    for said, line in EXAMPLES:
+        assert "".join(f"{said}:{line}".split()) in shown
+    lines = [line + "\n" for _, line in EXAMPLES]
+    out = run(folder / "people.yaml", "--updates", lines=lines)
+    assert [set(answer) for answer in out] == [
+        {"label", "count", "votes", "deviation"},
+        {"id", "label", "count", "votes", "deviation"},
+        {"answers"},
+        {"ok"},
+        {"ok"},
+        {"ok"},
+        {"ok"},
+    ]
+    assert out[1]["id"] == 7
+    assert len(out[2]["answers"]) == 2
+    assert out[3] == {"ok": False}  # this spec has a threshold: nothing needs a reference
+    keys = {answer["error"]["code"] for answer in run(folder / "people.yaml", lines=lines[4:])}
+    assert keys == {"OS304"}  # without --updates
+
+
+REFUSED = [
+    ({"query": [1, 2, 3]}, "2 numbers: `x` (array[f64, 2])", "3 entries"),
+    ({"query": "text"}, "`x` (array[f64, 2])", "no list of numbers"),
+    ({"query": {"y": [1, 2]}}, "`x` (array[f64, 2])", "a record without `x`"),
+    ({"query": {"x": [1, 2, 3]}}, "`x` (array[f64, 2])", "another shape"),
+    ({"query": [True, 2]}, "`x` (array[f64, 2])", "no list of numbers"),
+    ({"query": {"x": [True, 0]}}, "`x` (array[f64, 2])", "another shape, dtype"),
+    ({"queries": []}, "an object", "without a list"),
+    ({"insert": {"x": [0, 0]}}, "an object", "without a list"),
+    ({"insert": [{"x": [0, 0], "kind": "a"}]}, "`who` (str)", "without `who`"),
+    (
+        {"insert": [{"x": [0, 0], "kind": "z", "who": "p"}]},
+        "`kind` (one of its declared keys)",
+        "value",
+    ),
+    ({"insert": [{"x": [9, 0], "kind": "a", "who": "p"}]}, "`x` (array[f64, 2])", "range"),
+    ({"delete": [5]}, "`who` (str)", "dtype"),
+    ("{no json\n", "an object", "no JSON"),
+    ({"query": [1, 2], "queries": [[1, 2]]}, "an object", "2 of them"),
+]
+"""A line, what its refusal expects, and what it got."""
+
+
+def test_a_refused_line_names_the_column_and_what_belongs_there(folder):
+    out = run(folder / "people.yaml", "--updates", lines=[line for line, *_ in REFUSED])
+    for answer, (_, expected, got) in zip(out, REFUSED, strict=True):
+        assert expected in answer["error"]["expected"]
+        assert got in answer["error"]["got"]
+
+
+def test_the_curator_updates_by_person_and_the_ledger_is_charged_once(folder):
+    spec = folder / "people.yaml"
+    new = {"x": [0.5, 0.5], "kind": "b", "who": "new"}
+    lines = [
+        {"query": [0.5, 0.5]},
+        {"insert": [new]},
+        {"relabel": [new | {"kind": "a"}]},
+        {"delete": ["new", "nobody"]},
+        {"insert": [{"x": [9, 9], "kind": "a", "who": "q"}]},
+        {"query": [0.1, 0.5]},
+    ]
+    out = run(spec, "--updates", lines=lines)
+    assert [set(answer) for answer in out[1:4]] == [{"ok"}] * 3
+    assert out[4]["error"]["code"] == "OS607"
+    assert "label" in out[5]
+    assert charges(folder) == 1
+    assert len(run(spec, lines=[{"query": [0.5, 0.5]}])) == 1
+    assert charges(folder) == 1
+    assert run(spec, lines=[{"insert": [new]}])[0]["error"]["code"] == "OS304"
+
+
+def charges(folder):
+    with Ledger.open(folder / "ledger.jsonl") as ledger:
+        return len(ledger.charges)
+
+
+ONE = [{"query": [0.5, 0.5]}]
+
+
+def test_a_copy_of_a_store_is_no_second_set_of_purses(folder):
+    """With a ledger, of a store and its copies only the one that was served last goes on."""
+    spec, store = folder / "people.yaml", folder / "people.session"
+    run(spec, lines=ONE)
+    early, copy = folder / "early.session", folder / "copy.session"
+    shutil.copy(store, early)
+    shutil.copy(store, copy)
+    run(spec, lines=ONE)  # the original goes on: its copies are older
+    assert charges(folder) == 1
+    for other in (early, copy):
+        assert "an older copy" in refused(spec, "--store", other, code=3)
+    shutil.copy(store, copy)
+    assert "label" in run(spec, "--store", copy, lines=ONE)[0]  # a store may move
+    assert "an older copy" in refused(spec, code=3)  # but not be in two places
+    shutil.copy(early, copy)  # nor come back from a backup
+    assert "an older copy" in refused(spec, "--store", copy, code=3)
+    assert charges(folder) == 1
+
+
+def test_another_store_is_another_charge(folder):
+    """Deleted, elsewhere, made without the ledger, or under another one: the purses are paid for."""
+    spec, store = folder / "people.yaml", folder / "people.session"
+    run(spec, lines=ONE)
+    run(spec, "--store", folder / "other.session", lines=ONE)
+    assert charges(folder) == 2
+    assert "error[OS402]" in refused(spec, "--store", folder / "third.session", code=3)
+    store.unlink()
+    assert "error[OS402]" in refused(spec, code=3)  # 0.4 of 1.0, three times
+    text = spec.read_text()
+    (folder / "free.yaml").write_text(
+        text.replace("    ledger: {file: ledger.jsonl, limit: {rho: 1.0}}\n", "")
+    )
+    run(folder / "free.yaml", "--store", folder / "free.session", lines=ONE)
+    assert "error[OS402]" in refused(spec, "--store", folder / "free.session", code=3)
+    (folder / "two.yaml").write_text(text.replace("ledger.jsonl", "two.jsonl"))
+    run(folder / "two.yaml", "--store", folder / "other.session", lines=ONE)
+    with Ledger.open(folder / "two.jsonl") as ledger:
+        assert len(ledger.charges) == 1  # this ledger had not been charged for it
+
+
+def test_without_a_ledger_nobody_counts_stores(folder):
+    """What cannot be refused, and is said: each store is a budget of its own."""
+    spec = folder / "digits-session.yaml"
+    query = [{"query": [1.0] * 64}]
+    for name in ("a", "b"):
+        assert "label" in run(spec, "--store", folder / f"{name}.session", lines=query)[0]
+    shutil.copy(folder / "a.session", folder / "c.session")
+    assert "label" in run(spec, "--store", folder / "c.session", lines=query)[0]
+    with serve(plan_file(spec), store=folder / "c.session") as served:
+        assert served.session.answered == 2
+
+
+def test_a_copy_made_since_the_last_opening_is_seen_after_a_clean_end(folder):
+    """The ledger was told where the chain ended."""
+    spec, copy, end = folder / "people.yaml", folder / "copy.session", folder / "end.session"
+    with serve(plan_file(spec)) as served:
+        served.ask([[0.5, 0.5]])
+        shutil.copy(folder / "people.session", copy)
+        served.ask([[0.5, 0.5]])
+    shutil.copy(folder / "people.session", end)
+    shutil.copy(copy, folder / "people.session")
+    with pytest.raises(BudgetError, match="OS407"):
+        serve(plan_file(spec))
+    shutil.copy(end, folder / "people.session")
+    with serve(plan_file(spec)) as served:
+        assert served.session.answered == 2
+
+
+def test_a_copy_made_since_the_last_opening_is_not_seen_after_a_kill(folder):
+    """What a ledger cannot tell, and is said: it hears of openings and ends, not of answers."""
+    spec, copy = folder / "people.yaml", folder / "copy.session"
+    served = serve(plan_file(spec))
+    served.ask([[0.5, 0.5]])
+    shutil.copy(folder / "people.session", copy)
+    served.ask([[0.5, 0.5]])
+    served.session.close()  # as a process that is killed leaves it: the ledger hears nothing
+    shutil.copy(copy, folder / "people.session")
+    with serve(plan_file(spec)) as served:
+        assert served.session.answered == 1
+
+
+def test_a_file_that_is_exchanged_while_it_is_opened_is_refused(folder, monkeypatch):
+    spec, store, early = folder / "people.yaml", folder / "people.session", folder / "early.session"
+    run(spec, lines=ONE)
+    shutil.copy(store, early)
+    run(spec, lines=ONE)
+
+    def exchanged(path):
+        mark = mark_of(path)
+        shutil.copy(early, store)
+        return mark
+
+    monkeypatch.setattr("opendp_sim.dsl.serve.mark_of", exchanged)
+    with pytest.raises(BudgetError, match="OS407"):
+        serve(plan_file(spec))
+
+
+def test_of_two_first_openings_the_second_is_charged_and_refused(folder, monkeypatch):
+    """It saw no file, and another process made one: the session of that one goes on."""
+    spec = folder / "people.yaml"
+
+    def late(path):
+        assert mark_of(path) is None
+        patched.undo()
+        run(spec, lines=ONE)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("opendp_sim.dsl.serve.mark_of", late)
+        with pytest.raises(BudgetError, match="OS407"):
+            serve(plan_file(spec))
+    assert charges(folder) == 2
+    assert "label" in run(spec, lines=ONE)[0]
+    assert charges(folder) == 2
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_a_process_that_dies_before_the_ledger_hears_can_return(folder, monkeypatch, rounds):
+    spec = folder / "people.yaml"
+    run(spec, lines=ONE)
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "opened", lambda *_: 1 / 0)
+        for _ in range(rounds):
+            with pytest.raises(ZeroDivisionError):
+                serve(plan_file(spec))
+    shutil.copy(folder / "people.session", folder / "copy.session")
+    assert "label" in run(spec, lines=ONE)[0]
+    assert "an older copy" in refused(spec, "--store", folder / "copy.session", code=3)
+    assert charges(folder) == 1
+
+
+def test_a_store_that_is_open_or_foreign_is_refused_before_the_ledger_is_asked(folder):
+    spec, store = folder / "people.yaml", folder / "people.session"
+    with serve(plan_file(spec)):
+        assert "error[OS407]" in refused(spec, code=3)
+    store.write_bytes(b"no store")
+    assert "error[OS407]" in refused(spec, code=3)
+    store.write_bytes(b"")
+    assert "error[OS407]" in refused(spec, code=3)
+    assert charges(folder) == 1
+
+
+@pytest.mark.parametrize("second", ["near", "answers"])
+def test_two_sessions_of_one_release_would_be_charged_as_one(folder, second):
+    """Each store starts from full purses; the plan's total holds one of them."""
+    again = f"  more: {{from: {second}, serve: session, store: more.session}}\n"
+    (folder / "people.yaml").write_text(PEOPLE + again)
+    message = refused(folder / "people.yaml", "--output", "more")
+    assert "error[OS306]" in message
+    assert "two sessions" in message
+    assert not (folder / "more.session").exists()
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_line_ends_the_session_or_anybody_s_purse(folder):
+    """Whatever a line holds, it gets one line of strict JSON, and the next one is answered."""
+    bad = [
+        {"delete": [["p1", "p2"]]},
+        {"delete": [["p1"], ["p2", "p3"]]},
+        {"delete": [5]},
+        {"delete": ["p1", 5]},
+        {"delete": [True]},
+        {"delete": [None]},
+        {"delete": [{"who": "p1"}]},
+        {"insert": [3]},
+        {"insert": [{"x": [0, 0], "kind": "a", "who": 5}]},
+        {"insert": [{"x": [0, 0], "kind": "a", "who": None}]},
+        {"relabel": [[["p1"]]]},
+        {"queries": [[1, 2], [3]]},
+        {"query": [[1, 2], [3]]},
+        {"query": DEEP[:400]},
+        {"query": {"x": [[1], 2]}},
+        {"query": [1e400, 1]},
+        {"query": [10**400, 1]},
+        {"query": "text"},
+        {"query": True},
+        f'{{"query": {DEEP}}}\n',
+        DEEP + "\n",
+        '{"query": [0, 0], "id": NaN}\n',
+        '{"query": [0, 0], "id": 1e999}\n',
+        '{"query": 1' + "0" * 5000 + "}\n",
+    ]
+    lines = [{"query": [0.5, 0.5]}, *bad, {"query": [1e308, 1]}, {"query": [0.5, 0.5]}]
+    out = run(folder / "people.yaml", "--updates", lines=lines)
+    assert len(out) == len(lines)
+    assert {answer["error"]["code"] for answer in out[1:-2]} == {"OS304", "OS607"}
+    assert "label" in out[-2]
+    assert "label" in out[-1]
+
+
+def test_bytes_that_are_no_text_are_one_bad_line(folder):
+    lines = b'{"delete": ["\xff"]}\n{"query": [0.5, 0.5]}\n'
+    alone = typer.Typer()
+    alone.command()(session_command)
+    spec = str(folder / "people.yaml")
+    result = CliRunner().invoke(alone, [spec, "--updates"], input=lines)
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert first["error"]["code"] == "OS304"
+    assert "label" in second
+
+
+def test_a_deletion_names_persons_in_the_type_of_their_column(folder):
+    """An integer is nobody among texts; a category is named by its public keys."""
+    spec = (folder / "people.yaml").read_text()
+    for dtype, who, good, bad in (
+        ("int64", np.arange(60) // 2, 5, "5"),
+        ("{dtype: category, keys: [u, v], role: privacy_id}", np.array(["u", "v"] * 30), "u", "w"),
+    ):
+        held = dict(np.load(folder / "people.npz")) | {"who": who}
+        np.savez(folder / "people.npz", **held)
+        name = dtype[:4].strip("{")
+        typed = spec.replace(
+            "{dtype: str, role: privacy_id}",
+            dtype if "{" in dtype else f"{{dtype: {dtype}, role: privacy_id}}",
+        )
+        (folder / "typed.yaml").write_text(typed.replace("people.session", f"{name}.session"))
+        with serve(plan_file(folder / "typed.yaml")) as served:
+            alive = served.session._service._pool.alive
+            with pytest.raises(DataError, match="OS607"):
+                served.update("delete", [bad])
+            assert alive[:60].all()
+            served.update("delete", [good])
+            assert 0 < (~alive[:60]).sum() == (who == good).sum()
+
+
+def test_numbers_that_json_lacks_are_null():
+    votes = np.array([[1.5, -np.inf, np.nan]] * 2)
+    answers = Predictions(("a", "b"), np.array([3.0, np.nan]), votes, np.array([np.inf, np.nan]))
+    counted, easy = _plain(answers)
+    assert counted["votes"] == [1.5, None, None]
+    assert json.dumps(counted["count"]) == "3"
+    assert easy["count"] is easy["deviation"] is None
+    json.dumps([counted, easy], allow_nan=False)
+
+
+def test_the_store_of_a_spec_stays_in_its_folder(folder):
+    (folder / "link").symlink_to(folder.parent)
+    plain = (folder / "people.yaml").read_text()
+    for place in ("../out.session", "link/out.session", str(folder.parent / "out.session")):
+        (folder / "away.yaml").write_text(plain.replace("people.session", place))
+        assert "error[OS304]" in refused(folder / "away.yaml")
+        assert not (folder.parent / "out.session").exists()
+        assert not (folder / "people.ledger").exists()
+    run(folder / "away.yaml", "--store", folder.parent / f"{folder.name}.session", lines=ONE)

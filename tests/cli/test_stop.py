@@ -1,0 +1,187 @@
+"""Stopped at any moment, the command line says one line, what was charged, and exits with 130."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opendp_sim.accounting.ledger import Ledger
+
+SPEC = """
+spec: opendp_sim/1
+name: stopped
+data:
+  people:
+    source: {csv: people.csv}
+    ledger: {file: people.ledger, limit: {rho: 100.0}}
+    columns:
+      x: {dtype: "array[f64, 2]", bounds: [-1, 1]}
+privacy:
+  unit: {add_remove: 1, of: row}
+  measure: zcdp
+  budget: {rho: 0.4}
+flow:
+  rows:
+    from: people
+    steps:
+      - select: {features: x}
+      - quantize: {bits: 8}
+      - race_sketch: {repetitions: 64, buckets: 64, family: {p_stable_l2: {width: 1.0}}, seed: 1}
+  noisy:
+    from: rows
+    release: {noise: gaussian, scale: solve, spend: 100%}
+outputs:
+  sketch: {from: noisy, save: out/sketch.npz}
+"""
+MAIN = "from opendp_sim._entry import main; main()"
+
+
+def spec(folder: Path) -> Path:
+    file = folder / "spec.yaml"
+    file.write_text(SPEC)
+    rows = np.random.default_rng(1).uniform(-1, 1, (20_000, 2))
+    np.savetxt(
+        folder / "people.csv", rows, delimiter=",", header="x_0,x_1", comments="", fmt="%.6f"
+    )
+    return file
+
+
+def stopped(arguments: list[str], after: float, signum: int) -> tuple[int, str]:
+    """Start a command, send it a signal, and return its exit code and what it said as errors."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAIN, *arguments],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(after)
+    process.send_signal(signum)
+    said = process.communicate(timeout=60)[1]
+    return process.returncode, said
+
+
+def charges(folder: Path) -> int:
+    path = folder / "people.ledger"
+    if not path.exists():
+        return 0
+    with Ledger.open(path) as ledger:
+        return len(ledger.charges)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of a POSIX system")
+def test_a_command_stopped_at_any_moment_says_one_line(tmp_path: Path) -> None:
+    file, draw = spec(tmp_path), np.random.default_rng(14)
+    start = time.monotonic()
+    subprocess.run(
+        [sys.executable, "-c", MAIN, "apply", str(file)], check=True, capture_output=True
+    )
+    whole, ended = time.monotonic() - start, 0
+    for command, signum in (
+        ("apply", signal.SIGINT),
+        ("check", signal.SIGINT),
+        ("apply", signal.SIGTERM),
+    ):
+        before = charges(tmp_path)
+        after = draw.uniform(0.3, 0.95) * whole
+        code, said = stopped([command, str(file)], after, signum)
+        added = charges(tmp_path) - before
+        if code == 0:  # it had ended when the signal came
+            continue
+        ended += 1
+        assert code == 128 + signum
+        assert said.count("\n") == 1, said
+        assert said.startswith("interrupted; " if signum == signal.SIGINT else "terminated; ")
+        assert ("nothing was charged" in said) == (added == 0), said
+    assert ended >= 1
+
+
+PATCHED = """
+import os, signal, sys
+import opendp_sim.dsl.execute as execute
+usual = execute._run
+def run(*given):
+    os.kill(os.getpid(), signal.SIGINT)
+    return usual(*given)
+execute._run = run
+from opendp_sim.cli import main
+main()
+"""
+
+
+def test_it_says_what_was_charged(tmp_path: Path) -> None:
+    file = spec(tmp_path)
+    done = subprocess.run([sys.executable, "-c", PATCHED, "apply", str(file)],
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 130
+    said = done.stderr.splitlines()
+    assert said == [
+        f"interrupted; entry 1 of {tmp_path / 'people.ledger'} charges rho 0.4, and stands"
+    ]
+    assert charges(tmp_path) == 1
+    assert not list((tmp_path / "out").glob("sketch*"))
+
+
+LOST = """
+import os, signal
+import opendp_sim.cli.spec as spec
+class Drops:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(1000): pass
+def check(spec, param=None, json_=False):
+    Drops()
+    import time
+    time.sleep(20)
+spec.plan_file = check
+from opendp_sim.cli import main
+main()
+"""
+
+
+def test_an_interrupt_that_a_destructor_drops_is_sent_again(tmp_path: Path) -> None:
+    file, start = spec(tmp_path), time.monotonic()
+    done = subprocess.run([sys.executable, "-c", LOST, "check", str(file)],
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 130
+    assert done.stderr == "interrupted; nothing was charged\n"
+    assert time.monotonic() - start < 20
+
+
+WHILE_IMPORTED = """
+import os, signal, sys
+class Stops:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            os.kill(os.getpid(), signal.{signum})
+            for _ in range(1000): pass
+            os.write(2, b"went on")
+sys.meta_path.insert(0, Stops())
+from opendp_sim._entry import main
+main()
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of a POSIX system")
+@pytest.mark.parametrize(
+    ("signum", "code", "word"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")]
+)
+def test_it_says_so_while_the_command_line_is_imported(signum: str, code: int, word: str) -> None:
+    done = subprocess.run([sys.executable, "-c", WHILE_IMPORTED.format(signum=signum)],
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert (done.returncode, done.stderr) == (code, f"{word}; nothing was charged\n")
+
+
+def test_the_script_starts_with_the_light_module() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
+    assert project["project"]["scripts"] == {"opendp-sim": "opendp_sim._entry:main"}
+    said = subprocess.run(
+        [sys.executable, "-c", "import sys, opendp_sim._entry; print('typer' in sys.modules)"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert said.stdout == "False\n"

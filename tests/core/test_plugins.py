@@ -1,0 +1,140 @@
+"""A stranger's package brings a sketch, a question and a query; nothing of ours is edited for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from opendp_sim.core.errors import InternalError
+from opendp_sim.core.mechanism import REGISTRY, load_plugins, register
+from opendp_sim.rows.quantize import Quantize
+
+SOURCE = Path(__file__).parents[1] / "plugin"
+SPEC = """
+spec: opendp_sim/1
+name: corners
+data:
+  points:
+    source: {npz: points.npz}
+    columns: {x: {dtype: "array[f64, 2]", bounds: [-1, 1]}}
+privacy:
+  unit: {add_remove: 1, of: row}
+  measure: zcdp
+  budget: {rho: 1000}
+flow:
+  noisy:
+    from: points
+    steps:
+      - select: {features: x}
+      - quantize: {bits: 8}
+      - corner_counts: {cut: 0}
+    release: {noise: gaussian, spend: 100%}
+outputs:
+  sizes: {from: noisy, post: [corner_size], query: {npz: asked.npz}, save: out/sizes.csv}
+  all: {from: noisy, save: out/corners.npz}
+"""
+PYTHON = """
+import json
+import numpy as np
+from typer.testing import CliRunner
+import opendp_sim as sim
+from opendp_sim.cli import app
+
+def run(line):
+    done = CliRunner().invoke(app, line.split())
+    assert done.exit_code == 0, done.output
+    return done.output
+
+run("apply corners.yaml")
+release = sim.load("out/corners.npz")
+assert release.ops == ("corner_size",), release.ops
+asked = np.array([[0.5, 0.5], [-0.5, -0.5]])
+sizes = np.asarray(release.ask("corner_size", asked)["size"])
+assert np.abs(sizes - [30, 12]).max() < 1, sizes
+assert (np.asarray(release.corner_size(asked)["size"]) == sizes).all()
+assert callable(sim.then_corner_counts)
+try:
+    release.ask("density", asked)
+except sim.SimError as error:
+    assert error.code == "OS702", error
+    assert "corner_size" in str(error), error
+else:
+    raise AssertionError("a release of corners answers no density")
+
+listed = {entry["key"]: entry for entry in json.loads(run("ops --json"))}
+assert listed["corner_counts"]["with"] == ["corner_size"]
+assert listed["corner_size"]["with"] == ["corner_counts"]
+assert listed["corner_counts"]["evidence"] == "proved", "its document lies beside its module"
+assert "corner_size     asks a release of corner_counts" in run("ops")
+page = run("explain corner_counts")
+assert "Answers   corner_size" in page and "corner_counts.md" in page, page
+assert "corner_counts" in run("schema")
+answered = json.loads(run("answer out/corners.npz --queries asked.npz --post corner_size --json"))
+assert "size" in str(answered), answered
+"""
+
+
+def installed(folder: Path, entry: str = "corners") -> Path:
+    """Lay a package out as an installer does: a module, and metadata that name its entry point."""
+    folder.mkdir()
+    for file in SOURCE.iterdir():
+        if file.suffix in (".py", ".md"):
+            shutil.copy(file, folder)
+    about = folder / "corners-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: corners\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[opendp_sim.mechanisms]\ncorners = {entry}\n")
+    return folder
+
+
+def fresh(site: Path, folder: Path, code: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run Python afresh with ``site`` among its packages."""
+    path = os.pathsep.join([str(site), str(Path(__file__).parents[2])])
+    return subprocess.run(
+        [sys.executable, "-c", code, *words],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": path, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_stranger_s_sketch_question_and_query(tmp_path):
+    site = installed(tmp_path / "site")
+    points = np.concatenate([np.full((30, 2), 0.25), np.full((12, 2), -0.25)])
+    np.savez(tmp_path / "points.npz", x=points)
+    np.savez(tmp_path / "asked.npz", x=np.array([[0.5, 0.5], [-0.5, -0.5]]))
+    (tmp_path / "corners.yaml").write_text(SPEC)
+    done = fresh(site, tmp_path, PYTHON)
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "out" / "sizes.csv").read_text().splitlines()
+    assert "size" in lines[0]
+    assert len(lines) == 3
+
+
+def test_a_broken_plugin_is_named_and_nothing_runs(tmp_path):
+    site = installed(tmp_path / "site", "absent")
+    done = fresh(site, tmp_path, "from opendp_sim.cli import main; main()", "ops")
+    assert done.returncode == 70, done.stderr
+    assert "OS903 plugin corners" in done.stderr
+    assert "absent" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_plugin_cannot_take_a_key_of_ours(monkeypatch):
+    class Theirs(Quantize):
+        pass
+
+    entry = SimpleNamespace(name="theirs", value="theirs", load=lambda: register(Theirs))
+    monkeypatch.setattr("opendp_sim.core.mechanism.entry_points", lambda group: [entry])
+    with pytest.raises(InternalError, match=r"OS903 plugin theirs.*a key taken by"):
+        load_plugins()
+    assert REGISTRY["quantize"] is Quantize

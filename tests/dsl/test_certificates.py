@@ -1,0 +1,396 @@
+"""A certificate binds this program, this charge and these files; every edit is refused by name."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sqlite3
+import subprocess
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import opendp_sim
+from opendp_sim.accounting._entries import canonical, chained
+from opendp_sim.accounting.certificate import digest_of, statement_digest
+from opendp_sim.accounting.release import Release
+from opendp_sim.core.errors import ReleaseError, SimError
+from opendp_sim.dsl import apply, plan_file, verification, verify
+from opendp_sim.dsl.derivation import derivation
+from tests._small import write_small
+
+NAME = "out/release.npz.certificate.json"
+PAGE = Path(opendp_sim.__file__).parent / "accounting" / "certificate.md"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Two runs of a program and one of another, on one ledger; the first one's files are kept."""
+    folder = tmp_path_factory.mktemp("made")
+    spec = write_small(folder, ("epsilon: 3.0", "epsilon: 30.0"), ("repetitions: 100", "repetitions: 4"),
+                       ("l1: 100, l2: 10", "l1: 4, l2: 2"))  # fmt: skip
+    apply(plan_file(spec))
+    shutil.copytree(folder / "out", folder / "first")
+    apply(plan_file(spec))
+    text = spec.read_text()
+    spec.write_text(
+        text.replace("epsilon: 1.0", "epsilon: 0.1").replace("name: small", "name: other")
+    )
+    apply(plan_file(spec), into=folder / "elsewhere")
+    spec.write_text(text)
+    shutil.rmtree(folder / "out")
+    shutil.move(folder / "first", folder / "out")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Plan each program once."""
+    real = verification._replayed
+
+    @cache
+    def planned(_program, _output, record, path):
+        return real(record.value, path)
+
+    class Hidden:  # equal programs share a plan
+        def __init__(self, value):
+            self.value = value
+
+        def __hash__(self):
+            return 0
+
+        def __eq__(self, other):
+            return True
+
+    monkeypatch.setattr(verification, "_replayed", lambda record, path: planned(
+        canonical(record.program), record.output, Hidden(record), path))  # fmt: skip
+
+
+def entries(folder):
+    with closing(sqlite3.connect(folder / "points.ledger")) as db:
+        rows = db.execute("SELECT seq, body, hash FROM entries ORDER BY seq").fetchall()
+    found, last = [], None
+    for seq, body, digest in rows:
+        found.append({"entry": seq, "previous": last, "body": body, "hash": digest})
+        last = digest
+    return found
+
+
+def body_of(c, **changes):
+    """Change the quoted entry's body and make its hash fit again."""
+    body = json.loads(c["charge"]["body"]) | changes
+    c["charge"]["body"] = canonical(body)
+    c["charge"]["hash"] = chained(c["charge"]["previous"], c["charge"]["body"])
+
+
+def rebound(c):
+    """Compute every hash of the certificate again, as somebody would who has no ledger to write to."""
+    body = json.loads(c["charge"]["body"])
+    body["files"][c["output"]] = {"sha256": c["file"]["sha256"], "statement": statement_digest(c)}
+    body_of(c, files=body["files"])
+
+
+def put(*path):
+    """Return an edit that sets the value at a path: its last item is the value."""
+    *names, last, value = path
+
+    def edit(c, _folder):
+        for name in names:
+            c = c[name]
+        c[last] = value
+
+    return edit
+
+
+def quoting(number):
+    def edit(c, folder):
+        c["charge"] = entries(folder)[number - 1]
+
+    return edit
+
+
+def loss(value, measure="zcdp"):
+    return lambda c, _: body_of(c, loss={"measure": measure, "loss": [float(value).hex()]})
+
+
+SIGMA = ("plan", "releases", "noisy")
+EDITS = {
+    # (edit, what the refusal names)
+    "the format": (put("format", "opendp_sim/certificate/1"), "format"),
+    "a field more": (put("extra", 1), "extra"),
+    "a field less": (lambda c, _: c.pop("evidence"), "evidence"),
+    "the output": (put("output", "density"), "charge.body|file.name|mechanisms|names"),
+    "no such output": (put("output", "nothing"), "output"),
+    "the time": (put("time", "2020-01-01T00:00:00+00:00"), "statement"),
+    "no time": (put("time", "yesterday"), "time"),
+    "the owner": (put("owner", "somebody"), "statement"),
+    "a name": (put("names", "dataset", "others"), "names.dataset"),
+    "a sentence": (lambda c, _: c["mechanisms"][0].update(what="It is safe."), "mechanisms"),
+    "a mechanism less": (lambda c, _: c["mechanisms"].pop(), "mechanisms"),
+    "the program's budget": (put("program", "privacy", "budget", "epsilon", 9.0), "plan.program"),
+    "the program's unit": (put("program", "privacy", "unit", "add_remove", 2), "plan.program"),
+    "the program's bounds": (put("program", "data", "points", "columns", "x", "bounds", [0.0, 2.0]), "plan.program"),
+    "the program's seed": (lambda c, _: c["program"]["flow"]["sketch"]["steps"][0]["race_sketch"].update(seed=8), "plan.program"),
+    "no program": (put("program", {}), "program"),
+    "the program without its ledger": (lambda c, _: c["program"]["data"]["points"].pop("ledger"), "plan.program"),
+    "its hash": (put("plan", "program", "0" * 64), "plan.program"),
+    "a value": (put("values", "width", 0.6), "the program"),
+    "a value more": (put("values", "depth", 1), "statement"),
+    "the total": (put("plan", "total", [0.001]), "plan.total"),
+    "the claim": (put("plan", "claim", [0.1, 1e-6]), "plan.claim"),
+    "the conversion": (put("plan", "conversion_delta", 1e-9), "plan.conversion_delta"),
+    "the scale": (put(*SIGMA, "mechanism", "gaussian", "scale", 1.0), "scale"),
+    "a map": (lambda c, _: c["plan"]["releases"]["noisy"]["maps"][-1].__setitem__(1, 1.0), "maps"),
+    "a loss": (put(*SIGMA, "loss", [0.001]), "loss"),
+    "an own loss": (put(*SIGMA, "own", "loss", [0.001]), "own.loss"),
+    "the sampler": (put(*SIGMA, "sampler", "none"), "sampler"),
+    "the deviation": (put(*SIGMA, "deviation", 0.1), "deviation"),
+    "a face": (put("plan", "stages", "noisy", "faces", "l2", 0.1), "faces"),
+    "a number's type": (put("plan", "privacy", "d_in", 1.0), "d_in"),
+    "a stage of the plan less": (lambda c, _: c["plan"]["stages"].pop("vectors"), "plan.stages"),
+    "an assumption less": (lambda c, _: c["assumptions"].pop(0), "assumptions"),
+    "an assumption more": (lambda c, _: c["assumptions"].append("x"), "assumptions"),
+    "the claimed unit": (put("privacy", "unit", {"add_remove": 9, "of": "row"}), "privacy.unit"),
+    "the claimed distance": (put("privacy", "d_in", 9), "privacy.d_in"),
+    "the claimed measure": (put("privacy", "measure", "pure"), "privacy.measure"),
+    "the claimed total": (put("privacy", "total", [0.001]), "privacy.total"),
+    "the claimed epsilon": (put("privacy", "claim", [0.1, 1e-6]), "privacy.claim"),
+    "a public claim": (put("privacy", {"public": True}), "privacy"),
+    "the evidence": (lambda c, _: c["evidence"]["gaussian"].update(tier="divine"), "evidence"),
+    "a version": (put("versions", "numpy", "0.1"), "statement"),
+    "the file's digest": (put("file", "sha256", "0" * 64), "release.npz"),
+    "the file's size": (put("file", "bytes", 1), "file.bytes"),
+    "the file's name": (put("file", "name", "density.csv"), "file.name"),
+    "a name with a folder": (put("file", "name", "../release.npz"), "file.name"),
+    "no ledger": (put("ledger", None), "charge: the program names a ledger"),
+    "no charge": (put("charge", None), "charge: the program names a ledger"),
+    "neither": (lambda c, _: c.update(charge=None, ledger=None), "charge: the program names a ledger"),
+    "the terms": (put("ledger", "terms", "measure", "pure"), "ledger.terms"),
+    "the limit": (put("ledger", "terms", "limit", "epsilon", 1.0), "ledger.terms"),
+    "the ledger's name": (put("ledger", "file", "other.ledger"), "statement"),
+    "what was spent": (put("ledger", "spent", "loss", [0.0]), "statement"),
+    "what is left": (put("ledger", "left", "epsilon", 99.0), "statement"),
+    "what was spent, rehashed": (lambda c, f: (put("ledger", "spent", "loss", [0.0])(c, f), rebound(c)), "charge: entry"),
+    "the time, rehashed": (lambda c, f: (put("time", "2020-01-01T00:00:00+00:00")(c, f), rebound(c)), "charge: entry"),
+    "entry 999": (put("charge", "entry", 999), "entry 999"),
+    "another number": (put("charge", "entry", 5), "entry 5"),
+    "entry 0": (put("charge", "entry", 0), "entry 0"),
+    "the entry's hash": (put("charge", "hash", "0" * 64), "charge.hash"),
+    "the hash before it": (put("charge", "previous", "0" * 64), "charge.hash"),
+    "the reserve as its charge": (quoting(4), "charge.body.kind"),
+    "an outcome as its charge": (quoting(3), "charge.body.kind"),
+    "another run's charge": (quoting(5), "charge.body.files"),
+    "another program's charge": (quoting(8), "charge.body.program"),
+    "a tenth of the loss": (loss(0.0024), "charge.body.loss"),
+    "another measure of the loss": (loss(0.024356, "pure"), "charge.body.loss"),
+    "another dataset's charge": (lambda c, _: body_of(c, dataset="others"), "charge.body.dataset"),
+    "another unit's charge": (lambda c, _: body_of(c, unit="add_remove 9 of row"), "charge.body.unit"),
+    "another name's charge": (lambda c, _: body_of(c, name="others"), "charge.body.name"),
+    "a charge without files": (lambda c, _: body_of(c, files=None), "charge.body.files"),
+    "a charge of another time": (lambda c, _: body_of(c, time="2020-01-01T00:00:00+00:00"), "charge: entry"),
+    "a body that is no JSON": (lambda c, _: c["charge"].update(body="x", hash=chained(c["charge"]["previous"], "x")), "charge.body"),
+    "a signature": (put("signature", {"scheme": "ed25519", "key": "00" * 32, "value": "00" * 64}), "signature"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_every_edit_of_a_certificate_is_refused_by_name(made, name):
+    path, (edit, named) = made / NAME, EDITS[name]
+    whole = path.read_text()
+    body = json.loads(whole)
+    edit(body, made)
+    try:
+        path.write_text(json.dumps(body))
+        with pytest.raises(ReleaseError, match="OS701") as caught:
+            verify(path, made / "small.yaml")
+    finally:
+        path.write_text(whole)
+    assert re.search(named, str(caught.value.got)), caught.value.got
+
+
+def test_a_certificate_verifies_and_says_only_what_it_compared(made):
+    checked, left = verify(made / NAME, made / "small.yaml")
+    text = "\n".join(checked)
+    assert "entry 2 of points.ledger, whose chain is whole, is the quoted entry" in text
+    assert "per add_remove 1 of row, for dataset points" in text
+    assert "the quoted entry holds the digests of this file and of this statement" in text
+    assert any("no signature" in line for line in left)
+    assert len(EDITS) >= 50
+
+
+def test_without_the_ledger_it_says_so_and_still_binds(made, tmp_path):
+    shutil.copytree(made / "out", tmp_path / "out")
+    path = tmp_path / NAME
+    checked, left = verify(path)
+    assert any("the ledger was not found" in line for line in left)
+    assert not any("chain is whole" in line for line in checked)
+    verify(path, ledger=made / "points.ledger")
+    (tmp_path / "out" / "release.npz").unlink()
+    assert any("not beside the certificate" in line for line in verify(path)[1])
+
+
+def _copy(made, tmp_path):
+    shutil.copytree(made, tmp_path / "all")
+    return tmp_path / "all"
+
+
+LEDGER = {
+    "an edited entry": "UPDATE entries SET body = replace(body, 'zcdp', 'pure') WHERE seq = 2",
+    "a removed entry": "DELETE FROM entries WHERE seq = 2",
+    "a cut tail": "DELETE FROM entries WHERE seq > 1",
+    "other terms": "UPDATE meta SET value = replace(value, '30.0', '90.0') WHERE key = 'genesis'",
+    "no head": "DELETE FROM meta WHERE key = 'head'",
+}
+
+
+@pytest.mark.parametrize("edit", LEDGER)
+def test_an_edited_ledger_beside_it_is_refused(made, tmp_path, edit):
+    folder = _copy(made, tmp_path)
+    with closing(sqlite3.connect(folder / "points.ledger")) as db:
+        db.executescript(LEDGER[edit])
+    with pytest.raises(ReleaseError, match="the ledger"):
+        verify(folder / NAME)
+
+
+def test_a_release_that_was_exchanged_or_edited_is_refused(made, tmp_path):
+    folder = _copy(made, tmp_path)
+    saved = folder / "out" / "release.npz"
+    raw = saved.read_bytes()
+    saved.write_bytes(raw[:-1])
+    with pytest.raises(ReleaseError, match="OS701"):
+        verify(folder / NAME)
+    shutil.copy(folder / "elsewhere" / "out" / "release.npz", saved)
+    with pytest.raises(ReleaseError, match=r"the file release\.npz"):
+        verify(folder / NAME)
+    # ... and with every digest of the certificate made to fit: the release's own header disagrees.
+    body = json.loads((folder / NAME).read_text())
+    body["file"] |= {"sha256": digest_of(saved), "bytes": saved.stat().st_size}
+    rebound(body)
+    (folder / NAME).write_text(json.dumps(body))
+    with pytest.raises(ReleaseError, match="release's header"):
+        verify(folder / NAME)
+
+
+def test_a_release_with_another_ones_certificate_answers_nothing(made, tmp_path):
+    from typer.testing import CliRunner
+
+    from opendp_sim.cli import app
+
+    folder = _copy(made, tmp_path)
+    saved = folder / "out" / "release.npz"
+    words = ["answer", str(saved), "--query", str(folder / "queries.npz"), "--post", "density"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    shutil.copy(folder / "elsewhere" / "out" / "release.npz", saved)
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 5
+    assert "certificate" in result.stderr
+    (folder / NAME).unlink()
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert isinstance(Release.load(saved), Release)
+
+
+def test_the_derivation_shows_every_number(made):
+    text = "\n".join(derivation(made / NAME))
+    plan = json.loads((made / NAME).read_text())["plan"]
+    for number in (*plan["total"], *plan["claim"], plan["releases"]["noisy"]["maps"][-1][1]):
+        assert repr(number) in text
+    assert "^2 / 2 =" in text
+    assert "sha256" in text
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="the page's check is in JavaScript")
+def test_the_forty_lines_of_the_page_check_a_certificate(made, tmp_path):
+    """It shares no code with this package, and refuses what `verify` refuses without a ledger."""
+    script = re.search(r"```js\n(.*?)```", PAGE.read_text(), re.DOTALL).group(1)
+    check = tmp_path / "check.js"
+    check.write_text(script)
+    words = ["node", str(check), str(made / NAME)]
+    good = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert good.returncode == 0, good.stdout + good.stderr
+    assert good.stdout.count("ok ") >= 7
+    whole = (made / NAME).read_text()
+    for name in ("the total", "the program's budget", "a value", "the time", "an own loss", "a public claim",
+                 "the owner", "another run's charge", "the file's digest", "the evidence"):  # fmt: skip
+        body = json.loads(whole)
+        EDITS[name][0](body, made)
+        try:
+            (made / NAME).write_text(json.dumps(body))
+            bad = subprocess.run(words, capture_output=True, text=True, check=False)
+        finally:
+            (made / NAME).write_text(whole)
+        assert bad.returncode != 0, name
+
+
+def test_a_signature_shows_who_made_it(tmp_path):
+    pytest.importorskip("cryptography")
+    from cryptography.hazmat.primitives import serialization as s
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    def keys(name):
+        key = Ed25519PrivateKey.generate()
+        secret, public = tmp_path / f"{name}.pem", tmp_path / f"{name}.pub.pem"
+        secret.write_bytes(
+            key.private_bytes(s.Encoding.PEM, s.PrivateFormat.PKCS8, s.NoEncryption())
+        )
+        public.write_bytes(
+            key.public_key().public_bytes(s.Encoding.PEM, s.PublicFormat.SubjectPublicKeyInfo)
+        )
+        return secret, public
+
+    (mine, public), (_, other) = keys("mine"), keys("other")
+    spec = write_small(
+        tmp_path, ("repetitions: 100", "repetitions: 4"), ("l1: 100, l2: 10", "l1: 4, l2: 2")
+    )
+    with pytest.raises(ReleaseError, match="Ed25519"):
+        apply(plan_file(spec), sign=public)
+    assert not (tmp_path / "points.ledger").exists()
+    path = apply(plan_file(spec), sign=mine).certificates["release"]
+    checked, left = verify(path, signer=public)
+    assert any("signed by the key" in line for line in checked)
+    assert not any("whose key" in line for line in left)
+    for signer, named in ((other, "signature.key"), (None, None)):
+        if named:
+            with pytest.raises(ReleaseError, match=named):
+                verify(path, signer=signer)
+    body = json.loads(path.read_text())
+    for change in (lambda b: b.update(signature=None),
+                   lambda b: b["signature"].update(value="00" * 64),
+                   lambda b: (b.update(time="2020-01-01T00:00:00+00:00"), rebound(b))):  # fmt: skip
+        edited = json.loads(json.dumps(body))
+        change(edited)
+        path.write_text(json.dumps(edited))
+        with pytest.raises(ReleaseError, match=r"signature|charge"):
+            verify(path, signer=public)
+
+
+def test_a_public_program_has_no_charge(tmp_path):
+    spec = write_small(tmp_path, ("    ledger: {file: points.ledger, limit: {epsilon: 3.0, delta: 1.0e-5}}\n", ""),
+                       ("repetitions: 100", "repetitions: 4"), ("l1: 100, l2: 10", "l1: 4, l2: 2"))  # fmt: skip
+    path = apply(plan_file(spec)).certificates["release"]
+    checked, left = verify(path)
+    assert "the program names no ledger, and the certificate no charge" in checked
+    assert any("nobody counts" in line for line in left)
+    assert np.isfinite(json.loads(path.read_text())["plan"]["total"]).all()
+
+
+def test_what_is_no_certificate_is_refused(tmp_path):
+    path = tmp_path / "x.certificate.json"
+    for content in (
+        b"",
+        b"[]",
+        b"{}",
+        b"null",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"format": 1e999}',
+        b'"\\ud800"',
+    ):
+        path.write_bytes(content)
+        with pytest.raises(SimError, match="OS701"):
+            verify(path)
+    with pytest.raises(SimError, match="OS701"):
+        verify(tmp_path)

@@ -1,0 +1,345 @@
+"""``apply`` from end to end: files, bad data, certificates, plans that moved, nothing half done."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.release import Release
+from opendp_sim.cli import app
+from opendp_sim.core.errors import DataError, InternalError, ReleaseError, SimError, SpecError
+from opendp_sim.dsl import apply, load_plan, plan_file, save_plan, verify
+from tests._small import points, write_small
+
+RHO = 0.02435597  # what OpenDP converts to epsilon 1 at delta 1e-6; the plan has all its digits
+
+
+def _run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def _untouched(folder):
+    """Say whether nothing was released and nothing charged."""
+    ledger = folder / "points.ledger"
+    if ledger.exists():
+        with Ledger.open(ledger) as opened:
+            assert not opened.charges
+    return not (folder / "out").exists() or not list((folder / "out").iterdir())
+
+
+# --- the good case --------------------------------------------------------------------------------
+
+
+def test_apply_writes_release_answers_and_certificates(tmp_path):
+    spec = write_small(tmp_path)
+    done = apply(plan_file(spec))
+    assert set(done.files) == {"density", "release"}
+    with done.files["density"].open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 20
+    assert {"density:a", "density:b"} <= set(rows[0])
+    release = Release.load(done.files["release"])
+    assert release.header["privacy"]["total"] == list(done.plan.total)
+    assert release.arrays["counts"].shape == (2, 100, 16)
+    for certificate in done.certificates.values():
+        checked, left = verify(certificate, spec)
+        assert len(checked) >= 9
+        assert any("noise" in text for text in left)
+    with Ledger.open(tmp_path / "points.ledger") as ledger:
+        assert [e.kind for e in ledger.entries] == ["reserve", "charge", "outcome"]
+        assert ledger.charges[0].loss == done.plan.total
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_answers_of_a_run_are_those_of_its_release(tmp_path):
+    spec = write_small(tmp_path)
+    done = apply(plan_file(spec))
+    result = _run(
+        "answer",
+        done.files["release"],
+        "--query",
+        tmp_path / "queries.npz",
+        "--post",
+        "density: {estimator: mean}",
+        "--save",
+        tmp_path / "again.csv",
+    )
+    assert result.exit_code == 0, result.stderr
+    assert (tmp_path / "again.csv").read_bytes() == done.files["density"].read_bytes()
+
+
+def test_the_noise_is_there_and_of_the_planned_size(tmp_path):
+    spec = write_small(tmp_path)
+    plan = plan_file(spec)
+    scale = plan.releases["noisy"].bound.record.scale
+    assert scale == pytest.approx(10 / np.sqrt(2 * RHO), rel=1e-5)
+    exact = _exact(plan, tmp_path)
+    noisy = Release.load(apply(plan).files["release"]).arrays["counts"].ravel()
+    noise = (noisy - exact).astype(float)
+    # 3,200 cells: the sample deviation is within 8 standard errors (false alarms below 1e-14).
+    assert noise.std() == pytest.approx(scale, rel=8 / np.sqrt(2 * noise.size))
+
+
+def _exact(plan, folder):
+    from opendp_sim.sources.fold import build_sketch
+    from opendp_sim.sources.source import from_arrays
+
+    typed = plan.types["sketch"]
+    source = from_arrays(typed.entry.records, points())
+    return build_sketch(typed.stages, source.blocks)
+
+
+def test_workers_do_not_change_the_noiseless_part(tmp_path):
+    spec = write_small(
+        tmp_path,
+        (
+            "    ledger: {file: points.ledger, limit: {epsilon: 3.0, delta: 1.0e-5}}\n",
+            "    public: true\n",
+        ),
+        ("{noise: gaussian, scale: solve, spend: 100%}", "none"),
+    )
+    plan = plan_file(spec)
+    assert plan.total == ()
+    one = Release.load(apply(plan, into=tmp_path / "one").files["release"])
+    two = Release.load(apply(plan, into=tmp_path / "two", workers=2).files["release"])
+    assert (one.arrays["counts"] == two.arrays["counts"]).all()
+    assert one.arrays["counts"].sum() == 200 * 100
+
+
+# --- where outputs go: tested before anything is charged ------------------------------------------
+
+
+@pytest.mark.parametrize("blocked", ["a file where a folder should be", "a folder of that name"])
+def test_an_output_that_cannot_be_written_is_refused_before_the_charge(tmp_path, blocked):
+    spec = write_small(tmp_path)
+    where = tmp_path / "elsewhere"
+    if blocked.startswith("a file"):
+        where.write_text("in the way")
+    else:
+        (where / "out" / "release.npz").mkdir(parents=True)
+    result = _run("apply", spec, "--into", where)
+    assert result.exit_code == 4
+    assert "error[OS609]" in result.stderr
+    assert "`outputs." in result.stderr
+    assert _untouched(tmp_path)
+    assert not list(tmp_path.rglob("*.part"))
+
+
+@pytest.mark.parametrize(
+    "save", ["../far.npz", "out/../../far.npz", "{outside}/far.npz", "link/far.npz"]
+)
+def test_an_output_stays_in_its_folder(tmp_path, save):
+    inside, outside = tmp_path / "in", tmp_path / "elsewhere"
+    inside.mkdir()
+    outside.mkdir()
+    (inside / "link").symlink_to(outside)
+    spec = write_small(inside, ("save: out/release.npz", "save: " + save.format(outside=outside)))
+    result = _run("apply", spec)
+    assert result.exit_code == 1
+    assert "error[OS304]" in result.stderr
+    assert "--into" in result.stderr
+    assert not list(tmp_path.rglob("far*"))
+    assert _run("apply", spec, "--anywhere").exit_code == 0
+    assert list(tmp_path.rglob("far.npz"))
+
+
+def test_an_output_in_a_place_that_nobody_can_write_to(tmp_path):
+    spec = write_small(tmp_path, ("save: out/release.npz", "save: /proc/x/release.npz"))
+    (tmp_path / "points.npz").unlink()  # the place is tested before the data is looked for
+    result = _run("apply", spec, "--anywhere")
+    assert "error[OS609]: `outputs.release.save`" in result.stderr
+    assert _untouched(tmp_path)
+
+
+# --- bad data: a coded error with a hint, and nothing released or charged -------------------------
+
+
+def _with(column, change):
+    data = points()
+    data[column] = change(data[column])
+    return data
+
+
+def _spoil(values, value):
+    values = values.copy()
+    values[7, 1] = value
+    return values
+
+
+BAD_DATA = {
+    "nan": (_with("x", lambda v: _spoil(v, np.nan)), "OS603"),
+    "infinity": (_with("x", lambda v: _spoil(v, np.inf)), "OS603"),
+    "out of bounds": (_with("x", lambda v: _spoil(v, 1.5)), "OS605"),
+    "wrong width": (_with("x", lambda v: v[:, :2]), "OS602"),
+    "wrong dtype": (_with("x", lambda v: v.astype("U8")), "OS602"),
+    "unknown label": (_with("kind", lambda v: np.where(np.arange(len(v)) == 5, "c", v)), "OS604"),
+    "missing column": ({"x": points()["x"]}, "OS602"),
+    "empty": ({"x": np.zeros((0, 3)), "kind": np.zeros(0, dtype="U1")}, "OS608"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_DATA)
+def test_bad_data_is_refused_before_the_charge(case, tmp_path):
+    data, code = BAD_DATA[case]
+    spec = write_small(tmp_path, data=data)
+    with pytest.raises(DataError) as caught:
+        apply(plan_file(spec))
+    assert caught.value.code == code
+    assert caught.value.hint
+    assert _untouched(tmp_path)
+    assert _run("apply", spec).exit_code == 4
+    assert _untouched(tmp_path)
+
+
+def test_a_missing_file_is_refused_before_the_charge(tmp_path):
+    spec = write_small(tmp_path)
+    (tmp_path / "points.npz").unlink()
+    result = _run("apply", spec)
+    assert result.exit_code == 4
+    assert "OS601" in result.stderr
+    assert "help:" in result.stderr
+    assert _untouched(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "queries",
+    [
+        {"x": np.zeros((4, 2))},
+        {"x": np.full((4, 3), np.nan)},
+        {"y": np.zeros((4, 3))},
+        {"x": np.zeros((0, 3))},
+    ],
+)
+def test_bad_queries_are_refused_before_the_charge(queries, tmp_path):
+    spec = write_small(tmp_path, queries=queries)
+    with pytest.raises(DataError) as caught:
+        apply(plan_file(spec))
+    assert caught.value.code in ("OS602", "OS607")
+    assert caught.value.hint
+    assert _untouched(tmp_path)
+
+
+def test_enforce_clamps_and_drops_instead(tmp_path):
+    data = _with("x", lambda v: _spoil(_spoil(v, 1.5), np.nan))
+    spec = write_small(tmp_path, ("    columns:", "    ingest: enforce\n    columns:"), data=data)
+    assert apply(plan_file(spec)).files["release"].exists()
+
+
+def test_no_refusal_shows_a_record(tmp_path):
+    secret = 0.123456789
+    data = _with("x", lambda v: np.where(np.arange(3) == 0, secret, _spoil(v, np.nan)))
+    spec = write_small(tmp_path, data=data)
+    result = _run("apply", spec)
+    assert "0.1234" not in result.stderr + result.stdout
+
+
+# --- a failure inside a private function ----------------------------------------------------------
+
+
+def test_a_failure_after_the_charge_is_charged_and_says_nothing(tmp_path, monkeypatch):
+    from opendp_sim.dsl import execute
+
+    def broken(*_args, **_kwargs):
+        raise ValueError("a record: 0.123456789")
+
+    monkeypatch.setattr(execute, "build_sketch", broken)
+    spec = write_small(tmp_path)
+    with pytest.raises(InternalError) as caught:
+        apply(plan_file(spec))
+    assert caught.value.code == "OS902"
+    assert "0.1234" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+    with Ledger.open(tmp_path / "points.ledger") as ledger:
+        assert [e.kind for e in ledger.entries] == ["reserve"]
+        assert len(ledger.charges) == 1
+    assert not list((tmp_path / "out").iterdir())
+    result = _run("apply", spec)
+    assert result.exit_code == 70
+    assert "0.1234" not in result.stderr
+
+
+# --- plans that moved -----------------------------------------------------------------------------
+
+
+def test_a_plan_document_runs_exactly_itself(tmp_path):
+    spec = write_small(tmp_path)
+    save_plan(plan_file(spec, {"width": "0.7"}), tmp_path / "p.plan")
+    plan = load_plan(tmp_path / "p.plan")
+    assert dict(plan.program.values) == {"width": 0.7}
+    assert _run("apply", tmp_path / "p.plan").exit_code == 0
+    # The run itself moved the ledger, so the same document does not run twice.
+    result = _run("apply", tmp_path / "p.plan")
+    assert result.exit_code == 1
+    assert "OS309" in result.stderr
+
+
+@pytest.mark.parametrize("what", ["spec", "versions", "numbers", "ledger"])
+def test_a_plan_is_refused_once_anything_moved(what, tmp_path):
+    spec = write_small(tmp_path)
+    save_plan(plan_file(spec), tmp_path / "p.plan")
+    document = json.loads((tmp_path / "p.plan").read_text())
+    if what == "spec":
+        spec.write_text(spec.read_text().replace("seed: 7", "seed: 8"))
+    elif what == "versions":
+        document["versions"]["opendp"] = "0.1"
+    elif what == "numbers":
+        document["plan"]["releases"]["noisy"]["deviation"] /= 2
+    else:
+        apply(plan_file(spec))
+    (tmp_path / "p.plan").write_text(json.dumps(document))
+    with pytest.raises(SpecError) as caught:
+        load_plan(tmp_path / "p.plan")
+    assert caught.value.code == "OS309"
+
+
+# --- certificates ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: c["plan"]["total"].__setitem__(0, 0.001),
+        lambda c: c["plan"]["releases"]["noisy"]["mechanism"]["gaussian"].__setitem__("scale", 1.0),
+        lambda c: c["plan"]["releases"]["noisy"]["maps"][-1].__setitem__(1, 1.0),
+        lambda c: c["program"]["privacy"]["budget"].__setitem__("epsilon", 2.0),
+        lambda c: c["file"].__setitem__("sha256", "0" * 64),
+        lambda c: c["charge"].__setitem__("hash", "0" * 64),
+        lambda c: c.__setitem__("format", "other"),
+    ],
+)
+def test_verify_finds_any_changed_number(change, tmp_path):
+    spec = write_small(tmp_path)
+    path = apply(plan_file(spec)).certificates["release"]
+    verify(path, spec)
+    body = json.loads(path.read_text())
+    change(body)
+    path.write_text(json.dumps(body))
+    with pytest.raises(ReleaseError) as caught:
+        verify(path, spec)
+    assert caught.value.code == "OS701"
+    assert _run("verify", path, "--spec", spec).exit_code == 5
+
+
+def test_verify_needs_no_spec_file_and_says_what_is_left(tmp_path):
+    path = apply(plan_file(write_small(tmp_path))).certificates["release"]
+    checked, left = verify(path)
+    assert any("hash" in text for text in checked)
+    assert any("--spec" in text for text in left)
+    (tmp_path / "small.yaml").write_text("spec: opendp_sim/1\n")
+    with pytest.raises(SimError):
+        verify(path, tmp_path / "small.yaml")
+
+
+def test_a_truncated_release_is_refused(tmp_path):
+    saved = apply(plan_file(write_small(tmp_path))).files["release"]
+    saved.write_bytes(saved.read_bytes()[:-100])
+    result = _run("answer", saved, "--query", tmp_path / "queries.npz", "--post", "density")
+    assert result.exit_code == 5
+    assert "OS701" in result.stderr
+    assert "help:" in result.stderr

@@ -1,0 +1,236 @@
+"""Refused specs: code, place, caret, advice, as golden text; and nothing released or charged."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from opendp_sim.cli import app
+from opendp_sim.core.errors import CATALOGUE
+from tests._golden import FOLDER, compare
+
+PEOPLE = """
+spec: opendp_sim/1
+name: people
+data:
+  people:
+    source: {npz: people.npz}
+    columns:
+      x: {dtype: "array[f64, 2]", bounds: [-1, 1]}
+      who: {dtype: str, role: privacy_id}
+privacy:
+  unit: {add_remove: 1, of: who}
+  measure: zcdp
+  budget: {rho: 0.4}
+flow:
+  sketch:
+    from: people
+    steps:
+      - bound_contributions: {by: who, max_rows: 2, seed: 3}
+      - select: {features: x}
+      - quantize: {bits: 8}
+      - race_sketch: {repetitions: 10, buckets: 16, seed: 1, family: {p_stable_l2: {width: 1.0}}}
+  noisy: {from: sketch, release: {noise: gaussian, scale: solve, spend: 100%}}
+outputs:
+  all: {from: noisy, save: out/all.npz}
+"""
+BAD = sorted(path.stem for path in (FOLDER / "bad").glob("*.yaml"))
+CODES = {
+    "unknown_step": "OS303",
+    "unknown_argument": "OS303",
+    "unknown_word": "OS303",
+    "wrong_type": "OS101",
+    "nested_parameter": "OS303",
+    "face_too_small": "OS301",
+    "stability_too_small": "OS301",
+    "no_noise": "OS307",
+    "output_of_a_sketch": "OS307",
+    "output_of_data": "OS704",
+    "output_of_nothing": "OS303",
+    "release_none_on_private": "OS307",
+    "budget_not_met": "OS401",
+    "gaussian_under_pure": "OS405",
+    "no_delta": "OS401",
+    "negative_budget": "OS401",
+    "duplicate_key": "OS302",
+    "anchor": "OS302",
+    "merge_and_tag": "OS302",
+    "not_yaml": "OS302",
+    "hole": "OS310",
+    "parameter_out_of_range": "OS308",
+    "unknown_parameter": "OS308",
+    "yaml_1_1_boolean": "OS101",
+    "unknown_column": "OS204",
+    "label_missing": "OS204",
+    "unit_of_nobody": "OS303",
+    "query_under_steps": "OS306",
+    "circle": "OS306",
+    "many_at_once": "OS101",
+    "bare_csv": "OS304",
+}
+
+
+def _run(*words: str):
+    return CliRunner().invoke(app, list(words))
+
+
+@pytest.fixture
+def beside(tmp_path, monkeypatch):
+    """A copy of the bad specs, entered, so that printed paths are relative."""
+    shutil.copytree(FOLDER / "bad", tmp_path / "bad")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_spec_is_refused_as_the_golden_file_says(name, beside):
+    result = _run("check", f"bad/{name}.yaml")
+    assert result.exit_code == 1
+    compare(f"bad/{name}.txt", result.stderr)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_every_finding_has_a_known_code_a_place_and_advice(name, beside):
+    result = _run("check", f"bad/{name}.yaml", "--json")
+    assert result.exit_code == 1
+    findings = json.loads(result.stdout)["errors"]
+    assert CODES[name] in {finding["code"] for finding in findings}
+    lines = Path(f"bad/{name}.yaml").read_text().splitlines()
+    for finding in findings:
+        assert finding["code"] in CATALOGUE
+        assert finding["help"]
+        assert 1 <= finding["line"] <= len(lines)
+        assert 1 <= finding["column"] <= len(lines[finding["line"] - 1]) + 1
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_applying_a_bad_spec_leaves_nothing_behind(name, beside):
+    before = sorted(beside.rglob("*"))
+    assert _run("apply", f"bad/{name}.yaml").exit_code == 1
+    assert sorted(beside.rglob("*")) == before
+
+
+def test_every_bad_spec_has_a_code_here():
+    assert set(BAD) == set(CODES)
+
+
+def test_an_output_with_its_stages_name_is_one_error(tmp_path):
+    spec = tmp_path / "people.yaml"
+    spec.write_text(PEOPLE.replace("all: {from: noisy", "noisy: {from: noisy"))
+    found = json.loads(_run("check", str(spec), "--json").stdout)["errors"]
+    assert [error["code"] for error in found] == ["OS303"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("flow:", "tests: [released]\nflow:"),
+        (
+            "{noise: gaussian, scale: solve, spend: 100%}",
+            "{mechanism: {gaussian: {}}, on_fail: stop}",
+        ),
+        (
+            "{noise: gaussian, scale: solve, spend: 100%}",
+            "{mechanism: {gaussian: {}}, filter: individual}",
+        ),
+    ],
+)
+def test_a_word_that_nothing_enforces_is_refused(old, new, tmp_path):
+    """An entry that was kept and not enforced would be taken for a promise."""
+    spec = tmp_path / "people.yaml"
+    assert PEOPLE.count(old) == 1
+    spec.write_text(PEOPLE.replace(old, new))
+    found = _run("check", str(spec), "--json")
+    assert found.exit_code == 1
+    assert [error["code"] for error in json.loads(found.stdout)["errors"]] == ["OS303"]
+
+
+def test_the_caret_stands_under_the_offending_text(beside):
+    text = _run("check", "bad/face_too_small.yaml").stderr
+    caret = next(line for line in text.splitlines() if "^" in line)
+    source = next(line for line in text.splitlines() if "l2: 1.0" in line)
+    start, stop = caret.index("^"), caret.rindex("^") + 1
+    assert source[start:stop] == "1.0"
+    cause = next(line for line in text.splitlines() if "this makes" in line)
+    step = next(line for line in text.splitlines() if "race_sketch" in line)
+    assert step[cause.index("-", 4) : cause.rindex("-") + 1] == "race_sketch"
+
+
+def test_independent_errors_come_in_one_run_in_the_order_of_the_document(beside):
+    findings = json.loads(_run("check", "bad/many_at_once.yaml", "--json").stdout)["errors"]
+    assert {f["code"] for f in findings} == {"OS101", "OS304", "OS401"}
+    assert len(findings) == 5
+    assert [f["line"] for f in findings] == sorted(f["line"] for f in findings)
+
+
+def test_a_missing_spec_is_one_coded_error(beside):
+    result = _run("check", "nowhere.yaml")
+    assert result.exit_code == 1
+    assert re.search(r"error\[OS601\].*nowhere\.yaml", result.stderr)
+
+
+def test_a_document_that_is_deep_or_large_is_refused_quickly(beside):
+    Path("deep.yaml").write_text("a: " + "[" * 5000 + "]" * 5000)
+    Path("large.yaml").write_text("a: " + "x" * 2**21)
+    for name in ("deep", "large"):
+        result = _run("check", f"{name}.yaml")
+        assert result.exit_code == 1
+        assert "OS302" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("budget: {rho: 0.4}", "budget: {rho: -1}", "OS401"),
+        ("add_remove: 1, of: who", "add_remove: one, of: who", "OS304"),
+        ("add_remove: 1, of: who", "add_remove: 1, of: whom", "OS303"),
+    ],
+)
+def test_a_wrong_privacy_section_makes_no_second_error_about_the_flow(old, new, code, beside):
+    assert old in PEOPLE
+    Path("people.yaml").write_text(PEOPLE.replace(old, new))
+    findings = json.loads(_run("check", "people.yaml", "--json").stdout)["errors"]
+    assert [finding["code"] for finding in findings] == [code]
+
+
+def test_a_bare_family_that_needs_parameters_is_one_error(beside):
+    text = (FOLDER / "small.yaml").read_text()
+    Path("bare.yaml").write_text(re.sub(r"family: .*?}}", "family: p_stable_l2", text))
+    (found,) = json.loads(_run("check", "bare.yaml", "--json").stdout)["errors"]
+    assert found["code"] == "OS101"
+    assert found["help"] == "write family: {p_stable_l2: {width: ...}}"
+    assert found["path"].endswith("race_sketch.family")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "3",
+        "spec: opendp_sim/1",
+        "{",
+        "? [a]: b",
+        "a: b: c",
+        "\t",
+        "--- a\n--- b",
+        "&a [*a]",
+        "spec: opendp_sim/1\ndata: 3\nflow: []\nprivacy: x\noutputs: ~\nname: 4",
+        "\x00",
+        "a: 'b",
+        (
+            "spec: opendp_sim/1\nname: a\ndata: {d: {source: {npz: 1}}}\nflow: {s: {from: 3, steps: {a: b}}}\n"
+            "outputs: {o: {from: [], post: 3}}\nprivacy: {unit: 3, measure: [], budget: {epsilon: x}}"
+        ),
+    ],
+)
+def test_no_text_makes_the_reader_fail_otherwise(text, beside):
+    Path("any.yaml").write_text(text)
+    result = _run("check", "any.yaml")
+    assert result.exit_code == 1
+    assert "error[OS3" in result.stderr

@@ -1,0 +1,188 @@
+"""The grammar is one: the reader and the JSON Schema accept the same specs, mutated ones too."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from opendp_sim.core.randomness import public_generator
+from opendp_sim.dsl import Refused, plan_file
+from opendp_sim.dsl.diagnostic import Notes
+from opendp_sim.dsl.document import parse
+from opendp_sim.dsl.reader import draft_of
+from opendp_sim.dsl.schema import json_schema
+
+ROOT = Path(__file__).parents[2]
+SPECS = [*sorted((ROOT / "specs").glob("*.yaml")), ROOT / "tests" / "golden" / "small.yaml"]
+VALUES: tuple[Any, ...] = (
+    None, True, False, 0, 1, -1, 7, 0.5, -2.5, "", "word", "solve", "none", "exact", "a.csv",
+    [], [1], [0, 1], [1.5, "a"], {}, {"a": 1}, {"digits": {}}, "digits", "row", "1/3", "50%",
+)  # fmt: skip
+WORDS = (
+    "extra",
+    "from",
+    "save",
+    "serve",
+    "steps",
+    "release",
+    "replace",
+    "reserve",
+    "bounds",
+    "public",
+)
+BEYOND = (
+    # What a schema cannot say: names that must exist, sums, orders, and what records say of several
+    # parameters at once.
+    "OS102", "OS308", "OS401", "OS405",
+    "names two things", "no built-in dataset", "names no column", "parameters that go together",
+    "only one column names the person", "is less stable", "a public dataset has no ledger",
+    "`columns.", "must be [lowest, highest]",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def schema() -> Draft202012Validator:
+    found = json_schema()
+    Draft202012Validator.check_schema(found)
+    return Draft202012Validator(json.loads(json.dumps(found)))
+
+
+def data_of(path: Path) -> Any:
+    return parse(path.read_text(), path.name, Notes()).data
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inside = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    return [path, *(found for key, inner in inside for found in places(inner, (*path, key)))]
+
+
+def mutated(spec: Any, draw: Any) -> Any:
+    """Return a copy with one value replaced, removed, renamed or added."""
+    spec = copy.deepcopy(spec)
+    every = places(spec)[1:]
+    *above, last = every[draw.integers(len(every))]
+    holder = spec
+    for part in above:
+        holder = holder[part]
+    kind = draw.integers(4)
+    if kind == 0:
+        holder[last] = copy.deepcopy(VALUES[draw.integers(len(VALUES))])
+    elif kind == 1:
+        del holder[last]
+    elif kind == 2 and isinstance(holder, dict):
+        holder[f"{last}x"] = holder.pop(last)
+    elif isinstance(holder, dict):
+        holder[WORDS[draw.integers(len(WORDS))]] = copy.deepcopy(VALUES[draw.integers(len(VALUES))])
+    else:
+        holder.append(copy.deepcopy(VALUES[draw.integers(len(VALUES))]))
+    return spec
+
+
+def disagreement(spec: Any, schema: Draft202012Validator) -> str:
+    """Say how reader and schema differ about ``spec``; nothing where they agree."""
+    findings = draft_of(copy.deepcopy(spec)).notes.findings
+    accepted = schema.is_valid(spec)
+    if not accepted and not findings:
+        error = next(schema.iter_errors(spec))
+        return f"the schema alone refuses {list(error.path)}: {error.message[:200]}"
+    strict = [f for f in findings if not any(said in f"{f.code} {f.title}" for said in BEYOND)]
+    if accepted and strict:
+        return f"the reader alone refuses {strict[0].path}: {strict[0].title} ({strict[0].label})"
+    return ""
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+def test_reader_and_schema_agree_on_mutated_specs(path, schema):
+    draw = public_generator(15, "mutated", path.stem)
+    good = data_of(path)
+    assert not disagreement(good, schema)
+    for _ in range(40):
+        spec = mutated(good, draw)
+        assert not disagreement(spec, schema), spec
+
+
+def with_former_words(spec: Any) -> Any:
+    spec = copy.deepcopy(spec)
+    for output in spec["outputs"].values():
+        if "queries" in output:
+            output["public_queries" if "serve" in output else "query"] = output.pop("queries")
+    for stage in spec["flow"].values():
+        if "sensitivity" in stage.get("expect", {}):
+            stage["expect"]["faces"] = stage["expect"].pop("sensitivity")
+    return spec
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+def test_former_words_read_and_mean_the_same(path, schema):
+    good = data_of(path)
+    old = with_former_words(good)
+    assert schema.is_valid(old)
+    assert draft_of(old).program.hash == draft_of(good).program.hash
+
+
+def test_a_word_and_its_former_name_are_one_too_many(schema):
+    spec = data_of(ROOT / "specs" / "digit-density.yaml")
+    spec["outputs"]["answers"]["query"] = {"builtin": "digits_test"}
+    (found,) = draft_of(copy.deepcopy(spec)).notes.findings
+    assert (found.code, found.label, found.help) == ("OS303", "written twice", "keep `queries`.")
+    assert not schema.is_valid(spec)
+
+
+@pytest.mark.parametrize("word", ["faces", "sensitivity"])
+def test_a_finding_stands_at_the_word_that_was_written(word, tmp_path):
+    text = (ROOT / "specs" / "digit-density.yaml").read_text()
+    claimed = f"{word}: {{linf: 0.5}}"
+    path = tmp_path / "small.yaml"
+    path.write_text(re.sub(r"sensitivity: \{.*?\}", claimed, text))
+    with pytest.raises(Refused) as caught:
+        plan_file(path)
+    document, (finding,) = caught.value.document, caught.value.findings
+    span = document.locate(finding.path)
+    assert document.lines[span.line - 1][span.column - 1 :].startswith("0.5")
+    assert claimed in document.lines[span.line - 1]
+
+
+def scalars(spec: Any) -> list[tuple[Any, ...]]:
+    found = []
+    for path in places(spec):
+        value = spec
+        for part in path:
+            value = value[part]
+        if (
+            path[:1] not in (("params",), ())
+            and isinstance(value, str | int | float)
+            and path[0] != "spec"
+        ):
+            found.append(path)
+    return found
+
+
+@pytest.mark.parametrize("path", SPECS[:6], ids=lambda path: path.stem)
+def test_a_parameter_may_stand_for_every_scalar(path, schema):
+    good = data_of(path)
+    names = {bool: "bool", int: "int", float: "float", str: "str"}
+    for where in scalars(good):
+        spec = copy.deepcopy(good)
+        holder = spec
+        for part in where[:-1]:
+            holder = holder[part]
+        value = holder[where[-1]]
+        if isinstance(value, str) and "${" in value:
+            continue
+        params = spec.get("params") or {}
+        spec["params"] = params | {"p": {"type": names[type(value)], "default": value}}
+        holder[where[-1]] = "${p}"
+        assert not draft_of(copy.deepcopy(spec)).notes.findings, where
+        assert schema.is_valid(spec), where

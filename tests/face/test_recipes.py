@@ -1,0 +1,101 @@
+"""``sim.density``, ``sim.classes``, ``sim.means``: plans over tables, and what their releases answer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import opendp_sim as sim
+from opendp_sim.core.errors import BudgetError, DataError, ParameterError, SimError
+
+rng = np.random.default_rng(2)
+N = 400
+TABLE = {
+    "x": np.concatenate([rng.uniform(0, 0.3, N), rng.uniform(0.7, 1, N)]),
+    "y": np.concatenate([rng.uniform(0, 30, N), rng.uniform(70, 100, N)]),
+    "kind": np.array(["a"] * N + ["b"] * N),
+    "who": np.array([f"p{i // 4}" for i in range(2 * N)]),
+}
+BOUNDS = {"x": (0, 1), "y": (0, 100)}
+WIDTHS = {"x": 0.1, "y": 10.0}
+
+
+@pytest.mark.parametrize(
+    "form", [dict, pd.DataFrame, pl.DataFrame, lambda t: pd.DataFrame(t).convert_dtypes()]
+)
+def test_a_density_of_every_form_of_table(form, tmp_path):
+    fit = sim.density(BOUNDS, bandwidth=WIDTHS, epsilon=1e4)
+    assert "nothing was spent" in repr(fit)
+    release = fit.apply(form(TABLE), into=tmp_path)
+    inside = ((TABLE["x"] - 0.15) / 0.1) ** 2 + ((TABLE["y"] - 15) / 10) ** 2
+    exact = np.exp(-inside / 2).sum()
+    found = release.density({"x": [0.15, 0.5], "y": [15.0, 50.0]}, confidence=0.9)
+    assert abs(found["density"][0, 0] / exact - 1) < 0.05
+    assert found["density"][1, 0] < 0.05 * exact
+    assert sim.load(tmp_path / "release.npz").claim == release.claim
+
+
+def test_one_bandwidth_is_in_data_units(tmp_path):
+    fit = sim.density({"x": (0, 1)}, bandwidth=0.1, epsilon=1e4)
+    assert "rescale" not in fit.plan.to_yaml()
+    release = fit.apply(TABLE["x"][:, None], into=tmp_path)
+    exact = np.exp(-(((TABLE["x"] - 0.2) / 0.1) ** 2) / 2).sum()
+    assert abs(release.density([[0.2]])["density"][0, 0] / exact - 1) < 0.02
+
+
+def test_classes_and_means_answer_by_name(tmp_path):
+    asked = {"x": [0.1, 0.9], "y": [10.0, 90.0]}
+    by_class = sim.classes(BOUNDS, label="kind", keys=["a", "b"], bandwidth=WIDTHS, epsilon=100)
+    assert by_class.apply(TABLE, into=tmp_path).classify(asked)["label"].tolist() == [0, 1]
+    by_mean = sim.means(BOUNDS, label="kind", keys=["a", "b"], epsilon=100)
+    release = by_mean.apply(TABLE, into=tmp_path)
+    assert release.nearest_class(asked)["label"].tolist() == [0, 1]
+    assert "distance" in sim.means({"x": (0, 1)}).apply(TABLE, into=tmp_path).ops
+
+
+def test_persons_and_ledgers(tmp_path):
+    fit = sim.density(
+        BOUNDS,
+        bandwidth=WIDTHS,
+        unit="who",
+        max_rows=2,
+        ledger=tmp_path / "t.ledger",
+        limit={"epsilon": 1.2, "delta": 1e-6},
+    )
+    assert dict(fit.plan.releases["noisy"].maps)["bound_contributions"] == 2
+    release = fit.apply(TABLE, into=tmp_path)
+    assert "one person (column `who`)" in release.claim
+    with pytest.raises(BudgetError, match="OS402"):
+        fit.apply(TABLE, into=tmp_path / "again")
+    numbered = TABLE | {"who": np.arange(2 * N)}
+    with pytest.raises(DataError, match="OS602"):  # all would be missing, and be paid for
+        fit.apply(numbered, into=tmp_path)
+    fresh = sim.density(BOUNDS, bandwidth=WIDTHS, unit="who", max_rows=2, ids="int64")
+    fresh.apply(pd.DataFrame(numbered), into=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"bandwidth": {"x": 0.1}},
+        {"bandwidth": 0.0},
+        {"bandwidth": -1.0},
+        {"epsilon": 0},
+        {"measure": "renyi"},
+        {"unit": "who"},
+        {"max_rows": 0, "unit": "who"},
+    ],
+)
+def test_what_cannot_be_planned_is_refused(more):
+    with pytest.raises(SimError) as refused:
+        sim.density(BOUNDS, **({"bandwidth": 0.1} | more))
+    assert refused.value.hint
+    with pytest.raises(ParameterError, match="OS102"):
+        sim.density(BOUNDS, bandwidth={"z": 1.0})
+
+
+def test_a_missing_column_is_told():
+    with pytest.raises(DataError, match="OS602"):
+        sim.density(BOUNDS, bandwidth=0.1).apply({"x": TABLE["x"]})

@@ -1,0 +1,117 @@
+"""``Budget``: clones spend from one purse, reserves are all or none, other processes wait."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+
+from opendp_sim.accounting.totals import Charge
+from opendp_sim.core.errors import BudgetError
+from opendp_sim.sklearn import Budget, DPNearestCentroid
+
+X = np.array([[0.0, 0.0]] * 60 + [[1.0, 1.0]] * 60)
+Y = np.array(["a"] * 60 + ["b"] * 60)
+ROW = "add_remove 1 of row"
+
+
+def centroid(**more):
+    return DPNearestCentroid(**({"bounds": (0, 1), "classes": ["a", "b"]} | more))
+
+
+def test_clones_copies_and_refits_spend_from_one_budget():
+    budget = Budget(mu=0.5)
+    est = centroid(epsilon=1.0, budget=budget)
+    assert clone(est).budget is budget
+    assert copy.deepcopy(est).budget is budget
+    assert copy.copy(budget) is budget
+    for _ in range(4):
+        clone(est).fit(X, Y)
+    assert budget.fits == 4  # 4 times mu 0.2367 is mu 0.4734
+    with pytest.raises(BudgetError, match="OS402"):
+        est.fit(X, Y)
+    assert budget.fits == 4
+    assert not hasattr(est, "release_")
+
+
+def test_cross_validation_charges_every_fold():
+    budget = Budget(epsilon=3.0, delta=1e-6)
+    cross_val_score(centroid(epsilon=0.5, budget=budget), X, Y, cv=3)
+    assert budget.fits == 3
+
+
+def test_reserves_are_all_or_none_and_are_used_first():
+    budget = Budget(rho=1.0, measure="zcdp")
+    quarter = Charge("zcdp", (0.25,))
+    with pytest.raises(BudgetError, match="OS402"):
+        budget.reserve([quarter] * 5)
+    assert (budget.reserved, budget.total.loss) == (0, (0.0,))
+    budget.reserve([quarter] * 4)
+    assert (budget.reserved, budget.total.loss) == (4, (1.0,))
+    budget.charge(Charge("zcdp", (0.2,)), ROW, "fit")
+    assert (budget.reserved, budget.fits, budget.total.loss) == (3, 1, (1.0,))
+    for wrong in (Charge("zcdp", (0.3,)), Charge("pure", (0.1,))):
+        with pytest.raises(
+            BudgetError, match="OS402"
+        ):  # larger than a reserve, or of another measure
+            budget.charge(wrong, ROW, "fit")
+    for _ in range(3):
+        budget.charge(quarter, ROW, "fit")
+    with pytest.raises(BudgetError, match="OS402"):
+        budget.charge(Charge("zcdp", (1e-3,)), ROW, "fit")
+
+
+def test_units_and_terms_do_not_mix(tmp_path):
+    budget = Budget(epsilon=9.0, delta=1e-6, unit="groups")
+    with pytest.raises(BudgetError, match="OS403"):
+        centroid(budget=budget).fit(X, Y)
+    centroid(budget=budget, unit="groups", max_rows=2).fit(X, Y, groups=np.arange(120) // 2)
+    assert budget.fits == 1
+    for wrong in ({}, {"epsilon": 1.0}, {"rho": 1.0}, {"mu": 0.0}):
+        with pytest.raises(BudgetError, match="OS401"):
+            Budget(**wrong)
+    with pytest.raises(BudgetError, match="OS401"):
+        Budget(mu=1.0, unit="rows")
+    with pytest.raises(BudgetError, match="OS403"):
+        Budget.open(tmp_path / "none.ledger")
+    Budget.open(tmp_path / "one.ledger", mu=1.0)
+    with pytest.raises(BudgetError, match="OS403"):
+        Budget.open(tmp_path / "one.ledger", mu=2.0)
+    with pytest.raises(BudgetError, match="OS405"):  # no Gaussian loss
+        centroid(budget=Budget(mu=9.0), measure="zcdp").fit(X, Y)
+
+
+def test_a_ledger_file_is_one_budget_for_many_processes(tmp_path):
+    budget = Budget.open(tmp_path / "a.ledger", mu=0.3)
+    again = pickle.loads(pickle.dumps(budget))  # noqa: S301
+    code = (
+        "import sys, pickle; from opendp_sim.accounting.totals import Charge;"
+        "b = pickle.loads(bytes.fromhex(sys.argv[1]));"
+        f"[b.charge(Charge('gdp', (0.01,)), {ROW!r}, 'fit') for _ in range(2)]"
+    )
+    run = [sys.executable, "-c", code, pickle.dumps(budget).hex()]
+    others = [subprocess.Popen(run, stderr=subprocess.PIPE) for _ in range(2)]
+    errors = [other.communicate()[1] for other in others]
+    assert [other.returncode for other in others] == [0, 0], errors
+    assert budget.fits == again.fits == 4
+    with pytest.raises(BudgetError, match="OS402"):
+        again.charge(Charge("gdp", (0.01,)), ROW, "fit")
+    with pytest.raises(BudgetError, match="OS403"):
+        pickle.dumps(Budget(mu=1.0))
+
+
+def test_its_text_tells_no_spending():
+    budget = Budget(epsilon=1.0, delta=1e-6)
+    before = repr(budget)
+    budget.charge(Charge("gdp", (0.001,)), ROW, "fit")
+    assert (
+        repr(budget)
+        == before
+        == "Budget(epsilon 1, delta 1e-06; gdp, add_remove 1 of row, in memory)"
+    )

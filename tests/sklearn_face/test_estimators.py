@@ -1,0 +1,174 @@
+"""Each estimator finds what its non-private twin finds, where noise is small."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
+from sklearn.neighbors import KernelDensity
+from sklearn.pipeline import make_pipeline
+
+from opendp_sim.core.errors import SimError
+from opendp_sim.sklearn import (
+    DPKernelClassifier,
+    DPKernelDensity,
+    DPNearestCentroid,
+    DPOneClass,
+    DPRidge,
+    DPRidgeClassifier,
+    PublicScaler,
+)
+
+rng = np.random.default_rng(7)
+X = np.concatenate([rng.normal(c, 0.1, (150, 2)) for c in (-0.5, 0.0, 0.5)]).clip(-1, 1)
+Y = np.repeat(["a", "b", "c"], 150)
+BOX, BIG = {"bounds": (-1, 1)}, {"epsilon": 1e5}
+CLASSIFIERS = [
+    DPNearestCentroid(**BOX, **BIG, classes=["c", "b", "a"]),
+    DPNearestCentroid(**BOX, **BIG, classes=["c", "b", "a"], priors="empirical"),
+    DPKernelClassifier(**BOX, **BIG, classes=["c", "b", "a"], bandwidth=0.1),
+    DPKernelClassifier(
+        **BOX, **BIG, classes=["a", "b", "c"], bandwidth=0.1, priors="empirical", engine="fourier"
+    ),
+    DPRidgeClassifier(**BOX, **BIG, classes=["a", "b", "c"]),
+]
+ALL = [
+    *CLASSIFIERS,
+    DPKernelDensity(**BOX, **BIG, bandwidth=0.1),
+    DPOneClass(**BOX, **BIG, bandwidth=0.1, threshold=0.02),
+    DPRidge(**BOX, **BIG, y_bounds=(-2, 2)),
+]
+
+
+def target(est):
+    return X[:, 0] if isinstance(est, DPRidge) else Y
+
+
+@pytest.mark.parametrize("est", CLASSIFIERS, ids=lambda e: type(e).__name__)
+def test_classifiers(est):
+    est = clone(est).fit(X, Y)
+    assert est.classes_.tolist() == ["a", "b", "c"]
+    linear = isinstance(est, DPRidgeClassifier)  # the class in the middle is no linear function
+    assert est.score(X, Y) > (0.6 if linear else 0.98)
+    assert est.decision_function(X).shape == (450, 3)
+    two = clone(est).set_params(classes=["a", "c"]).fit(X, Y)  # b is foreign: left out
+    ends = Y != "b"
+    assert two.score(X[ends], Y[ends]) > 0.98
+    above = two.decision_function(X)
+    assert above.shape == (450,)
+    assert (two.predict(X) == np.where(above > 0, "c", "a")).all()
+    if hasattr(est, "predict_proba"):
+        assert np.allclose(est.predict_proba(X).sum(axis=1), 1)
+        assert np.allclose(est.predict_proba([[50.0, 50.0]]).sum(), 1)
+
+
+@pytest.mark.parametrize("est", ALL, ids=lambda e: type(e).__name__)
+def test_every_estimator_keeps_the_protocol(est):
+    """Refusals before the fit and of queries, pickles, single rows, and what is left when nothing is."""
+    fresh = clone(est)
+    ask = "score_samples" if isinstance(est, DPKernelDensity) else "predict"
+    with pytest.raises(NotFittedError):
+        getattr(fresh, ask)(X)
+    y = target(est)
+    fresh.fit(X, y)
+    answers = getattr(fresh, ask)(X[::40])
+    assert (getattr(pickle.loads(pickle.dumps(fresh)), ask)(X[::40]) == answers).all()  # noqa: S301
+    one = [getattr(fresh, ask)(X[i : i + 1])[0] for i in range(0, 450, 40)]
+    assert one == pytest.approx(answers) if answers.dtype.kind == "f" else one == answers.tolist()
+    for wrong in (X[:, :1], X[0], [[np.nan, 0.0]], X[:0], [["x", 0.0]]):
+        with pytest.raises(SimError) as refused:
+            getattr(fresh, ask)(wrong)
+        assert isinstance(refused.value, ValueError)
+    again = clone(est).set_params(epsilon=1.0).fit(X[:0], y[:0])
+    assert np.isfinite(np.asarray(getattr(again, ask)(X[:5]), dtype=object) != "").all()
+    persons = clone(est).set_params(unit="groups", max_rows=3)
+    persons.fit(X, y, groups=np.arange(450) // 5)
+    assert dict(persons.plan_.releases["noisy"].maps)["bound_contributions"] == 3
+    with pytest.raises(SimError, match="OS101"):
+        clone(est).set_params(bounds=None).fit(X, y)
+
+
+@pytest.mark.parametrize("engine", ["auto", "gauss_transform", "fourier"])
+def test_density_is_that_of_scikit_learn(engine):
+    ours = DPKernelDensity(**BOX, **BIG, bandwidth=0.2, engine=engine, n_components=4000).fit(X)
+    exact = np.exp(KernelDensity(bandwidth=0.2).fit(X).score_samples(X[::30]))
+    assert np.abs(np.exp(ours.score_samples(X[::30])) / exact - 1).max() < 0.25
+    assert ours.engine_ == ("gauss_transform" if engine == "auto" else engine)
+    drawn = ours.sample(20, random_state=1, candidates=[[0.0, 0.0], [0.9, -0.9]])
+    assert drawn.tolist() == [[0.0, 0.0]] * 20
+    table = ours.density(X[:2], confidence=0.5)
+    assert {"density", "lower", "upper"} <= set(table.keys())
+
+
+def test_density_of_unlike_columns_is_in_data_units():
+    wide = X * [1.0, 100.0]
+    ours = DPKernelDensity(**BIG, bounds=([-1, -100], [1, 100]), bandwidth=0.1).fit(wide)
+    same = DPKernelDensity(**BIG, **BOX, bandwidth=0.2).fit(X)
+    shift = ours.score_samples(wide[::30]) - same.score_samples(X[::30])
+    assert np.abs(shift + np.log(100.0)).max() < 0.01
+
+
+def test_race_counts_shared_hashes():
+    found = DPKernelDensity(**BOX, **BIG, bandwidth=0.5, engine="race", n_components=400).fit(X)
+    near, far = found.score_samples([[0.0, 0.0], [1.0, -1.0]])
+    assert 0 > near > far
+
+
+def test_one_class_flags_lonely_queries_only():
+    est = DPOneClass(**BOX, **BIG, bandwidth=0.1, threshold=0.02).fit(X)
+    assert est.predict([[0.0, 0.0], [0.9, -0.9]]).tolist() == [1, -1]
+    assert (est.decision_function(X[:9]) == est.score_samples(X[:9]) - est.offset_).all()
+    assert not hasattr(est, "fit_predict")  # labels of training records are not private
+
+
+def test_ridge_finds_the_slopes():
+    wide = X * [1.0, 50.0]
+    y = wide @ [1.0, 0.02] + 0.3
+    ours = DPRidge(**BIG, bounds=([-1, -50], [1, 50]), y_bounds=(-3, 3)).fit(wide, y)
+    exact = Ridge(alpha=1e-6).fit(wide, y)
+    assert np.abs(ours.coef_ * [1, 50] - exact.coef_ * [1, 50]).max() < 0.1
+    assert abs(ours.intercept_ - exact.intercept_) < 0.05
+    assert ours.score(wide, y) > 0.99
+    with pytest.raises(SimError, match="OS101"):
+        DPRidge(**BOX).fit(X, y)
+    with pytest.raises(SimError, match="OS602"):
+        DPRidge(**BOX, y_bounds=(0, 1)).fit(X, Y)
+
+
+def test_the_public_scaler_learns_nothing():
+    scaler = PublicScaler(bounds=([-1, 0], [1, 5])).fit(X)
+    assert scaler.transform([[0.0, 10.0], [-5.0, 2.5]]).tolist() == [[0.5, 1.0], [0.0, 0.5]]
+    assert np.isnan(scaler.transform([[np.nan, 1.0]])[0, 0])
+    with pytest.raises(SimError, match="OS101"):
+        PublicScaler().fit(X)
+    piped = make_pipeline(
+        PublicScaler(bounds=(-1, 1)),
+        DPNearestCentroid(**BIG, bounds=(0, 1), classes=["a", "b", "c"]),
+    )
+    assert piped.fit(X, Y).score(X, Y) > 0.98
+
+
+@pytest.mark.parametrize(
+    ("est", "more"),
+    [
+        (ALL[2], {"bandwidth": 0}),
+        (ALL[2], {"engine": "fast"}),
+        (ALL[2], {"priors": None}),
+        (ALL[2], {"n_components": 0}),
+        (ALL[2], {"random_state": np.random.RandomState(1)}),
+        (ALL[5], {"bandwidth": np.inf}),
+        (ALL[6], {"threshold": 1.0}),
+        (ALL[6], {"false_alarms": 0.0}),
+        (ALL[7], {"y_bounds": (1, 0)}),
+        (ALL[7], {"radius": 0.5}),
+        (ALL[4], {"radius": "1"}),
+        (ALL[4], {"classes": [0.5, 1.5]}),
+    ],
+)
+def test_own_parameters_are_refused(est, more):
+    with pytest.raises(SimError, match=r"OS10[12]"):
+        clone(est).set_params(**more).fit(X, target(est))

@@ -1,0 +1,92 @@
+"""A folder, a pattern and a partitioned data set of Parquet files are one source; memory stays flat."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from opendp_sim.core.errors import DataError
+from opendp_sim.sources.parquet import parquet_source
+from opendp_sim.sources.place import Place
+from opendp_sim.spaces.records import Column, Records
+
+POINTS = Records((Column("x", "array[f64, 2]", (0, 1)),))
+BY_YEAR = Records(
+    (Column("x", "array[f64, 2]", (0, 1)), Column("year", "category", keys=("2025", "2026")))
+)
+ROWS = np.linspace(0, 1, 60).reshape(30, 2)
+
+
+def write(path: Path, rows: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"x_0": rows[:, 0], "x_1": rows[:, 1]}), path)
+
+
+def whole(source, rows=None):
+    blocks = list(source.blocks(rows))
+    return {name: np.concatenate([b[name] for b in blocks]) for name in blocks[0]}
+
+
+@pytest.mark.parametrize("rows", [None, 1, 7, 30])
+def test_a_folder_and_a_pattern_are_the_file(tmp_path, rows):
+    write(tmp_path / "all.parquet", ROWS)
+    for place, part in enumerate(np.array_split(ROWS, 4)):
+        write(tmp_path / "days" / f"day-{place}.parquet", part)
+    write(tmp_path / "days" / "empty.parquet", ROWS[:0])
+    single = whole(parquet_source(Place(tmp_path / "all.parquet", {}), POINTS), rows)
+    for file in (tmp_path / "days", tmp_path / "days" / "day-*.parquet"):
+        source = parquet_source(Place(file, {}), POINTS)
+        assert source.length == 30
+        assert np.array_equal(whole(source, rows)["x"], single["x"])
+
+
+def test_the_name_of_a_folder_is_a_column(tmp_path):
+    write(tmp_path / "year=2025" / "a.parquet", ROWS[:20])
+    write(tmp_path / "year=2026" / "a.parquet", ROWS[20:])
+    found = whole(parquet_source(Place(tmp_path, {}), BY_YEAR))
+    assert np.array_equal(found["x"], ROWS)
+    assert found["year"].tolist() == [0] * 20 + [1] * 10
+
+
+def test_a_pattern_without_files_is_refused(tmp_path):
+    for file in (tmp_path / "none-*.parquet", tmp_path):
+        with pytest.raises(DataError, match="OS601"):
+            parquet_source(Place(file, {}), POINTS)
+
+
+def test_a_file_without_the_column_is_refused(tmp_path):
+    write(tmp_path / "a.parquet", ROWS)
+    pq.write_table(pa.table({"y": [1.0]}), tmp_path / "b.parquet")
+    with pytest.raises(DataError, match="OS602"):
+        parquet_source(Place(tmp_path, {}), POINTS)
+
+
+PEAK = """
+import resource, sys
+from pathlib import Path
+from opendp_sim.sources.parquet import parquet_source
+from opendp_sim.sources.place import Place
+from opendp_sim.spaces.records import Column, Records
+source = parquet_source(Place(Path(sys.argv[1]), {}), Records((Column("x", "array[f64, 2]", (0, 1)),)))
+first = next(iter(source.blocks(1000)))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+assert sum(len(block["x"]) for block in source.blocks(1000)) == 3_000_000
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    """48 MB of numbers in one row group, read a thousand records at a time, cost at most 16 MiB."""
+    rng = np.random.default_rng(1)
+    rows = rng.random((3_000_000, 2))
+    table = pa.table({"x_0": rows[:, 0], "x_1": rows[:, 1]})
+    pq.write_table(table, tmp_path / "big.parquet", row_group_size=3_000_000)
+    code = [sys.executable, "-c", PEAK, str(tmp_path / "big.parquet")]
+    out = subprocess.run(code, capture_output=True, text=True, check=True)
+    assert int(out.stdout) < 16 * 1024

@@ -1,0 +1,255 @@
+"""Every mechanism, bound at the extremes of its parameters and of its grid: a claim, or a coded refusal.
+
+And where the output is small, the claim's function answers on the corners of the domain, within its faces
+as Python's integers compute them: a product that left int64 somewhere would not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from annotated_types import Ge, Gt, Le, Lt
+
+import opendp_sim.prelude  # noqa: F401 - fills the registry
+from opendp_sim.core.bridge import build, whole_function
+from opendp_sim.core.claims import Stable
+from opendp_sim.core.errors import DataError, ParameterError, SimError, SpaceError
+from opendp_sim.core.mechanism import lookup
+from opendp_sim.spaces.metrics import Symmetric
+from opendp_sim.spaces.rows import GridRows, RealRows, Rows
+from opendp_sim.spaces.sketch import IntVector
+from tests.cases import cases
+
+CASES = cases()
+FAR = 2**51 - 1
+GRIDS = {
+    "point": GridRows(width=1),
+    "bit": GridRows(width=2, lower=(0,), upper=(1,)),
+    "24 bits": GridRows(width=2, lower=(-(2**23),), upper=(2**23,)),
+    "32 bits": GridRows(width=3, lower=(-(2**31),), upper=(2**31,)),
+    "45 bits": GridRows(width=2, lower=(-(2**45),), upper=(2**45,)),
+    "51 bits": GridRows(width=2, lower=(-FAR,), upper=(FAR,)),
+    "uneven": GridRows(width=2, lower=(0, 0), upper=(FAR, 1)),
+    "aside": GridRows(width=1, lower=(FAR - 1,), upper=(FAR,)),
+    "fine": GridRows(width=2, unit=2.0**-1000, lower=(-8,), upper=(8,)),
+    "coarse": GridRows(width=2, unit=2.0**900, lower=(-8,), upper=(8,)),
+    "short": GridRows(width=2, lower=(-8,), upper=(8,), l2=1),
+}
+REALS = [
+    RealRows(width=2, lower=(a,), upper=(b,))
+    for a, b in ((-1.7e308, 1.7e308), (0.0, 5e-324), (-1.0, 1.0), (1e300, 1.1e300), (0.0, 1e-300))
+]
+_CELLS = 2**14
+"""Sketches that are small enough to be built from every corner."""
+_SECONDS = float(os.environ.get("EXTREMES", "0.1"))
+"""Processor time a setting of parameters has for its grids, in the suite; ``EXTREMES=1000`` for all."""
+
+
+def _ends(info) -> list[object]:
+    """The smallest and largest values that a parameter's declaration admits."""
+    whole = info.annotation in (int, int | None)
+    step, out = (1 if whole else 2.0**-40), []
+    for m in info.metadata:
+        if isinstance(m, Ge):
+            out.append(m.ge)
+        if isinstance(m, Le):
+            out.append(m.le)
+        if isinstance(m, Gt):
+            out.append(m.gt + (step if whole else 5e-324 if m.gt == 0 else abs(m.gt) * step))
+        if isinstance(m, Lt):
+            out.append(m.lt - (step if whole else abs(m.lt) * step))
+    return out
+
+
+def extremes(mechanism):
+    """The mechanism, with each parameter at each of its ends, and with all at one end."""
+    yield mechanism
+    spec, ends = mechanism.spec(), {}
+    for name, info in type(mechanism).model_fields.items():
+        if found := _ends(info):
+            ends[name] = sorted(found)
+    changes = [{name: value} for name, values in ends.items() for value in values]
+    changes += [{name: values[end] for name, values in ends.items()} for end in (0, -1)]
+    for change in changes:
+        try:
+            yield type(mechanism).from_spec(json.loads(json.dumps(spec)) | change)
+        except ParameterError:
+            continue  # two parameters that do not go together
+
+
+def spaces(case):
+    yield case.domain, case.metric
+    if isinstance(case.domain, GridRows):
+        for grid in GRIDS.values():
+            yield replace(grid, labels=case.domain.labels, ids=case.domain.ids), case.metric
+    if isinstance(case.domain, RealRows) and case.mechanism.key != "pate_labels":
+        for real in REALS:
+            yield replace(real, labels=case.domain.labels, ids=case.domain.ids), case.metric
+    if isinstance(case.domain, IntVector):
+        for cells in (1, 2, 4097):
+            yield IntVector(cells), case.metric
+
+
+def corners(domain) -> Rows:
+    """Every corner of the box, its middle and the steps beside the ends; a few rows twice."""
+    width = domain.width
+    low, high = (np.broadcast_to(np.array(v, float), width) for v in (domain.lower, domain.upper))
+    whole = isinstance(domain, GridRows)
+    middle = np.trunc(low / 2 + high / 2)
+    points = [np.where(pick, high, low) for pick in itertools.product((0, 1), repeat=width)]
+    points += [np.clip(v, low, high) for v in ((low + 1, high - 1, middle) if whole else (low,))]
+    if whole and domain.l2 is not None:
+        points = [p for p in points if (p**2).sum() <= domain.l2**2] or [
+            np.clip(np.zeros(width), low, high)
+        ]
+    values = np.array([*points, points[0]])
+    labels = None if domain.labels is None else np.arange(len(values)) % len(domain.labels)
+    return Rows(values, labels, np.arange(len(values)) if domain.ids else None)
+
+
+@contextmanager
+def _told(what: str):
+    try:
+        yield
+    except Exception as error:
+        raise AssertionError(f"{what}: {error!r}") from error
+
+
+def _run(claim, domain) -> None:
+    rows = corners(domain)
+    domain.check(rows)
+    function = whole_function(claim)
+    if claim.faces is None:
+        claim.output.check(function(rows))
+        return
+    weights = getattr(claim.output, "weights", ())
+    for place in range(len(rows)):
+        one = Rows(*(None if p is None else p[place : place + 1]
+                     for p in (rows.values, rows.labels, rows.ids)))  # fmt: skip
+        cells = [int(v) for v in function(one).tolist()]
+        if not weights:
+            assert sum(map(abs, cells)) <= claim.faces.l1
+            assert sum(v * v for v in cells) <= claim.faces.l2_squared
+            assert max(map(abs, cells)) <= claim.faces.linf
+            assert max(map(abs, cells)) <= 2**32, "2**31 records would leave int64"
+
+
+def _bound(mechanism, domain, metric, what):
+    """Bind, or return None for a refusal; anything but a coded one passes through and fails."""
+    try:
+        claim = mechanism.bind(domain, metric)
+    except SimError:
+        return None
+    if isinstance(claim, Stable) and claim.faces is not None:
+        assert claim.faces.l1 >= claim.faces.linf > 0, what
+        assert all(np.isfinite(v) and v >= 0 for v in claim.expected.values()), what
+    return claim
+
+
+@pytest.mark.parametrize(
+    "key", sorted(k for k, c in CASES.items() if c.mechanism.room in ("rows", "sketches"))
+)
+def test_extremes_bind_or_are_refused(key):
+    case, bound = CASES[key], 0
+    for mechanism in extremes(case.mechanism):
+        begin = time.process_time()
+        for domain, metric in spaces(case):
+            if time.process_time() - begin > _SECONDS:
+                break  # a vast sketch was drawn: its other grids wait for a longer run
+            what = f"{mechanism.spec()} on {domain.identifier}"
+            claim = _bound(mechanism, domain, metric, what)
+            bound += claim is not None
+            small = getattr(getattr(claim, "output", None), "size", 0) <= _CELLS
+            if isinstance(claim, Stable) and small and isinstance(domain, GridRows | RealRows):
+                with _told(what):
+                    _run(claim, domain)
+    assert bound
+
+
+def _unspoken(built) -> list[str]:
+    """What maps raise that is no coded refusal: OpenDP hands it on as text, with ours inside."""
+    out = []
+    for d_in in (0, 1, 2, 2**20, 2**31, 2**32 - 1):
+        try:
+            built.map(d_in)
+        except dp.OpenDPException as error:
+            own = re.findall(r"Error: (OS\d{3}) ", str(error))
+            if error.variant != "Overflow" and (not own or "OS902" in own):
+                out.append(f"{d_in}: {error}")
+    return out
+
+
+@pytest.mark.parametrize(
+    "key", sorted(k for k, c in CASES.items() if c.mechanism.room in ("rows", "measurements"))
+)
+def test_maps_say_a_number_or_a_coded_refusal_at_extremes(key):
+    case, built, begin = CASES[key], 0, time.process_time()
+    for mechanism in extremes(case.mechanism):
+        what = str(mechanism.spec())
+        claim = _bound(mechanism, case.domain, case.metric, what)
+        if claim is None or time.process_time() - begin > 2 * _SECONDS:
+            continue
+        built += 1
+        assert not _unspoken(build(claim, key, case.domain, case.metric)), what
+    assert built
+
+
+def test_more_records_than_opendp_counts_are_refused():
+    """2**20 rows of 4,096 persons are 2**32 records, one more than OpenDP's distances hold."""
+    case = CASES["bound_contributions"]
+    bounded = build(lookup("bound_contributions")(max_rows=2**20).bind(case.domain, case.metric),
+                    "bound_contributions", case.domain, case.metric)  # fmt: skip
+    assert bounded.map(4095) == 4095 * 2**20
+    with pytest.raises(dp.OpenDPException, match="OS205"):
+        bounded.map(4096)
+
+
+def test_more_cells_than_opendp_holds_are_refused():
+    with pytest.raises(ParameterError, match="OS103"):
+        IntVector(2**31).native()
+
+
+@pytest.mark.parametrize("l2", [2**27, 10**200, 10**400])
+def test_a_norm_bound_of_any_size_is_checked_exactly(l2):
+    """Squares of wide rows are compared in whole numbers, and no power of the bound leaves floats."""
+    far = 2**27
+    grid = GridRows(width=2, lower=(-far,), upper=(far,), l2=l2)
+    grid.check(Rows(np.array([[far, 0.0]])))
+    if l2 == far:
+        for row in ([far, 1.0], [far, 1.0 * far]):
+            with pytest.raises(DataError, match="OS605"):
+                grid.check(Rows(np.array([row])))
+    huge = 10**200
+    GridRows(width=1, lower=(-huge,), upper=(huge,), l2=huge // 2).check(Rows(np.zeros((1, 1))))
+
+
+@pytest.mark.parametrize(("key", "params"), [
+    ("distance_tree", {"levels": 20}), ("moment_tree", {"levels": 20}),
+    ("threshold_sketch", {"thresholds": 2**24}),
+])  # fmt: skip
+def test_a_wide_span_in_many_pieces_is_refused_at_bind(key, params):
+    """2**20 columns of 24 bits, projected: 20 levels of such a span left int64 at some rows only."""
+    wide = GridRows(width=2**20, lower=(-(2**23),), upper=(2**23,))
+    projected = lookup("jl_projection")(dimension=2, seed=1)
+    with pytest.raises(SpaceError, match="OS203"):
+        lookup(key)(**params).bind(
+            GridRows(width=2, lower=(-(2**44),), upper=(2**44,)), Symmetric()
+        )
+    assert projected.bind(replace(wide, width=64), Symmetric()).output.magnitude < 2**51
+
+
+def test_the_noise_of_a_threshold_sketch_counts_wide_spans():
+    """The squares of spans from 2**31.5 steps on left int64, and the noise was said to be another."""
+    grid = GridRows(width=2, lower=(0,), upper=(2**40,))
+    claim = lookup("threshold_sketch")(thresholds=4, count_weight=1).bind(grid, Symmetric())
+    spread = claim.expected["distance deviation per cell deviation"]
+    assert spread == pytest.approx(((2 * 2.0**40 / 2) ** 2 + 2 * 2.0**80 / 4 / 4) ** 0.5)

@@ -1,0 +1,194 @@
+"""Every selection mechanism has its proof, case, spec, page, twins, evidence and measured row.
+
+And what a plan says to expect is what comes out: chances that follow from the expected numbers against
+seeded-free draws, at a false-alarm rate below 1e-7 each (five and a half standard deviations).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+from typer.testing import CliRunner
+
+import opendp_sim
+from opendp_sim.audit.corpus import collect
+from opendp_sim.cli import app
+from opendp_sim.spaces.counts import USERS
+from opendp_sim.spaces.metrics import Symmetric
+from opendp_sim.spaces.rows import RealRows
+from opendp_sim.spaces.sketch import IntVector
+from opendp_sim.top_k.choose_k import ChooseK
+from opendp_sim.top_k.gated_peel import GatedPeel, gate_for
+from opendp_sim.top_k.gaussian_top_k import GaussianTopK
+from opendp_sim.top_k.limited_domain import LimitedDomain
+from opendp_sim.top_k.noisy_max_gaussian import NoisyMaxGaussian
+from opendp_sim.top_k.pate_labels import PateLabels
+from opendp_sim.top_k.peel import Peel
+from opendp_sim.top_k.stable_set import StableSet
+from opendp_sim.top_k.stable_top_k import StableTopK
+from opendp_sim.top_k.top_k import TopK
+from opendp_sim.top_k.top_stable import TopStable
+from tests.cases import cases
+
+HERE = Path(__file__).parents[1]
+PACKAGE = Path(opendp_sim.__file__).parent
+KEYS = (
+    "vote_counts",
+    "choose_k",
+    "stable_set",
+    "stable_top_k",
+    "noisy_max_gaussian",
+    "top_stable",
+    "limited_domain",
+    "peel",
+    "gaussian_top_k",
+    "gated_peel",
+    "top_k",
+    "pate_labels",
+)
+RESULT = {"gaussian_top_k": "gaussian histogram", "pate_labels": "topk_pate", "top_k": "`top_k`"}
+"""What the measured row is called where it is not the mechanism's own name."""
+RUNS = 4000
+
+
+@pytest.fixture(scope="module")
+def twins():
+    found = collect(HERE / "audit")[0]
+    return [twin.family for twin in found]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_nothing_is_missing(key, twins):
+    room = "sketches/counts" if key == "vote_counts" else "top_k"
+    assert "Lemma 1" in (PACKAGE / room / f"{key}.md").read_text(encoding="utf-8")
+    assert key in cases()
+    specs = [path.read_text(encoding="utf-8") for path in (HERE.parent / "specs").glob("*.yaml")]
+    assert any(f"{key}:" in spec for spec in specs)
+    page = CliRunner().invoke(app, ["explain", key])
+    assert page.exit_code == 0
+    assert "Lemma" in page.output
+    assert twins.count(key) >= 6
+    evidence = json.loads((PACKAGE / "audit" / "evidence.json").read_text(encoding="utf-8"))
+    assert evidence["mechanisms"][key]["verdict"] == "not refuted"
+    assert RESULT.get(key, key) in (HERE / "bench" / "RESULTS.md").read_text(encoding="utf-8")
+
+
+def share(claim, counts, wanted):
+    """Return how often the wanted answer comes out."""
+    data = np.asarray(counts, dtype=np.int64)
+    return np.mean([claim.function(data) == wanted for _ in range(RUNS)])
+
+
+def near(found, chance):
+    return abs(found - chance) <= 5.5 * math.sqrt(max(chance * (1 - chance), 1 / RUNS) / RUNS)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        StableSet(k=1, scale=6.0, delta=1e-4),
+        GatedPeel(k=1, scale=100.0, delta=1e-4, share=0.999),
+        StableTopK(k_max=1, scale=6.0, delta=1e-4),
+        StableTopK(k_max=1, scale=6.0, delta=1e-4, accounting="curve"),
+    ],
+    ids=["stable_set", "gated_peel", "stable_top_k", "curve"],
+)
+def test_a_gap_that_passes_nineteen_times_in_twenty(mechanism):
+    claim = mechanism.bind(IntVector(3), USERS)
+    threshold, gap = claim.expected["threshold"], claim.expected["gap_for_95_percent"]
+    noise = (gap - threshold) / 1.6448536
+    for votes in (math.ceil(gap), math.ceil(threshold)):
+        chance = float(ndtr((votes - threshold + 0.5) / noise))
+        if mechanism.key == "gated_peel":  # where the test fails, one draw at a wide scale follows
+            chance += (1 - chance) / (1 + 2 * math.exp(-votes / mechanism.scale))
+        assert near(share(claim, [votes, 0, 0], [0]), chance)
+
+
+def test_a_gap_that_a_gate_passes_nineteen_times_in_twenty():
+    mechanism = GatedPeel(k=1, scale=20.0, delta=1e-4, accounting="curve")
+    claim = mechanism.bind(IntVector(100), USERS)
+    threshold, gap = (int(claim.expected[n]) for n in ("threshold", "gap_for_95_percent"))
+    gate, _ = gate_for("test", 1, 20.0, 2 * 20.0 * math.sqrt(9), 1e-4, 1)
+    assert float(gate(threshold - gap)) >= 0.95 > float(gate(threshold - gap + 1))
+    for votes in (gap, threshold):
+        chance = float(gate(threshold - votes))
+        chance += (1 - chance) / (1 + 99 * math.exp(-votes / mechanism.scale))
+        assert near(share(claim, [votes, *[0] * 99], [0]), chance)
+
+
+def test_the_spread_of_peeling():
+    for mechanism in (Peel(k=1, scale=5.0), GatedPeel(k=1, scale=5.0, delta=1e-6)):
+        claim = mechanism.bind(IntVector(2), USERS)
+        said = claim.expected.get("deviation", claim.expected.get("deviation_if_peeled"))
+        scale = said * math.sqrt(6) / math.pi
+        # The gap of 4 is far below the threshold of the test.
+        assert near(share(claim, [4, 0], [0]), 1 / (1 + math.exp(-4 / scale)))
+
+
+def test_the_spread_of_noisy_counts():
+    claim = GaussianTopK(k=1, scale=5.0).bind(IntVector(2), USERS)
+    chance = float(ndtr((4 + 0.5) / (math.sqrt(2) * claim.expected["deviation"])))
+    assert near(share(claim, [4, 0], [0]), chance)  # a tie goes to the first
+    best = NoisyMaxGaussian(k_max=2, scale=5.0).bind(IntVector(3), USERS)
+    chance = float(ndtr((4 + 0.5) / (math.sqrt(2) * best.expected["scale"])))
+    assert near(share(best, [14, 5, 0], 1), chance)  # gaps 9 and 5
+
+
+def test_the_chance_of_a_rank():
+    claim = ChooseK(k_max=2, scale=5.0).bind(IntVector(3), USERS)
+    chance = 1 / (1 + math.exp(-4 / claim.expected["scale"]))
+    assert near(share(claim, [14, 5, 0], 1), chance)
+
+
+def test_the_heights_of_thresholds():
+    claim = LimitedDomain(k=1, k_max=2, scale=3.0, delta=1e-3).bind(IntVector(5), USERS)
+    above = int(claim.expected["height"]) + 2
+    scale = claim.expected["deviation"] * math.sqrt(6) / math.pi
+    others = 1 + math.exp(-above / scale)
+    weight = math.exp((above - claim.expected["height"]) / scale)
+    chance = weight / (weight + others)
+    assert near(share(claim, [above, 0, 0, 0, 0], [0]), chance)
+    top = TopStable(k=1, k_max=2, epsilon=2.0, delta=1e-3)
+    claim = top.bind(IntVector(4), USERS)
+    gap, bar = int(claim.expected["threshold"]), top.scales
+    law = [(y, math.tanh(0.5 / bar[1]) * math.exp(-abs(y) / bar[1])) for y in range(-60, 61)]
+    q = math.exp(-1 / bar[0])
+
+    def passes(y, lead):
+        least = gap + y - lead
+        return q**least / (1 + q) if least > 0 else 1 - q ** (1 - least) / (1 + q)
+
+    chance = 1 - sum(p * (1 - passes(y, 0)) * (1 - passes(y, gap)) for y, p in law)
+    found = [claim.function(np.array([gap, 0, 0, 0])) for _ in range(RUNS)]
+    assert near(np.mean([answer is not None for answer in found]), chance)
+
+
+def test_the_numbers_of_pate():
+    rows = RealRows(width=6)
+    claim = PateLabels(labels=3, rule={"stable": {"k_max": 1}}, scale=4.0, delta=1e-3).bind(
+        rows, Symmetric()
+    )
+    votes = int(claim.expected["threshold"]) + 3
+    data = np.tile([1.0, 0, 0, 0, 0, 1.0], (votes, 1))
+    chance = float(ndtr(3.5 / 4.0))
+    found = [claim.function(data) for _ in range(RUNS // 4)]
+    passed = np.mean([[answer is not None for answer in run] for run in found])
+    assert abs(passed - chance) <= 5.5 * math.sqrt(chance * (1 - chance) / (RUNS // 2))
+    rule = {"gaussian": {"quorum": 10}}
+    claim = PateLabels(labels=3, rule=rule, scale=4.0, delta=1e-3).bind(rows, Symmetric())
+    data = np.tile([1.0, 0, 0, 0, 0, 1.0], (13, 1))
+    chance = float(ndtr(3 / claim.expected["deviation"]))
+    found = [claim.function(data) for _ in range(RUNS // 4)]
+    passed = np.mean([[0 in run[0], 2 in run[1]] for run in found])
+    assert abs(passed - chance) <= 5.5 * math.sqrt(chance * (1 - chance) / (RUNS // 2))
+
+
+def test_the_rule_hands_on_what_the_chosen_mechanism_expects():
+    chosen = TopK(k=2, scale=3.0, delta=1e-3).bind(IntVector(9), USERS)
+    own = GatedPeel(k=2, scale=3.0, delta=1e-3).bind(IntVector(9), USERS)
+    assert chosen.expected == own.expected
