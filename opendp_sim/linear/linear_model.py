@@ -72,6 +72,7 @@ class LinearModel(Mechanism):
 
     Example
         >>> import numpy as np, opendp.prelude as dp
+        >>> from opendp_sim.spaces.metrics import Symmetric
         >>> from opendp_sim.spaces.rows import Rows
         >>> dp.enable_features("contrib")
         >>> grid = GridRows(width=2, labels=("left", "up"), unit=0.01, lower=(-100,), upper=(100,))

@@ -277,11 +277,15 @@ def drop_law(t):
 
 @lru_cache(maxsize=65536)
 def gate_law(b, t, j):
-    """(Pr[G - H >= j], Pr[G - H < j]): means over H of a geometric tail and of its start."""
+    """(Pr[G - H >= j], Pr[G - H < j]): means over H of a geometric tail and of its start.
+
+    Masses that sum to one may add up to a last bit more, which no probability is.
+    """
     z, mass = drop_law(t)
     loss = np.maximum(z + j, 0) / LONG(b)
     return tuple(
-        mp.mpf(str(v)) for v in ((mass * np.exp(-loss)).sum(), -(mass * np.expm1(-loss)).sum())
+        min(mp.mpf(str(v)), mp.mpf(1))
+        for v in ((mass * np.exp(-loss)).sum(), -(mass * np.expm1(-loss)).sum())
     )
 
 
