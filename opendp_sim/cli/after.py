@@ -89,6 +89,12 @@ def verify_command(
             say(f"not checked  {text}")
 
 
+ODOMETER = (
+    "note      what is promised is the limit: a sum that was read at a moment chosen after seeing "
+    "answers is no Gaussian DP claim of its own"
+)
+"""Lemma 6 of ``individual_filter.md`` is about a limit that was stated in advance."""
+
 ledger_app = typer.Typer(name="ledger", no_args_is_help=True, help="Read a ledger.")
 
 
@@ -108,6 +114,7 @@ def ledger_show(
                     "spent": list(total.loss),
                     "epsilon": total.epsilon,
                     "left": total.left,
+                    "promised": "limit",
                 }
             )
             return
@@ -119,6 +126,8 @@ def ledger_show(
             say(f"refused   {refused} of at most {REFUSALS} runs that the data may refuse")
         say(f"spent     {total.text}")
         say(f"left      {total.left_text}")
+        if ledger.terms.measure == "gdp":
+            say(ODOMETER)
 
 
 def _losses(ledger: Ledger) -> Iterator[str]:

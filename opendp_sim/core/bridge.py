@@ -42,6 +42,7 @@ __all__ = [
     "adopt_metric",
     "answers_questions",
     "build",
+    "curve_measurement",
     "fill_bytes",
     "guarded",
     "measure_of",
@@ -339,6 +340,19 @@ def plain_measurement(
 ) -> dp.Measurement:
     """Make a measurement on any space of OpenDP's: what the audit asks a composition."""
     return _make_measurement(domain, metric, measure, function, privacy_map)
+
+
+def curve_measurement(
+    measurement: dp.Measurement, curve: Callable[[Any], Callable[[float], float]]
+) -> dp.Measurement:
+    """Return ``measurement`` with its loss as a privacy profile: ``d_in`` to ``epsilon -> delta``."""
+    return _make_measurement(
+        measurement.input_domain,
+        measurement.input_metric,
+        dp.smoothed_max_divergence(),
+        measurement,
+        lambda d_in: _privacy_profile(curve(d_in)).curve,
+    )
 
 
 def then(constructor: Callable[[dp.Domain, dp.Metric], Any]) -> Any:

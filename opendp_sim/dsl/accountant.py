@@ -156,6 +156,11 @@ class Target:
         room = Fraction(1) if spend == 1 else _ROOM
         return tuple(float_down(Fraction(v) * spend * room) for v in self.whole)
 
+    def delta_of(self, spend: Fraction, budget: Budget) -> float:
+        """Return the delta at which a release that may spend this part states what it converts."""
+        share = self.share(spend)
+        return share[1] if len(share) > 1 else (budget.delta or 0.0)
+
 
 def target_of(budget: Budget, measure: MeasureName, *, with_delta: bool) -> Target:
     """Return the target; ``with_delta`` says whether any mechanism has a delta of its own."""

@@ -31,6 +31,7 @@ from opendp_sim.dsl.accountant import (
     solve,
     target_of,
 )
+from opendp_sim.dsl.as_opendp import as_opendp
 from opendp_sim.dsl.describe import memory_of, stage_plain
 from opendp_sim.dsl.diagnostic import Notes
 from opendp_sim.dsl.gaussian_facts import attackers_of, check_gaussian, gaussian_facts
@@ -165,6 +166,10 @@ class Plan:
         """Return the same lines for a notebook."""
         return as_html(self)
 
+    def to_opendp(self, *, curve: bool = False) -> dp.Measurement:
+        """Return the whole program as one OpenDP measurement: see ``as_opendp``."""
+        return as_opendp(self, curve=curve)
+
     def to_yaml(self) -> str:
         """Return the program as a spec, every default written out."""
         return as_yaml(self)
@@ -280,7 +285,7 @@ def _release(typed: Typed, privacy: Privacy, target: Target) -> tuple[ReleasePla
     release, d_in = typed.release, privacy.unit.d_in
     assert release is not None  # noqa: S101 - the caller asked
     share = target.share(spend_of(release))
-    delta = share[1] if len(share) > 1 else (privacy.budget.delta or 0.0)
+    delta = target.delta_of(spend_of(release), privacy.budget)
 
     probe = bind_release(typed, release_record(release, probe=True))
     before = prefix(typed, probe.norm)

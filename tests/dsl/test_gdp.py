@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from opendp_sim.accounting.attackers import Attacker
 from opendp_sim.accounting.budget import Budget
@@ -16,6 +17,7 @@ from opendp_sim.accounting.gaussian_curve import delta_bounds, mu_squared_down, 
 from opendp_sim.accounting.ledger import Ledger, Terms
 from opendp_sim.accounting.release import Release
 from opendp_sim.accounting.totals import Charge, total_of
+from opendp_sim.cli import app
 from opendp_sim.core.errors import BudgetError, SimError
 from opendp_sim.dsl import apply, losses, plan_file
 from opendp_sim.dsl.derivation import derivation
@@ -309,6 +311,15 @@ def test_a_gaussian_ledger_keeps_its_limit(tmp_path):
     terms = Terms("gdp", "add_remove 1 of row", Budget(mu=0.3))
     with Ledger.open(tmp_path / "points.ledger", terms) as ledger:
         assert ledger.total().left["mu"] == pytest.approx(math.sqrt(0.09 - 2 * plan.total[0]))
+
+
+@pytest.mark.parametrize(("measure", "said"), [("gdp", True), ("zcdp", False)])
+def test_a_running_sum_is_not_called_a_gaussian_claim(tmp_path, measure, said):
+    """Lemma 6 of ``individual_filter.md`` promises the limit, not what was spent at a chosen moment."""
+    plan = plan_file(write_small(tmp_path, ("measure: zcdp", f"measure: {measure}")))
+    apply(plan, into=tmp_path)
+    shown = CliRunner().invoke(app, ["ledger", "show", str(tmp_path / "points.ledger")]).stdout
+    assert ("what is promised is the limit" in " ".join(shown.split())) == said
 
 
 # --- attackers ------------------------------------------------------------------------------------
