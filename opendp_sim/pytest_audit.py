@@ -8,6 +8,7 @@ test each.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -39,7 +40,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker; add the tests of the modules that were named."""
+    """Declare the marker; spare audits the backtraces of OpenDP's errors, see ``opendp_sim.audit``."""
+    if config.getoption("--opendp-audit") or config.getoption("--opendp-audit-module"):
+        os.environ.setdefault("RUST_LIB_BACKTRACE", "0")
     config.addinivalue_line(
         "markers", "opendp_audit: audits a privacy claim; run with --opendp-audit, slow otherwise"
     )

@@ -8,6 +8,8 @@ import opendp.prelude as dp
 from hypothesis import HealthCheck, settings
 
 dp.enable_features("contrib", "honest-but-curious")
+# Rust's backtrace takes 0.1 seconds of every error of OpenDP, and this is read at the first one.
+os.environ.setdefault("RUST_LIB_BACKTRACE", "0")
 for _name, _examples in (("dev", 40), ("deep", 1000)):
     settings.register_profile(
         _name,

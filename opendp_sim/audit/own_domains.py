@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -108,9 +109,19 @@ def _table(descriptor: Any) -> Records:
     def draw(rng: np.random.Generator) -> tuple[Any, ...]:
         return tuple(source.pick(rng) for source in sources)
 
-    most = max(len(source.corners) for source in sources)
-    corners = tuple(
-        tuple(source.corners[i % len(source.corners)] for source in sources) for i in range(most)
+    first = tuple(source.corners[0] for source in sources)
+    # One cell at a time: a fault of records that agree in a cell (one person, two values) shows between
+    # the first corner and another. The last one, all cells odd, is what the others are added to.
+    turned = (source.corners[:0:-1] for source in sources)
+    corners = (
+        first,
+        *(
+            (*first[:spot], value, *first[spot + 1 :])
+            for values in zip_longest(*turned)
+            for spot, value in enumerate(values)
+            if value is not None
+        ),
+        tuple(source.corners[-1] for source in sources),
     )
 
     def build(records: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
@@ -136,7 +147,7 @@ def _column(column: Any) -> Source:
     if column.keys:
         return _listed(range(len(column.keys)))
     if column.dtype == "str":
-        return _listed(("u", "v", "w", "", "u2"))
+        return _listed(("u", "v", "w", "u2", "U"))
     low, high = column.bounds or (-8.0, 8.0)
     whole = column.numpy_dtype.kind in "iu"
     low, high = (float(np.ceil(low)), float(np.floor(high))) if whole else (low, high)
@@ -156,8 +167,12 @@ def _column(column: Any) -> Source:
             for v in rng.uniform(low, high, column.width)
         )
 
-    corners = tuple(dict.fromkeys(one(v) for v in (middle, low, high)))
-    return Source(corners, draw, corners[0])
+    corners = [one(v) for v in (middle, low, high)]
+    if column.is_vector:  # cells that differ: what depends on their order shows
+        plain, lowest, highest = corners
+        corners += [(*lowest[:1], *plain[1:]), (*plain[:-1], *highest[-1:])]
+    kept = tuple(dict.fromkeys(corners))
+    return Source(kept, draw, kept[0])
 
 
 def _listed(values: Sequence[Any]) -> Source:

@@ -7,7 +7,6 @@ layer, L3's wealth needs no further split (one supermartingale), the others divi
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -104,8 +103,6 @@ def audit(
             no distance that it claims anything about; or no dataset drawn is in the input domain.
     """
     begin, cpu = time.perf_counter(), time.process_time()
-    # OpenDP's errors are outputs here; with Rust's backtraces each of them takes 0.15 CPU seconds.
-    os.environ.setdefault("RUST_LIB_BACKTRACE", "0")
     known = isinstance(budget, Budget) or budget in ("quick", "deep")
     if not known or not 0 < beta < 1:
         raise AuditError(

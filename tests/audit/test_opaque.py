@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import random
+import runpy
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from opendp_sim.audit.findings import Budget
 from opendp_sim.audit.members import quiet_member
 from opendp_sim.core.errors import AuditError
 from tests.audit.opaque import PAIRS
+from tests.audit.opaque.kit import pair as register
 from tests.audit.soundness import argument
 
 SHORT = replace(Budget.of("quick"), seconds=2.0, trace_seconds=2.0, scan_seconds=0.4, total=3.0)
@@ -47,6 +49,18 @@ def test_a_queryable_that_takes_keys_is_asked_keys() -> None:
 def test_the_corpus_is_as_large_as_it_says() -> None:
     assert len(PAIRS) == len(BY_NAME) >= 60
     assert all(pair.fault and pair.sound for pair in PAIRS)
+
+
+def test_a_file_that_is_run_again_registers_nothing_and_a_doubled_name_raises() -> None:
+    before = list(PAIRS)
+    runpy.run_path(str(Path(__file__).parent / "opaque" / "caching.py"), run_name="again")
+    assert before == PAIRS
+
+    def divided_twice(_broken: bool) -> None: ...
+
+    with pytest.raises(ValueError, match="divided_twice"):
+        register("doubled", fault="none", sound="none")(divided_twice)
+    assert before == PAIRS
 
 
 @pytest.mark.parametrize("name", SLICE)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from opendp_sim.audit.modules import makers
 from opendp_sim.cli.audit import _subjects
 from opendp_sim.core.errors import AuditError
 
+ROOT = Path(__file__).resolve().parents[2]
+PLUGIN = "opendp_sim.pytest_audit"
 STRANGER = """
 import opendp.prelude as dp
 dp.enable_features("contrib", "honest-but-curious")
@@ -61,24 +65,43 @@ def test_a_module_without_any_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
         _subjects("empty_of_tests", 1)
 
 
-def test_marked_tests_run_when_they_are_asked_for(stranger: Path) -> None:
+def _installed() -> list[str]:
+    """The names by which pytest loads the plugin by itself."""
+    return [e.name for e in entry_points(group="pytest11") if e.value == PLUGIN]
+
+
+def test_the_plugin_s_entry_point_is_named_as_its_module() -> None:
+    """So that `-p` of an installed plugin registers nothing twice."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert declared["project"]["entry-points"]["pytest11"] == {PLUGIN: PLUGIN}
+
+
+@pytest.mark.parametrize(
+    ("by_name", "options", "told"),
+    [(True, [], "1 skipped"), (False, ["--opendp-audit"], "1 passed")],
+)
+def test_marked_tests_run_when_they_are_asked_for(
+    stranger: Path, by_name: bool, options: list[str], told: str
+) -> None:
+    """With the package installed pytest loads the plugin by itself, and `-p` does no harm."""
+    names = set(_installed())
+    if by_name and names - {PLUGIN}:
+        pytest.skip("an older version is installed, whose entry point has a name of its own")
     (stranger / "test_stranger.py").write_text(TEST, "utf-8")
-    root = Path(__file__).resolve().parents[2]
     command = [
-        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "opendp_sim.pytest_audit",
+        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+        *(["-p", PLUGIN] if by_name or not names else []), *options,
         "--rootdir", str(stranger), str(stranger / "test_stranger.py"),
     ]  # fmt: skip
     environment = {
-        "PYTHONPATH": f"{root}:{stranger}",
+        "PYTHONPATH": f"{ROOT}:{stranger}",
         "PATH": "/usr/bin:/bin",
         "HOME": str(stranger),
     }
-    for options, told in (([], "1 skipped"), (["--opendp-audit"], "1 passed")):
-        done = subprocess.run(
-            [*command, *options], capture_output=True, text=True, check=False, env=environment,
-            cwd=stranger,
-        )  # fmt: skip
-        assert told in done.stdout, done.stdout + done.stderr
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment, cwd=stranger
+    )
+    assert told in done.stdout, done.stdout + done.stderr
 
 
 def test_explain_audit_is_the_guide() -> None:

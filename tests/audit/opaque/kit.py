@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import opendp.prelude as dp
@@ -37,13 +38,28 @@ PAIRS: list[Pair] = []
 
 
 def pair(family: str, *, fault: str, sound: str, d_in: Any = 1) -> Callable[..., Any]:
-    """Register a factory ``make(broken)``."""
+    """Register a factory ``make(broken)``.
+
+    A file that is run again under another module name (pytest's doctests do it) registers nothing new.
+
+    Raises:
+        ValueError: two programs have one name.
+    """
 
     def keep(make: Callable[[bool], Any]) -> Callable[[bool], Any]:
-        PAIRS.append(Pair(make.__name__, family, make, d_in, fault, sound))
+        known = next((pair for pair in PAIRS if pair.name == make.__name__), None)
+        if known is None:
+            PAIRS.append(Pair(make.__name__, family, make, d_in, fault, sound))
+        elif _place(known.make) != _place(make):
+            raise ValueError(make.__name__)
         return make
 
     return keep
+
+
+def _place(make: Any) -> tuple[Path, int]:
+    """Return the file and the line of a function."""
+    return Path(make.__code__.co_filename).resolve(), make.__code__.co_firstlineno
 
 
 def whole(low: int | None = None, high: int | None = None, size: int | None = None) -> Any:
