@@ -1,4 +1,4 @@
-"""``.csv`` files, also gzipped: read line by line, each cell on its own.
+"""``.csv`` files, also gzipped: each cell on its own, in chunks where they are regular (``chunks``).
 
 A vector is either one column of JSON lists or several columns of numbers: ``x_0 ... x_{d-1}``, or the
 ones named in the source's ``columns`` option.
@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import islice, repeat
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.sources.chunks import ANY, CHUNK, Chunks, fast_cells
 from opendp_sim.sources.conform import missing_column
-from opendp_sim.sources.lines import ShortLines
+from opendp_sim.sources.lines import ShortLines, good_lines
 from opendp_sim.sources.place import Place, reading
 from opendp_sim.sources.source import Raw, Table
 from opendp_sim.spaces.cell import reals, wholes
@@ -27,8 +30,6 @@ __all__ = ["csv_source"]
 
 _CELLS = 2**17
 """Cells of text held at a time; a Python string costs ten times what its number does."""
-_ANY = "surrogateescape"
-"""Any bytes are text, and other bytes another text: one odd cell may not stop the run."""
 _TEXT = 2**26
 """Characters of text held at a time."""
 _LONGEST = 2**31 - 1
@@ -46,18 +47,74 @@ def csv_source(place: Place, records: Records) -> Table:
     """
 
     def pieces(rows: int) -> Iterator[Raw]:
-        with reading(place.file, "readable .csv"), _lines(place) as lines:
-            header = next(lines, [])
-            places = {c.name: _places(c, place, header) for c in records.columns}
-            count = max(1, min(rows, _CELLS // max(len(header), 1)))
-            while piece := _piece(lines, count, records, places, len(header)):
-                yield piece
+        with reading(place.file, "readable .csv"):
+            yield from (_by_chunks if _is_large(place) else _by_lines)(place, records, rows)
 
     with reading(place.file, "readable .csv"), _lines(place) as lines:
         header = next(lines, [])
         for column in records.columns:
             _places(column, place, header)
     return Table(records, pieces)
+
+
+def _by_lines(place: Place, records: Records, rows: int) -> Iterator[Raw]:
+    """Read a file by the csv module: what every other way must agree with."""
+    with _lines(place) as lines:
+        header = next(lines, [])
+        places = {c.name: _places(c, place, header) for c in records.columns}
+        yield from _pieces(lines, records, rows, places, len(header))
+
+
+def _by_chunks(place: Place, records: Records, rows: int, size: int = CHUNK) -> Iterator[Raw]:
+    """Read a file by pyarrow where a chunk of it is regular, else by the csv module."""
+    csv.field_size_limit(_LONGEST)
+    with _bytes(place) as raw:
+        chunks = Chunks(raw, place.delimiter, size)
+        first = chunks.lines(next(chunks, b""))
+        header = next(first, [])
+        places = {c.name: _places(c, place, header) for c in records.columns}
+        kinds = {at: _kind(c, places[c.name]) for c in records.columns for at in places[c.name]}
+        shared = len(kinds) < sum(map(len, places.values()))  # a header that two columns read
+        yield from _pieces(first, records, rows, places, len(header))
+        for chunk in chunks:
+            found = None
+            if chunks.regular(chunk) and not shared:
+                found = fast_cells(chunk, place.delimiter, len(header), kinds)
+            if found is None:
+                lines = chunks.lines(chunk)
+                yield from _pieces(lines, records, rows, places, len(header))
+            else:
+                yield {
+                    c.name: _joined([found[at] for at in places[c.name]]) for c in records.columns
+                }
+
+
+def _is_large(place: Place) -> bool:
+    """Say whether a file is worth pyarrow, and pyarrow is there."""
+    return place.file.stat().st_size >= CHUNK and find_spec("pyarrow") is not None
+
+
+def _kind(column: Column, places: list[int]) -> str:
+    """Say how a column's cells are read: a list of numbers is text here."""
+    if column.keys or column.dtype == "str" or (column.is_vector and len(places) == 1):
+        return "text"
+    return "real" if column.numpy_dtype.kind == "f" else "whole"
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
+
+
+def _pieces(
+    lines: Iterator[list[str]],
+    records: Records,
+    rows: int,
+    places: dict[str, list[int]],
+    cells: int,
+) -> Iterator[Raw]:
+    count = max(1, min(rows, _CELLS // max(cells, 1)))
+    while piece := _piece(lines, count, records, places, cells):
+        yield piece
 
 
 def _piece(
@@ -104,25 +161,17 @@ def _lines(place: Place) -> Iterator[Iterator[list[str]]]:
     csv.field_size_limit(_LONGEST)  # of the whole process; there is no other way
     with _open(place) as file:
         short = ShortLines(file, place.delimiter)
-        yield _good_lines(csv.reader(short, delimiter=place.delimiter, strict=True), short)
-
-
-def _good_lines(lines: Iterator[list[str]], short: ShortLines) -> Iterator[list[str]]:
-    """Yield one missing cell for a record whose quotes are wrong, or that is too long to hold."""
-    while True:
-        try:
-            line = next(lines)
-        except StopIteration:
-            return
-        except csv.Error:
-            line = [""]
-        yield [""] if short.record_was_cut() else line
+        yield good_lines(csv.reader(short, delimiter=place.delimiter, strict=True), short)
 
 
 def _open(place: Place) -> IO[str]:
+    return io.TextIOWrapper(_bytes(place), encoding="utf-8-sig", errors=ANY, newline="")
+
+
+def _bytes(place: Place) -> IO[bytes]:
     if place.file.suffix == ".gz":
-        return gzip.open(place.file, "rt", encoding="utf-8-sig", errors=_ANY, newline="")
-    return place.file.open(encoding="utf-8-sig", errors=_ANY, newline="")
+        return gzip.open(place.file, "rb")
+    return place.file.open("rb")
 
 
 def _places(column: Column, place: Place, header: Sequence[str]) -> list[int]:

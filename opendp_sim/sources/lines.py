@@ -9,16 +9,24 @@ was cut is known, and counts as missing.
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator
-from typing import IO
+from typing import Protocol
 
-__all__ = ["LONGEST_RECORD", "ShortLines"]
+__all__ = ["LONGEST_RECORD", "ShortLines", "good_lines"]
 
 LONGEST_RECORD = 2**24
 """Characters of a record; a longer one is missing as a whole."""
 _START, _BARE, _QUOTED, _CLOSED, _WRONG = range(5)
 """Where the csv module is: at the start of a cell, in one, in a quoted one, behind a quote, lost."""
+
+
+class _Lines(Protocol):
+    """What a text file is asked for."""
+
+    def readline(self, size: int, /) -> str:
+        """Return the next line, up to ``size`` characters."""
 
 
 class ShortLines:
@@ -30,7 +38,7 @@ class ShortLines:
         longest: characters of a record.
     """
 
-    def __init__(self, file: IO[str], delimiter: str, longest: int = LONGEST_RECORD) -> None:
+    def __init__(self, file: _Lines, delimiter: str, longest: int = LONGEST_RECORD) -> None:
         self._file, self._delimiter, self._longest = file, delimiter, longest
         self._marks = re.compile(f'"|{re.escape(delimiter)}|[^"{re.escape(delimiter)}]+')
         self._kinds = {'"': "quote", delimiter: "delimiter"}
@@ -55,6 +63,11 @@ class ShortLines:
         within = self._told > size
         return self._rest(line, _QUOTED if within else _START)
 
+    @property
+    def within(self) -> bool:
+        """Whether a record has begun."""
+        return self._told > 0
+
     def record_was_cut(self) -> bool:
         """Say whether the record that the csv module just gave was too long; a new one begins."""
         cut, self._told, self._cut = self._cut, 0, False
@@ -77,6 +90,18 @@ class ShortLines:
         for found in self._marks.finditer(piece.rstrip("\r\n") if _ends(piece) else piece):
             state = _NEXT[state][self._kinds.get(found[0], "text")]
         return state
+
+
+def good_lines(lines: Iterator[list[str]], short: ShortLines) -> Iterator[list[str]]:
+    """Yield one missing cell for a record whose quotes are wrong, or that is too long to hold."""
+    while True:
+        try:
+            line = next(lines)
+        except StopIteration:
+            return
+        except csv.Error:
+            line = [""]
+        yield [""] if short.record_was_cut() else line
 
 
 _NEXT = (
