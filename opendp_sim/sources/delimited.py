@@ -170,7 +170,7 @@ def _open(place: Place) -> IO[str]:
 
 def _bytes(place: Place) -> IO[bytes]:
     if place.file.suffix == ".gz":
-        return gzip.open(place.file, "rb")
+        return io.BufferedReader(gzip.open(place.file, "rb"))
     return place.file.open("rb")
 
 
