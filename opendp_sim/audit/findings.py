@@ -44,6 +44,8 @@ class Budget:
     """LT: the whole layer, of opaque Python measurements; never more than ``seconds``."""
     scan_seconds: float = 1.2
     """LT: the search along tapes."""
+    witness_seconds: float = 0.8
+    """After a refutation: the search for a plain event that shows it; 0 leaves it out."""
     forks: bool = False
     """L2: whether releases of forked processes are compared too."""
 
@@ -63,6 +65,7 @@ class Budget:
                 seconds=100,
                 trace_seconds=40,
                 scan_seconds=8,
+                witness_seconds=5,
                 forks=True,
             )
         return cls(

@@ -42,8 +42,6 @@ __all__ = ["SHARES", "assert_not_refuted", "audit"]
 
 SHARES = {"structure": 0.05, "coupling": 0.05, "noise": 0.2, "trace": 0.3, "distribution": 0.4}
 """How beta is divided; they add up to one."""
-_WITNESS, _LONGEST_WITNESS = 0.15, 5.0
-"""Part of L3's seconds that the search for a plain event gets once a claim is refuted, and the most."""
 _FIRST_LOOK = 0.08
 """Part of L1's seconds that it gets before L2, and the most seconds that can be."""
 _LONGEST_FIRST_LOOK = 1.0
@@ -183,11 +181,11 @@ def _witness(
     subject: Subject, evidence: Evidence | None, budget: Budget, origin: str
 ) -> Witness | None:
     """Look for a plain event of the refuted pair; for a transformation there are the outputs."""
-    if evidence is None or evidence.pair is None or not subject.private:
+    seconds = budget.witness_seconds
+    if evidence is None or evidence.pair is None or not subject.private or seconds <= 0:
         return None
     curve = subject.curve(evidence.pair.distance)
     member = quiet_member(subject.input_domain)
-    seconds = min(_WITNESS * budget.seconds, _LONGEST_WITNESS)
     return find_witness(subject.run, evidence.pair, curve, seconds, origin=origin, member=member)
 
 
@@ -217,6 +215,8 @@ def _layers(case: _Case) -> Iterable[LayerResult]:
     subject, space, spend, rng = case.subject, case.space, case.budget, case.rng
     risk = {layer: case.beta * share for layer, share in SHARES.items()}
     yield structure_layer(subject, space, spend, rng, risk["structure"], composed=case.composed)
+    # Exact, and done in milliseconds: whatever it shows needs no trace.
+    yield enumeration_layer(subject, space, spend, rng, case.pmf)
     if case.tracer is not None:
         case.tracer.begin = time.process_time()
         yield trace_layer(case.tracer)
@@ -236,7 +236,6 @@ def _layers(case: _Case) -> Iterable[LayerResult]:
     yield found
     hint = _worth(found)
     yield noise or noise_layer(subject, space, spend, rng, risk["noise"], hint)
-    yield enumeration_layer(subject, space, spend, rng, case.pmf)
     yield accounting_layer(subject, hint)
     hints = (*case.given, hint) if hint is not None else case.given
     if subject.traced:  # what is released is no noisy version of what a transcript hides

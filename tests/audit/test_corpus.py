@@ -32,6 +32,8 @@ CHEAP = replace(
     seconds=0.4,
 )
 """Sound mechanisms use up their time: two fifths of a second for the whole curve, in the suite of every push."""
+NO_WITNESS = replace(Budget.of("quick"), witness_seconds=0.0)
+"""What users get, but for the plain event of a refutation, which ``test_opaque.py`` and others look at."""
 _ONLY_SAMPLED = "L3 distribution"
 _RECORD = scoreboard().get("twins", {})
 
@@ -59,7 +61,7 @@ def _surely_sampled() -> list[Twin]:
 @pytest.mark.audit
 @pytest.mark.parametrize("twin", [t for t in TWINS if not _sampled(t)], ids=lambda t: t.name)
 def test_twin_is_refuted(twin: Twin):
-    report = audit(twin.make(), twin.d_in, seed=1, **twin.options)
+    report = audit(twin.make(), twin.d_in, NO_WITNESS, seed=1, **twin.options)
     assert report.verdict == "refuted", str(report)
     assert report.replay
     assert report.evidence.pair is not None
@@ -68,7 +70,7 @@ def test_twin_is_refuted(twin: Twin):
 @pytest.mark.audit
 @pytest.mark.parametrize("twin", _surely_sampled(), ids=lambda t: t.name)
 def test_sampled_twin_is_refuted(twin: Twin):
-    report = audit(twin.make(), twin.d_in, seed=1, **twin.options)
+    report = audit(twin.make(), twin.d_in, NO_WITNESS, seed=1, **twin.options)
     assert report.verdict == "refuted", str(report)
 
 
