@@ -27,5 +27,6 @@ def main() -> None:
         if signal.getsignal(signum) is not signal.SIG_IGN:
             signal.signal(signum, _end)
     from opendp_sim.cli import main as command  # noqa: PLC0415 - after the handlers
+    from opendp_sim.cli._stop import to_the_end  # noqa: PLC0415
 
-    command()
+    to_the_end(command)

@@ -16,7 +16,7 @@ from typing import Any
 
 from opendp_sim.core.interrupts import send_again
 
-__all__ = ["Interrupted", "begun", "note_charge", "stoppable"]
+__all__ = ["Interrupted", "begun", "note_charge", "stoppable", "to_the_end"]
 
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
@@ -31,6 +31,8 @@ class _Process:
     seen: int = 0
     """The signal that came, or 0."""
     starting = False
+    leaving = False
+    """The last line is being written, or the command has ended: a signal comes too late."""
     charged: str = ""
 
 
@@ -41,6 +43,8 @@ def note_charge(text: str) -> None:
 
 def _stop(signum: int, frame: FrameType | None) -> None:
     del frame
+    if _Process.leaving:
+        return
     _Process.seen = signum
     if _Process.starting:  # nothing was opened or charged: there is nothing to tidy up
         _end()
@@ -57,6 +61,7 @@ def _lost(found: Any, usual: Callable[[Any], Any]) -> None:
 
 def _end() -> None:
     """Say the last line and leave, past whatever is still running."""
+    _Process.leaving = True
     for signum in _WORDS:
         signal.signal(signum, signal.SIG_IGN)
     word = _WORDS.get(signal.Signals(_Process.seen), "stopped")
@@ -97,4 +102,23 @@ def stoppable() -> Iterator[None]:
         _Process.starting = False
         sys.unraisablehook = usual
         if _Process.seen:  # also when somebody dropped the exception and the command went on
+            _Process.leaving = True
             _end()
+
+
+def to_the_end(command: Callable[[], Any]) -> None:
+    """Run a command as the whole of this process.
+
+    Once it has ended, its exit code stands: signals are ignored while the interpreter is taken apart,
+    where Python would fall back to the default action, or raise where nobody catches.
+    """
+    try:
+        try:
+            command()
+        finally:
+            for signum in _WORDS:
+                signal.signal(signum, signal.SIG_IGN)
+    except (Interrupted, KeyboardInterrupt):  # in the moment between ``stoppable`` and the loop
+        _Process.leaving = True
+        _Process.seen = _Process.seen or signal.SIGINT
+        _end()

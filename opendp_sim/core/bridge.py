@@ -31,7 +31,7 @@ from opendp_sim.core import dp
 from opendp_sim.core.claims import Claim, Interactive, Noise, Norm, Post, Private, Stable, norm_of
 from opendp_sim.core.countable import need_countable, records_in
 from opendp_sim.core.errors import InternalError, SimError, SpaceError
-from opendp_sim.core.interrupts import holding, shielded
+from opendp_sim.core.interrupts import catch_dropped, holding, shielded
 from opendp_sim.core.rounding import U32_MAX, bounded_int
 from opendp_sim.core.space import FOREIGN_DOMAINS, FOREIGN_METRICS, Domain, Metric
 
@@ -74,6 +74,7 @@ def _hold_signals() -> None:
     for kind in {each for each in classes if isinstance(each, type)}:
         if "__del__" in vars(kind):
             kind.__del__ = holding(kind.__del__, deliver=False)  # type: ignore[attr-defined]
+    catch_dropped()
     lib.sim_holds = True
 
 

@@ -25,7 +25,7 @@ from functools import wraps
 from types import FrameType
 from typing import Any, TypeVar
 
-__all__ = ["held", "holding", "send_again", "shielded"]
+__all__ = ["catch_dropped", "held", "holding", "send_again", "shielded"]
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGALRM", "SIGUSR1", "SIGUSR2", "SIGBREAK")
 _SIGNALS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
@@ -91,25 +91,35 @@ def _ending() -> None:
 
 
 def _enter() -> bool:
-    """Begin a native call; return what ``_leave`` needs to know."""
+    """Begin a native call; return what ``_leave`` needs to know.
+
+    Python runs handlers after calls only, so there is none between a change of ``depth`` and the ``try``
+    or the end that belongs to it: a handler that raises while they are replaced leaves all as it was. A
+    depth that stayed above zero would switch the protection off for good.
+    """
     listening, _here.listening = _here.listening, False
     _here.depth += 1
-    if _here.depth > 1 or threading.get_ident() != threading.main_thread().ident:
+    if _here.depth > 1:
         return listening
     try:
-        for signum in _SIGNALS:
-            handler = _signal.getsignal(signum)
-            if callable(handler) and handler is not _remember:
-                _kept[signum] = handler
-                _signal.signal(signum, _remember)
-    except BaseException as error:
+        if threading.get_ident() == threading.main_thread().ident:
+            _replace()
+    except BaseException:
         _here.depth = 0
         _restore(list(_kept))
-        if not isinstance(
-            error, ValueError
-        ):  # ValueError: another interpreter; no handler runs here
-            raise
+        raise
     return listening
+
+
+def _replace() -> None:
+    for signum in _SIGNALS:
+        handler = _signal.getsignal(signum)
+        if callable(handler) and handler is not _remember:
+            _kept[signum] = handler
+            try:
+                _signal.signal(signum, _remember)
+            except ValueError:  # another interpreter: no handler runs here
+                return
 
 
 def _restore(signals: list[int]) -> None:
@@ -132,14 +142,21 @@ def _leave(listening: bool, *, deliver: bool = True) -> None:
         return
     try:
         if threading.get_ident() == threading.main_thread().ident:
-            if _here.waiting and not deliver:
-                signals, _here.waiting = _here.waiting, []
-                send_again(signals)
             _restore(list(_kept))
-    finally:
+    except BaseException:  # a handler that is back raised; what is held does not wait for it
         _here.depth = 0
+        _send_waiting()
+        raise
+    _here.depth = 0
     if deliver:
         _deliver()
+    elif _here.waiting:
+        _send_waiting()
+
+
+def _send_waiting() -> None:
+    signals, _here.waiting = _here.waiting, []
+    send_again(signals)
 
 
 def _deliver() -> None:
@@ -154,6 +171,30 @@ def _deliver() -> None:
     finally:
         if signals:
             send_again(signals)
+
+
+_destructors: set[Any] = set()
+"""Functions that Python calls as destructors: it drops what they raise."""
+
+
+def catch_dropped() -> None:
+    """Let no interrupt be lost that Python raises in the first or last bytecodes of a held destructor.
+
+    There its handler is not replaced yet, or is back already. Python hands what it drops to
+    ``sys.unraisablehook``, which is the only place where it can be had again.
+    """
+    usual = sys.unraisablehook
+
+    def hook(found: Any) -> None:
+        error = found.exc_value
+        if found.object not in _destructors or isinstance(error, Exception) or error is None:
+            usual(found)
+        elif isinstance(error, KeyboardInterrupt):
+            send_again([signal.SIGINT])
+        else:
+            _here.raised = error.with_traceback(None)
+
+    sys.unraisablehook = hook
 
 
 def send_again(signals: list[int]) -> None:
@@ -197,7 +238,7 @@ def holding(function: F, *, deliver: bool = True) -> F:
     """Return ``function``, with signals held while it runs.
 
     A destructor takes ``deliver=False``: Python drops what a destructor raises, so a signal that arrived
-    there is sent again a moment later.
+    there is sent again a moment later (``catch_dropped`` is for the bytecodes around it).
     """
 
     @wraps(function)
@@ -208,6 +249,8 @@ def holding(function: F, *, deliver: bool = True) -> F:
         finally:
             _leave(listening, deliver=deliver)
 
+    if not deliver:
+        _destructors.add(run)
     return run  # type: ignore[return-value]
 
 

@@ -1,8 +1,9 @@
 """Fresh processes, stopped at drawn moments: how they end, and what they say of the ledger.
 
-``python -m tests.bench.interrupts --kills 210`` spreads the kills over the README's chain (a loop of
-building, maps, releases and compositions), ``apply``, ``check`` and ``session``. A process ends well with
-130 (143 after SIGTERM), or with 0 when the signal came after its end. ``--write`` updates RESULTS.md.
+``python -m tests.bench.interrupts --kills 360`` spreads SIGINT and SIGTERM over the README's chain (a loop of
+building, maps, releases and compositions, in the main thread and in another), ``apply``, ``check``, ``plan``
+and ``verify``. A process ends well with 130 (143 after SIGTERM), or with 0 when the signal came after its
+end. Moments are counted from the first line of the script on. ``--write`` updates RESULTS.md.
 """
 
 from __future__ import annotations
@@ -20,19 +21,20 @@ import numpy as np
 
 from opendp_sim.accounting.ledger import Ledger
 from tests.bench._results import write_section
-from tests.cli.test_stop import MAIN, SPEC
+from tests.cli.test_stop import SPEC
 
 CHAIN = """
-import sys
+import signal, sys, threading
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 import numpy as np, opendp.prelude as dp
 from opendp.extras.numpy import array2_domain
 import opendp_sim.prelude as sim
 dp.enable_features("contrib")
 rows = np.random.default_rng(0).uniform(-1, 1, (200, 32))
 family = {"p_stable_l2": {"width": 1.0}}
-print("ready", flush=True)
-try:
-    while True:
+ended = threading.Event()
+def loop():
+    while not ended.is_set():
         space = array2_domain(num_columns=32, nan=False, T=float), dp.symmetric_distance()
         release = (space >> sim.then_quantize(bits=12, bounds=(-4.0, 4.0))
                    >> sim.then_jl_projection(dimension=16, seed=3)
@@ -41,9 +43,20 @@ try:
         release.map(1)
         release(rows)
         dp.c.make_composition([release, release])(rows)
+try:
+    if sys.argv[1] == "thread":
+        worker = threading.Thread(target=loop)
+        worker.start()
+    print("ready", flush=True)
+    worker.join() if sys.argv[1] == "thread" else loop()
 except KeyboardInterrupt:
+    ended.set()
     sys.exit(130)
+finally:
+    ended.set()
 """
+STARTED = "import os; from opendp_sim._entry import main; os.write(1, b'ready\\n'); main()"
+"""The console script, which says when its first line runs: before it a signal has its default action."""
 
 
 def ledger_charges(folder: Path) -> int:
@@ -54,46 +67,58 @@ def ledger_charges(folder: Path) -> int:
         return len(ledger.charges)
 
 
-def chain(draw: np.random.Generator, _folder: Path) -> str:
-    """Stop a library user's loop; asked again when a destructor dropped the interrupt."""
-    process = subprocess.Popen([sys.executable, "-c", CHAIN], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)  # fmt: skip
+def chain(where: str, draw: np.random.Generator) -> str:
+    """Stop a library user's loop; asked again if it goes on."""
+    process = subprocess.Popen([sys.executable, "-X", "faulthandler", "-c", CHAIN, where],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
     assert process.stdout is not None
     process.stdout.readline()
+    signum = signal.SIGINT if draw.random() < 0.7 else signal.SIGTERM
     time.sleep(draw.uniform(0, 0.2))
-    again = ""
+    again, said = "", ""
     for _ in range(10):
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signum)
         try:
-            process.communicate(timeout=10)
+            said = process.communicate(timeout=10)[1]
             break
         except subprocess.TimeoutExpired:
             again = ", asked again"
-    return f"exit {process.returncode}{again}"
+    if process.returncode == 128 + signum:
+        return f"exit {process.returncode}{again}"
+    return f"exit {process.returncode} after {signum}{again}, SAID {said[-400:]!r}"
 
 
 def command(name: str, draw: np.random.Generator, folder: Path) -> str:
     """Stop a command, and compare what it says of the ledger with the ledger."""
     before = ledger_charges(folder)
     signum = signal.SIGINT if draw.random() < 0.7 else signal.SIGTERM
-    process = subprocess.Popen([sys.executable, "-c", MAIN, name, str(folder / "spec.yaml")],
-                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
-    time.sleep(draw.uniform(0.15, 1.1) * LENGTH[name])
+    process = started(name, folder)
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(draw.uniform(0, 1.1) * LENGTH[name])
     process.send_signal(signum)
     said = process.communicate(timeout=60)[1]
     added = ledger_charges(folder) - before
-    if process.returncode == 0:
+    if process.returncode == 0 and not said:
         return "finished"
     true = ("nothing was charged" in said) == (added == 0) and said.count("\n") == 1
-    return f"exit {process.returncode}, {'one true line' if true else 'SAID ' + repr(said[-200:])}"
+    well = true and process.returncode == 128 + signum
+    return f"exit {process.returncode}, {'one true line' if well else 'SAID ' + repr(said[-200:])}"
+
+
+def started(name: str, folder: Path) -> subprocess.Popen[str]:
+    file = "out/sketch.npz.certificate.json" if name == "verify" else "spec.yaml"
+    return subprocess.Popen([sys.executable, "-c", STARTED, name, str(folder / file)],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
 
 
 LENGTH: dict[str, float] = {}
+KINDS = ("chain", "apply", "thread", "check", "chain", "plan", "apply", "verify")
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--kills", type=int, default=210)
+    options.add_argument("--kills", type=int, default=360)
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--write", action="store_true")
     given = options.parse_args()
@@ -104,14 +129,17 @@ def main() -> None:
         (folder / "spec.yaml").write_text(SPEC)
         rows = draw.uniform(-1, 1, (20_000, 2))
         np.savetxt(folder / "people.csv", rows, delimiter=",", header="x_0,x_1", comments="")
-        for word in ("apply", "check"):
+        for word in ("apply", "check", "plan", "verify"):
+            process = started(word, folder)
+            assert process.stdout is not None
+            process.stdout.readline()
             start = time.monotonic()
-            subprocess.run([sys.executable, "-c", MAIN, word, str(folder / "spec.yaml")],
-                           check=True, capture_output=True)  # fmt: skip
+            process.communicate()
+            assert process.returncode == 0, word
             LENGTH[word] = time.monotonic() - start
         for turn in range(given.kills):
-            what = ("chain", "apply", "check")[turn % 3]
-            end = chain(draw, folder) if what == "chain" else command(what, draw, folder)
+            what = KINDS[turn % len(KINDS)]
+            end = command(what, draw, folder) if what in LENGTH else chain(what, draw)
             found[what][end] += 1
             print(turn, what, end, flush=True)
     lines = ["| what | how it ended | processes |", "|---|---|---|"]

@@ -127,6 +127,23 @@ def test_it_says_what_was_charged(tmp_path: Path) -> None:
     assert not list((tmp_path / "out").glob("sketch*"))
 
 
+ENDED = """
+import atexit, os, signal, sys
+from opendp_sim._entry import main
+atexit.register(os.kill, os.getpid(), signal.{signum})
+sys.argv[1:] = ["--version"]
+main()
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of a POSIX system")
+@pytest.mark.parametrize("signum", ["SIGINT", "SIGTERM"])
+def test_a_command_that_has_ended_keeps_its_exit_code(signum: str) -> None:
+    done = subprocess.run([sys.executable, "-c", ENDED.format(signum=signum)],
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 LOST = """
 import os, signal
 import opendp_sim.cli.spec as spec

@@ -172,6 +172,57 @@ def test_a_chain_interrupted_anywhere_never_crashes() -> None:
     assert codes.count(130) >= 20
 
 
+STORM = """
+import random, signal, time
+import opendp_sim.prelude
+from opendp_sim.core import interrupts as ours
+raised = caught = broken = 0
+armed, draw = False, random.Random(1)
+def handler(signum, frame):
+    global raised
+    if armed:
+        raised += 1
+        raise KeyboardInterrupt
+class Thing:
+    __del__ = ours.holding(lambda self: None, deliver=False)
+call = ours.holding(lambda: None)
+signal.signal(signal.SIGALRM, handler)
+def turn():
+    global armed
+    armed = True
+    signal.setitimer(signal.ITIMER_REAL, draw.uniform(2e-6, 1e-4))
+    for _ in range(6):
+        call(); Thing()
+    armed = False
+for _ in range(1500):
+    before = raised
+    try:
+        turn()
+        if raised > before:  # a destructor dropped it: it is sent again
+            time.sleep(2)
+    except KeyboardInterrupt:
+        caught += 1
+    armed = False
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    broken += ours._here.depth != 0 or ours._here.listening
+    broken += signal.getsignal(signal.SIGALRM) is not handler
+print(raised, caught, broken)
+"""
+"""Interrupts arrive all over the wrapper of a native call and of a destructor; one in ten used to leave
+the depth above zero, after which no later interrupt was held, and one in six was dropped."""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="timers of a POSIX system")
+def test_an_interrupt_within_the_wrapper_leaves_it_whole_and_is_not_lost() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STORM], capture_output=True, text=True, timeout=120, check=True
+    )
+    raised, caught, broken = map(int, done.stdout.split())
+    assert broken == 0
+    assert raised > 100
+    assert caught >= 0.98 * raised  # two that come within one moment may be one
+
+
 def test_the_house_keeps_the_library_held() -> None:
     assert sim is not None
     assert dp.symmetric_distance() == dp.symmetric_distance()
