@@ -18,8 +18,17 @@ from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.sketches.counts.parts.vote_table import VoteTable, parts_of
-from opendp_sim.spaces.cell import exact, plain
+from opendp_sim.sketches.counts.parts.vote_table import (
+    Codes,
+    Integers,
+    ItemVotes,
+    Listed,
+    Pairs,
+    Texts,
+    bounded,
+    parts_of,
+)
+from opendp_sim.spaces.cell import plain
 from opendp_sim.spaces.checks import symmetric
 from opendp_sim.spaces.counts import USERS, KnownCounts, OpenCounts
 from opendp_sim.spaces.metrics import IdDistance
@@ -139,72 +148,69 @@ class VoteCounts(Mechanism):
                 "OS102", f"{self.key}.max_items", expected="a unit that is a user",
                 got=self.max_items, hint="write `of: <user column>` in the unit, or leave it out.",
             )  # fmt: skip
-        read = _reader(item.name, None if user is None else user.name, item.keys)
         if catalogue is not None:
-            return self._known(catalogue, read, counted=user is not None, by_row=by_row)
+            return self._known(catalogue, item, user, by_row=by_row)
         per_user = 1 if by_row else self.max_items
         output = OpenCounts(item.dtype == "str", self.universe)
 
         def fold(blocks: Blocks) -> dict[str, NDArray[Any]]:
-            table, votes = self._count(blocks, read, self._inside)
-            names = list(table.items)
-            order = sorted(
-                (place for place in range(len(names)) if votes[place]), key=names.__getitem__
-            )
-            dtype = object if output.text else np.int64
-            return {
-                "item": np.array([names[place] for place in order], dtype=dtype),
-                "votes": votes[np.array(order, dtype=np.int64)],
-            }
+            codes = _codes(item)
+            items, votes = self._count(blocks, item, user, codes)
+            names = codes.names(items)
+            order = sorted(range(len(names)), key=names.__getitem__) if output.text else slice(None)
+            found = np.array(names, dtype=object if output.text else np.int64)
+            return {"item": found[order], "votes": votes[order]}
 
         return Stable(output=output, fold=fold, output_metric=replace(USERS, touched=per_user))
 
     def _known(
-        self, catalogue: tuple[str | int, ...], read: Any, *, counted: bool, by_row: bool
+        self, catalogue: tuple[str | int, ...], item: Column, user: Column | None, *, by_row: bool
     ) -> Stable:
         bound = 1 if by_row else min(self.max_items or len(catalogue), len(catalogue))
         block = Block("counts", (len(catalogue),), l1=bound, l2_squared=bound, linf=1)  # Lemma 1
         output = KnownCounts(self.key, (block,), monotone=True, items=catalogue)
-        place = {item: at for at, item in enumerate(catalogue)}
+        codes = Listed(catalogue, indices=bool(item.keys))
 
         def accumulate(data: Any, out: NDArray[np.int64]) -> None:
-            _, items = read(data)
-            found = np.array(
-                [place.get(item, -1) for item in exact(items.tolist())], dtype=np.int64
-            )
+            found = codes.of(np.asarray(data[item.name]))
             out += np.bincount(found[found >= 0], minlength=len(catalogue))
 
         def fold(blocks: Blocks) -> NDArray[np.int64]:
-            table, votes = self._count(blocks, read, lambda items: _among(items, place))
             out = np.zeros(len(catalogue), dtype=np.int64)
-            out[[place[item] for item in table.items]] = votes
+            items, votes = self._count(blocks, item, user, codes)
+            out[items] = votes
             return out
 
-        one: Any = {"fold": fold} if counted else {"accumulate": accumulate}
+        one: Any = {"accumulate": accumulate} if user is None else {"fold": fold}
         return Stable(output=output, output_metric=USERS, faces=output.faces, **one)
 
     def _count(
-        self, blocks: Blocks, read: Any, inside: Callable[[NDArray[Any]], Any]
-    ) -> tuple[VoteTable, NDArray[np.int64]]:
-        """Count every pass; each adds the votes of its own users."""
-        table, votes = VoteTable(), np.zeros(0, dtype=np.int64)
-        for part in range(self.passes):
-            row = 0  # a row has the same number in every pass: it votes in one of them
+        self, blocks: Blocks, item: Column, user: Column | None, codes: Codes
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the items that occur, by number, and their votes; each pass adds its own users'."""
+        found = ItemVotes()
+        for part in range(1 if user is None else self.passes):  # without users a row is a vote
+            pairs, users = Pairs(), Integers() if user is None else _codes(user)
             for block in blocks():
-                users, items = read(block)
-                if users is None:
-                    users, row = np.arange(row, row + len(items)), row + len(items)
-                kept = inside(items)
+                items = codes.of(np.asarray(block[item.name]))
+                kept = self._inside(items, codes)
+                if user is None:
+                    found.add(items[kept])
+                    continue
+                who = np.asarray(block[user.name])
                 if self.passes > 1:
-                    kept = kept & (parts_of(users, self.passes) == part)
-                table.add(users[kept], items[kept])
-            found = table.votes(self.max_items, self.seed)
-            found[: len(votes)] += votes
-            votes = found
-            table.next_part()
-        return table, votes
+                    kept &= parts_of(who, self.passes) == part
+                pairs.add(users.of(who[kept]), items[kept])
+            by, items = pairs.distinct()
+            if self.max_items is not None:
+                items = bounded(by, items, self.max_items, self.seed, users, codes)
+            found.add(items)
+        return found.total()
 
-    def _inside(self, items: NDArray[Any]) -> NDArray[np.bool_]:
+    def _inside(self, items: NDArray[np.int64], codes: Codes) -> NDArray[np.bool_]:
+        """Say which item numbers count: those in the catalogue, or in the universe."""
+        if isinstance(codes, Listed):
+            return items >= 0
         if self.universe is None:
             return np.ones(len(items), dtype=bool)
         return (items >= 0) & (items < self.universe)
@@ -256,22 +262,8 @@ class VoteCounts(Mechanism):
         )  # fmt: skip
 
 
-def _among(items: NDArray[Any], place: dict[Any, int]) -> NDArray[np.bool_]:
-    found = exact(items.tolist())
-    return np.fromiter((item in place for item in found), bool, len(found))
-
-
-def _reader(
-    item: str, user: str | None, keys: tuple[str | int, ...]
-) -> Callable[[Any], tuple[NDArray[Any] | None, NDArray[Any]]]:
-    """Return the function from a block to its users and items; a category's items are its keys."""
-    names = np.array(keys, dtype=object)
-
-    def read(block: Any) -> tuple[NDArray[Any] | None, NDArray[Any]]:
-        items = np.asarray(block[item])
-        return (None if user is None else np.asarray(block[user]), names[items] if keys else items)
-
-    return read
+def _codes(column: Column) -> Codes:
+    return Texts() if column.dtype == "str" else Integers()
 
 
 make_vote_counts, then_vote_counts = constructors(VoteCounts)

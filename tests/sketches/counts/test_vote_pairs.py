@@ -1,0 +1,124 @@
+"""Votes by sorted pairs are those that a dictionary of sets counts, in whatever blocks they come."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opendp_sim.sketches.counts.parts import vote_table
+from opendp_sim.sketches.counts.vote_counts import VoteCounts
+from opendp_sim.spaces.metrics import IdDistance, Symmetric
+from opendp_sim.spaces.records import Column, Records
+
+KEYS = ("b", 7, "a", 3)
+RANGES = {
+    "small": (-9, 9), "packed": (-(2**30), 2**30), "wide": (-(2**62), 2**62),
+    "all": (-(2**63) + 1, 2**63 - 1),
+}  # fmt: skip
+
+
+def hash_of(value: str | int, seed: int) -> int:
+    raw = b"s" + value.encode() if isinstance(value, str) else b"i" + str(value).encode()
+    digest = hashlib.blake2b(raw, digest_size=8, salt=seed.to_bytes(8, "little")).digest()
+    return int.from_bytes(digest, "little")
+
+
+def mixed(left: int, right: int) -> int:
+    word = (left + right * 0x9E3779B97F4A7C15) % 2**64
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        word = (word ^ (word >> shift)) * factor % 2**64
+    return word ^ (word >> 31)
+
+
+def oracle(
+    rows: list[tuple[Any, Any]], most: int | None, seed: int, inside: Any, *, by_user: bool
+) -> dict[Any, int]:
+    """Count with Python's own sets, one user after another."""
+    votes: dict[Any, int] = {}
+    if not by_user:
+        for _, item in rows:
+            if inside(item):
+                votes[item] = votes.get(item, 0) + 1
+        return votes
+    of: dict[Any, set[Any]] = {}
+    for user, item in rows:
+        if inside(item):
+            of.setdefault(user, set()).add(item)
+    for user, items in of.items():
+        rank = sorted(items, key=lambda i: (mixed(hash_of(user, seed), hash_of(i, seed)),
+                                            type(i).__name__, i))  # fmt: skip
+        for item in rank[:most]:
+            votes[item] = votes.get(item, 0) + 1
+    return votes
+
+
+def column_of(values: list[Any], dtype: str) -> np.ndarray:
+    return np.array(values, dtype=object if dtype == "str" else np.int64)
+
+
+@pytest.mark.parametrize("by_user", [True, False])
+@pytest.mark.parametrize("passes", [1, 3])
+@pytest.mark.parametrize("most", [None, 1, 2])
+@pytest.mark.parametrize("users", ["int64", "str"])
+@pytest.mark.parametrize("items", ["int64", "str", "universe", "listed", "category"])
+def test_counts_are_those_of_sets(
+    items: str, users: str, most: int | None, passes: int, by_user: bool, monkeypatch: Any
+) -> None:
+    if most is not None and not by_user:
+        return
+    monkeypatch.setattr(vote_table, "_SLACK", 16)
+    g = np.random.default_rng([most or 0, passes, by_user])
+    for low, high in RANGES.values():
+        who: list[Any] = g.integers(low, high, 40).tolist()
+        what: list[Any] = g.integers(low, high, 12).tolist()
+        who = [who[at] for at in g.integers(0, 40, 300)]
+        what = [what[at] for at in g.integers(0, 12, 300)]
+        who = [f"u{w}" for w in who] if users == "str" else who
+        kind, settings, inside = "int64", {}, lambda _: True
+        if items == "str":
+            kind, what = "str", [f"é{w}" for w in what]
+        elif items == "universe":
+            settings, inside = {"universe": 2**20}, lambda i: 0 <= i < 2**20
+        elif items == "listed":
+            listed = tuple(dict.fromkeys([*what[:4], 5, -5]))
+            settings, inside = {"items": listed}, lambda i, listed=listed: i in listed
+        elif items == "category":
+            kind, what = "category", [int(w) % 4 for w in what]
+        keys = KEYS if kind == "category" else ()
+        records = Records((Column("who", users), Column("what", kind, keys=keys)))
+        one = VoteCounts(item="what", user="who" if by_user else None, max_items=most, seed=3,
+                         passes=passes, **settings)  # fmt: skip
+        claim = one.bind(records, IdDistance("who") if by_user else Symmetric())
+        rows = list(zip(who, [keys[w] for w in what] if keys else what, strict=True))
+        expected = oracle(rows, most, 3, inside, by_user=by_user)
+        data = {"who": column_of(who, users), "what": column_of(what, kind)}
+        found = counted(
+            claim, [{n: v[a : a + 37] for n, v in data.items()} for a in range(0, 300, 37)]
+        )
+        if claim.faces is not None:
+            catalogue = claim.output.items
+            assert found.tolist() == [expected.get(name, 0) for name in catalogue]
+        else:
+            assert found["item"].tolist() == sorted(expected)
+            assert found["votes"].tolist() == [expected[name] for name in sorted(expected)]
+            assert found["item"].dtype == (object if kind == "str" else np.int64)
+
+
+def counted(claim: Any, blocks: list[dict[str, np.ndarray]]) -> Any:
+    if claim.accumulate is None:
+        return claim.fold(lambda: blocks)
+    out = np.zeros(claim.output.size, dtype=np.int64)
+    for block in blocks:
+        claim.accumulate(block, out)
+    return out
+
+
+def test_nothing_is_counted_of_no_blocks() -> None:
+    records = Records((Column("who", "int64"), Column("what", "int64")))
+    claim = VoteCounts(item="what", max_items=2).bind(records, IdDistance("who"))
+    found = claim.fold(list)
+    assert found["item"].dtype == found["votes"].dtype == np.int64
+    assert not len(found["item"])
