@@ -15,6 +15,7 @@ from opendp_sim.core.errors import DataError, ParameterError, ReleaseError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, lookup
 from opendp_sim.core.space import Domain
 from opendp_sim.sources.blocks import Block
+from opendp_sim.sources.frames import raw_columns
 from opendp_sim.sources.gate import check_entries
 from opendp_sim.sources.source import Source, from_arrays
 from opendp_sim.spaces.records import Column, Records
@@ -121,7 +122,7 @@ def columns_of(queries: Any, features: Records) -> dict[str, Any]:
     if isinstance(queries, Mapping):
         held: dict[str, Any] = dict(queries)
     elif hasattr(queries, "__arrow_c_stream__"):
-        held = _arrow_columns(queries)
+        held = raw_columns(queries, features)
     else:
         held = _side_by_side(queries, features)
     for column in features.columns:
@@ -129,21 +130,6 @@ def columns_of(queries: Any, features: Records) -> dict[str, Any]:
         if column.name not in held and column.is_vector and all(p in held for p in parts):
             held[column.name] = np.stack([np.asarray(held.pop(p)) for p in parts], axis=1)
     return {c.name: held[c.name] for c in features.columns if c.name in held}
-
-
-def _arrow_columns(frame: Any) -> dict[str, Any]:
-    try:
-        import pyarrow as pa  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise DataError(
-            "OS606",
-            "queries",
-            expected="the package pyarrow, which reads data frames",
-            got="it is not installed",
-            hint="install the extra `parquet`, or pass an array or a dict of arrays.",
-        ) from None
-    table = pa.table(frame)
-    return {name: table.column(name).to_pylist() for name in table.column_names}
 
 
 def _side_by_side(queries: Any, features: Records) -> dict[str, Any]:

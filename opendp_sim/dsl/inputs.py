@@ -13,9 +13,10 @@ from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.sources.blocks import Block
+from opendp_sim.sources.frames import from_table
 from opendp_sim.sources.gate import check_source, gated_blocks
 from opendp_sim.sources.opening import open_source
-from opendp_sim.sources.source import Source, from_arrays
+from opendp_sim.sources.source import Source
 from opendp_sim.spaces.records import Records
 
 __all__ = [
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 Memory = Mapping[str, Any]
-"""Arrays handed over in Python: name to a dict of columns, or to a source."""
+"""Tables handed over in Python: name to a data frame, a dict of columns, an array, or a source."""
 Told = Callable[[str, int], None]
 """Told a phase and a number of records, for a progress bar."""
 
@@ -48,12 +49,12 @@ def source_of(ref: SourceRef, records: Records, folder: str, memory: Memory) -> 
         return open_source(ref.kind, ref.argument, records, File(folder))
     if ref.argument not in memory:
         raise DataError(
-            "OS601", f"memory.{ref.argument}", expected="arrays handed over under this name",
-            got="none", hint="pass memory={name: {column: array}} to `apply`; files need no code.",
+            "OS601", f"memory.{ref.argument}", expected="a table handed over under this name",
+            got="none", hint="pass {name: frame}, or {name: {column: array}}, to `apply`; files need no code.",
         )  # fmt: skip
     given = memory[ref.argument]
     if not isinstance(given, Source):
-        return from_arrays(records, given)
+        return from_table(records, given)
     if given.records != records:
         raise DataError(
             "OS602", f"memory.{ref.argument}", expected="a source of the declared columns",

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
-from opendp_sim.accounting.asking import columns_of
 from opendp_sim.accounting.release import Release
 from opendp_sim.core.errors import DataError, ParameterError
 from opendp_sim.dsl.builder import Builder, program
@@ -23,8 +22,6 @@ __all__ = ["Recipe", "classes", "density", "means"]
 
 _DATA = "records"
 _BITS = 14
-_TEXT, _WHOLE = "OUST", "iu"
-"""Kinds of array that may hold names, and whole numbers."""
 Steps = list[Mapping[str, Any]]
 Bounds = Mapping[str, tuple[float, float]]
 """Column name to its public bounds: values outside are clamped, and missing ones cost the record."""
@@ -45,36 +42,31 @@ class Recipe:
         """Charge the ledger, if there is one, and release: ``release.npz`` and its certificate.
 
         Args:
-            data: a data frame or a dict of columns by name, or an array with the columns side by side.
+            data: a data frame of any library, a dict of columns by name, or an array with the columns
+                side by side (``sources/frames.py`` lists them).
             into: the folder for both files; a ledger's path starts from the working folder.
 
         Raises:
             DataError (OS602): a column is missing, or identifiers are of another dtype than declared.
                 BudgetError (OS402): the ledger refuses; nothing ran.
         """
-        table = self._table(data)
-        self._check_ids(table)
-        found: Release = apply(self.plan, memory={_DATA: table}, into=Path(into)).results["release"]
+        self._check_ids(data)
+        found: Release = apply(self.plan, memory={_DATA: data}, into=Path(into)).results["release"]
         return found
 
-    def _table(self, data: Any) -> Any:
-        by_name = isinstance(data, Mapping) or hasattr(data, "__arrow_c_stream__")
-        return data if by_name else columns_of(data, self._entry.records)
-
     def _check_ids(self, table: Any) -> None:
-        """Refuse identifiers whose stored dtype cannot hold what was declared: all would be missing."""
+        """Refuse whole numbers that are held as objects: texts among them would all be missing."""
         who = self._entry.records.privacy_id
-        if who is None or who.name not in table:
+        if who is None or who.dtype != "int64" or isinstance(table, np.ndarray):
             return
-        kind = np.asarray(table[who.name][:0]).dtype.kind
-        listed = isinstance(table[who.name], list | tuple)
-        if not listed and kind not in (_TEXT if who.dtype == "str" else _WHOLE):
+        column = table[who.name] if who.name in table else None
+        if getattr(column, "dtype", None) == np.dtype(object):
             raise DataError(
                 "OS602",
                 f"column {who.name}",
                 expected=f"identifiers of dtype {who.dtype}",
                 got="a column of another dtype",
-                hint='say which it is: ids="int64" for whole numbers, ids="str" for text.',
+                hint='say which it is: ids="str" for text; of whole numbers, `.astype("Int64")`.',
             )
 
     def __repr__(self) -> str:

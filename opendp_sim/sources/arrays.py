@@ -24,7 +24,7 @@ from opendp_sim.sources.place import Place, reading
 from opendp_sim.sources.source import Raw, Table
 from opendp_sim.spaces.records import Records
 
-__all__ = ["npy_source", "npz_source"]
+__all__ = ["npy_source", "npz_source", "side_by_side"]
 
 
 @dataclass(frozen=True)
@@ -128,11 +128,20 @@ def _split(array: NDArray[Any], place: Place, records: Records) -> Raw:
             if field not in array.dtype.names:
                 raise missing_column(name)
         return {name: array[field] for name, field in fields.items()}
+    return side_by_side(array, str(place.file), records)
+
+
+def side_by_side(array: NDArray[Any], where: str, records: Records) -> Raw:
+    """Return the declared columns of a plain array of shape (n, total width), in order.
+
+    Raises:
+        DataError (OS602): another total width.
+    """
     flat = array.reshape(len(array), math.prod(array.shape[1:]))
     if flat.shape[1] != sum(column.width for column in records.columns):
         raise DataError(
-            "OS602", str(place.file), expected="as many numbers a row as the columns declare",
-            got="another width", hint="declare the columns in the order of the file, or use .npz.",
+            "OS602", where, expected="as many numbers a row as the columns declare",
+            got="another width", hint="declare the columns in the order of the table, or give them by name.",
         )  # fmt: skip
     out, start = {}, 0
     for column in records.columns:

@@ -6,17 +6,19 @@ values: a null is a missing cell, and a type that has no meaning for the column 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.sources.conform import missing_column
 from opendp_sim.spaces.cell import MISSING
 from opendp_sim.spaces.normal import normal
 from opendp_sim.spaces.records import Column
 
-__all__ = ["entry_of", "from_arrow"]
+__all__ = ["column_of", "entry_of", "from_arrow", "stored_in"]
 
 
 def from_arrow(array: Any, column: Column) -> NDArray[Any]:
@@ -39,6 +41,39 @@ def from_arrow(array: Any, column: Column) -> NDArray[Any]:
     return _cells(array, column)
 
 
+def stored_in(
+    column: Column, stored: str | tuple[str, ...], known: Sequence[str]
+) -> tuple[str, ...]:
+    """Return what a table calls the parts of a column: one, or one number for each entry of a vector.
+
+    Args:
+        column: the declaration.
+        stored: what the caller says it is called.
+        known: the names of the table's columns.
+
+    Raises:
+        DataError (OS602): no such column.
+    """
+    names = stored if isinstance(stored, tuple) else (stored,)
+    if column.is_vector and names[0] not in known:
+        names = tuple(f"{names[0]}_{entry}" for entry in range(column.width))
+    if not all(name in known for name in names) or len(names) not in (1, column.width):
+        raise missing_column(column.name)
+    return names
+
+
+def column_of(column: Column, parts: Sequence[Any]) -> NDArray[Any]:
+    """Return a column from its parts: one, or one for each entry of a vector, Arrow's or numpy's."""
+    if len(parts) == 1:
+        return _numpy(parts[0], column)
+    entry = entry_of(column)
+    return np.stack([normal(_numpy(part, entry), entry) for part in parts], axis=1)
+
+
+def _numpy(part: Any, column: Column) -> NDArray[Any]:
+    return part if isinstance(part, np.ndarray) else from_arrow(part, column)
+
+
 def entry_of(column: Column) -> Column:
     """Return the declaration of one entry of a vector column, as a column of numbers."""
     dtype = "float64" if column.numpy_dtype.kind == "f" else "int64"
@@ -53,6 +88,8 @@ def _laid_out(array: Any) -> Any:
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if isinstance(array, pa.ExtensionArray):
+        if array.type.extension_name.startswith("pandas."):  # periods are no numbers of anything
+            return array
         array = array.storage
     kind = array.type
     if types.is_run_end_encoded(kind):

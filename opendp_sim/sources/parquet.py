@@ -8,16 +8,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import numpy as np
-from numpy.typing import NDArray
-
 from opendp_sim.core.errors import DataError
-from opendp_sim.sources.arrow import entry_of, from_arrow
-from opendp_sim.sources.conform import missing_column
+from opendp_sim.sources.arrow import column_of, stored_in
 from opendp_sim.sources.place import Place, reading
 from opendp_sim.sources.source import Raw, Table
-from opendp_sim.spaces.normal import normal
-from opendp_sim.spaces.records import Column, Records
+from opendp_sim.spaces.records import Records
 
 __all__ = ["parquet_source"]
 
@@ -42,7 +37,7 @@ def parquet_source(place: Place, records: Records) -> Table:
     for part in parts:
         with reading(place.file, "readable .parquet"), _opened(arrow, part) as file:
             known = [*file.schema_arrow.names, *part.keys]
-            names = {c.name: _stored(c, place, known) for c in records.columns}
+            names = {c.name: stored_in(c, place.stored(c.name), known) for c in records.columns}
             length += int(file.metadata.num_rows)
     wanted = sorted({name for several in names.values() for name in several})
 
@@ -53,7 +48,7 @@ def parquet_source(place: Place, records: Records) -> Table:
                 for batch in file.iter_batches(batch_size=rows, columns=stored):
                     held = {n: batch.column(n) for n in stored} | part.columns(len(batch))
                     yield {
-                        c.name: _column(c, [held[n] for n in names[c.name]])
+                        c.name: column_of(c, [held[n] for n in names[c.name]])
                         for c in records.columns
                     }
 
@@ -110,20 +105,3 @@ def _pyarrow() -> Any:
             hint="pip install 'opendp_sim[parquet]', or convert the file to .npz or .csv.",
         ) from None  # fmt: skip
     return arrow
-
-
-def _stored(column: Column, place: Place, known: list[str]) -> list[str]:
-    stored = place.stored(column.name)
-    names = list(stored) if isinstance(stored, tuple) else [stored]
-    if column.is_vector and names[0] not in known:
-        names = [f"{stored}_{entry}" for entry in range(column.width)]
-    if not all(name in known for name in names) or len(names) not in (1, column.width):
-        raise missing_column(column.name)
-    return names
-
-
-def _column(column: Column, parts: list[Any]) -> NDArray[Any]:
-    if len(parts) == 1:
-        return from_arrow(parts[0], column)
-    entry = entry_of(column)
-    return np.stack([normal(from_arrow(part, entry), entry) for part in parts], axis=1)

@@ -1,0 +1,264 @@
+"""Tables in memory, of whatever library: one door, and the same records as from a file.
+
+pandas, Polars (eager and lazy), pyarrow (tables, datasets, readers), DuckDB, numpy (structured, masked),
+dicts, and anything else with ``__arrow_c_stream__``. What a column becomes is decided by its own type and
+the declared one. A query that has not run (a lazy frame, a DuckDB relation) runs once, and all passes
+read its result, since two runs of a query need not give the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.errors import DataError, SimError
+from opendp_sim.sources.arrow import column_of, stored_in
+from opendp_sim.sources.arrays import side_by_side
+from opendp_sim.sources.source import Raw, Table, from_arrays
+from opendp_sim.spaces.records import Records
+
+__all__ = ["from_table", "raw_columns"]
+
+_READ_ONCE: WeakSet[Any] = WeakSet()
+"""Streams that were read: they would be empty tables now."""
+_PARTIAL = ("Reader", "Stream")
+"""How the types of streams that can be read once are called."""
+
+
+def from_table(records: Records, table: Any) -> Table:
+    """Return a source over a table in memory.
+
+    Args:
+        records: the declared type. A vector column ``x`` is one column of lists or arrays, or the
+            columns ``x_0``, ``x_1``, ...
+        table: a data frame, an Arrow table, dataset or reader, a DuckDB relation, a dict of columns, a
+            structured array, an array with the declared columns side by side, or a function that opens a
+            stream of the same records each time it is called (of which nothing is held).
+
+    Raises:
+        DataError (OS601): no table, or one that cannot be read. (OS602): a column is missing, named
+            twice, or of a type that nothing is known about. (OS606): no pyarrow.
+    """
+    if isinstance(table, Mapping):
+        return from_arrays(records, table)
+    if isinstance(table, np.ndarray):
+        return from_arrays(records, _of_array(table, records))
+    library = type(table).__module__.partition(".")[0]
+    if library == "narwhals":
+        return from_table(records, table.to_native())
+    if library == "pandas":
+        return _of_pandas(table, records)
+    if callable(table) and not hasattr(table, "__arrow_c_stream__"):
+        return Table(records, lambda rows: _pieces(_batches(table()), records, rows))
+    if library == "pyarrow" and hasattr(table, "scanner"):
+        return _of_dataset(table, records)
+    held = _held(table, library, records)
+    return Table(records, lambda rows: _pieces(held.to_batches(), records, rows), held.num_rows)
+
+
+def raw_columns(table: Any, records: Records) -> dict[str, NDArray[Any]]:
+    """Return the declared columns of a table, as the door gives them, each as one array."""
+    pieces = list(from_table(records, table).pieces(2**16))
+    if not pieces:
+        return {}
+    return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+
+
+# --- numpy ----------------------------------------------------------------------------------------
+
+
+def _of_array(array: NDArray[Any], records: Records) -> Raw:
+    names = array.dtype.names
+    if names is None:
+        if array.ndim < 1:
+            raise _no_table("a single number")
+        return side_by_side(array, "array", records)
+    return {name: array[name] for name in names}
+
+
+# --- pandas ---------------------------------------------------------------------------------------
+
+
+def _of_pandas(frame: Any, records: Records) -> Table:
+    """Read slices of the columns that are declared, so that no second copy of them is made."""
+    if not hasattr(frame, "columns"):
+        raise _no_table("a Series")
+    known = [str(name) for name in frame.columns]
+    parts = {c.name: stored_in(c, c.name, known) for c in records.columns}
+    cut: dict[str, Callable[[slice], Any]] = {
+        name: _slices(_once(name, known, frame), name)
+        for name in {name for names in parts.values() for name in names}
+    }
+
+    def pieces(rows: int) -> Iterator[Raw]:
+        for start in range(0, len(frame), rows):
+            part = slice(start, start + rows)
+            yield {
+                c.name: column_of(c, [cut[name](part) for name in parts[c.name]])
+                for c in records.columns
+            }
+
+    return Table(records, pieces, len(frame))
+
+
+def _once(name: str, known: list[str], frame: Any) -> Any:
+    if known.count(name) > 1:
+        raise _bad_column(name, "a column of this name", "several", "rename them.")
+    return frame.iloc[:, known.index(name)]
+
+
+def _slices(series: Any, name: str) -> Callable[[slice], Any]:
+    """Return what gives a slice of a pandas column, by its dtype alone.
+
+    Objects have no type: each cell is read by itself, so that none decides about the others.
+    """
+    words = getattr(getattr(series, "cat", None), "categories", series)
+    objects = words.dtype == object or getattr(words.dtype, "storage", "") == "python"
+    if objects:
+        return lambda part: series.iloc[part].to_numpy(dtype=object)
+    if isinstance(series.dtype, np.dtype):
+        return lambda part: series.iloc[part].to_numpy()
+    if hasattr(series, "sparse"):
+        return lambda part: np.asarray(series.iloc[part])
+    arrow = _pyarrow()
+
+    def converted(part: slice) -> Any:
+        with _reading(name):
+            return arrow.array(series.iloc[part], from_pandas=True)
+
+    return converted
+
+
+# --- everything that speaks Arrow -----------------------------------------------------------------
+
+
+def _held(table: Any, library: str, records: Records) -> Any:
+    """Return an Arrow table of what is declared; what is in memory already is shared, not copied."""
+    if library == "polars" and hasattr(table, "collect"):
+        with _reading(None):
+            names = table.collect_schema().names()
+            table = table.select(_wanted(records, names)).collect()
+    if library == "polars" and hasattr(table, "get_columns"):
+        return _of_polars(table, records)
+    if not hasattr(table, "__arrow_c_stream__"):
+        raise _no_table(f"a {type(table).__name__}")
+    arrow = _pyarrow()
+    if type(table).__name__.endswith(_PARTIAL):
+        if table in _READ_ONCE:
+            raise _no_table("a stream that was read before")
+        _READ_ONCE.add(table)
+    with _reading(None):
+        stream = arrow.RecordBatchReader.from_stream(table)
+        names = _wanted(records, stream.schema.names)
+        parts = [batch.select(names) for batch in stream]
+        kinds = [stream.schema.field(name) for name in names]
+        return arrow.Table.from_batches(parts, arrow.schema(kinds))
+
+
+def _of_polars(frame: Any, records: Records) -> Any:
+    """Hand over one column after another: a type that Arrow does not have is refused by name."""
+    arrow, columns = _pyarrow(), {}
+    for name in _wanted(records, frame.columns):
+        with _reading(name):
+            stream = arrow.RecordBatchReader.from_stream(frame.select(name))
+            columns[name] = stream.read_all().column(0)
+    return arrow.table(columns)
+
+
+def _of_dataset(dataset: Any, records: Records) -> Table:
+    names = _wanted(records, dataset.schema.names)
+
+    def batches() -> Iterator[Any]:
+        with _reading(None):
+            scanner = dataset.scanner(columns=names, use_threads=False, batch_readahead=1)
+            yield from scanner.to_batches()
+
+    return Table(records, lambda rows: _pieces(batches(), records, rows))
+
+
+def _batches(stream: Any) -> Iterator[Any]:
+    """Yield the batches of a stream, which is closed at the end: an engine waits for that."""
+    if not hasattr(stream, "__arrow_c_stream__"):
+        raise _no_table(f"a function that returned a {type(stream).__name__}")
+    with _reading(None):
+        reader = _pyarrow().RecordBatchReader.from_stream(stream)
+        try:
+            yield from reader
+        finally:
+            reader.close()
+
+
+def _pieces(batches: Iterable[Any], records: Records, rows: int) -> Iterator[Raw]:
+    for batch in batches:
+        known = batch.schema.names
+        parts = {c.name: stored_in(c, c.name, known) for c in records.columns}
+        for start in range(0, batch.num_rows, rows):
+            part = batch.slice(start, rows)
+            yield {
+                c.name: column_of(c, [part.column(name) for name in parts[c.name]])
+                for c in records.columns
+            }
+
+
+def _wanted(records: Records, known: list[str]) -> list[str]:
+    """Return the names of the declared columns in a table, each of which is there once."""
+    found = sorted({name for c in records.columns for name in stored_in(c, c.name, known)})
+    for name in found:
+        if known.count(name) > 1:
+            raise _bad_column(name, "a column of this name", "several", "rename them.")
+    return found
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _reading(name: str | None) -> Iterator[None]:
+    """Turn whatever a library says about a table into a constant text: it could quote a record."""
+    try:
+        yield
+    except (SimError, GeneratorExit, KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException:  # noqa: BLE001 - a panic in Rust is no Exception
+        if name is not None:
+            _bad_column(
+                name,
+                "a column of a type that Arrow has",
+                "another",
+                "convert it, for example to float64 or text.",
+            ).alone()
+        _no_table("a table that its library cannot hand over").alone()
+
+
+def _bad_column(name: str, expected: str, got: str, hint: str) -> DataError:
+    return DataError("OS602", f"column {name}", expected=expected, got=got, hint=hint)
+
+
+def _no_table(got: str) -> DataError:
+    return DataError(
+        "OS601",
+        "table",
+        expected="a data frame, an Arrow table, a dict of columns, or an array",
+        got=got,
+        hint="anything with __arrow_c_stream__ will do; of a reader hand over `reader.read_all()`, "
+        "or a function that opens one each time.",
+    )
+
+
+def _pyarrow() -> Any:
+    try:
+        return import_module("pyarrow")
+    except ImportError:
+        raise DataError(
+            "OS606",
+            "table",
+            expected="pyarrow, which reads data frames",
+            got="no such package",
+            hint="pip install 'opendp_sim[parquet]', or pass a dict of numpy arrays.",
+        ) from None
