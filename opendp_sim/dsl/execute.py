@@ -20,7 +20,7 @@ from opendp_sim.core.pipeline import resolve
 from opendp_sim.dsl.certify import claim_about
 from opendp_sim.dsl.charging import gate, open_ledger, reserve
 from opendp_sim.dsl.diagnostic import Notes
-from opendp_sim.dsl.inputs import Inputs, Memory, open_private, open_public
+from opendp_sim.dsl.inputs import Inputs, Memory, check_forms, open_private, open_public
 from opendp_sim.dsl.places import check_inside, check_saves
 from opendp_sim.dsl.plan import Plan, ReleasePlan
 from opendp_sim.dsl.publish import Run, finish, publish, run_folder, settle, stage
@@ -107,6 +107,7 @@ def _fresh(plan: Plan, run: Run, memory: Memory, stack: ExitStack) -> Applied:
     """Reserve, run, settle (``charging.md``)."""
     done, ledger, time = Applied(plan), run.ledger, datetime.now(UTC).isoformat(timespec="seconds")
     public = open_public(plan, memory, run.told)
+    check_forms(plan, memory)
     waiting = stack.enter_context(run_folder(plan, run.folder, public.queries))
     token = waiting.token if waiting else secrets.token_hex(8)
     reserved = reserve(plan, ledger, token=token, charged=run.charged)

@@ -9,18 +9,20 @@ from typing import Any
 
 from opendp_sim.accounting.asking import query_records, read_queries
 from opendp_sim.core.errors import DataError
-from opendp_sim.dsl.ir import SourceRef
+from opendp_sim.dsl.ir import DataEntry, SourceRef
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.sources.blocks import Block
-from opendp_sim.sources.frames import from_table
-from opendp_sim.sources.gate import check_source, gated_blocks
+from opendp_sim.sources.delimited import NO_HEADER
+from opendp_sim.sources.frames import from_table, waits
+from opendp_sim.sources.gate import check_form, check_source, gated_blocks
 from opendp_sim.sources.opening import open_source
 from opendp_sim.sources.source import Source
 from opendp_sim.spaces.records import Records
 
 __all__ = [
     "Inputs",
+    "check_forms",
     "open_private",
     "open_public",
     "open_queries",
@@ -50,7 +52,7 @@ def source_of(ref: SourceRef, records: Records, folder: str, memory: Memory) -> 
     if ref.argument not in memory:
         raise DataError(
             "OS601", f"memory.{ref.argument}", expected="a table handed over under this name",
-            got="none", hint="pass {name: frame}, or {name: {column: array}}, to `apply`; files need no code.",
+            got="none", hint="pass {name: frame} to `apply`; files need no code.",
         )  # fmt: skip
     given = memory[ref.argument]
     if not isinstance(given, Source):
@@ -73,6 +75,24 @@ def open_public(plan: Plan, memory: Memory, told: Told) -> Inputs:
     return Inputs(_opened(plan, memory, told, public=True), queries)
 
 
+def check_forms(plan: Plan, memory: Memory) -> None:
+    """Tell faults of the form of private data (file, header, columns, stored types): no record is read.
+
+    Why this is told before anything is reserved or counted: ``sources/ingest.md``, "Form".
+    """
+    for entry in _used(plan).values():
+        given = memory.get(entry.source.argument) if entry.source.kind == "memory" else None
+        if entry.public or waits(given):
+            continue
+        refused: DataError | None = None
+        try:
+            check_form(source_of(entry.source, entry.records, plan.program.folder, memory))
+        except DataError as error:
+            refused = _naming(error, entry.name, entry.source)
+        if refused is not None and refused.got != NO_HEADER:
+            raise refused
+
+
 def open_private(plan: Plan, memory: Memory, told: Told, public: Inputs) -> Inputs:
     """Open and check the private dataset (the one data gate), beside what is public."""
     return Inputs({**public.blocks, **_opened(plan, memory, told, public=False)}, public.queries)
@@ -81,10 +101,9 @@ def open_private(plan: Plan, memory: Memory, told: Told, public: Inputs) -> Inpu
 def _opened(
     plan: Plan, memory: Memory, told: Told, *, public: bool
 ) -> dict[str, Callable[[], Iterator[Block]]]:
-    used = {release.typed.entry.name: release.typed.entry for release in plan.releases.values()}
     blocks: dict[str, Callable[[], Iterator[Block]]] = {}
     refused: DataError | None = None
-    for name, entry in used.items():
+    for name, entry in _used(plan).items():
         if entry.public != public:
             continue
         try:
@@ -97,6 +116,11 @@ def _opened(
     if refused is not None:
         raise refused  # outside the handler: it keeps no context whose frames hold data
     return blocks
+
+
+def _used(plan: Plan) -> dict[str, DataEntry]:
+    """Return the datasets that some release reads."""
+    return {release.typed.entry.name: release.typed.entry for release in plan.releases.values()}
 
 
 def _naming(error: DataError, name: str, ref: SourceRef) -> DataError:

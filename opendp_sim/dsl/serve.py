@@ -30,7 +30,14 @@ from opendp_sim.dsl.charging import (
     terms_of,
     unserved,
 )
-from opendp_sim.dsl.inputs import Memory, open_private, open_public, open_queries, query_records
+from opendp_sim.dsl.inputs import (
+    Memory,
+    check_forms,
+    open_private,
+    open_public,
+    open_queries,
+    query_records,
+)
 from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.places import is_private
@@ -155,6 +162,7 @@ def serve(
         waiting = unserved(plan, ledger) if mark is None else None
         name = mark.name if mark is not None else waiting or secrets.token_hex(16)
         inputs = open_public(plan, memory or {}, _untold)
+        check_forms(plan, memory or {})
         reserved = None
         if not paid and waiting is None:
             reserved = reserve(plan, ledger, store=name, charged=charged)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -59,8 +59,9 @@ class Recipe:
         who = self._entry.records.privacy_id
         if who is None or who.dtype != "int64" or isinstance(table, np.ndarray):
             return
-        column = table[who.name] if who.name in table else None
-        if getattr(column, "dtype", None) == np.dtype(object):
+        known = getattr(table, "columns", table)
+        held = table[who.name] if isinstance(known, Iterable) and who.name in known else None
+        if getattr(held, "dtype", None) == np.dtype(object):
             raise DataError(
                 "OS602",
                 f"column {who.name}",

@@ -31,7 +31,7 @@ from opendp_sim.sklearn.budget import Budget
 from opendp_sim.sklearn.public_facts import choice, number
 from opendp_sim.sklearn.refusals import EstimatorRefused, as_refusals
 from opendp_sim.sklearn.tables import ids_of, seen
-from opendp_sim.sources.gate import check_source
+from opendp_sim.sources.gate import check_form
 from opendp_sim.sources.source import Table, from_arrays
 from opendp_sim.spaces.records import Column, Records
 
@@ -212,8 +212,5 @@ def _table(plan: Plan, arrays: Mapping[str, Any]) -> Table:
     (entry,) = plan.program.data
     with as_refusals():
         table = from_arrays(entry.records, arrays)
-        check_source(
-            Table(table.records, lambda _rows: [{n: np.asarray(a)[:0] for n, a in arrays.items()}]),
-            "assume",
-        )
+        check_form(table)
     return table

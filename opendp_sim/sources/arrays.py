@@ -91,8 +91,10 @@ def npz_source(place: Place, records: Records) -> Table:
                 yield dict(zip(streams, arrays, strict=True))
 
     with reading(place.file, "complete .npz"), ExitStack() as stack:
-        length = next((s.shape[0] for s in opened(stack).values()), 0)
-    return Table(records, pieces, length)
+        streams = opened(stack)
+        form = {name: np.empty((0, *s.shape[1:]), dtype=s.dtype) for name, s in streams.items()}
+        length = next((s.shape[0] for s in streams.values()), 0)
+    return Table(records, pieces, length, lambda: form)
 
 
 def npy_source(place: Place, records: Records) -> Table:
@@ -117,8 +119,9 @@ def npy_source(place: Place, records: Records) -> Table:
                 yield _split(array, place, records)
 
     with reading(place.file, "complete .npy"), ExitStack() as stack:
-        length = opened(stack).shape[0]
-    return Table(records, pieces, length)
+        stream = opened(stack)
+        form = _split(np.empty((0, *stream.shape[1:]), dtype=stream.dtype), place, records)
+    return Table(records, pieces, stream.shape[0], lambda: form)
 
 
 def _split(array: NDArray[Any], place: Place, records: Records) -> Raw:
@@ -141,7 +144,7 @@ def side_by_side(array: NDArray[Any], where: str, records: Records) -> Raw:
     if flat.shape[1] != sum(column.width for column in records.columns):
         raise DataError(
             "OS602", where, expected="as many numbers a row as the columns declare",
-            got="another width", hint="declare the columns in the order of the table, or give them by name.",
+            got="another width", hint="declare them in the order of the table, or by name.",
         )  # fmt: skip
     out, start = {}, 0
     for column in records.columns:

@@ -18,6 +18,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.core.errors import DataError
 from opendp_sim.sources.chunks import ANY, CHUNK, Chunks, fast_cells
 from opendp_sim.sources.conform import missing_column
 from opendp_sim.sources.lines import ShortLines, good_lines
@@ -26,12 +27,14 @@ from opendp_sim.sources.source import Raw, Table
 from opendp_sim.spaces.cell import reals, wholes
 from opendp_sim.spaces.records import Column, Records
 
-__all__ = ["csv_source"]
+__all__ = ["NO_HEADER", "csv_source"]
 
 _CELLS = 2**17
 """Cells of text held at a time; a Python string costs ten times what its number does."""
 _TEXT = 2**26
 """Characters of text held at a time."""
+NO_HEADER = "a first line with a number in it, which is no header"
+"""What is told of a file whose first line could be a record: it counts, as what records do does."""
 _LONGEST = 2**31 - 1
 """Characters of a cell. The csv module stops at fewer, and would then read the rest as records."""
 
@@ -52,8 +55,7 @@ def csv_source(place: Place, records: Records) -> Table:
 
     with reading(place.file, "readable .csv"), _lines(place) as lines:
         header = next(lines, [])
-        for column in records.columns:
-            _places(column, place, header)
+        _check_header(header, place, records)
     return Table(records, pieces)
 
 
@@ -172,6 +174,20 @@ def _bytes(place: Place) -> IO[bytes]:
     if place.file.suffix == ".gz":
         return io.BufferedReader(gzip.open(place.file, "rb"))
     return place.file.open("rb")
+
+
+def _check_header(header: list[str], place: Place, records: Records) -> None:
+    """Refuse a header that lacks a declared column; and say so if it could be a record (OS602)."""
+    try:
+        for column in records.columns:
+            _places(column, place, header)
+    except DataError as error:
+        if np.isfinite(reals(header)).any():
+            error = DataError(
+                error.code, error.where, expected=error.expected, got=NO_HEADER,
+                hint="write a first line with the names of the columns.",
+            )  # fmt: skip
+        error.alone()
 
 
 def _places(column: Column, place: Place, header: Sequence[str]) -> list[int]:

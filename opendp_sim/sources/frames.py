@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError, SimError
-from opendp_sim.sources.arrow import column_of, stored_in
 from opendp_sim.sources.arrays import side_by_side
+from opendp_sim.sources.arrow import column_of, stored_in
 from opendp_sim.sources.source import Raw, Table, from_arrays
 from opendp_sim.spaces.records import Records
 
-__all__ = ["from_table", "raw_columns"]
+__all__ = ["from_table", "raw_columns", "waits"]
 
 _READ_ONCE: WeakSet[Any] = WeakSet()
 """Streams that were read: they would be empty tables now."""
@@ -59,7 +59,21 @@ def from_table(records: Records, table: Any) -> Table:
     if library == "pyarrow" and hasattr(table, "scanner"):
         return _of_dataset(table, records)
     held = _held(table, library, records)
-    return Table(records, lambda rows: _pieces(held.to_batches(), records, rows), held.num_rows)
+    return Table(
+        records,
+        lambda rows: _pieces(held.to_batches(), records, rows),
+        held.num_rows,
+        lambda: _piece(held.slice(0, 0), records),
+    )
+
+
+def waits(table: Any) -> bool:
+    """Say whether opening a table runs something or reads a stream: whether it fails can be private."""
+    if isinstance(table, Mapping | np.ndarray) or hasattr(table, "iloc"):
+        return False
+    if hasattr(table, "num_rows") or hasattr(table, "get_columns") or hasattr(table, "scanner"):
+        return False  # Arrow's tables, Polars' frames, datasets
+    return callable(table) or any(hasattr(table, n) for n in ("collect", "__arrow_c_stream__"))
 
 
 def raw_columns(table: Any, records: Records) -> dict[str, NDArray[Any]]:
@@ -104,7 +118,13 @@ def _of_pandas(frame: Any, records: Records) -> Table:
                 for c in records.columns
             }
 
-    return Table(records, pieces, len(frame))
+    def form() -> Raw:
+        none = slice(0, 0)
+        return {
+            c.name: column_of(c, [cut[n](none) for n in parts[c.name]]) for c in records.columns
+        }
+
+    return Table(records, pieces, len(frame), form)
 
 
 def _once(name: str, known: list[str], frame: Any) -> Any:
@@ -179,7 +199,11 @@ def _of_dataset(dataset: Any, records: Records) -> Table:
             scanner = dataset.scanner(columns=names, use_threads=False, batch_readahead=1)
             yield from scanner.to_batches()
 
-    return Table(records, lambda rows: _pieces(batches(), records, rows))
+    return Table(
+        records,
+        lambda rows: _pieces(batches(), records, rows),
+        form=lambda: _piece(dataset.schema.empty_table(), records),
+    )
 
 
 def _batches(stream: Any) -> Iterator[Any]:
@@ -196,14 +220,16 @@ def _batches(stream: Any) -> Iterator[Any]:
 
 def _pieces(batches: Iterable[Any], records: Records, rows: int) -> Iterator[Raw]:
     for batch in batches:
-        known = batch.schema.names
-        parts = {c.name: stored_in(c, c.name, known) for c in records.columns}
         for start in range(0, batch.num_rows, rows):
-            part = batch.slice(start, rows)
-            yield {
-                c.name: column_of(c, [part.column(name) for name in parts[c.name]])
-                for c in records.columns
-            }
+            yield _piece(batch.slice(start, rows), records)
+
+
+def _piece(batch: Any, records: Records) -> Raw:
+    known = batch.schema.names
+    return {
+        c.name: column_of(c, [batch.column(name) for name in stored_in(c, c.name, known)])
+        for c in records.columns
+    }
 
 
 def _wanted(records: Records, known: list[str]) -> list[str]:

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from opendp_sim.core.countable import countable
 from opendp_sim.core.errors import DataError
 from opendp_sim.sources.blocks import Block, length_of
+from opendp_sim.sources.conform import conform
 from opendp_sim.sources.source import Source
 from opendp_sim.spaces.cell import MISSING
 from opendp_sim.spaces.normal import is_int64
 from opendp_sim.spaces.records import Column, Records, texts_there
 from opendp_sim.spaces.rows import take
 
-__all__ = ["Ingest", "check_entries", "check_source", "gate", "gated_blocks"]
+__all__ = ["Ingest", "check_entries", "check_form", "check_source", "gate", "gated_blocks"]
 
 Ingest = Literal["refuse", "enforce", "assume"]
 """``refuse`` data that breaks its declaration, ``enforce`` it, or ``assume`` that it holds."""
@@ -72,6 +73,17 @@ def gated_blocks(
 ) -> Callable[[], Iterator[Block]]:
     """Return what opens the source afresh behind the gate."""
     return lambda: countable(gate(block, source.records, mode) for block in source.blocks(rows))
+
+
+def check_form(source: Source) -> None:
+    """Check the columns and their stored types, without a record: the form of a table is public.
+
+    Raises:
+        DataError (OS602): a column is missing, or of a type that has no meaning for its declaration.
+    """
+    form = getattr(source, "form", None)
+    if form is not None:
+        _check_structure(conform(form(), source.records), source.records)
 
 
 def check_source(

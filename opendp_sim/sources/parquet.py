@@ -52,7 +52,14 @@ def parquet_source(place: Place, records: Records) -> Table:
                         for c in records.columns
                     }
 
-    return Table(records, pieces, length)
+    def form() -> Raw:
+        with reading(place.file, "readable .parquet"), _opened(arrow, parts[0]) as file:
+            stored = file.schema_arrow.empty_table()
+            held = {n: stored.column(n) for n in wanted if n in stored.schema.names}
+            held |= {n: c for n, c in parts[0].columns(0).items() if n not in held}
+            return {c.name: column_of(c, [held[n] for n in names[c.name]]) for c in records.columns}
+
+    return Table(records, pieces, length, form)
 
 
 @dataclass(frozen=True)

@@ -43,11 +43,13 @@ class Table:
         pieces: opens the data afresh; is told how many records a piece should have, and may yield
             pieces of any size it can afford in memory.
         length: number of records, when known.
+        form: returns the columns without their records, where the data has types of its own.
     """
 
     records: Records
     pieces: Callable[[int], Iterable[Raw]]
     length: int | None = None
+    form: Callable[[], Raw] | None = None
 
     def blocks(self, rows: int | None = None) -> Iterator[Block]:
         """Open the source afresh: blocks of ``rows`` records, the last one shorter.
@@ -83,7 +85,7 @@ def from_arrays(records: Records, arrays: Raw) -> Table:
         for start in range(0, count, rows):
             yield {name: array[start : start + rows] for name, array in held.items()}
 
-    return Table(records, pieces, count)
+    return Table(records, pieces, count, lambda: {name: array[:0] for name, array in held.items()})
 
 
 def from_chunks(

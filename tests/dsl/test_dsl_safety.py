@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -121,8 +123,7 @@ def test_a_missing_file_is_no_refusal_by_the_data(tmp_path):
     with pytest.raises(DataError, match="OS601"):
         apply(plan_file(spec))
     with Ledger.open(tmp_path / "points.ledger") as ledger:
-        assert [entry.kind for entry in ledger.entries] == ["reserve", "void"]
-        assert not ledger.charges
+        assert not ledger.entries
         assert ledger.total().loss == (0.0,)
 
 
@@ -170,3 +171,39 @@ def test_a_source_in_memory_has_the_declaration_of_the_spec(tmp_path):
     same = from_arrays(plan.program.data[0].records, points())
     counts = apply(plan, memory={"mine": same}).results["release"].arrays["counts"]
     assert counts.dtype == np.int64
+
+
+LABELS = ["a"] * 9
+FORMS = {
+    "no such column": ("npz: points.npz", lambda f: np.savez(f / "points.npz", v=np.zeros((9, 3)), kind=LABELS), "OS602"),
+    "another dtype": ("npz: points.npz", lambda f: np.savez(f / "points.npz", x=np.array([["a"] * 3] * 9), kind=LABELS), "OS602"),
+    "another width": ("npz: points.npz", lambda f: np.savez(f / "points.npz", x=np.zeros((9, 2)), kind=LABELS), "OS602"),
+    "no such kind": ("npz: points.npz", lambda f: (f / "points.npz").write_text("kind,x_0,x_1,x_2\na,0,0,0\n"), "OS601"),
+    "another delimiter": ("csv: p.csv", lambda f: (f / "p.csv").write_text("kind;x_0;x_1;x_2\na;0;0;0\n"), "OS602"),
+    "no such header": ("csv: p.csv", lambda f: (f / "p.csv").write_text("a,b\n1,2\n"), "OS602"),
+    "another encoding": ("csv: p.csv", lambda f: (f / "p.csv").write_text("kind,x_0,x_1,x_2\na,0,0,0\n", "utf-16"), "OS602"),
+    "packed wrongly": ("csv: p.csv.gz", lambda f: (f / "p.csv.gz").write_text("kind,x_0,x_1,x_2\na,0,0,0\n"), "OS601"),
+    "Parquet's types": ("parquet: p.parquet", lambda f: pq.write_table(pa.table({"x": ["a"], "kind": ["a"]}), f / "p.parquet"), "OS602"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_faults_of_a_files_form_are_told_and_never_counted(form, tmp_path):
+    """Also when ten runs were refused: the declaration can still be mended."""
+    source, written, code = FORMS[form]
+    spec = write_small(tmp_path, ("npz: points.npz", source))
+    written(tmp_path)
+    for _ in range(12):
+        with pytest.raises(DataError, match=code):
+            apply(plan_file(spec))
+    with Ledger.open(tmp_path / "points.ledger") as ledger:
+        assert not ledger.entries
+
+
+def test_a_first_line_that_could_be_a_record_counts(tmp_path):
+    spec = write_small(tmp_path, ("npz: points.npz", "csv: p.csv"))
+    (tmp_path / "p.csv").write_text("0.1,0.2,0.1,a\n0.3,0.4,0.2,b\n")
+    with pytest.raises(DataError, match="OS602"):
+        apply(plan_file(spec))
+    with Ledger.open(tmp_path / "points.ledger") as ledger:
+        assert [entry.kind for entry in ledger.entries] == ["reserve", "refusal"]
