@@ -127,7 +127,12 @@ class Answers:
     def to_arrow(self) -> Any:
         """Return a ``pyarrow.Table``; needs the extra ``parquet``."""
         arrow = _needs("pyarrow", "parquet")
-        return arrow.table({k: arrow.array(v.tolist()) for k, v in self.table().items()})
+        return arrow.table(
+            {
+                k: arrow.array(v if v.dtype.kind == "M" else v.tolist())
+                for k, v in self.table().items()
+            }
+        )
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Hand the table over as an Arrow stream, which most data frame libraries read."""

@@ -148,7 +148,7 @@ class Select(Mechanism):
 
     def _feature(self, domain: Records, name: str) -> Column:
         column = self._column(domain, name)
-        if not column.is_vector and column.dtype not in ("int64", "float64"):
+        if not column.is_vector and column.dtype not in ("int64", "float64", "bool", "date"):
             raise SpaceError(
                 "OS204", f"{self.key}.features", expected="numeric columns",
                 got=f"{name} of dtype {column.dtype}",

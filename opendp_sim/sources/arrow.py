@@ -31,7 +31,8 @@ def from_arrow(array: Any, column: Column) -> NDArray[Any]:
     Returns:
         Shape (n,), or (n, width) for a vector: lists of another length are missing. Integers and truth
         values are numbers, decimals are the numbers they write, a dictionary is what it stands for, a
-        column of type null is missing throughout. Text where numbers are declared, binary, dates,
+        column of type null is missing throughout, dates and times are such where ``date`` is
+        declared. Text where numbers are declared, binary, dates,
         times, structures and lists where no vector is declared come back with a dtype that the gate
         refuses.
     """
@@ -118,6 +119,11 @@ def _cells(array: Any, column: Column) -> NDArray[Any]:
     kind = array.type
     if types.is_null(kind):
         return np.full(len(array), None, dtype=object)
+    if column.dtype == "date":
+        if types.is_date(kind) or types.is_timestamp(kind):
+            times: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+            return times
+        return np.zeros(len(array), dtype="V1")
     number = column.dtype != "str"
     if (not number or column.keys) and (types.is_string(kind) or types.is_large_string(kind)):
         texts: NDArray[Any] = array.to_numpy(zero_copy_only=False)

@@ -25,6 +25,7 @@ from opendp_sim.sources.lines import ShortLines, good_lines
 from opendp_sim.sources.place import Place, reading
 from opendp_sim.sources.source import Raw, Table
 from opendp_sim.spaces.cell import reals, wholes
+from opendp_sim.spaces.encoded import ENCODED
 from opendp_sim.spaces.records import Column, Records
 
 __all__ = ["NO_HEADER", "csv_source"]
@@ -98,7 +99,8 @@ def _is_large(place: Place) -> bool:
 
 def _kind(column: Column, places: list[int]) -> str:
     """Say how a column's cells are read: a list of numbers is text here."""
-    if column.keys or column.dtype == "str" or (column.is_vector and len(places) == 1):
+    text = column.dtype in ("str", *ENCODED) or column.keys
+    if text or (column.is_vector and len(places) == 1):
         return "text"
     return "real" if column.numpy_dtype.kind == "f" else "whole"
 

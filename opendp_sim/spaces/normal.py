@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.spaces.cell import MISSING, boxed, plain, reals, texts, whole, wholes
+from opendp_sim.spaces.encoded import ENCODED, days, truths
 
 if TYPE_CHECKING:
     from opendp_sim.spaces.records import Column
@@ -33,9 +34,10 @@ def normal(values: Any, column: Column, *, indices: bool = False) -> NDArray[Any
     Args:
         values: an array (masked: what is masked is missing), or a sequence of one cell a record.
         column: the declaration.
-        indices: whether a category's cells are indices into its keys already.
+        indices: whether a category's cells are indices into its keys already, and a date's days.
 
     Returns:
+        Dates as days since 1970-01-01 and truth values as 0 and 1, int64 (``MISSING`` where missing).
         Text columns as objects that are plain ``str`` (empty where missing); categories as int64 (-1
         where foreign or missing); reals in the declared dtype (NaN where missing); integers in the
         declared dtype or a wider one (``MISSING`` where missing). An array of a dtype that has no
@@ -45,6 +47,8 @@ def normal(values: Any, column: Column, *, indices: bool = False) -> NDArray[Any
     if column.keys:
         keyed = not indices and array.ndim == 1 and array.dtype.kind in "biufS" + _CELLS
         found = key_indices(_stripped(array), column.keys) if keyed else array
+    elif column.dtype in ENCODED and not indices:
+        found = days(array) if column.dtype == "date" else truths(array)
     elif column.dtype == "str":
         found = texts(array) if array.ndim == 1 and array.dtype.kind in _CELLS else array
     else:

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from opendp_sim.core.errors import DataError, SpecError
 from opendp_sim.core.space import Descriptor, Domain
 from opendp_sim.spaces.cell import LONGEST, MISSING, plain
+from opendp_sim.spaces.encoded import ENCODED
 from opendp_sim.spaces.normal import is_int64, normal
 
 __all__ = ["Column", "Records", "texts_there"]
 
 _ARRAY = re.compile(r"array\[\s*(f32|f64|i32|i64|u8)\s*,\s*([1-9]\d{0,6})\s*\]")
 _NUMPY = {"f32": "f4", "f64": "f8", "i32": "i4", "i64": "i8", "u8": "u1"}
-_SCALARS = ("category", "int64", "float64", "str")
+_SCALARS = ("category", "int64", "float64", "str", *ENCODED)
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,9 @@ class Column(Descriptor):
 
     Args:
         name: column name.
-        dtype: ``array[f32, d]`` (f32, f64, i32, i64, u8), ``category``, ``int64``, ``float64``, ``str``.
-        bounds: public ``(lower, upper)`` of a numeric column, or empty.
+        dtype: ``array[f32, d]`` (f32, f64, i32, i64, u8), ``category``, ``int64``, ``float64``, ``str``,
+            ``bool`` (0 and 1), ``date`` (days since 1970-01-01).
+        bounds: public ``(lower, upper)`` of a numeric column, or empty; of a ``bool`` always (0, 1).
         keys: public keys of a category, in label order.
         role: ``privacy_id`` for the column that names the person, else None.
     """
@@ -44,6 +46,10 @@ class Column(Descriptor):
         """Refuse a dtype, bounds or keys that cannot be meant."""
         if self.dtype not in _SCALARS and not _ARRAY.fullmatch(self.dtype):
             raise self._refuse(f"dtype array[f32, d] or {', '.join(_SCALARS)}", self.dtype)
+        if self.dtype == "bool" and self.bounds not in ((), (0, 1)):
+            raise self._refuse("no bounds of a bool, which are 0 and 1", self.bounds)
+        if self.dtype == "bool":
+            object.__setattr__(self, "bounds", (0.0, 1.0))
         if self.bounds:
             low, high = self.bounds
             if not (np.isfinite(low) and np.isfinite(high) and low < high):

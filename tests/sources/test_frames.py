@@ -32,6 +32,7 @@ def col(dtype: str, **rest: Any) -> Column:
     return Column("c", dtype, **rest)
 
 
+DATE, TRUTH = col("date", bounds=(18000.0, 19000.0)), col("bool")
 REAL, WHOLE, TEXT, PAIR = col("float64"), col("int64"), col("str"), col("array[f32, 2]")
 AB, NUMBERS = col("category", keys=("a", "b")), col("category", keys=(3, 517))
 CASES: dict[str, tuple[Any, Column, list[Any] | None]] = {
@@ -59,6 +60,16 @@ CASES: dict[str, tuple[Any, Column, list[Any] | None]] = {
     "fixed lists": (pa.array([[1, 2], [5, 6], [3, 4]], pa.list_(pa.float32(), 2)), PAIR, [[1, 2], [5, 6], [3, 4]]),
     "no cell": (pa.nulls(3), REAL, [NAN, NAN, NAN]),
     "no text": (pa.nulls(3), TEXT, ["", "", ""]),
+    "days": (pa.array([dt.date(2020, 1, 2), None, dt.date(1969, 1, 1)]), DATE, [18263, M, -365]),
+    "times of days": (pa.array([1, None, -1], pa.timestamp("us")), DATE, [0, M, -1]),
+    "zoned times of days": (pa.array([1, None, -1], pa.timestamp("us", "UTC")), DATE, [0, M, -1]),
+    "numbers of days": (pa.array([1, None, 3]), DATE, None),
+    "text for a date": (pa.array(["2020-01-02", None, "x"]), DATE, None),
+    "truths": (pa.array([True, None, False]), TRUTH, [1, M, 0]),
+    "numbers as truths": (pa.array([1, None, 2], pa.int8()), TRUTH, [1, M, M]),
+    "reals as truths": (pa.array([1.0, None, NAN]), TRUTH, [1, M, M]),
+    "text for a truth": (pa.array(["true", None, "x"]), TRUTH, None),
+    "no date": (pa.nulls(3), DATE, [M, M, M]),
     "date": (pa.array([dt.date(2020, 1, 2), None, dt.date(1969, 1, 1)]), WHOLE, None),
     "time": (pa.array([1, None, 3], pa.timestamp("us")), REAL, None),
     "zoned": (pa.array([1, None, 3], pa.timestamp("us", "UTC")), WHOLE, None),
@@ -91,7 +102,7 @@ FRAMES = {
     "narwhals": lambda t: pytest.importorskip("narwhals").from_native(pl.from_arrow(t)),
     "duckdb": _duckdb,
 }
-OBJECTS = {"date", "binary", "structures", "lists for a number"}
+OBJECTS = {"date", "binary", "structures", "lists for a number", "time of days"}
 """What pandas without Arrow holds as objects, each of which is read by itself."""
 _nullable = {
     pa.int8(): pd.Int8Dtype(), pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype(),
@@ -161,6 +172,9 @@ PLAIN = {
     "category": (pd.Series(["b", None, "z"], dtype="category"), AB, [1, -1, -1]),
     "mixed category": (pd.Series(pd.Categorical(["b", None, 5], categories=["b", 5])), AB, [1, -1, -1]),
     "category of numbers": (pd.Series([517, None, 3], dtype="category"), NUMBERS, [1, -1, 0]),
+    "days": (pd.Series(TIMES), DATE, [18262, 18263, 18264]),
+    "dates": (pd.Series([dt.date(1970, 1, 2), None, pd.NaT, "2020-01-01", 5], dtype=object), DATE, [1, M, M, 18262, M]),
+    "truths": (pd.Series([True, None, "FALSE", 1, 2, "x"], dtype=object), TRUTH, [1, M, 0, 1, M, M]),
     "times": (pd.Series(TIMES), WHOLE, "OS602"),
     "zoned times": (pd.Series(TIMES.tz_localize("Europe/Rome")), REAL, "OS602"),
     "periods": (pd.Series(TIMES.to_period("D")), WHOLE, "OS602"),
@@ -299,3 +313,53 @@ def test_what_arrow_holds_in_memory_is_shared() -> None:
     assert pa.total_allocated_bytes() - before < table.nbytes // 4
     (block,) = source.blocks(2**16)
     assert np.array_equal(block["c"], np.arange(2**16))
+
+
+# --- the same files --------------------------------------------------------------------------------
+
+
+def test_dates_and_truths_by_every_route(tmp_path: Path) -> None:
+    """Also from text, and behind the gate: what is clamped, and what is dropped."""
+    records = Records((Column("d", "date", bounds=(18262.0, 18300.0)), Column("b", "bool")))
+    table = pa.table({
+        "d": [dt.date(2020, 1, 2), dt.date(1999, 1, 1), None, dt.date(2020, 1, 3)],
+        "b": [True, False, True, None],
+    })  # fmt: skip
+    pq.write_table(table, tmp_path / "t.parquet")
+    (tmp_path / "t.csv").write_text("d,b\n2020-01-02,True\n1999-01-01,0\n,true\n2020-01-03,maybe\n")
+    np.savez(
+        tmp_path / "t.npz",
+        d=np.array(["2020-01-02", "1999-01-01", "NaT", "2020-01-03"], dtype="M8[s]"),
+        b=np.array([1, 0, 1, 7]),
+    )
+    routes: list[Source] = [
+        open_source(kind, f"t.{kind}", records, tmp_path) for kind in ("parquet", "csv", "npz")
+    ]
+    routes += [from_table(records, t) for t in (table, table.to_pandas(), pl.from_arrow(table))]
+    for source in routes:
+        kept = [gate(block, records, "enforce") for block in source.blocks(3)]
+        assert np.concatenate([part["d"] for part in kept]).tolist() == [18263, 18262]
+        assert np.concatenate([part["b"] for part in kept]).tolist() == [1, 0]
+    for dtype in ("M8[Y]", "M8[M]", "M8[ns]", "M8[D]"):
+        far = np.array([2**62, -(2**62)]).astype(dtype)
+        assert len(from_table(Records((DATE,)), {"c": far}).form()["c"]) == 0
+        (block,) = from_table(Records((DATE,)), {"c": far}).blocks()
+        assert block["c"][0] > 0 > block["c"][1]
+
+
+def test_a_release_is_the_same_whatever_holds_the_table(tmp_path: Path) -> None:
+    """End to end without noise to speak of: the counts behind a density, by table and by file."""
+    import opendp_sim as sim
+
+    fit = sim.density({"c": (0.0, 1.0)}, bandwidth=0.3, epsilon=1e7)
+    values = [0.1, None, 0.5, 7.0]
+    frames = [
+        FRAMES[route](pa.table({"c": values})) for route in ("arrow", "polars lazy", "reader")
+    ]
+    frames += [pd.DataFrame({"c": values}), {"c": values}]
+    found = []
+    for at, frame in enumerate(frames):
+        release = fit.apply(frame, into=tmp_path / str(at))
+        found.append(release.density({"c": [0.1, 0.9]})["density"].ravel())
+    assert np.allclose(found, found[0], atol=0.05)
+    assert found[0][0] > 1.0

@@ -14,6 +14,8 @@ from opendp_sim.dsl.grammar.section import Reader, Refusal, Section, hole_in, ow
 from opendp_sim.sources.builtin import BUILTINS
 from opendp_sim.sources.opening import KINDS
 from opendp_sim.sources.place import read_place
+from opendp_sim.spaces.cell import MISSING
+from opendp_sim.spaces.encoded import day, day_text
 from opendp_sim.spaces.records import Column, Records
 
 __all__ = ["SOURCE", "SOURCE_KINDS", "BudgetWords", "DataEntry", "LedgerRef", "SourceRef"]
@@ -108,9 +110,13 @@ class ColumnWords(Section):
 
     short: ClassVar[str] = "dtype"
     name: str = own()
-    dtype: str = word("array[f32, d], category, int64, float64 or str.", min_length=1)
-    bounds: tuple[float, float] | None = word(
-        "Public [lower, upper] of a numeric column, from knowledge and never from the data.", None,
+    dtype: str = word(
+        "array[f32, d], category, int64, float64, str, bool (0 and 1) or date (a number of days).",
+        min_length=1,
+    )
+    bounds: tuple[float, float] | tuple[str, str] | None = word(
+        "Public [lower, upper] of a numeric column, from knowledge and never from the data; of a date "
+        "[2024-01-01, 2024-12-31].", None,
         refusal=Refusal("`bounds` is [lower, upper]", "write for example bounds: [0.0, 16.0]",
                         label="another list"),
     )  # fmt: skip
@@ -123,11 +129,36 @@ class ColumnWords(Section):
     @classmethod
     def of(cls, c: Column) -> ColumnWords:
         """The words that declare ``c``."""
-        return cls(name=c.name, dtype=c.dtype, bounds=c.bounds or None, keys=c.keys, role=c.role)
+        bounds: Any = c.bounds or None
+        if c.dtype == "bool":
+            bounds = None
+        elif bounds and c.dtype == "date":
+            bounds = tuple(map(day_text, bounds))
+        return cls(name=c.name, dtype=c.dtype, bounds=bounds, keys=c.keys, role=c.role)
 
     def column(self) -> Column:
         """The column of the records; refuses what cannot be meant."""
-        return Column(self.name, self.dtype, self.bounds or (), self.keys, self.role)
+        return Column(self.name, self.dtype, self._numbers(), self.keys, self.role)
+
+    def _numbers(self) -> tuple[float, float] | tuple[()]:
+        """The bounds as numbers: dates as days."""
+        if self.bounds is None:
+            return ()
+        low, high = self.bounds
+        dated = self.dtype == "date"
+        if isinstance(low, str) != dated or isinstance(high, str) != dated:
+            expected = "dates such as 2024-01-31" if dated else "numbers"
+            raise self._bad_bounds(expected)
+        found = (day(low), day(high)) if dated else (float(low), float(high))
+        if dated and MISSING in found:
+            raise self._bad_bounds("dates such as 2024-01-31")
+        return found
+
+    def _bad_bounds(self, expected: str) -> SpecError:
+        return SpecError(
+            "OS304", f"columns.{self.name}", expected=f"bounds that are {expected}", got="others",
+            hint="bounds of a `date` are dates; of all other columns they are numbers.",
+        )  # fmt: skip
 
     def rules(self, notes: Notes, path: Path) -> None:
         """What the column itself refuses, at the word it is about."""
