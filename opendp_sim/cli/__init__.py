@@ -52,6 +52,10 @@ COMMANDS = {
         "audit:audit_command",
         "Say `refuted`, with a counterexample, or `not refuted`, with what would have been seen.",
     ),
+    "doctor": (
+        "doctor:doctor_command",
+        "PRIVATE: count what the gate would drop and clamp, and guess the declaration; behind a flag.",
+    ),
     "explain": (
         "about:explain_command",
         "Print the page of a mechanism, an error code, a word of a spec, or a stage.",

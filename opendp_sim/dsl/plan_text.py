@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from opendp_sim.accounting.promise import promise
 if TYPE_CHECKING:
     from opendp_sim.dsl.plan import Plan
 
-__all__ = ["ErrorCurve", "as_html", "as_yaml", "errors_at", "lines_of"]
+__all__ = ["ErrorCurve", "as_html", "as_yaml", "errors_at", "lines_of", "yaml_text"]
 
 
 @dataclass(frozen=True)
@@ -99,12 +99,17 @@ def as_html(plan: Plan) -> str:
 
 def as_yaml(plan: Plan) -> str:
     """Return the program as a spec, every default written out: it has the same hash."""
+    return yaml_text(plan.program.plain())
+
+
+def yaml_text(value: Mapping[str, Any]) -> str:
+    """Return plain data as YAML, in blocks."""
     from ruamel.yaml import YAML  # noqa: PLC0415 - slow to import, seldom needed
 
     stream = io.StringIO()
     writer = YAML()
     writer.default_flow_style = False
-    writer.dump(plan.program.plain(), stream)
+    writer.dump(value, stream)
     return stream.getvalue()
 
 
