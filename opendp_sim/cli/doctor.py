@@ -37,7 +37,7 @@ def doctor_command(
     ] = False,
     json_: AsJson = False,
 ) -> None:
-    """Count what the gate would drop and clamp, and guess what the declaration should be. PRIVATE.
+    """PRIVATE: count what the gate would drop and clamp, and guess the declaration; behind a flag.
 
     Nothing is charged and nothing is written. What is printed has no privacy guarantee at all.
     """

@@ -22,6 +22,7 @@ _EPOCH = dt.date(1970, 1, 1).toordinal()
 _LONGEST = 40
 """Characters of a date or time written as ISO 8601."""
 _CELLS, _FAR = "OUT", 2**40
+"""Kinds of array whose cells are read one by one; and the most years, months or weeks."""
 _COARSE = ("Y", "M", "W")
 _TRUTHS = {"true": 1, "false": 0, "1": 1, "0": 0, "1.0": 1, "0.0": 0}
 
@@ -34,9 +35,9 @@ def days(values: NDArray[Any]) -> NDArray[Any]:
     """
     kind = values.dtype.kind
     if kind == "M":
-        if np.datetime_data(values.dtype)[0] in _COARSE:  # so that no number of days leaves int64
-            far = np.clip(values.astype(np.int64), -_FAR, _FAR).astype(values.dtype)
-            values = np.where(np.isnat(values), values, far)
+        most = _FAR if np.datetime_data(values.dtype)[0] in _COARSE else 2**62
+        near = np.clip(values.astype(np.int64), -most, most).astype(values.dtype)
+        values = np.where(np.isnat(values), values, near)  # so that no number of days leaves int64
         return values.astype("M8[D]").astype(np.int64)
     if values.ndim == 1 and kind in _CELLS:
         return np.fromiter(map(day, values.tolist()), np.int64, len(values))

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from opendp_sim.cli import app
+from opendp_sim.cli.doctor import doctor_command
 from opendp_sim.dsl import plan_file
 from opendp_sim.dsl.doctor import doctor
 from opendp_sim.sources.gate import gated_blocks
@@ -51,6 +52,7 @@ def test_it_is_behind_a_flag_and_says_that_it_is_private(tmp_path):
     run = CliRunner().invoke(app, ["doctor", str(spec)])
     assert run.exit_code == 1
     assert "--private-look" in run.output
+    assert str(doctor_command.__doc__).startswith("PRIVATE")
     assert "200" not in run.output
     run = CliRunner().invoke(app, ["doctor", str(spec), "--private-look"])
     assert run.exit_code == 0
