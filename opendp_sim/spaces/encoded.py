@@ -91,4 +91,4 @@ def truth(cell: object) -> int:
     value = plain(cell)
     if isinstance(value, str):
         return _TRUTHS.get(value.lower(), MISSING) if len(value) <= _LONGEST else MISSING
-    return int(value) if value in (0, 1) else MISSING  # type: ignore[arg-type]
+    return int(value) if value in (0, 1) else MISSING
