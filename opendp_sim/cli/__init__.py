@@ -46,7 +46,7 @@ COMMANDS = {
     "ledger": ("after:ledger_app", "Read a ledger."),
     "report": (
         "report:report_command",
-        "Write one page about a spec, plan, certificate or ledger, for somebody who has to decide.",
+        "Write one page about a spec, plan, certificate, ledger or audit, for whoever has to decide.",
     ),
     "audit": (
         "audit:audit_command",

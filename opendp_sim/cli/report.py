@@ -16,14 +16,17 @@ __all__ = ["report_command"]
 
 def report_command(
     about: Annotated[
-        str, typer.Argument(help="A spec, a plan, a certificate (.certificate.json) or a .ledger.")
+        str,
+        typer.Argument(
+            help="A spec, a plan, a certificate (.certificate.json), a .ledger, or an audit (.json)."
+        ),
     ],
     output: Annotated[
         str | None,
         typer.Option("--output", "-o", help="The page; default beside, ending in .html."),
     ] = None,
 ) -> None:
-    """Write one page about a spec, plan, certificate or ledger, for somebody who has to decide.
+    """Write one page about a spec, plan, certificate, ledger or audit, for somebody who has to decide.
 
     No data is opened and nothing is spent. A certificate is verified first; one that does not verify
     gives no page.

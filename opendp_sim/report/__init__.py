@@ -1,1 +1,1 @@
-"""One page about a spec, a plan, a certificate or a ledger, for somebody who has to decide about it."""
+"""One page about a spec, plan, certificate, ledger or audit, for somebody who has to decide about it."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from opendp_sim.core.shown import shown
+
 __all__ = ["Chart", "attack_chart", "bars_chart", "error_chart"]
 
 _WIDTH, _HEIGHT = 430, 262
@@ -139,7 +141,7 @@ def bars_chart(rows: Sequence[tuple[str, float, float, float]], label: str) -> M
     chart = Chart((-0.6, len(rows) - 0.4), (low, high))
     best = max(range(len(rows)), key=lambda i: rows[i][1])
     ticks = {low + v * (high - low) / 4: f"{low + v * (high - low) / 4:.3g}" for v in range(5)}
-    names = {float(i): name[:9] for i, (name, *_) in enumerate(rows)}
+    names = {float(i): shown(name[:9]) for i, (name, *_) in enumerate(rows)}
     parts = [chart.axes(names, ticks, "", label)]
     for i, (_, value, lower, upper) in enumerate(rows):
         x, y = chart.at(i, value)

@@ -13,6 +13,7 @@ from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.certificate import assumptions
 from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.accounting.promise import promise, who
+from opendp_sim.accounting.totals import loss_text
 from opendp_sim.core.errors import SimError
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.report.charts import attack_chart, error_chart
@@ -78,6 +79,7 @@ class Facts:
     believe: list[str] = field(default_factory=list)
     evidence: list[dict[str, str]] = field(default_factory=list)
     charges: list[tuple[str, str, str]] = field(default_factory=list)
+    audits: list[Any] = field(default_factory=list)
     details: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -140,7 +142,8 @@ def _tiles(plan: Plan, plain: Mapping[str, Any], unit: Mapping[str, Any]) -> Ite
             warn=epsilon > 10,
         )
         delta = claim[1] if len(claim) > 1 else 0.0
-        yield Tile(f"delta = {delta:.2g}", "slack that is added to what an attacker can gain")
+        slack = f"one in {1 / delta:,.0f}" if 0 < delta <= 0.1 else f"{delta:.2g}"
+        yield Tile(f"delta = {delta:.2g}", f"slack: {slack} is added to what an attacker can gain")
     else:
         yield Tile(_claim(plain), "the loss in the measure of the program")
     yield Tile(who(unit), "this is who is protected; nobody is protected beyond it")
@@ -172,8 +175,8 @@ def _flow(plan: Plan, name: str) -> Flow:
         text = in_words(record_)
         if noise is not None:
             text += f" Typical size: {noise.deviation:.4g} on each number."
-        cost = ", ".join(f"{part:.4g}" for part in release.loss)
-        boxes.append(Box("door", record_.key, text, f"costs {cost} ({plan_measure(plan)})"))
+        cost = "" if plan.privacy is None else loss_text(plan.privacy.measure, tuple(release.loss))
+        boxes.append(Box("door", record_.key, text, f"costs {cost} of the budget"))
     for output in plan.outputs.values():
         if output.stage.name == typed.name:
             steps = " and ".join(post.key for post in output.decl.post) or "the release itself"
@@ -181,29 +184,24 @@ def _flow(plan: Plan, name: str) -> Flow:
     return Flow(name, tuple(boxes))
 
 
-def plan_measure(plan: Plan) -> str:
-    """Return the word of the program's measure."""
-    return "public" if plan.privacy is None else plan.privacy.measure
-
-
 def _figures(plan: Plan) -> Iterator[Figure]:
     if plan.privacy is not None and plan.total:
         attacker = attacker_of(plan.privacy.measure, plan.total)
         rates = sorted({_MARKED, 0.002, *(i / 40 for i in range(1, 40))})
         curve = [(rate, attacker.power(rate)) for rate in rates]
-        exact = "exactly" if plan.privacy.measure == "gdp" else "at most"
+        exact = " (this bound is exact)" if plan.privacy.measure == "gdp" else ""
         found = attacker.power(_MARKED)
         yield Figure(
             "What an attacker gains", attack_chart(curve, _MARKED),
             "Somebody who knows all other records and accuses 1 in 100 of those who were absent finds "
-            f"{exact} {100 * found:.3g} in 100 of those who were present; guessing finds 1.",
+            f"at most {100 * found:.3g} in 100 of those who were present{exact}; guessing finds 1.",
         )  # fmt: skip
     shown = _errors(plan)
     if shown is not None:
         name, points = shown
         chosen = None if plan.privacy is None else plan.privacy.budget.epsilon
         yield Figure(
-            "What accuracy is left", error_chart(points, chosen, name),
+            "What accuracy is left", error_chart(points, chosen, _said(name)),
             "Known before any data is opened. With ten times the data the same error weighs a tenth.",
         )  # fmt: skip
 
@@ -224,6 +222,12 @@ def _errors(plan: Plan) -> tuple[str, list[tuple[float, float]]] | None:
         if len(values) == len(budgets) and all(v > 0 and math.isfinite(v) for v in values):
             return name, list(zip(budgets, values, strict=True))
     return None
+
+
+def _said(name: str) -> str:
+    """Return what an error curve is about in words: its name is output and error."""
+    output, _, error = name.partition(": ")
+    return f"expected {error.replace('_', ' ')} of `{output}`"
 
 
 def _not_promised(*, by_person: bool) -> Sequence[str]:

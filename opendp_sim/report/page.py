@@ -18,25 +18,29 @@ from opendp_sim.dsl.plan import Plan, plan_file, plan_of
 from opendp_sim.dsl.plan_document import load_plan
 from opendp_sim.dsl.reader import draft_of
 from opendp_sim.dsl.verification import verify
+from opendp_sim.report.answered import answered
+from opendp_sim.report.audited import audit_facts
 from opendp_sim.report.facts import Facts, Tile, facts_of
 
 __all__ = ["page_of", "render"]
 
 
 def page_of(path: str | Path) -> str:
-    """Return the page about a spec, a plan document, a certificate or a ledger.
+    """Return the page about a spec, a plan document, a certificate, a ledger or an audit (``.json``).
 
     A certificate is verified first: one that does not verify gives no page.
 
     Raises:
         Refused: the spec does not type. ReleaseError (OS701): the certificate does not verify.
-        BudgetError (OS403): no readable ledger.
+        BudgetError (OS403): no readable ledger. AuditError (OS501): no audit's file.
     """
     file = Path(path)
     if file.suffix == ".ledger":
         return render(_of_ledger(file))
     if file.name.endswith(".certificate.json"):
         return render(_of_certificate(file))
+    if file.suffix == ".json":
+        return render(audit_facts(file))
     if file.suffix == ".plan":
         plan = load_plan(file)
         return render(facts_of(plan, "Plan: nothing was opened and nothing was spent", _run(file)))
@@ -57,6 +61,9 @@ def _of_certificate(file: Path) -> Facts:
         plan, f"Certificate of output {record.output}", f"opendp-sim verify {file.name}"
     )
     facts.believe = [*record.assumptions]
+    shown_answer = answered(plan, record.output, file.parent / record.file.name)
+    if shown_answer is not None:
+        facts.figures.append(shown_answer)
     facts.details += [
         ("written", record.time),
         ("file", f"{record.file.name}, sha256 {record.file.sha256}"),

@@ -1,0 +1,121 @@
+"""One answered question for a certificate's page, read from the verified file: no data, no loss."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from opendp_sim.accounting.release import Release
+from opendp_sim.core.shown import shown
+from opendp_sim.dsl.execute import answer
+from opendp_sim.dsl.inputs import open_queries
+from opendp_sim.dsl.plan import Plan
+from opendp_sim.report.charts import bars_chart
+from opendp_sim.report.facts import Figure
+
+__all__ = ["answered"]
+
+_TITLE = "One answered question"
+_FREE = "Read from what was released: asking costs no further privacy."
+_VALUES = ("density", "distance", "score", "prediction", "probability", "count")
+"""Columns that hold answers, the most telling first; what stands beside them are errors and sizes."""
+_SHOWN = 10
+Row = tuple[str, float, float, float]
+
+
+def answered(plan: Plan, output: str, file: Path) -> Figure | None:
+    """Return one answer that a verified file holds or gives, or None where it has none to show.
+
+    Args:
+        plan: the certificate's program.
+        output: the certificate's output.
+        file: the output's file, whose digest was compared.
+    """
+    if file.suffix == ".csv":
+        with file.open(encoding="utf-8", newline="") as stream:
+            rows = [row for _, row in zip(range(_SHOWN), csv.DictReader(stream), strict=False)]
+        return _bars(rows)
+    if file.suffix == ".json":
+        return _items(json.loads(file.read_text(encoding="utf-8")))
+    return _asked(plan, output, file) if file.suffix == ".npz" else None
+
+
+def _asked(plan: Plan, output: str, file: Path) -> Figure | None:
+    """Ask a release what its own program asks, where the questions come with the package."""
+    mine = plan.outputs[output].stage.name
+    for other in plan.outputs.values():
+        query = other.decl.query
+        if (
+            other.stage.name == mine
+            and other.posts
+            and query is not None
+            and query.kind == "builtin"
+        ):
+            block = open_queries(query, other, plan.program.folder, {})
+            few = {name: values[:_SHOWN] for name, values in block.items()}
+            found = answer(Release.load(file), other.posts, few)
+            return _bars(list(_rows(found, getattr(other.domain, "labels", None))))
+    return None
+
+
+def _rows(found: Any, labels: Sequence[Any] | None) -> Iterator[dict[str, str]]:
+    """Return answers as a file of them has them: a column for each name, or each name and class."""
+    if not isinstance(found, Mapping):
+        return
+    names = [str(label) for label in labels or ()]
+    flat: dict[str, Any] = {}
+    for name, values in found.items():
+        array = np.asarray(values)
+        if array.ndim == 2 and array.shape[1] == len(names):
+            flat |= {f"{name}:{label}": array[:, i] for i, label in enumerate(names)}
+        elif array.ndim == 1 or array.shape[1:] == (1,):
+            flat[name] = array.reshape(len(array))
+    for i in range(min((len(column) for column in flat.values()), default=0)):
+        yield {name: str(column[i]) for name, column in flat.items()}
+
+
+def _bars(rows: Sequence[Mapping[str, str]]) -> Figure | None:
+    if not rows:
+        return None
+    for value in _VALUES:
+        names = [k.partition(":")[2] for k in rows[0] if k.startswith(f"{value}:")]
+        if names:
+            bars = [_bar(name, rows[0], value, f":{name}") for name in names]
+            return _figure(bars, value, "The first question, and its answer for each class. ")
+        if value in rows[0]:
+            bars = [_bar(str(i), row, value, "") for i, row in enumerate(rows, 1)]
+            return _figure(bars, value, f"The first {len(rows)} questions and their answers. ")
+    return None
+
+
+def _bar(name: str, row: Mapping[str, str], value: str, ending: str) -> Row:
+    middle = float(row[value + ending])
+    low, high = (float(row.get(f"{side}{ending}", "nan")) for side in ("lower", "upper"))
+    if np.isfinite([low, high]).all():
+        return name, middle, min(low, middle), max(high, middle)
+    return name, middle, middle, middle
+
+
+def _figure(bars: Sequence[Row], value: str, text: str) -> Figure | None:
+    if not np.isfinite([bar[1:] for bar in bars]).all():
+        return None
+    if any(low < high for _, _, low, high in bars):
+        text += "A line shows the interval in which noise leaves the true answer. "
+    return Figure(_TITLE, bars_chart(bars, value), text + _FREE)
+
+
+def _items(found: Any) -> Figure | None:
+    """List selected items in their order: heights are not invented where none were released."""
+    if not isinstance(found, list) or not all(isinstance(item, str | int) for item in found):
+        return None
+    lines = Markup("").join(
+        Markup("<li>{}</li>").format(shown(str(item)[:80])) for item in found[:_SHOWN]
+    )
+    text = f"{len(found)} items were selected; how often each occurs was not released. {_FREE}"
+    return Figure(_TITLE, Markup("<ol>{}</ol>").format(lines), text)

@@ -1,0 +1,123 @@
+"""Every page in a real browser: no complaint, no request, no sideways scroll, nothing in a reader's way.
+
+One browser for all of them. Pictures are kept where ``REPORT_SHOTS`` says, else in the test's own folder.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import opendp_sim as sim
+from opendp_sim.report import facts
+from opendp_sim.report.page import page_of
+from tests._browser import CHROMIUM, Browser
+from tests._small import write_small
+from tests.report.audits import audit_file
+
+SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.yaml"))
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs a browser")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with Browser(tmp_path_factory.mktemp("browser")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory):
+    """A page of a certificate, a ledger, and of audits, beside those of specs."""
+    folder = tmp_path_factory.mktemp("others")
+    write_small(folder)
+    done = sim.apply(folder / "small.yaml")
+    certificates = {
+        path.suffixes[0]: path for path in done.certificates.values()
+    }  # one of each kind
+    sources = [*certificates.values(), *folder.glob("*.ledger"),
+               audit_file(folder / "sound.json"), audit_file(folder / "refuted.json", refuted=True)]  # fmt: skip
+    return {path.name: page_of(path) for path in sources}
+
+
+def looked_at(browser, page, name, folder, *, shots=False):
+    path = folder / f"{name}.html"
+    path.write_text(page, encoding="utf-8")
+    browser.open(path, 400)
+    found = []
+    for width, dark in ((400, False), (1280, False), (1280, True)):
+        browser.look(width, dark=dark)
+        found += [(name, width, dark, fault) for fault in browser.faults()]
+        if shots and not dark:
+            kept = Path(os.environ.get("REPORT_SHOTS") or folder)
+            browser.shot(kept / f"{name}-{width}.png")
+            assert (kept / f"{name}-{width}.png").stat().st_size > 20_000
+    return found + browser.complaints + browser.requests
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
+def test_the_page_of_every_spec(browser, spec, tmp_path, monkeypatch):
+    whole = spec.stem == "digit-density"
+    if not whole:  # the curves of the others have one point, to save time
+        monkeypatch.setattr(facts, "_TRIED", ())
+    assert looked_at(browser, page_of(spec), spec.stem, tmp_path, shots=whole) == []
+
+
+def test_the_pages_of_certificates_ledgers_and_audits(browser, others, tmp_path):
+    assert len(others) >= 4
+    for name, page in others.items():
+        assert looked_at(browser, page, name, tmp_path, shots=True) == []
+
+
+def test_it_prints_on_a_few_pages(browser, others, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(next(iter(others.values())), encoding="utf-8")
+    browser.open(path, media="print")
+    assert browser.faults() == []
+    browser.look(1280)
+    browser.printed(tmp_path / "page.pdf")
+    assert 1 <= (tmp_path / "page.pdf").read_bytes().count(b"/Type /Page\n") <= 5
+
+
+BROKEN = """<!doctype html><html><head><title></title></head><body><main><h1>a</h1><h3></h3>
+<p style="color:#aaa">pale</p><svg viewBox="0 0 9 9"></svg><table><tr><td>1</td></tr></table>
+<div style="width:2000px">wide</div></main><script>console.error("x")</script><img src="no.png"></body></html>"""
+
+
+def test_the_look_sees_what_is_wrong(browser, tmp_path):
+    """A check that cannot fail is none: a page with every fault has every fault."""
+    path = tmp_path / "broken.html"
+    path.write_text(BROKEN)
+    browser.open(path, 400)
+    said = " | ".join(browser.faults())
+    for fault in ("no language", "no title", "skips a level", "empty heading", "contrast", "picture without a name",
+                  "table without heads", "sideways scroll"):  # fmt: skip
+        assert fault in said
+    assert any('"x"' in text for text in browser.complaints)
+    assert any(url.endswith("no.png") for url in browser.requests)
+
+
+@pytest.mark.deep
+def test_axe_finds_nothing(browser, others, tmp_path):
+    """The same pages through axe-core, an independent checker, from npm."""
+    if shutil.which("npm") is None:
+        pytest.skip("needs npm")
+    subprocess.run(["npm", "pack", "axe-core@4"], cwd=tmp_path, check=True, capture_output=True)
+    subprocess.run(
+        ["tar", "xzf", next(tmp_path.glob("axe-core-*.tgz")).name], cwd=tmp_path, check=True
+    )
+    axe = (tmp_path / "package" / "axe.min.js").read_text(encoding="utf-8")
+    pages = {spec.stem: page_of(spec) for spec in SPECS} | others
+    for name, page in pages.items():
+        path = tmp_path / f"{name}.html"
+        path.write_text(page, encoding="utf-8")
+        for dark in (False, True):
+            browser.open(path, 400 if dark else 1280, dark=dark)
+            browser.ask(f"{axe};0")
+            found = browser.ask(
+                "axe.run().then(r => r.violations.map(v => v.id + ': ' + v.nodes[0].html))"
+            )
+            assert found == [], (name, found)
