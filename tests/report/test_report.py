@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import opendp_sim as sim
 from opendp_sim.cli import app
 from opendp_sim.report.answered import _bars, _items
+from opendp_sim.report.audited import read_audits
 from opendp_sim.report.facts import Box, Facts, Figure, Flow, Tile
 from opendp_sim.report.page import page_of, render
 from tests._small import write_small
@@ -139,6 +140,8 @@ def test_an_audit_that_contradicts_itself_gives_no_page(tmp_path, old, new):
     path.write_text(text.replace(old, new, 1))
     with pytest.raises(sim.SimError, match="OS501"):
         page_of(path)
+    with pytest.raises(sim.SimError, match="OS501"):
+        read_audits(path)
 
 
 def test_a_certificate_s_page_shows_one_answer(applied):
