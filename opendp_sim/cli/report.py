@@ -26,7 +26,7 @@ def report_command(
         typer.Option("--output", "-o", help="The page; default beside, ending in .html."),
     ] = None,
 ) -> None:
-    """Write one page about a spec, plan, certificate, ledger or audit, for somebody who has to decide.
+    """Write one page about a spec, plan, certificate, ledger or audit, for whoever has to decide.
 
     No data is opened and nothing is spent. A certificate is verified first; one that does not verify
     gives no page.
