@@ -2,11 +2,12 @@
 
 from opendp_sim.sklearn.budget import Budget
 from opendp_sim.sklearn.cost import Cost, cost_of
-from opendp_sim.sklearn.expected_failures import EXPECTED_FAILED_CHECKS
+from opendp_sim.sklearn.expected_failures import EXPECTED_FAILED_CHECKS, expected_failed_checks
 from opendp_sim.sklearn.kernel_classifier import DPKernelClassifier
 from opendp_sim.sklearn.kernel_density import DPKernelDensity
 from opendp_sim.sklearn.logistic_regression import DPLogisticRegression
 from opendp_sim.sklearn.nearest_centroid import DPNearestCentroid
+from opendp_sim.sklearn.neighbors import DPKNeighborsClassifier
 from opendp_sim.sklearn.one_class import DPOneClass
 from opendp_sim.sklearn.refusals import EstimatorRefused, InputRefused, InputTypeRefused
 from opendp_sim.sklearn.ridge import DPRidge
@@ -19,6 +20,7 @@ __all__ = [
     "EXPECTED_FAILED_CHECKS",
     "Budget",
     "Cost",
+    "DPKNeighborsClassifier",
     "DPKernelClassifier",
     "DPKernelDensity",
     "DPLogisticRegression",
@@ -33,5 +35,6 @@ __all__ = [
     "PrivateScore",
     "PublicScaler",
     "cost_of",
+    "expected_failed_checks",
     "private_score",
 ]

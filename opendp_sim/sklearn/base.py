@@ -35,7 +35,7 @@ from opendp_sim.sources.gate import check_form
 from opendp_sim.sources.source import Table, from_arrays
 from opendp_sim.spaces.records import Column, Records
 
-__all__ = ["PrivateEstimator", "budget_of", "loss_of"]
+__all__ = ["PrivateEstimator", "budget_of", "loss_of", "table_of"]
 
 _MEASURES = ("gdp", "zcdp", "pure")
 _DATA = "records"
@@ -76,7 +76,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _run(self, columns: Columns, steps: list[Mapping[str, Any]], groups: Any) -> Any:
         columns = self._with_groups(columns, groups)
         plan = self._planned(columns, steps)
-        table = _table(plan, {name: values for name, (values, _) in columns.items()})
+        table = table_of(plan, {name: values for name, (values, _) in columns.items()})
         entry = None
         if self.budget is not None and plan.charge is not None:
             name = type(self).__name__
@@ -131,13 +131,17 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 "sketch": {"from": _DATA, "steps": steps},
                 "noisy": {"from": "sketch", "release": {**self._release(), "spend": "100%"}},
             },
-            "outputs": {"release": {"from": "noisy", "save": "release.npz"}},
+            "outputs": self._outputs(),
         }
         return _plan(json.dumps(spec))
 
     def _release(self) -> dict[str, Any]:
         """Return how the sketch is released."""
         return {"noise": "laplace" if self.measure == "pure" else "gaussian"}
+
+    def _outputs(self) -> dict[str, Any]:
+        """Return what the plan gives out."""
+        return {"release": {"from": "noisy", "save": "release.npz"}}
 
     def _budget(self) -> Mapping[str, float]:
         """Return the budget of one fit, as a spec states it."""
@@ -207,7 +211,7 @@ def loss_of(estimator: Any) -> Charge:
     return Charge(measure, target_of(limit, measure, with_delta=False).whole)
 
 
-def _table(plan: Plan, arrays: Mapping[str, Any]) -> Table:
+def table_of(plan: Plan, arrays: Mapping[str, Any]) -> Table:
     """Return the columns as a source, its form checked: what is wrong is told before the charge."""
     (entry,) = plan.program.data
     with as_refusals():

@@ -78,7 +78,9 @@ def private_score(
         EstimatorRefused (OS102): no classifier, or one that is charged at predict. InputRefused
             (OS602): no table. BudgetError (OS402): the budget refuses; nothing was charged.
     """
-    if not is_classifier(estimator) or getattr(estimator, "charges_at_predict", False):
+    inside = [estimator, *estimator.get_params(deep=True).values()]
+    charged = any(getattr(each, "charges_at_predict", False) for each in inside)
+    if not is_classifier(estimator) or charged:
         raise EstimatorRefused(
             "OS102",
             "estimator",

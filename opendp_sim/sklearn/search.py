@@ -81,11 +81,12 @@ class DPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             clone(self.estimator).set_params(**{**params, **told})
             for params in ParameterGrid(self.param_grid)
         ]
-        if not found or not all(isinstance(each, PrivateEstimator) for each in found):
+        good = all(isinstance(e, PrivateEstimator) and not e.charges_at_predict for e in found)
+        if not found or not good:
             raise EstimatorRefused(
                 "OS102",
                 "estimator",
-                expected="a private classifier, and at least one candidate",
+                expected="a private classifier whose predictions are free, and at least one candidate",
                 got=type(self.estimator).__name__,
                 hint="put scalers with public constants before the search.",
             )

@@ -18,6 +18,9 @@ ESTIMATORS = [
     face.DPKernelDensity(bounds=(-10, 10)),
     face.DPOneClass(bounds=(-10, 10), bandwidth=2.0),
     face.DPRidge(bounds=(-10, 10), y_bounds=(-1000, 1000), epsilon=1e6),
+    face.DPKNeighborsClassifier(
+        **CLASSES, epsilon=1e5, threshold=0.5, queries=10_000, allow_scoring=True
+    ),
     face.PublicScaler(bounds=(-10, 10)),
 ]
 FAST = {
@@ -42,7 +45,7 @@ def test_a_slice_of_the_checks(est):
     ran = set()
     for copied, check in estimator_checks_generator(est, legacy=True):
         name = getattr(check, "func", check).__name__
-        if name in FAST and name not in ran:
+        if name in FAST - face.expected_failed_checks(est).keys() and name not in ran:
             ran.add(name)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -55,6 +58,6 @@ def test_a_slice_of_the_checks(est):
 @pytest.mark.filterwarnings("ignore")
 def test_all_checks_pass_or_are_failed_for_a_reason(est):
     found = check_estimator(
-        est, expected_failed_checks=face.EXPECTED_FAILED_CHECKS, on_fail=None, on_skip=None
+        est, expected_failed_checks=face.expected_failed_checks(est), on_fail=None, on_skip=None
     )
     assert [r["check_name"] for r in found if r["status"] == "failed"] == []

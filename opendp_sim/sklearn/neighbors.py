@@ -1,0 +1,241 @@
+"""Nearest neighbours, experimental: the one estimator whose predictions are charged, not its fit.
+
+Proof: ``knn/ind_knn.md``; what is charged when: ``neighbors.md``, beside this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from opendp_sim.accounting.promise import promise
+from opendp_sim.core.errors import BudgetError
+from opendp_sim.dsl.certify import claim_about
+from opendp_sim.dsl.charging import unit_text
+from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.serve import Served, serve
+from opendp_sim.knn.parts.service import LEAST_REFERENCE
+from opendp_sim.sklearn.base import PrivateEstimator, table_of
+from opendp_sim.sklearn.budget import Budget
+from opendp_sim.sklearn.defaults import MEASURE
+from opendp_sim.sklearn.public_facts import box_of, choice, classes_of
+from opendp_sim.sklearn.refusals import EstimatorRefused, InputRefused, as_refusals
+from opendp_sim.sklearn.tables import column_of, dtype_of
+
+__all__ = ["DPKNeighborsClassifier"]
+
+
+class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+    """EXPERIMENTAL. Predict by votes of near records, each of whom pays for their own (``ind_knn``).
+
+    Unlike the other estimators it keeps the private records, in this process alone: it cannot be pickled,
+    and only the thread that fitted it may ask. All predictions together lose ``epsilon`` at ``delta``,
+    which is charged once, durably, before the first of them leaves; a fit that is never asked is free.
+
+    Args:
+        epsilon: the loss of all predictions together, at ``delta``.
+        delta: of the conversion.
+        bounds: public ``(low, high)`` of all columns, or ``(lows, highs)``.
+        classes: every label that could occur.
+        queries: how many predictions there will be; no more are answered. Fewer are more accurate.
+        size: a public guess of the number of records; within a factor of two is enough.
+        reference: public rows that look like queries, 50 or more; None if the first batch is that large.
+        threshold: cosine from which a record is a neighbour, in place of a reference.
+        allow_scoring: whether ``score`` may be called: it spends predictions, and what it returns is raw.
+        unit: ``row``, or ``groups``: the persons that ``fit(X, y, groups=ids)`` names.
+        max_rows: rows used of one person, with ``unit="groups"``.
+        measure: ``gdp`` or ``zcdp``.
+        budget: what the first prediction is charged to; None for none.
+
+    Attributes:
+        classes_: the public labels, sorted.
+
+    Raises:
+        EstimatorRefused (OS101, OS102), InputRefused (OS602, OS607): nothing was charged. BudgetError
+            (OS402): the budget refuses. (OS406): the planned predictions are used up. (OS407): another
+            thread, or a copy.
+    """
+
+    charges_at_predict: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float | None = 1e-6,
+        bounds: Any = None,
+        classes: Any = None,
+        queries: int = 100,
+        size: int = 1000,
+        reference: Any = None,
+        threshold: float | None = None,
+        allow_scoring: bool = False,
+        unit: str = "row",
+        max_rows: int | None = None,
+        measure: str = MEASURE,
+        budget: Budget | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.classes = classes
+        self.queries = queries
+        self.size = size
+        self.reference = reference
+        self.threshold = threshold
+        self.allow_scoring = allow_scoring
+        self.unit = unit
+        self.max_rows = max_rows
+        self.measure = measure
+        self.budget = budget
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> DPKNeighborsClassifier:
+        """Keep the records; nothing is released and nothing charged.
+
+        Args:
+            X: shape (n, d).
+            y: shape (n,), labels.
+            groups: shape (n,), whose each record is, with ``unit="groups"``.
+        """
+        array, labels = self._seen(X, reset=True), column_of(y, "y")
+        who, width = type(self).__name__, array.shape[1]
+        choice("measure", self.measure, ("gdp", "zcdp"))
+        classes = classes_of(self.classes, who)
+        classes.check(labels)
+        box = box_of(self.bounds, None, width, who)
+        columns = self._with_groups(
+            {
+                "x": (array, box.column(dtype_of(array), width)),
+                "label": (labels, {"dtype": "category", "keys": classes.keys}),
+            },
+            groups,
+        )
+        steps: list[Mapping[str, Any]] = [{"select": {"features": "x", "label": "label"}}]
+        plan = self._planned(columns, [*steps, *box.steps()])
+        table = table_of(plan, {name: values for name, (values, _) in columns.items()})
+        reference = None if self.reference is None else self._numbers(self.reference)
+        self._asked = _Asked(plan, table, reference, int(self.queries))
+        self.plan_, self.classes_ = plan, classes.values
+        claim = claim_about(plan, next(iter(plan.releases.values())))
+        self.privacy_ = {**claim, "text": promise(claim), "entry": None}
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the labels of public queries, shape (q,); the first call is what is charged."""
+        check_is_fitted(self, "classes_")
+        array = self._numbers(X)
+        self._asked.check(array)
+        if self._asked.served is None:
+            if self.budget is not None and self.plan_.charge is not None:
+                name, unit = type(self).__name__, unit_text(self.plan_)
+                self.budget.charge(self.plan_.charge, unit, name, self.plan_.program.hash)
+            self._asked.open()
+        with as_refusals():
+            found = self._asked.ask(array)
+        keys = {key: at for at, key in enumerate(self._keys())}
+        return np.asarray(self.classes_[[keys[label] for label in found]])
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return a raw accuracy, which spends predictions; refused without ``allow_scoring=True``."""
+        if not self.allow_scoring:
+            raise EstimatorRefused(
+                "OS102",
+                f"{type(self).__name__}.score",
+                expected="allow_scoring=True, for public X and y",
+                got="a score without it",
+                hint="each row of X is a prediction that is spent, and of private rows the score is raw.",
+            )
+        return float(super().score(X, y, sample_weight))
+
+    @property
+    def predictions_left(self) -> int:
+        """How many predictions are left of those that were planned."""
+        check_is_fitted(self, "classes_")
+        return self._asked.left
+
+    def _keys(self) -> list[str | int]:
+        return [str(v) if isinstance(v, str) else int(v) for v in self.classes_.tolist()]
+
+    def _release(self) -> dict[str, Any]:
+        rule = {} if self.threshold is None else {"threshold": self.threshold, "centre": False}
+        setting = {"queries": self.queries, "size": self.size, **rule}
+        return {"mechanism": {"ind_knn": setting}}
+
+    def _outputs(self) -> dict[str, Any]:
+        return {
+            "predictions": {"from": "noisy", "serve": "session", "store": "predictions.session"}
+        }
+
+
+class _Asked:
+    """Private records, the session over them once it is paid for, and how many predictions are left."""
+
+    def __init__(self, plan: Plan, table: Any, reference: Any, queries: int) -> None:
+        self._plan, self._table, self._reference = plan, table, reference
+        self._folder = TemporaryDirectory(prefix="neighbors")
+        self.left = queries
+        self.served: Served | None = None
+        self._refers = bool(getattr(_setting(plan), "needs_reference", False))
+
+    def open(self) -> None:
+        """Open the session, which reads the records for the first time."""
+        store = Path(self._folder.name) / "predictions.session"
+        with as_refusals():
+            self.served = serve(self._plan, memory={"records": self._table}, store=store)
+            if self._reference is not None:
+                self.served.session.refer({"x": self._reference})
+
+    def check(self, queries: NDArray[np.float64]) -> None:
+        """Refuse what cannot be answered (OS406, OS607); nothing is asked, and nothing charged."""
+        count = len(queries)
+        first = self.served is None and self._refers and self._reference is None
+        if first and count < LEAST_REFERENCE:
+            raise InputRefused(
+                "OS607",
+                "predict",
+                expected=f"{LEAST_REFERENCE} queries or more at first, which say what queries look like",
+                got=f"{count}",
+                hint="or give reference=public_rows to the estimator, or threshold=0.5.",
+            )
+        if count > self.left:
+            raise BudgetError(
+                "OS406",
+                "predict",
+                expected=f"at most {self.left} more predictions",
+                got=f"{count} queries",
+                hint="a new fit with more `queries` is another charge; ask fewer at a time.",
+            )
+
+    def ask(self, queries: NDArray[np.float64]) -> tuple[str | int, ...]:
+        """Answer queries; they count whatever happens."""
+        self.left -= len(queries)
+        assert self.served is not None  # noqa: S101 - `predict` opened it
+        labels: tuple[str | int, ...] = self.served.session.ask({"x": queries}).labels
+        return labels
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Refuse to be copied or pickled: records would leave, and purses be there twice (OS407)."""
+        raise BudgetError(
+            "OS407",
+            "DPKNeighborsClassifier",
+            expected="the fitted estimator itself",
+            got="a copy of it",
+            hint="it holds private records; `clone` makes one that is not fitted.",
+        )
+
+    def __del__(self) -> None:
+        """Close the store, and remove its folder."""
+        if self.served is not None:
+            self.served.session.close()
+        self._folder.cleanup()
+
+
+def _setting(plan: Plan) -> Any:
+    return next(iter(plan.releases.values())).record
