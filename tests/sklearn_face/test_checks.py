@@ -16,8 +16,8 @@ ESTIMATORS = [
     face.DPRidgeClassifier(**CLASSES, epsilon=1e6),
     face.DPLogisticRegression(**CLASSES, epsilon=100.0, max_iter=4),
     face.DPKernelDensity(bounds=(-10, 10)),
-    face.DPOneClass(bounds=(-10, 10), bandwidth=2.0),
-    face.DPRidge(bounds=(-10, 10), y_bounds=(-1000, 1000), epsilon=1e6),
+    face.DPOneClass(bounds=(-10, 10), threshold=0.1, epsilon=1000.0),
+    face.DPRidge(bounds=(-10, 10), y_bounds=(-10, 10), epsilon=1e6),
     face.DPKNeighborsClassifier(
         **CLASSES, epsilon=1e5, threshold=0.5, queries=10_000, allow_scoring=True
     ),
@@ -50,7 +50,7 @@ def test_a_slice_of_the_checks(est):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 check(copied)
-    assert len(ran) >= 10
+    assert len(ran) >= 9
 
 
 @pytest.mark.deep
