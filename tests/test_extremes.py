@@ -1,6 +1,6 @@
 """Every mechanism, bound at the extremes of its parameters and of its grid: a claim, or a coded refusal.
 
-And where the output is small, the claim's function answers on the corners of the domain, within its faces
+And where the output is small, the claim's function answers on the corners of the domain, within its sensitivity
 as Python's integers compute them: a product that left int64 somewhere would not.
 """
 
@@ -128,7 +128,7 @@ def _run(claim, domain) -> None:
     rows = corners(domain)
     domain.check(rows)
     function = whole_function(claim)
-    if claim.faces is None:
+    if claim.sensitivity is None:
         claim.output.check(function(rows))
         return
     weights = getattr(claim.output, "weights", ())
@@ -137,9 +137,9 @@ def _run(claim, domain) -> None:
                      for p in (rows.values, rows.labels, rows.ids)))  # fmt: skip
         cells = [int(v) for v in function(one).tolist()]
         if not weights:
-            assert sum(map(abs, cells)) <= claim.faces.l1
-            assert sum(v * v for v in cells) <= claim.faces.l2_squared
-            assert max(map(abs, cells)) <= claim.faces.linf
+            assert sum(map(abs, cells)) <= claim.sensitivity.l1
+            assert sum(v * v for v in cells) <= claim.sensitivity.l2_squared
+            assert max(map(abs, cells)) <= claim.sensitivity.linf
             assert max(map(abs, cells)) <= 2**32, "2**31 records would leave int64"
 
 
@@ -149,8 +149,8 @@ def _bound(mechanism, domain, metric, what):
         claim = mechanism.bind(domain, metric)
     except SimError:
         return None
-    if isinstance(claim, Stable) and claim.faces is not None:
-        assert claim.faces.l1 >= claim.faces.linf > 0, what
+    if isinstance(claim, Stable) and claim.sensitivity is not None:
+        assert claim.sensitivity.l1 >= claim.sensitivity.linf > 0, what
         assert all(np.isfinite(v) and v >= 0 for v in claim.expected.values()), what
     return claim
 

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from opendp.extras.numpy import array2_domain
 
 from opendp_sim.core.bridge import adopt_domain, adopt_metric, guarded, to_dp_domain, to_dp_metric
-from opendp_sim.core.claims import Block, faces_of
+from opendp_sim.core.claims import Block, sensitivity_of
 from opendp_sim.core.errors import CATALOGUE, DataError, InternalError, SimError, SpaceError
 from opendp_sim.core.grid import count_ids
 from opendp_sim.core.rounding import float_down, float_up, sqrt_up
@@ -172,11 +172,13 @@ def test_outward_rounding(value: Fraction) -> None:
 
 
 def test_overflow_fails_closed() -> None:
-    faces = faces_of([Block("a", (1,), l1=2**40, l2_squared=2**80, linf=2**40)], monotone=True)
-    assert faces.bound("l1", 2**22) == 2**62
+    sensitivity = sensitivity_of(
+        [Block("a", (1,), l1=2**40, l2_squared=2**80, linf=2**40)], monotone=True
+    )
+    assert sensitivity.bound("l1", 2**22) == 2**62
     with pytest.raises(SpaceError, match="OS205"):
-        faces.bound("l1", 2**23)
-    assert faces.bound("l2", 2**31) == float(2**71)
+        sensitivity.bound("l1", 2**23)
+    assert sensitivity.bound("l2", 2**31) == float(2**71)
 
 
 def test_every_error_is_catalogued_and_hints() -> None:

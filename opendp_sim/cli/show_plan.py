@@ -41,13 +41,15 @@ def show_types(plan: Plan, out: Console) -> None:
 
 
 def _judgement(stage: dict[str, Any]) -> str:
-    faces = ""
+    sensitivity = ""
     if stage["faces"]:
-        face = stage["faces"]
-        faces = f"; sensitivity l1 {face['l1']:.6g}, l2 {face['l2']:.6g}, linf {face['linf']:.6g}"
-        faces += ", monotone" if face["monotone"] else ""
+        norms = stage["faces"]
+        sensitivity = (
+            f"; sensitivity l1 {norms['l1']:.6g}, l2 {norms['l2']:.6g}, linf {norms['linf']:.6g}"
+        )
+        sensitivity += ", monotone" if norms["monotone"] else ""
     return (
-        f"stability {stage['stability']} under {stage['metric']}{faces}; numerics "
+        f"stability {stage['stability']} under {stage['metric']}{sensitivity}; numerics "
         f"{stage['numerics']}; evidence: {stage['evidence']}"
     )
 

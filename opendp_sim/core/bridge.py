@@ -201,15 +201,15 @@ def guarded(function: Callable[[Any], Any], where: str) -> Callable[[Any], Any]:
 def build(claim: Claim, key: str, domain: Domain, metric: Metric, norm: Norm | None = None) -> Any:
     """Make the OpenDP object of a claim: Transformation, Measurement or Function.
 
-    ``norm`` picks the face of a sketch (its one output metric); OpenDP needs exactly one.
+    ``norm`` picks the one output metric of a sketch; OpenDP needs exactly one.
     """
     assert_features("contrib")
     if isinstance(claim, Post):
         return _new_pure_function(claim.function)
     space = to_dp_domain(domain), to_dp_metric(metric)
     if isinstance(claim, Stable):
-        face = norm_of("l1" if norm is None else norm, f"{key}.norm")
-        return _transformation(claim, key, domain, space, face)
+        which = norm_of("l1" if norm is None else norm, f"{key}.norm")
+        return _transformation(claim, key, domain, space, which)
     if isinstance(claim, Private):
         if claim.native is not None:
             return _with_parts(claim.native, claim)
@@ -256,7 +256,7 @@ def parts_of(measurement: dp.Measurement) -> Parts | None:
 def _transformation(
     claim: Stable, key: str, domain: Domain, space: tuple[dp.Domain, dp.Metric], norm: Norm
 ) -> dp.Transformation:
-    if claim.faces is None:
+    if claim.sensitivity is None:
         output_metric = space[1]
         if claim.output_metric is not None:
             output_metric = to_dp_metric(claim.output_metric)
@@ -265,14 +265,14 @@ def _transformation(
         def stability_map(d_in: int) -> Any:
             return bounded_int(claim.stability * d_in, f"{key}.map", U32_MAX)
     else:
-        face = claim.faces
+        sensitivity = claim.sensitivity
         metric = claim.output.metric(norm)  # type: ignore[attr-defined]
         output_metric = to_dp_metric(metric)
         function = whole_function(claim)
 
         def stability_map(d_in: int) -> Any:
             metric.need_bound(d_in, key)
-            return face.bound(norm, d_in)
+            return sensitivity.bound(norm, d_in)
 
     def gated(data: Any) -> Any:
         data = domain.normal(data)

@@ -23,17 +23,17 @@ __all__ = [
     "NORMS",
     "Block",
     "Claim",
-    "Faces",
     "Interactive",
     "Measure",
     "Noise",
     "Norm",
     "Post",
     "Private",
+    "Sensitivity",
     "Stable",
     "Stage",
-    "faces_of",
     "norm_of",
+    "sensitivity_of",
 ]
 
 Norm = Literal["l1", "l2", "linf"]
@@ -49,7 +49,7 @@ Measure = Literal[
 
 
 def norm_of(given: object, where: str = "norm") -> Norm:
-    """Return the norm that ``given`` names, or refuse it (OS101): a face is looked up by it."""
+    """Return the norm that ``given`` names, or refuse it (OS101): a sensitivity is looked up by it."""
     if type(given) is str and given in NORMS:
         return given
     raise ParameterError(
@@ -81,7 +81,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Faces:
+class Sensitivity:
     """Output distance per unit of symmetric distance, in every norm that is sound, in exact numbers.
 
     For weighted blocks these are the norms of ``feature / weight``.
@@ -100,17 +100,17 @@ class Faces:
         value = (self.l1 if norm == "l1" else self.linf) * d_in
         return bounded_int(int(value), norm) if value.denominator == 1 else float_up(value)
 
-    def __mul__(self, factor: int) -> Faces:
-        """Faces after a map that is ``factor``-stable."""
-        return Faces(
+    def __mul__(self, factor: int) -> Sensitivity:
+        """Sensitivity after a map that is ``factor``-stable."""
+        return Sensitivity(
             self.l1 * factor, self.l2_squared * factor * factor, self.linf * factor, self.monotone
         )
 
 
-def faces_of(blocks: Iterable[Block], *, monotone: bool) -> Faces:
-    """Add up the faces of blocks: norms of one record's whole contribution, each over its weight."""
+def sensitivity_of(blocks: Iterable[Block], *, monotone: bool) -> Sensitivity:
+    """Add up blocks: norms of one record's whole contribution, each block over its weight."""
     blocks = tuple(blocks)
-    return Faces(
+    return Sensitivity(
         l1=sum((Fraction(b.l1, b.weight) for b in blocks), Fraction(0)),
         l2_squared=sum((Fraction(b.l2_squared, b.weight**2) for b in blocks), Fraction(0)),
         linf=max((Fraction(b.linf, b.weight) for b in blocks), default=Fraction(0)),
@@ -133,7 +133,7 @@ class Stable:
     output_metric: Metric | None = None
     """The metric of a row map's output where it is not the input's."""
     accumulate: Callable[[Any, NDArray[np.int64]], None] | None = None
-    faces: Faces | None = None
+    sensitivity: Sensitivity | None = None
     survey: Callable[[Iterable[Any]], Callable[[Any], Any]] | None = None
     """For a map that must see every block first: blocks, which can be gone through more than once, to
     the block-wise function."""

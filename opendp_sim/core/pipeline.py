@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opendp_sim.core.claims import Faces, Stable, Stage
+from opendp_sim.core.claims import Sensitivity, Stable, Stage
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.core.space import Domain, Metric
 
-__all__ = ["bind_steps", "faces_after", "on_queries", "resolve", "stability"]
+__all__ = ["bind_steps", "on_queries", "resolve", "sensitivity_after", "stability"]
 
 Blocks = Callable[[], Iterable[Any]]
 """Opens the dataset afresh: an iterable of blocks."""
@@ -41,17 +41,17 @@ def stability(stages: Iterable[Stage]) -> int:
     """Return the product of the row maps' stabilities."""
     product = 1
     for stage in stages:
-        if isinstance(stage.claim, Stable) and stage.claim.faces is None:
+        if isinstance(stage.claim, Stable) and stage.claim.sensitivity is None:
             product *= stage.claim.stability
     return product
 
 
-def faces_after(stages: Sequence[Stage]) -> Faces | None:
-    """Return the faces per unit of the *source's* distance, if the last stage is a sketch."""
+def sensitivity_after(stages: Sequence[Stage]) -> Sensitivity | None:
+    """Return the sensitivity per unit of the *source's* distance, if the last stage is a sketch."""
     last = stages[-1].claim if stages else None
-    if not isinstance(last, Stable) or last.faces is None:
+    if not isinstance(last, Stable) or last.sensitivity is None:
         return None
-    return last.faces * stability(stages[:-1])
+    return last.sensitivity * stability(stages[:-1])
 
 
 def resolve(stages: Sequence[Stage], blocks: Blocks) -> Callable[[Any], Any]:
@@ -70,7 +70,7 @@ def resolve(stages: Sequence[Stage], blocks: Blocks) -> Callable[[Any], Any]:
 
     for stage in stages:
         claim = stage.claim
-        if not isinstance(claim, Stable) or claim.faces is not None:
+        if not isinstance(claim, Stable) or claim.sensitivity is not None:
             break
         if claim.survey is not None:
             functions.append(claim.survey(_Mapped(blocks, tuple(functions))))
@@ -98,7 +98,7 @@ def on_queries(stages: Sequence[Stage], queries: Any) -> Any:
     """Send public queries through the same row maps (unclamped where a map says so)."""
     for stage in stages:
         claim = stage.claim
-        if not isinstance(claim, Stable) or claim.faces is not None:
+        if not isinstance(claim, Stable) or claim.sensitivity is not None:
             break
         function = claim.on_queries or claim.function
         if function is not None:

@@ -224,7 +224,7 @@ def _least(fits: Callable[[float], bool], where: str) -> float:
         if high > 2.0**58:
             raise BudgetError(
                 "OS401", where, expected="a budget that some noise scale meets",
-                got="none below 2**58", hint="raise the budget, or lower the sketch's faces.",
+                got="none below 2**58", hint="raise the budget, or lower the sketch's sensitivity.",
             )  # fmt: skip
     low = high / 2.0
     while fits(low) and low > 2.0**-60:

@@ -23,7 +23,7 @@ __all__ = ["domain_text", "dropped", "memory_of", "metric_text", "stage_plain"]
 
 def stage_plain(typed: Typed) -> dict[str, Any]:
     """Return the type of a stage as plain JSON."""
-    faces = typed.faces
+    sensitivity = typed.sensitivity
     return {
         "from": typed.decl.source,
         "source": typed.entry.name,
@@ -42,13 +42,13 @@ def stage_plain(typed: Typed) -> dict[str, Any]:
         "type": domain_text(typed.domain),
         "metric": metric_text(typed.metric),
         "stability": typed.stability,
-        "faces": None
-        if faces is None
+        "faces": None  # the word of the first certificates, which are read again
+        if sensitivity is None
         else {
-            "l1": float_up(faces.l1),
-            "l2": sqrt_up(faces.l2_squared),
-            "linf": float_up(faces.linf),
-            "monotone": faces.monotone,
+            "l1": float_up(sensitivity.l1),
+            "l2": sqrt_up(sensitivity.l2_squared),
+            "linf": float_up(sensitivity.linf),
+            "monotone": sensitivity.monotone,
         },
         "numerics": typed.numerics,
         "evidence": typed.evidence,

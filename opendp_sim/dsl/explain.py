@@ -152,10 +152,10 @@ def explain_stage(plan: Plan, name: str) -> str:
         )
     lines.append(f"    stability {about['stability']} under {about['metric']}")
     if about["faces"]:
-        face = about["faces"]
+        norms = about["faces"]
         lines.append(
-            f"    sensitivity l1 {face['l1']:.6g}, l2 {face['l2']:.6g}, linf {face['linf']:.6g}"
-            + (", monotone" if face["monotone"] else "")
+            f"    sensitivity l1 {norms['l1']:.6g}, l2 {norms['l2']:.6g}, linf {norms['linf']:.6g}"
+            + (", monotone" if norms["monotone"] else "")
         )
     lines.append(f"    numerics  {about['numerics']}; evidence {about['evidence']}")
     if name in plan.releases:

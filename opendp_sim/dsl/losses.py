@@ -33,20 +33,20 @@ _TINY = 1e-12
 
 
 def derived(typed: Typed, bound: Bound, d_in: int, delta: float = 0.0) -> tuple[str, Exact]:
-    """Return (measure, loss) of one release, from the faces or from the mechanism's own map.
+    """Return (measure, loss) of one release, from the sensitivity or from the mechanism's own map.
 
     A curve is read at ``delta``.
     """
-    claim, faces = bound.claim, typed.faces
+    claim, sensitivity = bound.claim, typed.sensitivity
     noise = getattr(claim, "noise", None)
-    if faces is not None and noise is not None:
+    if sensitivity is not None and noise is not None:
         if noise.family == "discrete_laplace":
-            return "max_divergence", (laplace_epsilon(faces.l1, d_in, noise.scale),)
+            return "max_divergence", (laplace_epsilon(sensitivity.l1, d_in, noise.scale),)
         if noise.family in ("discrete_gaussian", "rounded_gaussian"):
-            rho = gaussian_rho(faces.l2_squared, d_in, noise.scale)
+            rho = gaussian_rho(sensitivity.l2_squared, d_in, noise.scale)
             return "zero_concentrated_divergence", (rho,)
-    if faces is not None and bound.norm is not None:
-        value = claim.privacy_map(faces.bound(bound.norm, d_in))
+    if sensitivity is not None and bound.norm is not None:
+        value = claim.privacy_map(sensitivity.bound(bound.norm, d_in))
     else:
         value = claim.privacy_map(d_in * typed.stability)
     if claim.measure == "smoothed_max_divergence":

@@ -63,9 +63,9 @@ def check_expect(typed: Typed, expect: Expect, notes: Notes) -> None:
             f"this makes the stability {typed.stability}",
             _least_stable(typed),
         )
-    if not expect.faces:
+    if not expect.claimed:
         return
-    if typed.faces is None:
+    if typed.sensitivity is None:
         if isinstance(typed.metric, VectorNorm):
             _counts(typed, expect, notes, path, typed.metric.norm)
             return
@@ -73,12 +73,12 @@ def check_expect(typed: Typed, expect: Expect, notes: Notes) -> None:
                     part="key", label="it does not end in a sketch",
                     help="expect `stability` instead.")  # fmt: skip
         return
-    for norm, claimed in expect.faces:
+    for norm, claimed in expect.claimed:
         if norm == "l2":
-            square = typed.faces.l2_squared
+            square = typed.sensitivity.l2_squared
             short, derived = Fraction(claimed) ** 2 < square, sqrt_up(square)
         else:
-            exact: Fraction = getattr(typed.faces, norm)
+            exact: Fraction = getattr(typed.sensitivity, norm)
             short, derived = Fraction(claimed) < exact, float_up(exact)
         if short:
             shown = rounded_up(derived)
@@ -95,10 +95,11 @@ def check_expect(typed: Typed, expect: Expect, notes: Notes) -> None:
 
 
 def _counts(typed: Typed, expect: Expect, notes: Notes, path: Path, norm: str) -> None:
-    """A stage whose own metric is a norm (vote counts) has the face of that norm only."""
-    for name, claimed in expect.faces:
+    """A stage whose own metric is a norm (vote counts) has a sensitivity in that norm only."""
+    for name, claimed in expect.claimed:
         if name != norm:
-            notes.error("OS306", f"stage `{typed.name}` has no {name} face", (*path, "sensitivity", name),
+            notes.error("OS306", f"stage `{typed.name}` has no {name} sensitivity",
+                        (*path, "sensitivity", name),
                         label=f"its metric is {norm}", help=f"expect `{norm}` instead.")  # fmt: skip
         elif claimed < typed.stability:
             _too_small(

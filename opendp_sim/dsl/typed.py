@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from opendp_sim.accounting.evidence import EVIDENCE, tier, weakest
-from opendp_sim.core.claims import Faces, Interactive, Norm, Private, Stable, Stage
+from opendp_sim.core.claims import Interactive, Norm, Private, Sensitivity, Stable, Stage
 from opendp_sim.core.mechanism import REGISTRY, Mechanism
-from opendp_sim.core.pipeline import faces_after, stability
+from opendp_sim.core.pipeline import sensitivity_after, stability
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.dsl.diagnostic import Path
 from opendp_sim.dsl.ir import DataEntry, ReleaseDecl, StageDecl
@@ -36,7 +36,7 @@ class Typed:
     Attributes:
         stages: every bound step since the source, this stage's last.
         places: where each of them stands in the program.
-        faces: norms of one source record's contribution, when the chain ends in a sketch.
+        sensitivity: norms of one source record's contribution, when the chain ends in a sketch.
         release: how the stage is released, if it is.
     """
 
@@ -50,9 +50,9 @@ class Typed:
     release: ReleaseDecl | None = None
 
     @property
-    def faces(self) -> Faces | None:
-        """Faces per unit of the source's distance."""
-        return faces_after(self.stages)
+    def sensitivity(self) -> Sensitivity | None:
+        """Sensitivity per unit of the source's distance."""
+        return sensitivity_after(self.stages)
 
     @property
     def stability(self) -> int:
@@ -67,7 +67,7 @@ class Typed:
     @property
     def is_sketch(self) -> bool:
         """Whether the chain ends in a sketch."""
-        return self.faces is not None
+        return self.sensitivity is not None
 
     @property
     def sketch(self) -> Stable:

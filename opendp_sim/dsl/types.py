@@ -1,4 +1,4 @@
-"""The type of every stage: domain, faces, privacy unit, numerics and evidence, without any data."""
+"""The type of every stage: domain, sensitivity, privacy unit, numerics and evidence, without any data."""
 
 from __future__ import annotations
 
@@ -91,7 +91,11 @@ def _stage(decl: StageDecl, base: Typed, notes: Notes, unit: Unit | None) -> Typ
     domain, metric = base.domain, base.metric
     for place, mechanism in enumerate(decl.steps):
         path: Path = ("flow", decl.name, "steps", place, mechanism.key)
-        if stages and isinstance(stages[-1].claim, Stable) and stages[-1].claim.faces is not None:
+        if (
+            stages
+            and isinstance(stages[-1].claim, Stable)
+            and stages[-1].claim.sensitivity is not None
+        ):
             notes.error("OS306", f"`{mechanism.key}` stands after a sketch", path, part="key",
                         label="a sketch ends the row maps", help="release the sketch next.")  # fmt: skip
             return None
@@ -199,7 +203,7 @@ def by_curve(typed: Typed, measure: MeasureName) -> Typed | None:
 
 def users_of(typed: Typed, d_in: int) -> int:
     """Return the distance before a release in whole steps (users), at the unit's distance."""
-    step = typed.stability if typed.faces is None else typed.faces.linf
+    step = typed.stability if typed.sensitivity is None else typed.sensitivity.linf
     return math.ceil(step * d_in)
 
 
@@ -220,8 +224,8 @@ def bind_release(typed: Typed, record: Mechanism) -> Bound:
 
 
 def _metric_of(domain: Domain, norm: Norm, metric: Metric) -> Metric:
-    face: Any = getattr(domain, "metric", None)
-    return face(norm) if face is not None else metric
+    of_norm: Any = getattr(domain, "metric", None)
+    return of_norm(norm) if of_norm is not None else metric
 
 
 def _bound(record: Mechanism, domain: Domain, metric: Metric, norm: Norm | None) -> Bound:

@@ -54,7 +54,7 @@ class KnownCounts(Sketch):
         return f"{super().identifier[:-1]},items={digest}}}"
 
     def metric(self, norm: Norm) -> VectorNorm:
-        """Return the output metric for one face: for L∞ the number of users."""
+        """Return the output metric for one norm: for L∞ the number of users."""
         return USERS if norm == "linf" else super().metric(norm)
 
     def check(self, data: Any) -> None:

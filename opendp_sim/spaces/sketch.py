@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core import dp
-from opendp_sim.core.claims import Block, Faces, Norm, faces_of
+from opendp_sim.core.claims import Block, Norm, Sensitivity, sensitivity_of
 from opendp_sim.core.errors import DataError, ParameterError
 from opendp_sim.core.space import FOREIGN_DOMAINS, Domain, canonical
 from opendp_sim.spaces.metrics import VectorNorm
@@ -86,9 +86,9 @@ class Sketch(Domain):
         return {block.name: block.shape for block in self.blocks}
 
     @property
-    def faces(self) -> Faces:
-        """The faces of one record."""
-        return faces_of(self.blocks, monotone=self.monotone)
+    def sensitivity(self) -> Sensitivity:
+        """The sensitivity to one record."""
+        return sensitivity_of(self.blocks, monotone=self.monotone)
 
     @property
     def weights(self) -> tuple[tuple[int, int], ...]:
@@ -97,7 +97,7 @@ class Sketch(Domain):
         return () if all(weight == 1 for _, weight in runs) else runs
 
     def metric(self, norm: Norm) -> VectorNorm:
-        """Return the output metric for one face."""
+        """Return the output metric for one norm."""
         return VectorNorm(norm, self.weights, monotone=norm == "linf" and self.monotone)
 
     def check(self, data: Any) -> None:

@@ -47,8 +47,8 @@ def all_laws() -> list[Law]:
 _ROWS = (_maps.check_rows_stay_stable, _maps.check_rows_are_local)
 _SUMS = (
     _maps.check_sketch_is_a_sum,
-    _maps.check_faces_bound_the_distance,
-    _maps.check_faces_are_attained,
+    _maps.check_sensitivity_bounds_the_distance,
+    _maps.check_sensitivity_is_attained,
 )
 _NOISE = (_releases.check_noise_is_declared, _releases.check_shapes_do_not_depend_on_data)
 

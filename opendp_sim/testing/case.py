@@ -28,7 +28,7 @@ class Case:
     pairs: st.SearchStrategy[Pair] | None = None
     """Draws neighbours; needed by the laws of transformations and measurements."""
     attains: Pair | None = None
-    """A pair that meets the map with equality (every face of a sketch), if it is claimed tight."""
+    """A pair that meets the map with equality (in every norm of a sketch), if it is claimed tight."""
     released: Callable[[], tuple[Any, Any]] | None = None
     """For a query mechanism: makes (arrays, queries), or (answer, None) when it takes an answer."""
     excused: dict[str, str] = field(default_factory=dict)
@@ -47,10 +47,10 @@ class Case:
     def is_sketch(self) -> bool:
         """Whether the claim is a sum of features."""
         claim = self.claim()
-        return isinstance(claim, Stable) and claim.faces is not None
+        return isinstance(claim, Stable) and claim.sensitivity is not None
 
     @property
     def is_row_map(self) -> bool:
         """Whether the claim maps rows to rows."""
         claim = self.claim()
-        return isinstance(claim, Stable) and claim.faces is None
+        return isinstance(claim, Stable) and claim.sensitivity is None

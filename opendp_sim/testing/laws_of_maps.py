@@ -1,4 +1,4 @@
-"""Laws of transformations: row maps are row-local bit for bit, sketches are sums within their faces."""
+"""Laws of transformations: row maps are row-local bit for bit, sketches stay within their sensitivity."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from opendp_sim.spaces.rows import Rows, as_rows, length, take
 from opendp_sim.testing.case import Case
 
 __all__ = [
-    "check_faces_are_attained",
-    "check_faces_bound_the_distance",
     "check_function_is_pure",
     "check_map_is_linear_and_zero_at_zero",
     "check_opendp_object_agrees",
     "check_output_is_member",
     "check_rows_are_local",
     "check_rows_stay_stable",
+    "check_sensitivity_bounds_the_distance",
+    "check_sensitivity_is_attained",
     "check_sketch_is_a_sum",
 ]
 
@@ -44,11 +44,11 @@ def check_map_is_linear_and_zero_at_zero(case: Case) -> None:
     claim = _stable(case)
     if claim is None:
         return
-    if claim.faces is None:
+    if claim.sensitivity is None:
         assert claim.stability >= 1, f"a row map with stability {claim.stability}"
         return
     for norm in NORMS:
-        values = [claim.faces.bound(norm, d) for d in range(12)]
+        values = [claim.sensitivity.bound(norm, d) for d in range(12)]
         assert values[0] == 0, f"equal data is at {norm} distance {values[0]}"
         assert values == sorted(values), f"the {norm} bound falls as the distance grows: {values}"
         assert values[1] > 0, f"one record costs nothing in {norm}"
@@ -130,7 +130,7 @@ def check_rows_are_local(case: Case) -> None:
 def check_sketch_is_a_sum(case: Case) -> None:
     """Chunked, permuted, re-laid and threaded builds are the same bits as one pass."""
     claim = _stable(case)
-    if claim is None or claim.faces is None:
+    if claim is None or claim.sensitivity is None:
         return
     function = whole_function(claim)
 
@@ -151,22 +151,22 @@ def check_sketch_is_a_sum(case: Case) -> None:
     law()
 
 
-def check_faces_bound_the_distance(case: Case) -> None:
-    """Every face bounds the distance between neighbours' sketches, in exact arithmetic."""
+def check_sensitivity_bounds_the_distance(case: Case) -> None:
+    """In every norm, the sensitivity bounds the distance of neighbours' sketches, in exact arithmetic."""
     claim = _stable(case)
-    if claim is None or claim.faces is None:
+    if claim is None or claim.sensitivity is None:
         return
-    function, faces = whole_function(claim), claim.faces
+    function, sensitivity = whole_function(claim), claim.sensitivity
 
     @given(case.drawn())
     def law(pair: Any) -> None:
         left, right, d_in = pair
         difference = function(left) - function(right)
         for norm, distance in _distances(claim, difference).items():
-            assert distance <= Fraction(faces.bound(norm, d_in)) ** (2 if norm == "l2" else 1), (
-                f"{norm} distance {distance} (l2 squared) at d_in {d_in}"
-            )
-        if faces.monotone and d_in == abs(length(left) - length(right)):
+            assert distance <= Fraction(sensitivity.bound(norm, d_in)) ** (
+                2 if norm == "l2" else 1
+            ), f"{norm} distance {distance} (l2 squared) at d_in {d_in}"
+        if sensitivity.monotone and d_in == abs(length(left) - length(right)):
             assert (difference >= 0).all() or (difference <= 0).all(), (
                 "a monotone sketch rose and fell by added records"
             )
@@ -174,19 +174,21 @@ def check_faces_bound_the_distance(case: Case) -> None:
     law()
 
 
-def check_faces_are_attained(case: Case) -> None:
+def check_sensitivity_is_attained(case: Case) -> None:
     """A map that claims to be tight is met with equality somewhere, in every norm."""
     claim = _stable(case)
-    if claim is None or claim.faces is None or case.attains is None:
+    if claim is None or claim.sensitivity is None or case.attains is None:
         return
     left, right, d_in = case.attains
     function = whole_function(claim)
     found = _distances(claim, function(left) - function(right))
-    assert found["l1"] == claim.faces.l1 * d_in, f"L1 distance {found['l1']}, claimed tight"
-    assert found["l2"] == claim.faces.l2_squared * d_in * d_in, (
+    assert found["l1"] == claim.sensitivity.l1 * d_in, f"L1 distance {found['l1']}, claimed tight"
+    assert found["l2"] == claim.sensitivity.l2_squared * d_in * d_in, (
         f"squared L2 distance {found['l2']}, claimed tight"
     )
-    assert found["linf"] == claim.faces.linf * d_in, f"L∞ distance {found['linf']}, claimed tight"
+    assert found["linf"] == claim.sensitivity.linf * d_in, (
+        f"L∞ distance {found['linf']}, claimed tight"
+    )
 
 
 def check_opendp_object_agrees(case: Case) -> None:
@@ -194,7 +196,7 @@ def check_opendp_object_agrees(case: Case) -> None:
     claim = _stable(case)
     if claim is None:
         return
-    for norm in NORMS if claim.faces is not None else (None,):
+    for norm in NORMS if claim.sensitivity is not None else (None,):
         built = bound(case.mechanism, case.domain, case.metric, norm)
         metric = None if norm is None else claim.output.metric(norm)  # type: ignore[attr-defined]
         for d_in in (0, 1, 2, 7):
@@ -202,7 +204,7 @@ def check_opendp_object_agrees(case: Case) -> None:
                 _refused(partial(built.map, d_in), "OS206")
                 continue
             expected = (
-                claim.stability * d_in if norm is None else claim.faces.bound(norm, d_in)  # type: ignore[union-attr]
+                claim.stability * d_in if norm is None else claim.sensitivity.bound(norm, d_in)  # type: ignore[union-attr]
             )
             assert built.map(d_in) == expected, f"{case.mechanism.key}: map({d_in}), {norm}"
     if case.attains is not None:

@@ -49,10 +49,12 @@ def claim_of(key: str, **params: Any) -> Stable:
 
 def scale_of(key: str, family: str = "discrete_laplace", **params: Any) -> float:
     """The honest scale at epsilon = 1 or rho = 1."""
-    faces = claim_of(key, **params).faces
-    assert faces is not None
+    sensitivity = claim_of(key, **params).sensitivity
+    assert sensitivity is not None
     return (
-        float(faces.l1) if family == "discrete_laplace" else math.sqrt(float(faces.l2_squared) / 2)
+        float(sensitivity.l1)
+        if family == "discrete_laplace"
+        else math.sqrt(float(sensitivity.l2_squared) / 2)
     )
 
 

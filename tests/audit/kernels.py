@@ -58,10 +58,12 @@ def claim_of(key: str, domain: GridRows = GRID, **params: Any) -> Stable:
 
 def scale_of(key: str, family: str, domain: GridRows = GRID, **params: Any) -> float:
     """The honest scale at epsilon = 1 or rho = 1."""
-    faces = claim_of(key, domain, **params).faces
-    assert faces is not None
+    sensitivity = claim_of(key, domain, **params).sensitivity
+    assert sensitivity is not None
     return (
-        float(faces.l1) if family == "discrete_laplace" else math.sqrt(float(faces.l2_squared) / 2)
+        float(sensitivity.l1)
+        if family == "discrete_laplace"
+        else math.sqrt(float(sensitivity.l2_squared) / 2)
     )
 
 

@@ -1,4 +1,4 @@
-"""The package's own mechanisms as audit subjects, one for each face, from the table of cases."""
+"""The package's own mechanisms as audit subjects, one for each norm, from the table of cases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def audited() -> dict[str, Subjects]:
             continue
         options = {} if isinstance(claim, Interactive) else {"pairs": _pairs(case)}
         norms: tuple[Any, ...] = (
-            ("l1", "l2", "linf") if isinstance(claim, Stable) and claim.faces else (None,)
+            ("l1", "l2", "linf") if isinstance(claim, Stable) and claim.sensitivity else (None,)
         )
         out[key] = [
             (

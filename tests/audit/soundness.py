@@ -36,7 +36,7 @@ ARGUMENTS = {
             "regress",
             "ind_knn",
             "private_knn",
-            "faces",
+            "sensitivity",
             "select",
             "bound_contributions",
             "gaussian",

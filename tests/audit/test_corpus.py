@@ -85,7 +85,7 @@ def test_a_twin_without_a_record_always_runs():
 
 def test_a_sound_mechanism_entered_as_a_twin_fails():
     """The test of a twin is one that fails: shown here on the cheapest control."""
-    control = next(c for c in CONTROLS if c.name == "faces/monotone_at_one")
+    control = next(c for c in CONTROLS if c.name == "sensitivity/monotone_at_one")
     assert audit(control.make(), control.d_in, CHEAP, seed=1).verdict != "refuted"
 
 

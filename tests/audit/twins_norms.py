@@ -1,4 +1,4 @@
-"""Frozen: the two false claims that the face of a sketch once made."""
+"""Frozen: the two false claims that the sensitivity of a sketch once made."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def _norm_named_monotone(d_in: int) -> int:
 
 TWINS = [
     Twin(
-        name="faces/monotone_at_two", d_in=2, make=lambda: _sketch(_as_far_as_the_records),
+        name="sensitivity/monotone_at_two", d_in=2, make=lambda: _sketch(_as_far_as_the_records),
         why="a record comes and another goes: OpenDP's monotone distance is infinite, not 2",
     ),
     Twin(
-        name="faces/norm_is_a_flag", make=lambda: _sketch(_norm_named_monotone),
+        name="sensitivity/norm_is_a_flag", make=lambda: _sketch(_norm_named_monotone),
         why="any attribute was taken for a norm, and a flag that is false for a distance of 0",
     ),
 ]  # fmt: skip
-CONTROLS = [Control(name="faces/monotone_at_one", make=lambda: _sketch(_only_at_one))]
+CONTROLS = [Control(name="sensitivity/monotone_at_one", make=lambda: _sketch(_only_at_one))]

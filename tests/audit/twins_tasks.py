@@ -50,8 +50,8 @@ def asked(
     space = replace(k.GRID, labels=("left", "right")) if by_class else k.GRID
     claim = k.claim_of(sketch, space, **({"per_label": True} if by_class else {}))
     output: Any = claim.output
-    assert claim.faces is not None
-    scale, build = float(claim.faces.l1), whole_function(claim)
+    assert claim.sensitivity is not None
+    scale, build = float(claim.sensitivity.l1), whole_function(claim)
     of = Released(output, claim.capabilities, Noise("discrete_laplace", scale), space)
     post = lookup(query)(**params).bind(of, Symmetric())
 

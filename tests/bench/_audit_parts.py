@@ -172,7 +172,7 @@ def _of_mechanism(key: str, subjects: Any, found: dict[str, list[Rows]]) -> Rows
         "audits": len(done),
         "seeds": sorted({row["seed"] for row in done}),
         "layers": sorted({layer for row in done for layer in row["layers"]}),
-        "faces": names,
+        "norms": names,
         "budget": "quick",
         "beta": BETA,
         "date": max(row["date"] for row in done),

@@ -68,12 +68,12 @@ class Built:
         """The noise claim whose OpenDP map is the budget at one record."""
         if epsilon is not None:
             make, norm, target = dp.m.make_laplace, dp.l1_distance(T="i64"), epsilon
-            face, d_in, key = "l1", self.output.faces.bound("l1", 1), "laplace"
+            norm, d_in, key = "l1", self.output.sensitivity.bound("l1", 1), "laplace"
         else:
             make, norm, target = dp.m.make_gaussian, dp.l2_distance(T=float), rho
-            face, d_in, key = "l2", self.output.faces.bound("l2", 1), "gaussian"
+            norm, d_in, key = "l2", self.output.sensitivity.bound("l2", 1), "gaussian"
         scale = dp.binary_search_param(lambda s: make(_CELLS, norm, s), d_in, target)
-        return lookup(key)(scale=scale, sampler="bulk").bind(self.output, self.output.metric(face))
+        return lookup(key)(scale=scale, sampler="bulk").bind(self.output, self.output.metric(norm))
 
     def release(self, claim: Any) -> Release:
         """One fresh release under a noise claim; None for the exact cells."""

@@ -34,13 +34,17 @@ def exact_flat(stages: Any, rows: Rows) -> np.ndarray:
     return build_sketch(stages, lambda: [rows])
 
 
-def noise_for(epsilon: float, measure: str, faces: Any) -> tuple[Any, str]:
+def noise_for(epsilon: float, measure: str, sensitivity: Any) -> tuple[Any, str]:
     """The noise mechanism at this budget, its scale solved by inverting OpenDP's own map."""
     if measure == "pure":
-        make, norm, d = dp.m.make_laplace, dp.l1_distance(T="i64"), math.ceil(faces.bound("l1", 1))
+        make, norm, d = (
+            dp.m.make_laplace,
+            dp.l1_distance(T="i64"),
+            math.ceil(sensitivity.bound("l1", 1)),
+        )
         scale = dp.binary_search_param(lambda s: make(_VECTOR, norm, s), d, epsilon)
         return lookup("laplace")(scale=scale), "l1"
-    make, norm, d = dp.m.make_gaussian, dp.l2_distance(T=float), faces.bound("l2", 1)
+    make, norm, d = dp.m.make_gaussian, dp.l2_distance(T=float), sensitivity.bound("l2", 1)
     scale = dp.binary_search_param(lambda s: make(_VECTOR, norm, s), d, rho_for(epsilon))
     return lookup("gaussian")(scale=scale), "l2"
 
@@ -61,7 +65,7 @@ def noisy(stages: Any, flat: np.ndarray, epsilon: float | None, measure: str = "
     output = stages[-1].claim.output
     if epsilon is None:
         return Release.of_sketch(stages, flat, Noise("discrete_gaussian", 0.0), {})
-    mechanism, norm = noise_for(epsilon, measure, output.faces)
+    mechanism, norm = noise_for(epsilon, measure, output.sensitivity)
     claim = mechanism.bind(output, output.metric(norm))
     return Release.of_sketch(stages, claim.function(flat), claim.noise, {})
 

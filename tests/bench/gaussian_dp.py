@@ -72,7 +72,7 @@ def noise_table() -> str:
     for name, spec in STRUCTURES.items():
         for epsilon in EPSILONS:
             (_, zcdp), (plan, gdp) = (planned(spec, m, epsilon) for m in ("zcdp", "gdp"))
-            l2 = math.sqrt(gdp.typed.faces.l2_squared) * plan.privacy.unit.d_in
+            l2 = math.sqrt(gdp.typed.sensitivity.l2_squared) * plan.privacy.unit.d_in
             best = l2 * dp_accounting.get_sigma_gaussian(epsilon, DELTA, tol=1e-12)
             old, new = drawn(zcdp), drawn(gdp)
             rows.append(

@@ -61,7 +61,7 @@ def errors(columns: int, measure: str, key: str) -> tuple[float, float, float]:
             reader,
         )
         found.append(np.abs(values - exact).mean())
-    mechanism, norm = noise_for(EPSILON, measure, stages[-1].claim.output.faces)
+    mechanism, norm = noise_for(EPSILON, measure, stages[-1].claim.output.sensitivity)
     output = stages[-1].claim.output
     noise = mechanism.bind(output, output.metric(norm)).noise.deviation * reader.noise_factor()
     return float(np.mean(found)), float(np.std(found) / math.sqrt(RELEASES - 1)), noise

@@ -35,7 +35,7 @@ def noise_rows() -> list[list[object]]:
     for frequencies in (250, 500, 1000, 2000, 4000, 8000):
         claim = sketch(KERNELS["exp(-l2^2)"], frequencies, 1)[0].claim
         reader, size = claim.capabilities["kernel_sums"], claim.output.size
-        scale = math.sqrt(float(claim.faces.l2_squared) / (2 * RHO))
+        scale = math.sqrt(float(claim.sensitivity.l2_squared) / (2 * RHO))
         found = []
         for _ in range(DRAWS):
             noise = add_gaussian(np.zeros(size, np.int64), ((size, Fraction(scale)),))

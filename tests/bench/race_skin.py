@@ -44,14 +44,14 @@ def exact(points: np.ndarray, queries: np.ndarray, kernel) -> np.ndarray:
     return sum(part.sum(axis=0) for part in parts)
 
 
-def noise_for(epsilon: float, measure: str, faces):
+def noise_for(epsilon: float, measure: str, sensitivity):
     """The noise mechanism at this budget, its scale solved by inverting OpenDP's own map."""
     if measure == "pure":
-        make, norm, d = dp.m.make_laplace, dp.l1_distance(T="i64"), faces.bound("l1", 1)
+        make, norm, d = dp.m.make_laplace, dp.l1_distance(T="i64"), sensitivity.bound("l1", 1)
         scale = dp.binary_search_param(lambda s: make(_VECTOR, norm, s), d, epsilon)
         return lookup("laplace")(scale=scale), "l1"
     rho = dp.binary_search(lambda r: _epsilon(r) <= epsilon, bounds=(1e-9, 50.0))
-    make, norm, d = dp.m.make_gaussian, dp.l2_distance(T=float), faces.bound("l2", 1)
+    make, norm, d = dp.m.make_gaussian, dp.l2_distance(T=float), sensitivity.bound("l2", 1)
     scale = dp.binary_search_param(lambda s: make(_VECTOR, norm, s), d, rho)
     return lookup("gaussian")(scale=scale), "l2"
 
@@ -82,7 +82,7 @@ def one_release(points, queries, truth, epsilon, measure, seed):
     repetitions = 1600 if measure == "zcdp" else int(np.clip(guess / 4, 100, 1600))
     stages, flat = sketched(points, repetitions, seed)
     output = stages[-1].claim.output
-    mechanism, norm = noise_for(epsilon, measure, output.faces)
+    mechanism, norm = noise_for(epsilon, measure, output.sensitivity)
     claim = mechanism.bind(output, output.metric(norm))
     release = Release.of_sketch(stages, claim.function(flat), claim.noise, {})
     answer = (

@@ -79,11 +79,11 @@ def test_the_context_refuses_another_norm():
 
 
 @pytest.mark.parametrize("wrong", [w for w in WRONG if w is not None], ids=repr)
-def test_metrics_and_faces_refuse_another_norm(wrong):
+def test_metrics_and_sensitivities_refuse_another_norm(wrong):
     with pytest.raises(ParameterError, match="OS101"):
         VectorNorm(wrong)
     with pytest.raises(ParameterError, match="OS101"):
-        SKETCHES["race_sketch"].claim().faces.bound(wrong, 1)
+        SKETCHES["race_sketch"].claim().sensitivity.bound(wrong, 1)
 
 
 @pytest.mark.parametrize("weights", [((4, 0),), ((4, -1),), ((0, 1),), ((4, 0.5),), ((4, True),)])
@@ -101,13 +101,13 @@ def test_no_monotone_distance_is_claimed_for_records_that_come_and_go(key):
     case = SKETCHES[key]
     made = bound(case.mechanism, case.domain, case.metric, "linf")
     assert made.map(0) == 0
-    assert made.map(1) == case.claim().faces.bound("linf", 1)
+    assert made.map(1) == case.claim().sensitivity.bound("linf", 1)
     if "monotonic" in str(made.output_metric):
         for d_in in (2, 3, 2**31):
             with pytest.raises(dp.OpenDPException, match="OS206"):
                 made.map(d_in)
     else:
-        assert made.map(2) == case.claim().faces.bound("linf", 2)
+        assert made.map(2) == case.claim().sensitivity.bound("linf", 2)
 
 
 def test_native_noisy_max_chains_at_distance_one_only():

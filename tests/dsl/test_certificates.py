@@ -149,7 +149,7 @@ EDITS = {
     "an own loss": (put(*SIGMA, "own", "loss", [0.001]), "own.loss"),
     "the sampler": (put(*SIGMA, "sampler", "none"), "sampler"),
     "the deviation": (put(*SIGMA, "deviation", 0.1), "deviation"),
-    "a face": (put("plan", "stages", "noisy", "faces", "l2", 0.1), "faces"),
+    "a sensitivity": (put("plan", "stages", "noisy", "faces", "l2", 0.1), "faces"),
     "a number's type": (put("plan", "privacy", "d_in", 1.0), "d_in"),
     "a stage of the plan less": (lambda c, _: c["plan"]["stages"].pop("vectors"), "plan.stages"),
     "an assumption less": (lambda c, _: c["assumptions"].pop(0), "assumptions"),

@@ -46,7 +46,7 @@ CODES = {
     "unknown_word": "OS303",
     "wrong_type": "OS101",
     "nested_parameter": "OS303",
-    "face_too_small": "OS301",
+    "sensitivity_too_small": "OS301",
     "stability_too_small": "OS301",
     "no_noise": "OS307",
     "output_of_a_sketch": "OS307",
@@ -151,7 +151,7 @@ def test_a_word_that_nothing_enforces_is_refused(old, new, tmp_path):
 
 
 def test_the_caret_stands_under_the_offending_text(beside):
-    text = _run("check", "bad/face_too_small.yaml").stderr
+    text = _run("check", "bad/sensitivity_too_small.yaml").stderr
     caret = next(line for line in text.splitlines() if "^" in line)
     source = next(line for line in text.splitlines() if "l2: 1.0" in line)
     start, stop = caret.index("^"), caret.rindex("^") + 1

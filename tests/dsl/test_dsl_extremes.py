@@ -28,14 +28,14 @@ def _code(folder, *changes):
     return caught.value
 
 
-@pytest.mark.parametrize("face", ["l1", "l2", "linf"])
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 @pytest.mark.parametrize("claim", [".inf", ".nan", "-30", "1e400"])
-def test_an_expected_face_is_a_number(face, claim, tmp_path):
+def test_an_expected_sensitivity_is_a_number(norm, claim, tmp_path):
     error = _code(
         tmp_path,
         (
-            "expect: {stability: 1, faces: {l1: 100, l2: 10, linf: 1}}",
-            f"expect: {{faces: {{{face}: {claim}}}}}",
+            "expect: {stability: 1, sensitivity: {l1: 100, l2: 10, linf: 1}}",
+            f"expect: {{sensitivity: {{{norm}: {claim}}}}}",
         ),
     )
     assert error.code == "OS304"

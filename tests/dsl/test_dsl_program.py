@@ -67,7 +67,7 @@ def _builder(**changes):
             "sketch",
             "vectors",
             steps=[{"race_sketch": race}],
-            expect={"stability": 1, "faces": {"l1": 100, "l2": 10, "linf": 1}},
+            expect={"stability": 1, "sensitivity": {"l1": 100, "l2": 10, "linf": 1}},
         )
         .stage("noisy", "sketch", release=given["release"])
         .output(
@@ -290,17 +290,17 @@ def test_a_disagreement_of_the_two_computations_stops_everything(monkeypatch, tm
 
 
 def test_a_map_that_forgets_a_row_is_caught_by_the_types(monkeypatch, tmp_path):
-    """The broken twin: a bridge whose sketch map is a tenth of the faces must not pass the plan."""
+    """The broken twin: a bridge whose sketch map is a tenth of the sensitivity must not pass the plan."""
     from opendp_sim.core import claims
 
     spec = write_small(tmp_path)
-    honest = claims.Faces.bound
+    honest = claims.Sensitivity.bound
 
     def small(self, norm, d_in):
         value = honest(self, norm, d_in)
         return value / 10 if norm == "l2" else value
 
-    monkeypatch.setattr(claims.Faces, "bound", small)
+    monkeypatch.setattr(claims.Sensitivity, "bound", small)
     with pytest.raises(InternalError) as caught:
         plan_file(spec)
     assert caught.value.code == "OS901"
@@ -329,7 +329,7 @@ def test_a_person_is_bounded_to_k_rows():
                     }
                 },
             ],
-            expect={"stability": 3, "faces": {"l1": 30}},
+            expect={"stability": 3, "sensitivity": {"l1": 30}},
         )
         .stage("noisy", "sketch", release={"noise": "laplace"})
         .output("out", "noisy", save="o.npz")

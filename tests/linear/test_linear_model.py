@@ -1,4 +1,4 @@
-"""The linear model: residuals row by row, faces attained, the map, neighbours, corners, and accuracy."""
+"""The linear model: residuals row by row, sensitivity attained, the map, neighbours, corners, and accuracy."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class CornerCounts(Mechanism):
         return Stable(
             output=output,
             accumulate=corners.accumulate,
-            faces=output.faces,
+            sensitivity=output.sensitivity,
             capabilities={"corner_sizes": corners},
         )
 

@@ -49,8 +49,8 @@ def releases(sketch: dict[str, Any], rows: Rows, count: int = RELEASES) -> list[
     claim = stages[-1].claim
     assert isinstance(claim, Stable)
     flat = whole_function(claim)(resolve(stages, list)(rows))
-    assert claim.faces is not None
-    scale = claim.faces.bound("l2", 1) / math.sqrt(2 * RHO)
+    assert claim.sensitivity is not None
+    scale = claim.sensitivity.bound("l2", 1) / math.sqrt(2 * RHO)
     noise: Any = lookup("gaussian")(scale=scale).bind(claim.output, claim.output.metric("l2"))  # type: ignore[attr-defined]
     return [Release.of_sketch(stages, noise.function(flat), noise.noise, {}) for _ in range(count)]
 

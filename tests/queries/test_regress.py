@@ -41,11 +41,11 @@ def release(data: Any, rho: float | None, key: str = "second_moments", **params:
     stages = bind_steps(SPACE, Symmetric(), [lookup("quantize")(bits=20), lookup(key)(**params)])
     claim = stages[-1].claim
     assert isinstance(claim, Stable)
-    assert claim.faces is not None
+    assert claim.sensitivity is not None
     flat = whole_function(claim)(resolve(stages, list)(Rows(data)))
     noise = None
     if rho is not None:
-        scale = math.sqrt(float(claim.faces.l2_squared) / (2 * rho))
+        scale = math.sqrt(float(claim.sensitivity.l2_squared) / (2 * rho))
         noise = Noise("discrete_gaussian", scale)
         flat = add_gaussian(flat, ((len(flat), Fraction(scale)),))
     return Release.of_sketch(stages, flat, noise, {})
@@ -81,16 +81,16 @@ def test_scaled_rows_are_integers_within_their_norm(x: list[int], radius: float,
 
 
 @pytest.mark.parametrize("radius", [None, 0.5, 1.2, 1.5, 9.0])
-def test_a_corner_is_within_every_face(radius: float | None) -> None:
+def test_a_corner_is_within_its_sensitivity(radius: float | None) -> None:
     domain = GridRows(width=3, lower=(-8,), upper=(8,))
     claim = bound("second_moments", domain, radius=radius)
     for row in ([8.0, 8.0, -8.0], [8.0, 0.0, 0.0], [3.0, -2.0, 5.0], [0.0, 0.0, 0.0]):
         cells = built(claim, Rows(np.array([row])))["products"]
-        faces = claim.faces
-        assert faces is not None
-        assert int(np.abs(cells).sum()) <= faces.l1
-        assert int(np.square(cells).sum()) <= faces.l2_squared
-        assert int(np.abs(cells).max()) <= faces.linf
+        sensitivity = claim.sensitivity
+        assert sensitivity is not None
+        assert int(np.abs(cells).sum()) <= sensitivity.l1
+        assert int(np.square(cells).sum()) <= sensitivity.l2_squared
+        assert int(np.abs(cells).max()) <= sensitivity.linf
 
 
 @pytest.mark.parametrize("radius", [None, 1.2])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
-from opendp_sim.core.claims import Block, Faces, Post, Private, Stable
+from opendp_sim.core.claims import Block, Post, Private, Sensitivity, Stable
 from opendp_sim.core.errors import InternalError
 from opendp_sim.core.mechanism import REGISTRY, describe, param, register
 from opendp_sim.noise.gaussian import Gaussian
@@ -48,8 +48,8 @@ def of(key: str, change: Change) -> Any:
     return replace(case, mechanism=cls.from_spec(case.mechanism.spec()))
 
 
-def faces(**changed: Any) -> Change:
-    return lambda claim: replace(claim, faces=replace(claim.faces, **changed))
+def sensitivity(**changed: Any) -> Change:
+    return lambda claim: replace(claim, sensitivity=replace(claim.sensitivity, **changed))
 
 
 def accumulating(change: Callable[[Any, Any, Any], None]) -> Change:
@@ -118,21 +118,29 @@ def opening(claim: Any) -> Any:
 TWINS: list[tuple[str, Any, Law]] = [
     (
         "forgets the repetitions",
-        of("race_sketch", faces(l1=RACE.count_weight + 1)),
-        maps.check_faces_bound_the_distance,
+        of("race_sketch", sensitivity(l1=RACE.count_weight + 1)),
+        maps.check_sensitivity_bounds_the_distance,
     ),
     (
         "forgets the count in L2",
-        of("race_sketch", faces(l2_squared=RACE.repetitions)),
-        maps.check_faces_bound_the_distance,
+        of("race_sketch", sensitivity(l2_squared=RACE.repetitions)),
+        maps.check_sensitivity_bounds_the_distance,
     ),
     (
         "forgets the weight in L∞",
-        of("race_sketch", faces(linf=1)),
-        maps.check_faces_bound_the_distance,
+        of("race_sketch", sensitivity(linf=1)),
+        maps.check_sensitivity_bounds_the_distance,
     ),
-    ("wasteful", of("race_sketch", faces(l1=RACE.repetitions + 3)), maps.check_faces_are_attained),
-    ("charges nothing", of("race_sketch", faces(l1=0)), maps.check_map_is_linear_and_zero_at_zero),
+    (
+        "wasteful",
+        of("race_sketch", sensitivity(l1=RACE.repetitions + 3)),
+        maps.check_sensitivity_is_attained,
+    ),
+    (
+        "charges nothing",
+        of("race_sketch", sensitivity(l1=0)),
+        maps.check_map_is_linear_and_zero_at_zero,
+    ),
     (
         "counts duplicates once",
         of("race_sketch", accumulating(counts_duplicates_once)),
@@ -149,7 +157,7 @@ TWINS: list[tuple[str, Any, Law]] = [
             "race_sketch",
             accumulating(lambda f, d, o: (f(d, o), o.__setitem__(0, -len(as_rows(d))))[0]),
         ),
-        maps.check_faces_bound_the_distance,
+        maps.check_sensitivity_bounds_the_distance,
     ),
     ("centres on the mean", of("quantize", mapping(centred)), maps.check_rows_are_local),
     ("float product", of("quantize", mapping(blas)), maps.check_rows_are_local),
@@ -167,7 +175,7 @@ TWINS: list[tuple[str, Any, Law]] = [
     ),
     (
         "another map in OpenDP",
-        of("race_sketch", lambda c: replace(c, faces=_Lopsided(c.faces))),
+        of("race_sketch", lambda c: replace(c, sensitivity=_Lopsided(c.sensitivity))),
         maps.check_opendp_object_agrees,
     ),
     (
@@ -227,11 +235,13 @@ TWINS: list[tuple[str, Any, Law]] = [
 ]
 
 
-class _Lopsided(Faces):
+class _Lopsided(Sensitivity):
     """Says one thing to whoever asks first, and another later."""
 
-    def __init__(self, faces: Faces) -> None:
-        super().__init__(faces.l1, faces.l2_squared, faces.linf, faces.monotone)
+    def __init__(self, sensitivity: Sensitivity) -> None:
+        super().__init__(
+            sensitivity.l1, sensitivity.l2_squared, sensitivity.linf, sensitivity.monotone
+        )
         object.__setattr__(self, "_asked", [])
 
     def bound(self, norm: Any, d_in: int) -> Any:
@@ -301,7 +311,7 @@ def test_a_key_is_taken_once() -> None:
 
 
 def test_blocks_and_claims_are_frozen() -> None:
-    for cls in (Block, Faces, Stable, Private, Post):
+    for cls in (Block, Sensitivity, Stable, Private, Post):
         assert cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
     assert Gaussian.model_config["frozen"]
     assert Classify.model_config["frozen"]

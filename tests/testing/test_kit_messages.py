@@ -14,10 +14,10 @@ THIRD_PARTY = """
 from dataclasses import replace
 from opendp_sim.testing import laws_of_maps
 from tests.cases.race import CASES
-from tests.testing.test_kit import of, faces
+from tests.testing.test_kit import of, sensitivity
 
 def test_law():
-    laws_of_maps.check_faces_are_attained(of("race_sketch", faces(l1=12345)))
+    laws_of_maps.check_sensitivity_is_attained(of("race_sketch", sensitivity(l1=12345)))
 """
 
 

@@ -51,13 +51,13 @@ class Expect(Section):
                                      formerly=("faces",))  # fmt: skip
 
     @property
-    def faces(self) -> tuple[tuple[str, float], ...]:
+    def claimed(self) -> tuple[tuple[str, float], ...]:
         """(norm, claimed) of every norm that is stated."""
         return () if self.sensitivity is None else tuple(self.sensitivity.plain().items())
 
     def plain(self) -> Any:
         """The form that is hashed, which keeps the word of the first specs."""
-        said = {"stability": self.stability, "faces": dict(self.faces) or None}
+        said = {"stability": self.stability, "faces": dict(self.claimed) or None}
         return {name: value for name, value in said.items() if value is not None}
 
 

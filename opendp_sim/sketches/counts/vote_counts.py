@@ -182,7 +182,7 @@ class VoteCounts(Mechanism):
             return out
 
         one: Any = {"accumulate": accumulate} if user is None else {"fold": fold}
-        return Stable(output=output, output_metric=USERS, faces=output.faces, **one)
+        return Stable(output=output, output_metric=USERS, sensitivity=output.sensitivity, **one)
 
     def _count(
         self, blocks: Blocks, item: Column, user: Column | None, codes: Codes

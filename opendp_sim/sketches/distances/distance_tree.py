@@ -99,7 +99,7 @@ class DistanceTree(Mechanism):
         return Stable(
             output=output,
             accumulate=reader.accumulate,
-            faces=output.faces,
+            sensitivity=output.sensitivity,
             capabilities={"distance_sums": reader, "interval_counts": reader},
             expected={"distance bias per record, at most": reader.bias(None)},
         )

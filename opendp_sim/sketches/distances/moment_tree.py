@@ -111,7 +111,7 @@ class MomentTree(Mechanism):
         return Stable(
             output=output,
             accumulate=reader.accumulate,
-            faces=output.faces,
+            sensitivity=output.sensitivity,
             capabilities={"distance_sums": reader, "interval_counts": reader},
             expected={
                 "distance deviation per cell deviation, at most": reader.spread(None, 0.0) or 0.0,

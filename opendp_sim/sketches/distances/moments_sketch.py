@@ -118,7 +118,7 @@ class MomentsSketch(Mechanism):
         return Stable(
             output=output,
             accumulate=reader.accumulate,
-            faces=output.faces,
+            sensitivity=output.sensitivity,
             capabilities=offers,
             expected=reader.expected,
             advice=() if reader.reach is None or not self.squares else (_SHORTENED,),

@@ -96,7 +96,7 @@ class ThresholdSketch(Mechanism):
         return Stable(
             output=output,
             accumulate=reader.accumulate,
-            faces=output.faces,
+            sensitivity=output.sensitivity,
             capabilities={"distance_sums": reader, "interval_counts": reader},
             expected={
                 "distance deviation per cell deviation": reader.spread(None, 0.0) or 0.0,

@@ -68,7 +68,7 @@ class ExponentialSum(Mechanism):
     Stability
         .. math:: L_1 = \sum_i L_1^{(i)} / m_i,\quad L_2^2 = \sum_i (L_2^{(i)} / m_i)^2
 
-        over the terms, with the faces of each and its noise weight :math:`m_i`, proportional to
+        over the terms, with the sensitivity of each and its noise weight :math:`m_i`, proportional to
         :math:`w_i^{-1/2}` (or all 1 with ``split: equal``). Exact. Not monotone.
 
     Privacy
@@ -155,7 +155,7 @@ class ExponentialSum(Mechanism):
         return Stable(
             output=(output := Sketch(self.key, blocks)),
             accumulate=reader.accumulate,
-            faces=output.faces,
+            sensitivity=output.sensitivity,
             capabilities={"kernel_sums": reader},
             matrices=tuple(matrix for claim in claims for matrix in claim.matrices),
             expected={

@@ -133,7 +133,7 @@ class FourierSketch(Mechanism):
         return Stable(
             output=(output := Sketch(self.key, blocks)),
             accumulate=reader.accumulate,
-            faces=output.faces,
+            sensitivity=output.sensitivity,
             capabilities={"kernel_sums": reader},
             matrices=(reader.projection.folded, table),
             advice=self._advice(rows),

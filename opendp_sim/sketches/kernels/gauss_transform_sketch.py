@@ -138,7 +138,7 @@ class GaussTransformSketch(Mechanism):
         return Stable(
             output=(output := Sketch(self.key, blocks)),
             accumulate=reader.accumulate,
-            faces=output.faces,
+            sensitivity=output.sensitivity,
             capabilities={"kernel_sums": reader},
             expected={
                 "noise per unit of cell noise": reader.noise_factor(),

@@ -140,7 +140,7 @@ class RaceSketch(Mechanism):
         return Stable(
             output=(output := Sketch(self.key, tuple(blocks), monotone=True)),
             accumulate=reader.accumulate,
-            faces=output.faces,
+            sensitivity=output.sensitivity,
             capabilities={"kernel_sums": reader},
             matrices=(reader.projection.folded, reader.rehash.multipliers, reader.rehash.addends),
             advice=kept_distance(rows, reader.distance),

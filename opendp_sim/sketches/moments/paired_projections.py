@@ -108,7 +108,7 @@ class PairedProjections(Mechanism):
         return Stable(
             output=(output := Sketch(self.key, hashed.output.blocks, monotone=True)),  # type: ignore[attr-defined]
             accumulate=reader.accumulate,
-            faces=output.faces,
+            sensitivity=output.sensitivity,
             capabilities={"surrogate_loss": reader},
             matrices=hashed.matrices,
             expected={"noise of the loss per unit of cell noise": reader.noise_factor()},

@@ -104,7 +104,7 @@ class SecondMoments(Mechanism):
         return Stable(
             output=(output := Sketch(self.key, (block,))),
             accumulate=reader.accumulate,
-            faces=output.faces,
+            sensitivity=output.sensitivity,
             capabilities={"second_moments": reader},
             expected={"noise of a product per unit of cell noise": reader.noise_factor()},
         )

@@ -12,7 +12,7 @@ __all__ = ["Classes", "PerLabel"]
 PerLabel = Annotated[
     bool,
     param(
-        "One structure for each public label; classes are disjoint, so the faces do not grow.",
+        "One structure for each public label; classes are disjoint, so the sensitivity does not grow.",
         symbol="c", unit="none", default=False, hint="needs rows with labels.",
     ),
 ]  # fmt: skip

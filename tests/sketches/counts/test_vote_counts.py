@@ -73,7 +73,7 @@ def test_a_user_moves_every_count_by_at_most_one_and_at_most_so_many(rows, most)
         assert (moved >= 0).all()
         assert moved.max(initial=0) <= 1
         assert moved.sum() <= (most or len(WORDS))
-        assert moved.sum() <= claim.faces.l1
+        assert moved.sum() <= claim.sensitivity.l1
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=12), st.integers(2, 5), st.integers(1, 4))

@@ -50,10 +50,10 @@ class Made:
         claim.accumulate(rows, self.cells)
 
     def scale(self, *, epsilon: float = 0.0, rho: float = 0.0) -> float:
-        faces = self.output.faces  # type: ignore[attr-defined]
+        sensitivity = self.output.sensitivity  # type: ignore[attr-defined]
         if epsilon:
-            return float(faces.l1) / epsilon
-        return float(np.sqrt(float(faces.l2_squared) / (2 * rho)))
+            return float(sensitivity.l1) / epsilon
+        return float(np.sqrt(float(sensitivity.l2_squared) / (2 * rho)))
 
     def release(self, family: str | None = None, scale: float = 0.0) -> tuple[Released, Any]:
         """The exact cells, or fresh noise from the bulk samplers."""

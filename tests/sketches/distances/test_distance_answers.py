@@ -244,7 +244,7 @@ def test_digits_are_classified_privately(steps: Any, rule: str, least: float) ->
     claim = stages[-1].claim
     cells = whole_function(claim)(resolve(stages, lambda: [train])(train))
     output = claim.output
-    scale = output.faces.bound("l2", 1) / math.sqrt(2 * 0.5)
+    scale = output.sensitivity.bound("l2", 1) / math.sqrt(2 * 0.5)
     noisy = lookup("gaussian")(scale=scale, sampler="bulk").bind(output, output.metric("l2"))
     accuracies = []
     for flat, noise in ((cells, None), (noisy.function(cells), noisy.noise)):

@@ -406,7 +406,7 @@ def test_moments_about_the_middle_of_the_box_are_exact_and_cheaper() -> None:
 
 @given(st.data())
 def test_no_row_is_farther_from_the_centre_than_the_bound(data: st.DataObject) -> None:
-    """Whatever the box and the norm bound: members of the type stay within B, and faces hold."""
+    """Whatever the box and the norm bound: members of the type stay within B, and the sensitivity holds."""
     ends = [
         sorted((data.draw(st.integers(-60, 60)), data.draw(st.integers(-60, 60)))) for _ in "ab"
     ]
@@ -421,10 +421,10 @@ def test_no_row_is_farther_from_the_centre_than_the_bound(data: st.DataObject) -
     claim = lookup("moments_sketch")(radius=radius).bind(domain, Symmetric())
     cells = np.zeros(claim.output.size, dtype=np.int64)
     claim.accumulate(Rows(np.array([row], dtype=float)), cells)
-    faces = claim.faces
-    assert sum(int(v) ** 2 for v in cells) <= faces.l2_squared
-    assert int(np.abs(cells).sum()) <= faces.l1
-    assert int(np.abs(cells).max()) <= faces.linf
+    sensitivity = claim.sensitivity
+    assert sum(int(v) ** 2 for v in cells) <= sensitivity.l2_squared
+    assert int(np.abs(cells).sum()) <= sensitivity.l1
+    assert int(np.abs(cells).max()) <= sensitivity.linf
     reader = claim.capabilities["distance_sums"]
     plain = domain.l2 is None and radius is None
     if plain and all(v in end for v, end in zip(row, ends, strict=True)):  # a corner

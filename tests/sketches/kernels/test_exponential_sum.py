@@ -88,7 +88,7 @@ def test_weighted_split_costs_no_noise_under_zcdp() -> None:
             structure={"fourier": {"frequencies": 300}},
         )
         reader = claim.capabilities["kernel_sums"]
-        factors[split] = math.sqrt(float(claim.faces.l2_squared)) * reader.noise_factor()  # type: ignore[union-attr]
+        factors[split] = math.sqrt(float(claim.sensitivity.l2_squared)) * reader.noise_factor()  # type: ignore[union-attr]
     _, weights = terms_of(1e-3)
     assert factors["weighted"] == pytest.approx(weights.sum(), rel=0.05)
     equal = math.sqrt(len(weights) * np.square(weights).sum())

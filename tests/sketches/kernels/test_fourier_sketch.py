@@ -125,7 +125,7 @@ def test_noise_is_one_query_s_price_whatever_the_size(frequencies: int) -> None:
     rho = 0.5
     claim = bound("fourier_sketch", grid(4), frequencies=frequencies, kernel=KERNELS[0], seed=1)
     reader, sketch = claim.capabilities["kernel_sums"], claim.output
-    scale = math.sqrt(float(claim.faces.l2_squared) / (2 * rho))  # type: ignore[union-attr]
+    scale = math.sqrt(float(claim.sensitivity.l2_squared) / (2 * rho))  # type: ignore[union-attr]
     assert scale * reader.noise_factor() == pytest.approx(1 / math.sqrt(2 * rho), rel=0.05)
     queries = Rows(np.random.default_rng(7).integers(-40000, 40000, (20, 4)).astype(float))
     size = sketch.size  # type: ignore[attr-defined]
@@ -146,7 +146,7 @@ def test_noise_is_flat_from_250_to_8000_frequencies() -> None:
     for frequencies in (250, 500, 1000, 2000, 4000, 8000):
         claim = bound("fourier_sketch", grid(4), frequencies=frequencies, kernel=KERNELS[0], seed=1)
         reader, sketch = claim.capabilities["kernel_sums"], claim.output
-        scale = math.sqrt(float(claim.faces.l2_squared) / (2 * rho))  # type: ignore[union-attr]
+        scale = math.sqrt(float(claim.sensitivity.l2_squared) / (2 * rho))  # type: ignore[union-attr]
         angle = reader.projection.phases(queries.values) * (2 * math.pi / reader.mechanism.phases)
         pairs = np.stack([np.cos(angle), np.sin(angle)], axis=1).reshape(2 * frequencies, -1)
         weights = pairs / (frequencies * reader.response)
@@ -188,16 +188,16 @@ def test_histograms_in_small_groups_are_the_same_bits(monkeypatch: Any) -> None:
 
 
 @given(st.integers(-2048, 2048), st.integers(-2048, 2048), st.integers(0, 50))
-def test_one_record_is_within_every_face(x: int, y: int, seed: int) -> None:
+def test_one_record_is_within_its_sensitivity(x: int, y: int, seed: int) -> None:
     claim = bound("fourier_sketch", grid(2), frequencies=7, kernel=KERNELS[2], seed=seed, phases=8)
     out = np.concatenate(
         [v.ravel() for v in built(claim, Rows(np.array([[x, y]], float))).values()]
     )
-    faces = claim.faces
-    assert faces is not None
-    assert int(np.abs(out).sum()) <= faces.l1
-    assert int(np.square(out).sum()) <= faces.l2_squared
-    assert int(np.abs(out).max()) <= faces.linf
+    sensitivity = claim.sensitivity
+    assert sensitivity is not None
+    assert int(np.abs(out).sum()) <= sensitivity.l1
+    assert int(np.square(out).sum()) <= sensitivity.l2_squared
+    assert int(np.abs(out).max()) <= sensitivity.linf
 
 
 def test_heavy_tails_and_fine_grids_stay_exact() -> None:

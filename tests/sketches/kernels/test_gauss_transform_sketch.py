@@ -111,7 +111,7 @@ def test_plan_s_constant_is_the_one_in_the_proof() -> None:
     for columns in (1, 2, 3):
         claim = bound("gauss_transform_sketch", grid(columns), bandwidth=0.5)
         factor = claim.capabilities["kernel_sums"].noise_factor()
-        length = math.sqrt(float(claim.faces.l2_squared))  # type: ignore[union-attr]
+        length = math.sqrt(float(claim.sensitivity.l2_squared))  # type: ignore[union-attr]
         assert length * factor == pytest.approx(1.025 * 2.06**columns, rel=0.01)
 
 
@@ -168,10 +168,10 @@ def test_in_one_column_pure_noise_is_below_zcdp_noise() -> None:
     rho = dp.binary_search(lambda rho: converted(rho) <= 1.0, bounds=(1e-6, 50.0))
     ratios = {}
     for columns in (1, 2, 3):
-        faces = bound("gauss_transform_sketch", grid(columns), bandwidth=0.4).faces
-        assert faces is not None
-        zcdp = math.sqrt(float(faces.l2_squared) / (2 * rho))
-        ratios[columns] = math.sqrt(2) * float(faces.l1) / zcdp
+        sensitivity = bound("gauss_transform_sketch", grid(columns), bandwidth=0.4).sensitivity
+        assert sensitivity is not None
+        zcdp = math.sqrt(float(sensitivity.l2_squared) / (2 * rho))
+        ratios[columns] = math.sqrt(2) * float(sensitivity.l1) / zcdp
     assert ratios[1] < 0.7
     assert ratios[3] > 1.2
 

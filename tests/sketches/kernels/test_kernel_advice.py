@@ -29,7 +29,7 @@ def claim(key: str, columns: int, bandwidth: float) -> Any:
 
 def price(found: Any) -> float:
     """What the plan predicts: an estimate's noise deviation under zCDP, at rho of one half."""
-    return found.expected["noise per unit of cell noise"] * math.sqrt(found.faces.l2_squared)
+    return found.expected["noise per unit of cell noise"] * math.sqrt(found.sensitivity.l2_squared)
 
 
 @pytest.mark.parametrize(("columns", "width"), list(product((1, 2, 3), WIDTHS)))

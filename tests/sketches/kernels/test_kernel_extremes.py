@@ -129,7 +129,7 @@ def test_workers_and_blocks_change_no_bit(key: str, params: Any) -> None:
 def test_the_largest_rows_of_the_finest_grid_are_exact_or_refused(
     key: str, params: Any, bits: int
 ) -> None:
-    """A corner 3,001 times is 3,001 corners, in Python's integers, within the faces; or it is refused."""
+    """A corner 3,001 times is 3,001 corners, in Python's integers, within the sensitivity; or it is refused."""
     space = RealRows(width=3, lower=(-1e6,), upper=(1e6,))
     try:
         stages = bind_steps(
@@ -140,7 +140,7 @@ def test_the_largest_rows_of_the_finest_grid_are_exact_or_refused(
         return
     claim = stages[-1].claim
     assert isinstance(claim, Stable)
-    assert claim.faces is not None
+    assert claim.sensitivity is not None
     for corner in (np.full((1, 3), 1e6), np.array([[-1e6, 1e6, -1e6]])):
         one = whole_function(claim)(resolve(stages, list)(Rows(corner)))
         many = whole_function(claim)(resolve(stages, list)(Rows(np.repeat(corner, 3001, axis=0))))
@@ -152,39 +152,42 @@ def test_the_largest_rows_of_the_finest_grid_are_exact_or_refused(
             ]
         )
         size = [Fraction(int(v), int(w)) for v, w in zip(one, weights, strict=True)]
-        assert sum(map(abs, size)) <= claim.faces.l1
-        assert sum(v * v for v in size) <= claim.faces.l2_squared
-        assert max(map(abs, size)) <= claim.faces.linf
+        assert sum(map(abs, size)) <= claim.sensitivity.l1
+        assert sum(v * v for v in size) <= claim.sensitivity.l2_squared
+        assert max(map(abs, size)) <= claim.sensitivity.linf
 
 
 def test_moments_behind_the_widest_projection_are_integers_within_their_norm() -> None:
     """Bounds near 2**50, where the quotient of Lemma 1 rounds: still integers of at most A."""
     wide = GridRows(width=2, lower=(-(2**49), -(2**50)), upper=(2**50, 2**49 + 1))
     claim = bound("second_moments", wide, radius=None)
-    assert claim.faces is not None
+    assert claim.sensitivity is not None
     rng, ends = np.random.default_rng(1), ((-(2**49), 2**50), (-(2**50), 2**49 + 1))
     for _ in range(300):
         inside = [rng.choice([low, high, int(rng.integers(low, high))]) for low, high in ends]
         row = np.array([inside], dtype=np.float64)
         cells = flat_of(claim, Rows(row))
         assert np.abs(cells).max() <= 2**20
-        assert sum(int(v) ** 2 for v in cells) <= claim.faces.l2_squared
+        assert sum(int(v) ** 2 for v in cells) <= claim.sensitivity.l2_squared
 
 
 @KINDS
 def test_distances_up_to_int64_and_not_beyond(key: str, params: Any) -> None:
     """L1 distances are OpenDP's int64: the largest is given exactly or refused, never wrapped."""
     claim = bound(key, grid(3), **params)
-    assert claim.faces is not None
-    assert claim.faces.l1.denominator == 1 or key == "exponential_sum"
+    assert claim.sensitivity is not None
+    assert claim.sensitivity.l1.denominator == 1 or key == "exponential_sum"
     for d_in in (0, 1, 2, 3, 1000):
-        assert claim.faces.bound("l1", d_in) >= claim.faces.l1 * d_in
-        assert Fraction(claim.faces.bound("l2", d_in)) ** 2 >= claim.faces.l2_squared * d_in**2
-    if claim.faces.l1.denominator == 1:
-        most = (2**63 - 1) // int(claim.faces.l1)
-        assert claim.faces.bound("l1", most) == most * claim.faces.l1
+        assert claim.sensitivity.bound("l1", d_in) >= claim.sensitivity.l1 * d_in
+        assert (
+            Fraction(claim.sensitivity.bound("l2", d_in)) ** 2
+            >= claim.sensitivity.l2_squared * d_in**2
+        )
+    if claim.sensitivity.l1.denominator == 1:
+        most = (2**63 - 1) // int(claim.sensitivity.l1)
+        assert claim.sensitivity.bound("l1", most) == most * claim.sensitivity.l1
         with pytest.raises(SpaceError, match="OS205"):
-            claim.faces.bound("l1", most + 1)
+            claim.sensitivity.bound("l1", most + 1)
 
 
 # --- intervals ----------------------------------------------------------------------------------
@@ -211,11 +214,11 @@ def test_intervals_cover_however_few_the_repetitions(
             }
         )
         claim = bound(key, grid(3), seed=seed, **params)
-        assert claim.faces is not None
+        assert claim.sensitivity is not None
         sums = claim.capabilities["kernel_sums"]
         flat, noise = flat_of(claim, rows), None
         if rho is not None:
-            scale = math.sqrt(float(claim.faces.l2_squared) / (2 * rho))
+            scale = math.sqrt(float(claim.sensitivity.l2_squared) / (2 * rho))
             noise = Noise("discrete_gaussian", scale)
             drawn = np.random.default_rng(1000 + seed).normal(0, scale, len(flat))
             flat = flat + np.rint(drawn).astype(np.int64)
@@ -396,7 +399,7 @@ def test_persons_without_a_bound_are_refused(key: str, params: Any, tmp_path: Pa
 
 @KINDS
 def test_a_person_moves_the_sums_by_no_more_than_its_bound(key: str, params: Any) -> None:
-    """Ten rows of one person, all alike and at a corner: at most max_rows times the faces."""
+    """Ten rows of one person, all alike and at a corner: at most max_rows times the sensitivity."""
     records = Records(
         (
             Column("who", "int64", role="privacy_id"),
@@ -415,7 +418,7 @@ def test_a_person_moves_the_sums_by_no_more_than_its_bound(key: str, params: Any
     )
     claim = stages[-1].claim
     assert isinstance(claim, Stable)
-    assert claim.faces is not None
+    assert claim.sensitivity is not None
     rng = np.random.default_rng(4)
     weights = np.concatenate(
         [
@@ -430,9 +433,9 @@ def test_a_person_moves_the_sums_by_no_more_than_its_bound(key: str, params: Any
         with_, without = (build_sketch(stages, partial(iter, blocks)) for blocks in both)
         moved = [Fraction(int(v), int(w)) for v, w in zip(with_ - without, weights, strict=True)]
         assert any(moved)
-        assert sum(map(abs, moved)) <= 3 * claim.faces.l1
-        assert sum(v * v for v in moved) <= 9 * claim.faces.l2_squared
-        assert max(map(abs, moved)) <= 3 * claim.faces.linf
+        assert sum(map(abs, moved)) <= 3 * claim.sensitivity.l1
+        assert sum(v * v for v in moved) <= 9 * claim.sensitivity.l2_squared
+        assert max(map(abs, moved)) <= 3 * claim.sensitivity.linf
 
 
 # --- what the plan says -------------------------------------------------------------------------

@@ -110,7 +110,7 @@ def test_noise_of_a_density_is_one_query_s_price(repetitions: int) -> None:
     sharp = {"p_stable_l2": {"width": 0.02}}
     release, reader = built(repetitions=repetitions, buckets=256, family=sharp, seed=9)
     sketch = release.stages[-1].claim.output  # type: ignore[union-attr]
-    scale = math.sqrt(float(sketch.faces.l2_squared) / (2 * rho))
+    scale = math.sqrt(float(sketch.sensitivity.l2_squared) / (2 * rho))
     queries = release.queries(np.random.default_rng(6).uniform(-2, 2, (200, 4)))
     clean = reader.estimate(release.arrays, queries).groups[0, 0]
     errors = []

@@ -97,8 +97,8 @@ def test_noise_is_the_sum_of_the_weights_times_one_query_s_price(terms: Any) -> 
     """zCDP: (sum |w|) / sqrt(2 rho) within 5 %; measured over 200 draws of 40 queries within 5 %."""
     rho, mass = 0.5, sum(abs(weight) for weight, _ in terms)
     claim = sketch(terms, 500, seed=1)
-    reader, faces = claim.capabilities["kernel_sums"], claim.faces
-    scale = math.sqrt(float(faces.l2_squared) / (2 * rho))
+    reader, sensitivity = claim.capabilities["kernel_sums"], claim.sensitivity
+    scale = math.sqrt(float(sensitivity.l2_squared) / (2 * rho))
     assert scale * reader.noise_factor() == pytest.approx(mass / math.sqrt(2 * rho), rel=0.05)
     queries = Rows(np.random.default_rng(7).integers(-40000, 40000, (40, 3)).astype(float))
     size = claim.output.size
@@ -112,16 +112,16 @@ def test_noise_is_the_sum_of_the_weights_times_one_query_s_price(terms: Any) -> 
     assert math.sqrt(np.mean(reported)) == pytest.approx(scale * reader.noise_factor(), rel=0.05)
 
 
-def test_weights_change_no_cell_and_no_face() -> None:
-    """The same frequencies with other weights of the same size: the same bits, the same faces."""
+def test_weights_change_no_cell_and_no_sensitivity() -> None:
+    """The same frequencies with other weights of the same size: the same bits, the same sensitivity."""
     one, other = (
         sketch(SHARP, 60, seed=3),
         sketch([[2.0, SHARP[0][1]], [1.0, SHARP[1][1]]], 60, seed=3),
     )
     assert (
-        one.faces
-        == other.faces
-        == bound("fourier_sketch", grid(3), frequencies=60, kernel=SHARP[0][1], seed=3).faces
+        one.sensitivity
+        == other.sensitivity
+        == bound("fourier_sketch", grid(3), frequencies=60, kernel=SHARP[0][1], seed=3).sensitivity
     )
     rows = points(50, 3, seed=1)
     for name, block in built(one, rows).items():
@@ -201,7 +201,7 @@ def test_a_finding_points_into_the_wrong_term(
     spec = write_small(
         tmp_path,
         (old, f"fourier_sketch: {{frequencies: 90, kernel: {kernel}, seed: 7}}"),
-        ("    expect: {stability: 1, faces: {l1: 100, l2: 10, linf: 1}}\n", ""),
+        ("    expect: {stability: 1, sensitivity: {l1: 100, l2: 10, linf: 1}}\n", ""),
     )
     with pytest.raises(Refused) as caught:
         plan_file(spec)
