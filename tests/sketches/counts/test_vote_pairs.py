@@ -98,7 +98,7 @@ def test_counts_are_those_of_sets(
         found = counted(
             claim, [{n: v[a : a + 37] for n, v in data.items()} for a in range(0, 300, 37)]
         )
-        if claim.faces is not None:
+        if claim.sensitivity is not None:
             catalogue = claim.output.items
             assert found.tolist() == [expected.get(name, 0) for name in catalogue]
         else:
