@@ -49,6 +49,7 @@ class KernelEstimates:
             is no estimate.
         jump: shape (L,): the most that one repetition showed anywhere, noise included; 0 where no
             repetition can miss what another one shows.
+        noise_share: the share of an estimate's noise variance that ``variance`` shows.
     """
 
     groups: NDArray[np.float64]
@@ -56,6 +57,7 @@ class KernelEstimates:
     repetitions: int
     freedom: NDArray[np.float64]
     jump: NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))
+    noise_share: float = 1.0
 
 
 class KernelSums(Protocol):
@@ -77,8 +79,12 @@ class KernelSums(Protocol):
         """Return the standard deviation of an estimate per unit of cell noise deviation."""
         ...
 
-    def bias(self) -> float:
-        """Return the largest error of one record's kernel value that no repetition shows."""
+    def bias(self, queries: Any = None) -> float | NDArray[np.float64]:
+        """Return the largest error of one record's kernel value that no repetition shows.
+
+        Without queries a number that holds for all of them inside the data's box; with queries that
+        number where it holds everywhere, or one a query, shape (q,).
+        """
         ...
 
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:

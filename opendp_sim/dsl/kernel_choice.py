@@ -10,7 +10,7 @@ __all__ = ["FREQUENCIES", "Engine", "gaussian_kernel_step"]
 
 Engine = Literal["fourier", "gauss_transform"]
 FREQUENCIES = 2000
-"""Random frequencies of a Fourier sketch, unless told otherwise."""
+"""Frequencies of a Fourier sketch, at most, unless told otherwise."""
 _CELLS = 2**22
 """Cells up to which the Gauss transform is chosen: 32 MiB."""
 _ORDER, _SIDE = 8, 0.75
@@ -23,6 +23,7 @@ def gaussian_kernel_step(
     longest: float | None,
     *,
     engine: Engine | None = None,
+    pure: bool = False,
     frequencies: int = FREQUENCIES,
     seed: int = 0,
     per_label: bool = False,
@@ -33,13 +34,17 @@ def gaussian_kernel_step(
         sigma: the bandwidth, in the units of the rows that come in.
         width: number of columns.
         longest: the longest range between two bounds, in the same units; None where it is not known.
-        engine: None to choose: the Gauss transform for up to three columns while it is small.
+        engine: None to choose: the Gauss transform under pure DP, up to three columns, while it is
+            small; elsewhere a Fourier sketch has one query's noise, and its lattice no sampling error.
+        pure: whether the noise is Laplace.
         frequencies: of a Fourier sketch.
         seed: of its public frequencies.
         per_label: one density a class.
     """
     if engine is None:
-        few = longest is not None and width <= 3 and _cells(longest / sigma, width) <= _CELLS
+        few = (
+            pure and longest is not None and width <= 3 and _cells(longest / sigma, width) <= _CELLS
+        )
         engine = "gauss_transform" if few else "fourier"
     if engine == "gauss_transform":
         return {"gauss_transform_sketch": {"bandwidth": sigma, "per_label": per_label}}, engine

@@ -102,7 +102,9 @@ def density(
         >>> fit.plan.claim
         (1.0, 1e-06)
     """
-    rows, step = _kernel(columns, bandwidth, seed, per_label=False)
+    rows, step = _kernel(
+        columns, bandwidth, seed, per_label=False, pure=privacy.get("measure") == "pure"
+    )
     return _recipe("density", columns, None, [*rows, step], privacy)
 
 
@@ -130,7 +132,9 @@ def classes(
         >>> fit.plan.claim
         (0.5, 1e-06)
     """
-    rows, step = _kernel(columns, bandwidth, seed, per_label=True)
+    rows, step = _kernel(
+        columns, bandwidth, seed, per_label=True, pure=privacy.get("measure") == "pure"
+    )
     return _recipe("classes", columns, (label, keys), [*rows, step], privacy)
 
 
@@ -159,7 +163,12 @@ def means(
 
 
 def _kernel(
-    columns: Bounds, bandwidth: float | Mapping[str, float], seed: int, *, per_label: bool
+    columns: Bounds,
+    bandwidth: float | Mapping[str, float],
+    seed: int,
+    *,
+    per_label: bool,
+    pure: bool,
 ) -> tuple[Steps, Mapping[str, Any]]:
     """Return the row maps and the sketch of a Gaussian kernel density."""
     grid: Mapping[str, Any] = {"quantize": {"bits": _BITS}}
@@ -192,7 +201,9 @@ def _kernel(
         scale = [float(bandwidth[name]) for name in columns]
         sigma, rows = math.sqrt(2.0), [{"rescale": {"scale": scale}}, grid]
         longest = max(length / scale[at] for at, length in enumerate(lengths.values()))
-    step, _ = gaussian_kernel_step(sigma, len(columns), longest, seed=seed, per_label=per_label)
+    step, _ = gaussian_kernel_step(
+        sigma, len(columns), longest, pure=pure, seed=seed, per_label=per_label
+    )
     return rows, step
 
 

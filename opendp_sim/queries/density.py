@@ -119,7 +119,7 @@ class Density(Mechanism):
         loss = np.pi / 2 if min(len(found.groups), found.repetitions) > 2 else 1.0
         total = loss * found.variance.T / found.repetitions
         noise_variance = np.full_like(values, loss * noise**2)
-        sketch_variance = np.maximum(total - noise_variance, 0.0)
+        sketch_variance = np.maximum(total - found.noise_share * noise_variance, 0.0)
         sizes, factor = sums.totals(released)
         least = least_records(factor * deviation, math.sqrt(loss) * noise)
         # The deviation is estimated from the repetitions, so an interval reaches farther for few.
@@ -127,7 +127,8 @@ class Density(Mechanism):
         unseen = self._unseen(found, deviation)
         reach = quantile * np.sqrt(noise_variance + sketch_variance) + unseen
         lower, upper = values - reach, values + reach
-        shift = sums.bias() * np.maximum(sizes, 0.0)
+        bias = np.reshape(sums.bias(queries), (-1, 1))
+        shift = bias * np.maximum(sizes, 0.0)
         if self.normalise:
             seen, divisor = sizes >= least, np.maximum(sizes, least)
             values, sketch_variance = values / divisor, sketch_variance / divisor**2
@@ -136,7 +137,7 @@ class Density(Mechanism):
             reach = quantile * np.sqrt(noise_variance + sketch_variance) + unseen / divisor
             lower = np.where(seen, values - reach, np.minimum(lower, 0.0))  # Lemma 2
             upper = np.where(seen, values + reach, np.maximum(upper, 0.0))
-            shift = np.full_like(sizes, sums.bias())
+            shift = bias * np.ones_like(sizes)
         columns = (
             values,
             np.sqrt(noise_variance),

@@ -195,7 +195,7 @@ def _sketch_error(
     """Return what the scatter of the repetitions exceeds the noise by, at each mode."""
     at = sums.estimate(released, found["mode"])
     variance = at.variance[found["label"], np.arange(len(found["label"]))] / at.repetitions
-    error: NDArray[np.float64] = np.sqrt(np.maximum(variance - noise**2, 0.0))
+    error: NDArray[np.float64] = np.sqrt(np.maximum(variance - at.noise_share * noise**2, 0.0))
     return error
 
 

@@ -85,9 +85,8 @@ class Outliers(Mechanism):
             found = density.function(released, queries)
             score = found["density"]
             deviation = np.hypot(found["noise_error"], found["sketch_error"])
-            chance = special.ndtr(
-                (score + sums.bias() - self.threshold) / np.maximum(deviation, 1e-300)
-            )
+            bias = np.reshape(sums.bias(queries), (-1, 1))
+            chance = special.ndtr((score + bias - self.threshold) / np.maximum(deviation, 1e-300))
             chance = np.where(found["records"] < found["least_records"], 1.0, chance)
             return {
                 # The interval also holds what no repetition has shown (Lemma 3 of density.md).

@@ -23,7 +23,7 @@ def kernel_step(
     """Return the sketch step of a kernel estimator, and the engine that was chosen.
 
     Args:
-        est: has ``engine``, ``bandwidth``, ``n_components`` and ``random_state``.
+        est: has ``engine``, ``bandwidth``, ``measure``, ``n_components`` and ``random_state``.
         box: the public bounds; where columns are unlike, bandwidths are in their ranges.
         width: number of columns.
         per_label: one density a class.
@@ -43,6 +43,7 @@ def kernel_step(
         width,
         box.longest,
         engine=cast("Engine", engine) if engine != "auto" else None,
+        pure=est.measure == "pure",
         frequencies=count,
         seed=seed,
         per_label=per_label,
@@ -83,6 +84,6 @@ def _count(value: Any) -> int:
             "n_components",
             expected="a whole number from 1 to 2**20",
             got=f"{value!r:.30}",
-            hint="random features of the kernel: 2000 is enough for most data.",
+            hint="features of the kernel, at most: 2000 is enough for most data.",
         )
     return int(value)

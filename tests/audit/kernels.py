@@ -47,6 +47,11 @@ WEIGHTED: dict[str, Any] = {
         }
     },
 }
+LATTICE: dict[str, Any] = {
+    "frequencies": 40,
+    "features": "deterministic",
+    "kernel": {"gaussian": {"bandwidth": 4.0}},
+}
 Points = Callable[[np.ndarray], np.ndarray]
 
 

@@ -272,6 +272,45 @@ FOURIER = [
         d_in=2,
     ),
 ]
+
+
+def lattice_block() -> Any:
+    return k.claim_of(F, **k.LATTICE).output.blocks[0]  # type: ignore[attr-defined]
+
+
+def lattice_multipliers() -> np.ndarray:
+    return k.claim_of(F, **k.LATTICE).capabilities["kernel_sums"].multipliers
+
+
+FOURIER += [
+    twin(
+        f"{F}/multipliers_outside_the_norm",
+        "a lattice's L2 counts every frequency once, without its multiplier",
+        lambda: k.release(
+            F,
+            family=GAUSSIAN,
+            params=k.LATTICE,
+            scale=2.0**18 * math.sqrt(lattice_multipliers().size / 2),
+        ),
+    ),
+    twin(
+        f"{F}/lattice_without_the_total",
+        "a lattice's total is frequency 0 too, and its cell is left out of the norm",
+        lambda: k.release(
+            F, family=GAUSSIAN, params=k.LATTICE, scale=math.sqrt(lattice_block().l2_squared / 2)
+        ),
+    ),
+    twin(
+        f"{F}/lattice_half_scale",
+        "half of the declared noise on a lattice",
+        lambda: k.release(F, params=k.LATTICE, add=times(0.5)),
+    ),
+    twin(
+        f"{F}/lattice_from_the_mean",
+        "a lattice's phases are taken from the exact mean",
+        lambda: k.release(F, params=k.LATTICE, before=less_mean),
+    ),
+]
 GAUSS = [
     twin(f"{G}/half_scale", "half of the declared noise", lambda: k.release(G, add=times(0.5))),
     twin(
@@ -447,6 +486,8 @@ CONTROLS = [
     for key in (F, G, M, P, E)
     for family in ("discrete_laplace", GAUSSIAN)
 ] + [
+    control(f"{F}/sound_lattice", lambda: k.release(F, params=k.LATTICE)),
+    control(f"{F}/sound_lattice_gaussian", lambda: k.release(F, family=GAUSSIAN, params=k.LATTICE)),
     control(f"{F}/sound_weighted", lambda: k.release(F, params=k.WEIGHTED)),
     control(f"{F}/sound_group", lambda: k.release(F, family=GAUSSIAN), d_in=2),
     control(

@@ -25,7 +25,7 @@ KERNELS = {
 
 
 def sketch(kernel: dict, frequencies: int, seed: int):
-    step = {"frequencies": frequencies, "kernel": kernel, "seed": seed}
+    step = {"frequencies": frequencies, "kernel": kernel, "seed": seed, "features": "random"}
     return pipeline(GRID, {"fourier_sketch": step})
 
 

@@ -27,6 +27,10 @@ FOURIER = lookup("fourier_sketch")(
     per_label=True,
     count_weight=9,
 )
+LATTICE = lookup("fourier_sketch")(
+    frequencies=200, kernel={"gaussian": {"bandwidth": 20.0}}, seed=3, features="deterministic"
+)
+TAIL = lookup("fourier_sketch")(frequencies=90, kernel={"gaussian": {"bandwidth": 9.0}}, seed=3)
 GAUSS = lookup("gauss_transform_sketch")(bandwidth=9.0, order=3)
 SUM = lookup("exponential_sum")(
     bandwidth=9.0, accuracy=0.3, structure={"fourier": {"frequencies": 3}}, seed=4
@@ -62,6 +66,12 @@ def uneven(*rows: tuple[float, float]) -> Rows:
 CASES = {
     "fourier_sketch": Case(
         mechanism=FOURIER, domain=LABELLED, metric=Symmetric(), pairs=grid_pairs(LABELLED)
+    ),
+    "fourier_sketch/lattice": Case(
+        mechanism=LATTICE, domain=UNEVEN, metric=Symmetric(), pairs=grid_pairs(UNEVEN)
+    ),
+    "fourier_sketch/tail": Case(
+        mechanism=TAIL, domain=UNEVEN, metric=Symmetric(), pairs=grid_pairs(UNEVEN)
     ),
     "gauss_transform_sketch": Case(
         mechanism=GAUSS, domain=UNEVEN, metric=Symmetric(), pairs=grid_pairs(UNEVEN)

@@ -78,7 +78,7 @@ def expected_error(
         noise,
         math.sqrt(float(np.maximum(variance, 0.0).mean())),
         math.sqrt(float(np.square(maps).mean())),
-        sums.bias() * size,
+        float(sums.bias()) * size,
     )
 
 

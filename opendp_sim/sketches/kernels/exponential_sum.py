@@ -182,6 +182,7 @@ class ExponentialSum(Mechanism):
         kernels: dict[str, Any] = {"l2": Exponential, "l2_squared": Gaussian, "l1": Laplacian}
         return FourierSketch(
             frequencies=self.structure.frequencies,
+            features="random",
             kernel=kernels[self.distance](bandwidth=scale),
             seed=seed,
             per_label=self.per_label,
@@ -290,10 +291,11 @@ class SumReader:
         factors = np.array([term.noise_factor() for term in self.terms])
         return float(np.linalg.norm(self.weights * factors * np.array(self.noise)))
 
-    def bias(self) -> float:
+    def bias(self, queries: Any = None) -> float:
         """Return the largest error of one record's kernel value: the sum's own and its terms'."""
+        del queries
         terms = zip(self.weights, self.terms, strict=True)
-        return self.mechanism.accuracy + float(sum(w * term.bias() for w, term in terms))
+        return self.mechanism.accuracy + float(sum(w * float(term.bias()) for w, term in terms))
 
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return 1/(1+z), which the estimate approximates within the stated accuracy."""

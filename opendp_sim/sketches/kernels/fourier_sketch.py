@@ -1,12 +1,13 @@
-"""Fourier sketch: sums of quantised cosines and sines of random frequencies.
+"""Fourier sketch: sums of quantised cosines and sines of random or of lattice frequencies.
 
-Proof of the stability map and of the estimator: ``fourier_sketch.md``, beside this file.
+Proof of the stability map and of the estimator: ``fourier_sketch.md``, beside this file, and
+``parts/lattice.md`` for the lattice.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.sketches.kernels.parts.fourier_reader import AMPLITUDE, FourierReader
 from opendp_sim.sketches.kernels.parts.kernels import KERNELS, Kernel
+from opendp_sim.sketches.kernels.parts.lattice_reader import LatticeReader
 from opendp_sim.sketches.kernels.parts.weighted_kernel import Weighted
 from opendp_sim.sketches.parts.classes import PerLabel
 from opendp_sim.spaces.checks import grid_rows, kept_distance
@@ -29,16 +31,20 @@ __all__ = ["FourierSketch", "make_fourier_sketch", "then_fourier_sketch"]
 
 @register
 class FourierSketch(Mechanism):
-    r"""Sum the cosine and the sine of D random phases of every record.
+    r"""Sum the cosine and the sine of D phases of every record.
 
     Space
         Input: rows on an integer grid, with or without labels, under symmetric distance.
         Output: a flat int64 vector of two blocks: ``features`` of shape (L, D, 2), where (l, j, 0)
         and (l, j, 1) are the sums over class l of the truncated ``S cos`` and ``S sin`` of phase j,
         S = 4096; and ``total`` of shape (L,), ``count_weight`` times the number of records of
-        class l. L is 1 without ``per_label``.
+        class l. L is 1 without ``per_label``. On a lattice (``features``) D is what it needs, at most
+        ``frequencies``, phase j is an exact integer, its pair is of length 2**18 times an integer
+        multiplier of its own, and the total's cell is weighted to be frequency 0 too.
 
     Stability
+        Of random frequencies (of a lattice: Lemma 3 of ``parts/lattice.md``)
+
         .. math:: L_1 = D a + w,\quad L_2 = \sqrt{D S^2 + w^2},\quad L_\infty = \max(m, w)
 
         per added or removed record, with a and m the largest :math:`|c| + |s|` and :math:`|c|` in
@@ -50,8 +56,8 @@ class FourierSketch(Mechanism):
 
     Raises
         ParameterError (OS101): a parameter is outside its range. (OS102): `phases` is no power of
-        two. SpaceError (OS201, OS202): not grid rows, another metric. (OS203): the grid is too fine
-        for exact phases. (OS204): `per_label` without labels.
+        two, or no lattice is `deterministic`. SpaceError (OS201, OS202): not grid rows, another
+        metric. (OS203): the grid is too fine for exact phases. (OS204): `per_label` without labels.
 
     Source
         [own] Lemma 1 in ``fourier_sketch.md``; random features are Rahimi and Recht's, the private
@@ -78,10 +84,10 @@ class FourierSketch(Mechanism):
     frequencies: Annotated[
         int,
         param(
-            "Random frequencies; each has one cosine and one sine.", symbol="D", unit="frequencies",
+            "Frequencies, at most; each has one cosine and one sine.", symbol="D", unit="frequencies",
             ge=1, le=65536,
             hint="zCDP: as many as compute allows, 1,000 to 8,000; pure: noise grows as sqrt(D), and in "
-            "up to three columns `gauss_transform_sketch` has less.",
+            "up to three columns `gauss_transform_sketch` may have less.",
         ),
     ]  # fmt: skip
     kernel: Annotated[
@@ -101,6 +107,15 @@ class FourierSketch(Mechanism):
             hint="64 costs 0.04 % of the signal and no bias; fewer is hardly faster.",
         ),
     ] = 64  # fmt: skip
+    features: Annotated[
+        Literal["auto", "random", "deterministic"],
+        param(
+            "How frequencies are chosen: drawn at random, or the lattice on which a Gaussian kernel's "
+            "sum is exact; auto takes the lattice, whole or with a drawn tail, where it has less error.",
+            symbol="F", unit="none", default="auto",
+            hint="auto; deterministic refuses where a lattice needs more than `frequencies`.",
+        ),
+    ] = "auto"  # fmt: skip
     per_label: PerLabel = False
     count_weight: Annotated[
         int | None,
@@ -118,20 +133,17 @@ class FourierSketch(Mechanism):
                 "OS102", f"{self.key}.phases", expected="a power of two", got=self.phases,
                 hint="write phases: 64.",
             )  # fmt: skip
-        reader = FourierReader.draw(self, rows)
-        size, weight, table = self.frequencies, self.weight, reader.table
-        blocks = (
-            Block(
-                "features",
-                (reader.classes, size, 2),
-                l1=size * int(np.abs(table).sum(axis=1).max()),
-                l2_squared=size * AMPLITUDE**2,
-                linf=int(np.abs(table).max()),
-            ),  # Lemma 1
-            Block("total", (reader.classes,), l1=weight, l2_squared=weight**2, linf=weight),
-        )
+        lattice = self._lattice(rows)
+        reader = FourierReader.draw(self, rows) if lattice is None else lattice
+        if isinstance(reader, FourierReader):
+            block, weight, table = self._random_block(reader), self.weight, reader.table
+            spread = math.sqrt(0.5) * reader.gain * reader.reach
+        else:
+            block, weight, table = reader.features_block(), reader.weight, reader.table
+            spread = reader.spread()
+        total = Block("total", (reader.classes,), l1=weight, l2_squared=weight**2, linf=weight)
         return Stable(
-            output=(output := Sketch(self.key, blocks)),
+            output=(output := Sketch(self.key, (block, total))),
             accumulate=reader.accumulate,
             sensitivity=output.sensitivity,
             capabilities={"kernel_sums": reader},
@@ -139,10 +151,36 @@ class FourierSketch(Mechanism):
             advice=self._advice(rows),
             expected={
                 "noise per unit of cell noise": reader.noise_factor(),
-                "sampling deviation per far record": math.sqrt(0.5) * reader.gain * reader.reach,
+                "sampling deviation per far record": spread,
+                "error per record": float(reader.bias()),
                 "kernel steepness": self.kernel.steepness,
             },
         )
+
+    def _random_block(self, reader: FourierReader) -> Block:
+        """State Lemma 1."""
+        return Block(
+            "features",
+            (reader.classes, self.frequencies, 2),
+            l1=self.frequencies * int(np.abs(reader.table).sum(axis=1).max()),
+            l2_squared=self.frequencies * AMPLITUDE**2,
+            linf=int(np.abs(reader.table).max()),
+        )
+
+    def _lattice(self, rows: GridRows) -> LatticeReader | None:
+        """Return the lattice that holds the kernel, or None for random frequencies."""
+        if self.features == "random":
+            return None
+        exact = self.features == "deterministic"
+        lattice = LatticeReader.fit(self, rows, exact=exact)
+        if lattice is None and exact:
+            raise ParameterError(
+                "OS102", f"{self.key}.features",
+                expected="a gaussian kernel that `frequencies` hold to 1e-3",
+                got="another kernel, or one that needs more frequencies",
+                hint="write features: auto, allow more frequencies, or widen the bandwidth.",
+            )  # fmt: skip
+        return lattice
 
     def _advice(self, rows: GridRows) -> tuple[str, ...]:
         return kept_distance(rows, self.kernel.metric)

@@ -299,8 +299,9 @@ class GaussReader(Classes):
         """Return the kernel at real distances."""
         return np.exp(-np.square(distance / self.mechanism.bandwidth))
 
-    def bias(self) -> float:
+    def bias(self, queries: Any = None) -> float:
         """Return the largest error of one record's kernel value."""
+        del queries
         return self.truncation()
 
     def truncation(self) -> float:

@@ -335,8 +335,9 @@ class RaceReader(Classes):
             return 1.0 / math.sqrt(repetitions * (1.0 - share))
         return math.hypot(1.0 / math.sqrt(repetitions), share / weight) / (1.0 - share)
 
-    def bias(self) -> float:
+    def bias(self, queries: Any = None) -> float:
         """Zero: the estimate is unbiased (Lemma 2)."""
+        del queries
         return 0.0
 
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -43,7 +43,15 @@ def test_table_pairs_are_no_longer_than_claimed_and_turn_into_each_other(phases:
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_features_are_the_exact_rational_phases(kernel: Any) -> None:
     """Every feature equals the table at floor(x . a + b) mod P, computed in rationals."""
-    claim = bound("fourier_sketch", grid(3), frequencies=6, kernel=kernel, seed=8, phases=16)
+    claim = bound(
+        "fourier_sketch",
+        grid(3),
+        features="random",
+        frequencies=6,
+        kernel=kernel,
+        seed=8,
+        phases=16,
+    )
     reader = claim.capabilities["kernel_sums"]
     rows = points(12, 3, seed=1)
     rows.values[0], rows.values[1] = -2048, 2048
@@ -60,7 +68,15 @@ def test_features_are_the_exact_rational_phases(kernel: Any) -> None:
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_estimates_are_unbiased_however_coarse_the_phases(kernel: Any, phases: int) -> None:
     """Fixed seed, no noise: every query within 4 standard errors of the exact sum."""
-    claim = bound("fourier_sketch", grid(4), frequencies=6000, kernel=kernel, seed=5, phases=phases)
+    claim = bound(
+        "fourier_sketch",
+        grid(4),
+        features="random",
+        frequencies=6000,
+        kernel=kernel,
+        seed=5,
+        phases=phases,
+    )
     rows, queries = points(300, 4, seed=2), points(20, 4, seed=3, reach=3000)
     exact = kernel_values(claim, rows, queries, UNIT)
     reader = claim.capabilities["kernel_sums"]
@@ -83,7 +99,9 @@ def test_sampling_error_is_its_formula(kernel: Any) -> None:
     rows, queries = points(25, 2, seed=4), points(5, 2, seed=6)
     errors, predicted = [], []
     for seed in range(400):
-        claim = bound("fourier_sketch", grid(2), frequencies=100, kernel=kernel, seed=seed)
+        claim = bound(
+            "fourier_sketch", grid(2), features="random", frequencies=100, kernel=kernel, seed=seed
+        )
         exact = kernel_values(claim, rows, queries, UNIT)
         found = claim.capabilities["kernel_sums"].estimate(built(claim, rows), queries)
         errors.append(found.groups[0, 0] - exact.sum(axis=0))
@@ -105,7 +123,14 @@ def test_one_record_s_error_attains_the_bound() -> None:
     rows, queries = Rows(np.full((3, 2), 100.0)), Rows(np.array([[1000.0, -400.0]]))
     errors = []
     for seed in range(300):
-        claim = bound("fourier_sketch", grid(2), frequencies=50, kernel=KERNELS[0], seed=seed)
+        claim = bound(
+            "fourier_sketch",
+            grid(2),
+            features="random",
+            frequencies=50,
+            kernel=KERNELS[0],
+            seed=seed,
+        )
         exact = kernel_values(claim, rows, queries, UNIT)
         reader = claim.capabilities["kernel_sums"]
         found = reader.estimate(built(claim, rows), queries).groups[0, 0]
@@ -123,7 +148,14 @@ def test_noise_is_one_query_s_price_whatever_the_size(frequencies: int) -> None:
     formula is 1.025/sqrt(2 rho); the measured value is compared with it at 4 %: five deviations.
     """
     rho = 0.5
-    claim = bound("fourier_sketch", grid(4), frequencies=frequencies, kernel=KERNELS[0], seed=1)
+    claim = bound(
+        "fourier_sketch",
+        grid(4),
+        features="random",
+        frequencies=frequencies,
+        kernel=KERNELS[0],
+        seed=1,
+    )
     reader, sketch = claim.capabilities["kernel_sums"], claim.output
     scale = math.sqrt(float(claim.sensitivity.l2_squared) / (2 * rho))  # type: ignore[union-attr]
     assert scale * reader.noise_factor() == pytest.approx(1 / math.sqrt(2 * rho), rel=0.05)
@@ -144,7 +176,14 @@ def test_noise_is_flat_from_250_to_8000_frequencies() -> None:
     rho, found = 0.5, {}
     queries = Rows(np.random.default_rng(7).integers(-40000, 40000, (40, 4)).astype(float))
     for frequencies in (250, 500, 1000, 2000, 4000, 8000):
-        claim = bound("fourier_sketch", grid(4), frequencies=frequencies, kernel=KERNELS[0], seed=1)
+        claim = bound(
+            "fourier_sketch",
+            grid(4),
+            features="random",
+            frequencies=frequencies,
+            kernel=KERNELS[0],
+            seed=1,
+        )
         reader, sketch = claim.capabilities["kernel_sums"], claim.output
         scale = math.sqrt(float(claim.sensitivity.l2_squared) / (2 * rho))  # type: ignore[union-attr]
         angle = reader.projection.phases(queries.values) * (2 * math.pi / reader.mechanism.phases)
@@ -165,7 +204,13 @@ def test_builds_in_any_pieces_are_the_same_bits() -> None:
     """Many chunks and several groups of frequencies, with labels; pieces, order and layout vary."""
     domain = grid(5, labels=("a", "b", "c"))
     claim = bound(
-        "fourier_sketch", domain, frequencies=2500, kernel=KERNELS[3], seed=2, per_label=True
+        "fourier_sketch",
+        domain,
+        features="random",
+        frequencies=2500,
+        kernel=KERNELS[3],
+        seed=2,
+        per_label=True,
     )
     rows = points(5000, 5, seed=9)
     rows = Rows(rows.values, np.arange(5000) % 3)
@@ -181,7 +226,9 @@ def test_builds_in_any_pieces_are_the_same_bits() -> None:
 
 
 def test_histograms_in_small_groups_are_the_same_bits(monkeypatch: Any) -> None:
-    claim = bound("fourier_sketch", grid(2), frequencies=40, kernel=KERNELS[2], seed=2)
+    claim = bound(
+        "fourier_sketch", grid(2), features="random", frequencies=40, kernel=KERNELS[2], seed=2
+    )
     whole = built(claim, points(300, 2, seed=0))["features"]
     monkeypatch.setattr(module, "_TOGETHER", 7)
     assert np.array_equal(whole, built(claim, points(300, 2, seed=0))["features"])
@@ -189,7 +236,15 @@ def test_histograms_in_small_groups_are_the_same_bits(monkeypatch: Any) -> None:
 
 @given(st.integers(-2048, 2048), st.integers(-2048, 2048), st.integers(0, 50))
 def test_one_record_is_within_its_sensitivity(x: int, y: int, seed: int) -> None:
-    claim = bound("fourier_sketch", grid(2), frequencies=7, kernel=KERNELS[2], seed=seed, phases=8)
+    claim = bound(
+        "fourier_sketch",
+        grid(2),
+        features="random",
+        frequencies=7,
+        kernel=KERNELS[2],
+        seed=seed,
+        phases=8,
+    )
     out = np.concatenate(
         [v.ravel() for v in built(claim, Rows(np.array([[x, y]], float))).values()]
     )
@@ -204,7 +259,12 @@ def test_heavy_tails_and_fine_grids_stay_exact() -> None:
     """A tiny bandwidth on a wide grid folds frequencies back instead of losing digits."""
     domain = GridRows(width=2, unit=1.0, lower=(-(2**23),), upper=(2**23,))
     claim = bound(
-        "fourier_sketch", domain, frequencies=500, kernel={"laplacian": {"bandwidth": 1e-3}}, seed=1
+        "fourier_sketch",
+        domain,
+        features="random",
+        frequencies=500,
+        kernel={"laplacian": {"bandwidth": 1e-3}},
+        seed=1,
     )
     reader = claim.capabilities["kernel_sums"]
     assert int(reader.projection.bits.min()) >= 15
@@ -214,7 +274,9 @@ def test_heavy_tails_and_fine_grids_stay_exact() -> None:
 
 
 def test_totals_and_empty_data() -> None:
-    claim = bound("fourier_sketch", grid(2), frequencies=5, kernel=KERNELS[0], seed=1)
+    claim = bound(
+        "fourier_sketch", grid(2), features="random", frequencies=5, kernel=KERNELS[0], seed=1
+    )
     reader = claim.capabilities["kernel_sums"]
     assert reader.totals(built(claim, points(17, 2, seed=0)))[0].tolist() == [17.0]
     empty = built(claim, Rows(np.zeros((0, 2))))
@@ -225,14 +287,24 @@ def test_totals_and_empty_data() -> None:
 def test_refusals() -> None:
     good = {"frequencies": 3, "kernel": KERNELS[0], "seed": 0}
     with pytest.raises(ParameterError, match="OS102") as error:
-        bound("fourier_sketch", grid(2), **good, phases=24)
+        bound("fourier_sketch", grid(2), features="random", **good, phases=24)
     assert "phases: 64" in error.value.hint
     with pytest.raises(SpaceError, match="OS204"):
-        bound("fourier_sketch", grid(2), **good, per_label=True)
+        bound("fourier_sketch", grid(2), features="random", **good, per_label=True)
     wide = GridRows(width=2, unit=1.0, lower=(-(2**44),), upper=(2**44,))
     with pytest.raises(SpaceError, match="OS203"):
-        bound("fourier_sketch", wide, **good)
+        bound("fourier_sketch", wide, features="random", **good)
     with pytest.raises(SpaceError, match="OS203"):
-        bound("fourier_sketch", grid(2), **{**good, "kernel": {"gaussian": {"bandwidth": 1e-25}}})
+        bound(
+            "fourier_sketch",
+            grid(2),
+            features="random",
+            **{**good, "kernel": {"gaussian": {"bandwidth": 1e-25}}},
+        )
     with pytest.raises(ParameterError, match=r"OS101 gaussian\.bandwidth"):
-        bound("fourier_sketch", grid(2), **{**good, "kernel": {"gaussian": {"bandwidth": 0.0}}})
+        bound(
+            "fourier_sketch",
+            grid(2),
+            features="random",
+            **{**good, "kernel": {"gaussian": {"bandwidth": 0.0}}},
+        )

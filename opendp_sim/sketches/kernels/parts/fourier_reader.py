@@ -22,7 +22,7 @@ from opendp_sim.sketches.kernels.parts.kernels import Kernel, Term
 from opendp_sim.sketches.parts.classes import Classes
 from opendp_sim.spaces.rows import GridRows, as_rows
 
-__all__ = ["AMPLITUDE", "FourierReader", "phase_table"]
+__all__ = ["AMPLITUDE", "FourierReader", "Parameters", "phase_table", "sample_variance"]
 
 _FAR = 2.0**40
 """Turns of a query beyond which every kernel here is zero, and phases are not exact."""
@@ -91,8 +91,13 @@ class Parameters(Protocol):
         ...
 
     @property
+    def count_weight(self) -> int | None:
+        """The integer weight of the total's cell, where it is asked for."""
+        ...
+
+    @property
     def weight(self) -> int:
-        """The integer weight of the total's cell."""
+        """The weight that random frequencies have."""
         ...
 
 
@@ -220,7 +225,7 @@ class FourierReader(Classes):
                     )
                     sums[group, :, part] += found * (term.weight / len(cosine[of]))
                 own = term.place
-                spread = _variance(c[:, own], s[:, own], cosine[own], sine[own])
+                spread = sample_variance(c[:, own], s[:, own], cosine[own], sine[own])
                 spread *= term.weight**2 * count / term.size
                 variance[:, part] += spread
                 doubt[:, part] += spread * spread / max(1, term.size - 1)
@@ -238,8 +243,9 @@ class FourierReader(Classes):
         """Return the noise deviation of an estimate per unit of cell noise (Lemma 4)."""
         return self.reach / self.response
 
-    def bias(self) -> float:
+    def bias(self, queries: Any = None) -> float:
         """Zero: the estimate is unbiased (Lemma 2)."""
+        del queries
         return 0.0
 
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -258,7 +264,7 @@ class FourierReader(Classes):
         return spread
 
 
-def _variance(
+def sample_variance(
     c: NDArray[np.float64],
     s: NDArray[np.float64],
     cosine: NDArray[np.float64],

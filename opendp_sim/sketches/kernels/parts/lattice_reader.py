@@ -1,0 +1,271 @@
+"""How a Fourier sketch over a lattice is built from rows and read after its release.
+
+Proofs: ``lattice.md``, beside this file. Reading is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.capabilities import Arrays, KernelEstimates
+from opendp_sim.core.claims import Block
+from opendp_sim.core.grid import PhaseProjection, chunks, room_for
+from opendp_sim.core.linear import public_product
+from opendp_sim.sketches.kernels.parts.fourier_reader import Parameters, sample_variance
+from opendp_sim.sketches.kernels.parts.kernels import Gaussian
+from opendp_sim.sketches.kernels.parts.lattice import Lattice, fit_lattice
+from opendp_sim.sketches.parts.classes import Classes
+from opendp_sim.spaces.rows import GridRows, as_rows
+
+__all__ = ["LatticeReader"]
+
+LENGTH = 2**18
+"""S, the integer length of a feature pair before its multiplier."""
+_TOP = 1024
+"""The largest multiplier."""
+_TABLE = 2**16
+"""Most entries of the public table: finer turns are rounded to it (Lemma 5)."""
+_TOGETHER = 1024
+_ROWS = 2**12
+"""Rows a sum: two sums below 2**31 then fit one integer."""
+_PACK = 2**32
+
+
+@dataclass(frozen=True)
+class LatticeReader(Classes):
+    """The public lattice of one bound sketch: builds it, and reads a release of it."""
+
+    mechanism: Parameters
+    rows: GridRows
+    lattice: Lattice
+    projection: PhaseProjection
+    table: NDArray[np.int64]
+
+    @classmethod
+    def fit(cls, mechanism: Parameters, rows: GridRows, *, exact: bool) -> LatticeReader | None:
+        """Lay a lattice over the type's box, or return None where it does not fit or not pay."""
+        kernel = mechanism.kernel
+        if not isinstance(kernel, Gaussian):
+            return None
+        lower, upper = (np.broadcast_to(v, (rows.width,)) for v in (rows.lower, rows.upper))
+        spans = tuple(int(b) - int(a) for a, b in zip(lower, upper, strict=True))
+        sigma = kernel.bandwidth / rows.unit
+        lattice = fit_lattice(spans, sigma, mechanism.frequencies, mechanism.seed, exact)
+        if lattice is None:
+            return None
+        size = min(lattice.turn, _TABLE)
+        points = np.concatenate([lattice.head, lattice.tail]) * lattice.steps
+        asked = points.T.astype(np.float64) * (size / lattice.turn)
+        where = f"{mechanism.key}.input_domain"
+        fitted = PhaseProjection.fit(asked, np.zeros(len(points)), rows.magnitude, where)
+        if not np.array_equal(fitted.folded[:, :-1], asked.T):
+            return None
+        return cls(mechanism, rows, lattice, fitted, _table(size, lattice.turn))
+
+    @property
+    def per_label(self) -> bool:
+        """Whether there is one structure a label."""
+        return self.mechanism.per_label
+
+    @property
+    def distance(self) -> str:
+        """The distance that the kernel is a function of."""
+        return "l2"
+
+    @property
+    def size(self) -> int:
+        """How many frequencies there are, besides frequency 0."""
+        return len(self.projection.folded)
+
+    @cached_property
+    def shares(self) -> NDArray[np.float64]:
+        """The weight with which each frequency is read."""
+        drawn = len(self.lattice.tail)
+        return np.concatenate(
+            [self.lattice.weights, np.full(drawn, self.lattice.rest / max(drawn, 1))]
+        )
+
+    @cached_property
+    def multipliers(self) -> NDArray[np.int64]:
+        """``v``: integers in proportion to the square root of the weights (Lemma 6)."""
+        top = max(float(self.shares.max()), self.lattice.zero)
+        found: NDArray[np.float64] = np.maximum(1, np.rint(_TOP * np.sqrt(self.shares / top)))
+        return found.astype(np.int64)
+
+    @cached_property
+    def weight(self) -> int:
+        """The weight of the total's cell, which is the feature of frequency 0 too."""
+        top = max(float(self.shares.max()), self.lattice.zero)
+        own = LENGTH * max(1, round(_TOP * math.sqrt(self.lattice.zero / top)))
+        asked = self.mechanism.count_weight
+        count = math.isqrt(self.features_block().l2_squared // 20) + 1 if asked is None else asked
+        return max(own, count)
+
+    def features_block(self) -> Block:
+        """State Lemma 3: integer maxima of the table, times the multipliers."""
+        size, table = self.multipliers, np.abs(self.table)
+        return Block(
+            "features",
+            (self.classes, self.size, 2),
+            l1=int(size.sum()) * int(table.sum(axis=1).max()),
+            l2_squared=int(np.square(size).sum()) * int(np.square(table).sum(axis=1).max()),
+            linf=int(size.max()) * int(table.max()),
+        )
+
+    # --- building -------------------------------------------------------------------------------
+
+    def accumulate(self, data: Any, out: NDArray[np.int64]) -> None:
+        """Add the features of ``data`` to the flat vector ``out``."""
+        rows = as_rows(data)
+        count, classes = self.size, self.classes
+        features = out[: classes * count * 2].reshape(classes, count, 2)
+        labels = rows.labels if self.mechanism.per_label else None
+        matrix = self.projection.workspace()
+        packed = self.table[:, 0] * _PACK + self.table[:, 1]
+        for label in range(classes):
+            values = rows.values if labels is None else rows.values[labels == label]
+            out[features.size + label] += self.weight * len(values)
+            for start in range(0, count, _TOGETHER):
+                some = slice(start, min(start + _TOGETHER, count))
+                sums = self._sums(values, matrix[some], some, packed)
+                features[label, some] += sums * self.multipliers[some, None]
+
+    def _sums(
+        self,
+        values: NDArray[np.float64],
+        matrix: NDArray[np.float64],
+        some: slice,
+        packed: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        """Sum the table's pairs over the records: shape (some frequencies, 2)."""
+        size = len(self.table)
+        starts = -self.projection.base[some] % size
+        sums = np.zeros((len(matrix), 2), dtype=np.int64)
+        room = room_for(min(_ROWS, len(values)), values.shape[1], len(matrix))
+        step = min(_ROWS, max(256, 2**20 // len(matrix)))
+        for first in range(0, len(values), step):
+            part = values[first : first + step]
+            ids = self.projection.ids(part, matrix, modulus=size, starts=starts, room=room)
+            both = packed[ids].sum(axis=1)
+            # Two sums below 2**31 in one integer: the low half is the sine's, with its sign.
+            sines = (both + _PACK // 2) % _PACK - _PACK // 2
+            sums[:, 0] += (both - sines) // _PACK
+            sums[:, 1] += sines
+        return sums
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def estimate(self, released: Arrays, queries: Any, groups: int = 1) -> KernelEstimates:
+        """Return estimates of the kernel sums, biased by at most ``bias`` a record (Lemma 5)."""
+        values = as_rows(queries).values
+        features = np.asarray(released["features"], dtype=np.float64)
+        cells = features * (self.shares / (self.multipliers * LENGTH))[:, None]
+        sizes = self.totals(released)[0]
+        place, drawn = len(self.lattice.head), len(self.lattice.tail)
+        groups = min(groups, drawn) if drawn else groups
+        sums = np.zeros((groups, self.classes, len(values)))
+        variance = np.zeros((self.classes, len(values)))
+        for part in chunks(len(values), self.size):
+            angle = self.projection.phases(values[part]) * (2.0 * math.pi / len(self.table))
+            cosine, sine = np.cos(angle), np.sin(angle)
+            head = slice(0, place)
+            sums[:, :, part] = self.lattice.zero * sizes[None, :, None] + _read(
+                cells, cosine, sine, head
+            )
+            for group in range(groups if drawn else 0):
+                own = slice(place + group, None, groups)
+                share = drawn / len(cosine[own])
+                sums[group, :, part] += share * _read(cells, cosine, sine, own)
+            if drawn:
+                c, s = (drawn * cells[:, place:, i] for i in (0, 1))
+                variance[:, part] = sample_variance(c, s, cosine[place:], sine[place:])
+        lost = (self._beyond(values) > self._margin).any(axis=1)
+        sums[:, :, lost] = 0.0
+        freedom = np.array(float(drawn - 1) if drawn else math.inf)
+        return KernelEstimates(
+            sums, variance, max(drawn, 1), freedom, noise_share=self._drawn_share()
+        )
+
+    def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
+        """Return the released sizes per class and their deviation per unit of cell noise."""
+        return np.asarray(released["total"], dtype=np.float64) / self.weight, 1.0 / self.weight
+
+    @cached_property
+    def _noise(self) -> NDArray[np.float64]:
+        """Variance that each cell's noise gives an estimate, frequency 0 last."""
+        own = self.shares / (self.multipliers * float(LENGTH))
+        found: NDArray[np.float64] = np.append(own, self.lattice.zero / self.weight)
+        return np.square(found)
+
+    def noise_factor(self) -> float:
+        """Return the noise deviation of an estimate per unit of cell noise (Lemma 6)."""
+        return math.sqrt(float(self._noise.sum()))
+
+    def _drawn_share(self) -> float:
+        drawn = self._noise[len(self.lattice.head) : -1]
+        return float(drawn.sum() / self._noise.sum()) if len(drawn) else 1.0
+
+    @property
+    def _margin(self) -> NDArray[np.float64]:
+        """Steps outside the box from which a query is answered by 0."""
+        margin: NDArray[np.float64] = (
+            self.lattice.turn / self.lattice.steps - self.lattice.spans
+        ) / 2
+        return margin
+
+    def _beyond(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        lower, upper = np.array(self.rows.lower), np.array(self.rows.upper)
+        found: NDArray[np.float64] = np.maximum(np.maximum(lower - values, values - upper), 0.0)
+        return found
+
+    def bias(self, queries: Any = None) -> Any:
+        """Return the largest error of a record's kernel value, besides noise and the tail's draws.
+
+        Args:
+            queries: None for any query inside the box (a float); else shape (q,), one a query.
+        """
+        cut = 0.0 if len(self.lattice.tail) else self.lattice.rest
+        rounding = math.sqrt(0.5) / LENGTH + (math.pi / _TABLE if self._rounded else 0.0)
+        own = cut + rounding * (float(self.shares.sum()) + self.lattice.zero)
+        if queries is None:
+            return own + self.lattice.alias
+        beyond, margin = self._beyond(as_rows(queries).values), self._margin
+        lost = (beyond > margin).any(axis=1)
+        near = own + self.lattice.alias_beyond(np.minimum(beyond, margin))
+        farthest = np.exp(-np.square(beyond / self.lattice.sigma)).min(axis=1)
+        return np.where(lost, farthest, near)
+
+    @property
+    def _rounded(self) -> bool:
+        return self.lattice.turn > len(self.table)
+
+    def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the kernel at real distances."""
+        return self.mechanism.kernel.value(distance)
+
+    def spread(self) -> float:
+        """Return the deviation over the tail's draws, a record (Lemma 4)."""
+        return (
+            self.lattice.rest / math.sqrt(len(self.lattice.tail)) if len(self.lattice.tail) else 0.0
+        )
+
+    def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Bound the deviation without noise, per query, from real distances (n, q)."""
+        return np.full(distance.shape[1], len(distance) * (self.spread() + float(self.bias())))
+
+
+def _read(cells: Any, cosine: Any, sine: Any, of: slice) -> NDArray[np.float64]:
+    return public_product(cells[:, of, 0], cosine[of]) + public_product(cells[:, of, 1], sine[of])
+
+
+def _table(size: int, turn: int) -> NDArray[np.int64]:
+    """Return ``rint(S (cos, sin))`` of each phase, in its middle where phases are rounded: (P, 2)."""
+    angles = (np.arange(size) + (0.5 if turn > size else 0.0)) * (2.0 * math.pi / size)
+    pairs: NDArray[np.float64] = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    return np.rint(LENGTH * pairs).astype(np.int64)
