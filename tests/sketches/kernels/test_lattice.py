@@ -1,4 +1,4 @@
-"""Fourier sketches over a lattice: against exact sums, rational phases and every face."""
+"""Fourier sketches over a lattice: against exact sums, rational phases and its sensitivity."""
 
 from __future__ import annotations
 
@@ -105,14 +105,14 @@ def test_features_are_the_table_at_rational_phases(domain: GridRows, bandwidth: 
 
 
 @given(st.integers(-2048, 2048), st.integers(-2048, 2048), st.sampled_from([0.4, 1.0, 8.0]))
-def test_one_record_is_within_every_face(x: int, y: int, bandwidth: float):
+def test_one_record_is_within_its_sensitivity(x: int, y: int, bandwidth: float):
     claim, _ = sketch(grid(2), bandwidth, 400, features="deterministic")
     cells = [v.ravel() for v in built(claim, Rows(np.array([[x, y]], float))).values()]
     out = np.concatenate(cells).astype(object)
-    assert sum(abs(v) for v in out) <= claim.faces.l1
-    assert (1 - 2**-16) * claim.faces.l2_squared <= sum(v * v for v in out)
-    assert sum(v * v for v in out) <= claim.faces.l2_squared
-    assert max(abs(v) for v in out) <= claim.faces.linf
+    assert sum(abs(v) for v in out) <= claim.sensitivity.l1
+    assert (1 - 2**-16) * claim.sensitivity.l2_squared <= sum(v * v for v in out)
+    assert sum(v * v for v in out) <= claim.sensitivity.l2_squared
+    assert max(abs(v) for v in out) <= claim.sensitivity.linf
 
 
 def test_pieces_orders_and_labels_are_the_same_bits():
@@ -133,7 +133,7 @@ def test_noise_is_one_query_s_price(columns: int, bandwidth: float):
     """zCDP: 1 to 1.026 times ``1/sqrt(2 rho)``, by the formula; the formula is measured below."""
     claim, reader = sketch(grid(columns), bandwidth)
     assert isinstance(reader, LatticeReader)
-    price = reader.noise_factor() * math.sqrt(claim.faces.l2_squared)
+    price = reader.noise_factor() * math.sqrt(claim.sensitivity.l2_squared)
     assert price * (1 + 1e-3) >= 1.0
     assert price < 1.026
 
