@@ -48,6 +48,10 @@ COMMANDS = {
         "report:report_command",
         "Write one page about a spec, plan, certificate, ledger or audit, for whoever has to decide.",
     ),
+    "plot": (
+        "plot:plot_command",
+        "Draw a plan, release, selection, ledger or audit; needs the extra `plot`.",
+    ),
     "audit": (
         "audit:audit_command",
         "Say `refuted`, with a counterexample, or `not refuted`, with what would have been seen.",

@@ -1,0 +1,42 @@
+"""``opendp-sim plot``: one picture of a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opendp_sim.cli._run import handled, say
+from opendp_sim.dsl.write import check_writable
+
+__all__ = ["plot_command"]
+
+
+def plot_command(
+    about: Annotated[
+        str,
+        typer.Argument(help="A spec, plan, release (.npz), selection (.json), .ledger, or audit."),
+    ],
+    output: Annotated[str, typer.Option("--output", "-o", help="The picture: .svg, .png or .pdf.")],
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="error, privacy, density, classes, top, budget or audit; default by the file."
+        ),
+    ] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="A release's column; give it twice for a map.")
+    ] = None,
+) -> None:
+    """Draw a plan, release, selection, ledger or audit; needs the extra `plot`.
+
+    No private data is opened and nothing is spent.
+    """
+    with handled():
+        from opendp_sim.plots.choose import display_of  # noqa: PLC0415 - at first use
+
+        target = Path(output)
+        check_writable(target, "--output")
+        display_of(Path(about), kind, column or ()).save(target)
+        say(f"picture in {target}")

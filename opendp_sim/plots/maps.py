@@ -1,0 +1,201 @@
+"""Densities and classes over one or two columns, from a release alone: where noise decides, no colour."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.accounting.release import Release
+from opendp_sim.core.errors import ParameterError
+from opendp_sim.plots.canvas import COLORS, Display, label, needs_plot
+from opendp_sim.spaces.records import Column, Records
+
+__all__ = ["ClassMapDisplay", "DensityDisplay"]
+
+Grid = NDArray[np.float64]
+_SURE = 2.0
+"""Deviations of its noise that a number must exceed to be coloured."""
+
+
+class DensityDisplay(Display):
+    """A slice of a density with its interval, or a map with the cells hatched that are below the noise.
+
+    Attributes:
+        columns: one or two names.
+        x: (n,) places in the first column. y: (m,) in the second; None for a slice.
+        density, lower, upper, noise: (n,) or (m, n): answers, interval, deviation of the noise.
+        confidence: of the interval.
+    """
+
+    def __init__(self, columns: tuple[str, ...], x: Grid, y: Grid | None, answers: Mapping[str, Grid],
+                 confidence: float) -> None:  # fmt: skip
+        self.columns, self.x, self.y, self.confidence = columns, x, y, confidence
+        shape = (len(x),) if y is None else (len(y), len(x))
+        self.density, self.lower, self.upper, self.noise = (
+            answers[name].reshape(shape) for name in ("density", "lower", "upper", "noise_error")
+        )
+
+    @classmethod
+    def from_release(
+        cls, release: Release, x: str, y: str | None = None, *, at: Mapping[str, float] | None = None,
+        label: str | int | None = None, points: int = 60, confidence: float = 0.95,
+    ) -> Self:  # fmt: skip
+        """Ask a release for its density along one column, or over two.
+
+        Args:
+            release: one that answers ``density``.
+            x: the first column, drawn between its public bounds.
+            y: the second column; None for a slice.
+            at: where the other columns are held; default the middle of their bounds.
+            label: the class, where the release has several; default the sum of all.
+            points: a side of the grid.
+            confidence: of the interval.
+
+        Raises:
+            ParameterError (OS101, OS102): no such numeric column or class.
+        """
+        xs, ys, asked = _grid(release, x, y, at or {}, points)
+        found = release.ask("density", asked, confidence=confidence)
+        keys = ("density", "lower", "upper", "noise_error")
+        answers = {key: found[key].reshape(len(found[key]), -1) for key in keys}
+        each = _of_class(answers, found.labels, label)
+        return cls((x,) if y is None else (x, y), xs, ys, each, confidence)
+
+    def _draw(self, ax: Any) -> None:
+        ax.set_xlabel(label(self.columns[0]))
+        if self.y is None:
+            said = f"{self.confidence:.0%} interval"
+            ax.fill_between(
+                self.x, self.lower, self.upper, color=COLORS[2], alpha=0.35, linewidth=0, label=said
+            )
+            ax.plot(self.x, self.density, color=COLORS[0], label="private answer")
+            ax.axhline(0.0, color="black", linewidth=0.6)
+            ax.set_ylabel("density")
+            ax.legend(frameon=False, fontsize=8)
+            return
+        ax.set_ylabel(label(self.columns[1]))
+        lost = self.density < _SURE * self.noise
+        shown = np.ma.masked_array(self.density, lost)
+        mesh = ax.pcolormesh(
+            self.x, self.y, shown, cmap="cividis", shading="nearest", rasterized=True
+        )
+        _hatch(ax, self.x, self.y, lost)
+        ax.figure.colorbar(mesh, ax=ax, label="density (hatched: not told from noise)")
+
+
+class ClassMapDisplay(Display):
+    """Which class a release names over two columns; pale where noise decides between the first two.
+
+    Attributes:
+        columns: two names. x, y: (n,), (m,) places. labels: the classes.
+        winner: (m, n) numbers of classes. sure: (m, n), whether the margin exceeds the noise.
+    """
+
+    def __init__(self, columns: tuple[str, str], x: Grid, y: Grid, labels: tuple[str | int, ...],
+                 winner: NDArray[np.int64], sure: NDArray[np.bool_]) -> None:  # fmt: skip
+        self.columns, self.x, self.y, self.labels = columns, x, y, labels
+        self.winner, self.sure = winner.reshape(len(y), len(x)), sure.reshape(len(y), len(x))
+
+    @classmethod
+    def from_release(
+        cls, release: Release, x: str, y: str, *, at: Mapping[str, float] | None = None, points: int = 60
+    ) -> Self:  # fmt: skip
+        """Ask a release of means or of a density for its classes over two columns.
+
+        Raises:
+            ParameterError (OS101, OS102): no such numeric column, or no classes.
+        """
+        xs, ys, asked = _grid(release, x, y, at or {}, points)
+        assert ys is not None  # noqa: S101 - two columns were asked for
+        if "nearest_class" in release.ops:
+            found = release.ask("nearest_class", asked)
+            sure = found["margin"] >= _SURE * found["margin_deviation"]
+        else:
+            dense = release.ask("density", asked)
+            found = dense.ask("classify", rule="map")
+            values = np.sort(dense["density"], axis=1)
+            noise = math.sqrt(2.0) * dense["noise_error"].max(axis=1)
+            sure = values[:, -1] - values[:, -2:][:, 0] >= _SURE * noise
+        if found.labels is None:
+            raise _refused("release", "a release with classes", "one without")
+        return cls((x, y), xs, ys, tuple(found.labels), found["label"], sure)
+
+    def _draw(self, ax: Any) -> None:
+        colors = needs_plot("matplotlib.colors")
+        count = len(self.labels)
+        told = [COLORS[i % len(COLORS)] for i in range(count)]
+        ax.pcolormesh(self.x, self.y, self.winner, cmap=colors.ListedColormap(told), vmin=-0.5,
+                      vmax=count - 0.5, shading="nearest", rasterized=True,
+                      alpha=np.where(self.sure, 0.9, 0.3))  # fmt: skip
+        _hatch(ax, self.x, self.y, ~self.sure)
+        patches = needs_plot("matplotlib.patches")
+        names = [
+            patches.Patch(color=color, label=label(name))
+            for color, name in zip(told, self.labels, strict=True)
+        ]
+        ax.legend(handles=names, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False,
+                  title="class (hatched: unsure)", title_fontsize=8)  # fmt: skip
+        ax.set(xlabel=label(self.columns[0]), ylabel=label(self.columns[1]))
+
+
+def _hatch(ax: Any, x: Grid, y: Grid, where: NDArray[np.bool_]) -> None:
+    if where.any():
+        marked = np.where(where, 1.0, 0.0)
+        ax.contourf(x, y, marked, levels=[0.5, 1.5], colors="none", hatches=["////"])
+
+
+def _grid(
+    release: Release, x: str, y: str | None, at: Mapping[str, float], points: int
+) -> tuple[Grid, Grid | None, dict[str, Grid]]:
+    """Return places along x and y, and the queries that cover them."""
+    domain = release.stages[0].domain
+    every = domain.columns if isinstance(domain, Records) else ()
+    numeric = {column.name: column for column in every if _scalar(column)}
+    asked_for = [x] if y is None else [x, y]
+    for name in [*asked_for, *at]:
+        if name not in numeric:
+            have = ", ".join(numeric) or "none"
+            raise _refused(
+                f"column {name[:40]}", f"a numeric column with bounds: {have}", "another"
+            )
+    ends = {name: (min(column.bounds), max(column.bounds)) for name, column in numeric.items()}
+    places = [np.linspace(ends[name][0], ends[name][1], points) for name in asked_for]
+    mesh = [np.asarray(part).reshape(-1) for part in np.meshgrid(*places)]
+    held = {name: float(at.get(name, sum(pair) / 2)) for name, pair in ends.items()}
+    queries = {name: np.full(len(mesh[0]), value) for name, value in held.items()}
+    queries |= dict(zip(asked_for, mesh, strict=True))
+    return places[0], places[1] if y is not None else None, queries
+
+
+def _scalar(column: Column) -> bool:
+    return len(column.bounds) == 2 and not column.dtype.startswith("array")
+
+
+def _of_class(
+    answers: Mapping[str, Grid], labels: tuple[str | int, ...] | None, wanted: str | int | None
+) -> dict[str, Grid]:
+    """Return one class's answers, or the sum of all with the sum's interval and noise."""
+    if wanted is not None:
+        if labels is None or wanted not in labels:
+            raise _refused("label", f"one of {labels or ()}"[:80], str(wanted)[:40])
+        return {key: value[:, labels.index(wanted)] for key, value in answers.items()}
+    total = answers["density"].sum(axis=1)
+    root = {key: np.sqrt((value**2).sum(axis=1)) for key, value in {
+        "noise_error": answers["noise_error"], "lower": answers["density"] - answers["lower"],
+        "upper": answers["upper"] - answers["density"]}.items()}  # fmt: skip
+    return {"density": total, "noise_error": root["noise_error"],
+            "lower": total - root["lower"], "upper": total + root["upper"]}  # fmt: skip
+
+
+def _refused(where: str, expected: str, got: str) -> ParameterError:
+    return ParameterError(
+        "OS102",
+        where,
+        expected=expected,
+        got=got,
+        hint="`release.ops` and its columns say what it holds.",
+    )

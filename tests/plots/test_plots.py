@@ -1,0 +1,244 @@
+"""Pictures: their data, what they refuse, that colour-blind readers can tell them apart, and how they look.
+
+``GOLDEN=write pytest tests/plots`` draws the pictures in ``tests/golden/plots`` again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import opendp_sim as sim
+from opendp_sim import plots
+from opendp_sim.accounting.budget import Budget
+from opendp_sim.accounting.ledger import Ledger, Terms
+from opendp_sim.accounting.totals import Charge
+from opendp_sim.cli import app
+from opendp_sim.cli.plot import plot_command
+from opendp_sim.plots.canvas import COLORS, label
+from opendp_sim.plots.choose import KINDS, display_of
+from opendp_sim.plots.curves import ErrorDisplay, PrivacyDisplay
+from opendp_sim.plots.evidence import AuditDisplay
+from opendp_sim.plots.items import TopDisplay
+from opendp_sim.plots.maps import ClassMapDisplay, DensityDisplay
+from opendp_sim.plots.spending import BudgetDisplay
+from tests._golden import FOLDER
+from tests.report.audits import audit_file, report
+
+pytest.importorskip("matplotlib")
+GOLDEN = FOLDER / "plots"
+HOSTILE = "$\\frac{$ <script>\x1b--></svg>"
+
+
+def answers(x, y=None):
+    """A density that is a bump, with noise of 1: what a release would answer, without one."""
+    mesh = np.meshgrid(x, x if y is None else y)
+    value = 8 * np.exp(-8 * ((mesh[0] - 0.4) ** 2 + (0 if y is None else (mesh[1] - 0.5) ** 2)))
+    flat = value[0] if y is None else value.reshape(-1)
+    return {
+        "density": flat,
+        "lower": flat - 2,
+        "upper": flat + 2,
+        "noise_error": np.ones_like(flat),
+    }
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory):
+    path = tmp_path_factory.mktemp("ledger") / "people.ledger"
+    with Ledger.open(path, Terms("zcdp", "row", Budget(rho=1.0))) as opened:
+        for i, rho in enumerate((0.1, 0.3, 0.2)):
+            opened.charge(Charge("zcdp", (rho,)), {"name": f"run {i}"})
+    return path
+
+
+def pictures(ledger):
+    x, y = np.linspace(0, 1, 40), np.linspace(0, 1, 30)
+    winner = (np.add.outer(y, x) > 1).astype(int)
+    sure = np.abs(np.add.outer(y, x) - 1) > 0.2
+    return {
+        "error": ErrorDisplay(
+            [0.5, 1.0, 2.0], {"out: noise_error": [8, 4, 2], "out: rmse": [9, 6, 5]}, 1.0
+        ),
+        "privacy": PrivacyDisplay("gdp", (0.5,)),
+        "slice": DensityDisplay(("age",), x, None, answers(x), 0.95),
+        "map": DensityDisplay(("age", "income"), x, y, answers(x, y), 0.95),
+        "classes": ClassMapDisplay(("age", "income"), x, y, ("a", "b"), winner, sure),
+        "ranks": TopDisplay(["r4c3", "r4c4", "r7c3"]),
+        "counts": TopDisplay(["r4c3", "r4c4"], [12.0, 7.5]),
+        "budget": BudgetDisplay.from_ledger(ledger),
+        "audit": AuditDisplay.from_report(report(refuted=True)),
+    }
+
+
+def test_every_picture_looks_as_it_did(ledger, tmp_path):
+    """Within 6 of 255 grey levels (root mean square), which other versions' letters keep to."""
+    compare = pytest.importorskip("matplotlib.testing.compare")
+    for name, display in pictures(ledger).items():
+        target = (
+            GOLDEN / f"{name}.png"
+            if os.environ.get("GOLDEN") == "write"
+            else tmp_path / f"{name}.png"
+        )
+        target.parent.mkdir(exist_ok=True)
+        display.save(target, dpi=50)
+        kept = tmp_path / f"{name}-kept.png"
+        kept.write_bytes((GOLDEN / f"{name}.png").read_bytes())
+        assert compare.compare_images(str(kept), str(target), tol=6) is None, name
+
+
+def test_an_image_test_would_see_another_picture(ledger, tmp_path):
+    compare = pytest.importorskip("matplotlib.testing.compare")
+    other = ErrorDisplay(
+        [0.5, 1.0, 2.0], {"out: noise_error": [2, 4, 8], "out: rmse": [9, 6, 5]}, 1.0
+    )
+    other.save(tmp_path / "other.png", dpi=50)
+    kept = tmp_path / "kept.png"
+    kept.write_bytes((GOLDEN / "error.png").read_bytes())
+    assert compare.compare_images(str(kept), str(tmp_path / "other.png"), tol=6) is not None
+
+
+def test_a_burn_down_is_the_ledger_s_own_sum(ledger):
+    display = BudgetDisplay.from_ledger(ledger)
+    assert display.spent == pytest.approx([0.0, 0.1, 0.4, 0.6])
+    assert display.entries == [0, 1, 2, 3]
+    assert display.names[1:] == ["run 0", "run 1", "run 2"]
+
+
+def test_an_attacker_s_curve_is_between_guessing_and_certainty():
+    display = PrivacyDisplay("gdp", (0.5,))
+    assert all(rate < power <= 1 for rate, power in zip(display.rates, display.power, strict=True))
+    assert display.epsilons == sorted(display.epsilons)
+    assert display.exact
+    assert PrivacyDisplay("pure", (1.0,)).epsilons == [1.0] * 11
+    assert PrivacyDisplay("approx", (1.0, 1e-6)).deltas == [1e-6]
+    zcdp = PrivacyDisplay("approx_zcdp", (0.1, 1e-8))
+    assert min(zcdp.deltas) > 1e-8
+
+
+def test_errors_of_a_plan_are_those_of_the_plan():
+    fit = sim.density({"x": (0, 1)}, bandwidth=0.2, epsilon=1.0)
+    with pytest.raises(sim.SimError, match="OS101"):
+        ErrorDisplay.from_plan(fit.plan)  # its output is the release itself: it states no error
+    spec = Path(__file__).parents[2] / "specs" / "digit-means.yaml"
+    plan = sim.plan(spec)
+    display = ErrorDisplay.from_plan(plan, [])
+    own = plan.errors([1.0])
+    assert display.epsilon == [display.chosen] == [1.0]
+    assert all(list(display.errors[name]) == list(own.errors[name]) for name in display.errors)
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory):
+    """A release of two classes that lie apart, with little noise beside their size."""
+    generator = np.random.default_rng(0)
+    low, high = generator.normal(0.3, 0.05, (2000, 2)), generator.normal(0.7, 0.05, (2000, 2))
+    x, y = np.clip(np.vstack([low, high]), 0, 1).T
+    kinds = np.array(["low"] * 2000 + ["high"] * 2000)
+    fit = sim.classes(
+        {"x": (0, 1), "y": (0, 1)}, label="k", keys=["low", "high"], bandwidth=0.15, epsilon=4.0
+    )
+    folder = tmp_path_factory.mktemp("released")
+    return folder, fit.apply({"x": x, "y": y, "k": kinds}, into=folder)
+
+
+def test_maps_of_a_release_show_where_its_classes_are(released, tmp_path):
+    folder, release = released
+    display = ClassMapDisplay.from_release(release, "x", "y", points=21)
+    assert display.labels[display.winner[6, 6]] == "low"
+    assert display.labels[display.winner[14, 14]] == "high"
+    assert display.sure[6, 6]
+    assert display.sure[14, 14]
+    assert not display.sure.all()
+    dense = DensityDisplay.from_release(release, "x", "y", label="low", points=21)
+    assert np.unravel_index(dense.density.argmax(), (21, 21)) == pytest.approx((6, 6), abs=1.5)
+    slice_ = DensityDisplay.from_release(release, "x", at={"y": 0.3}, points=11)
+    assert (slice_.lower < slice_.density).all()
+    assert slice_.density.argmax() == pytest.approx(3, abs=1)
+    result = CliRunner().invoke(
+        app,
+        ["plot", str(next(folder.glob("*.npz"))), "--column", "x", "-o", str(tmp_path / "x.svg")],
+    )
+    assert result.exit_code == 0, result.output
+    assert "<svg" in (tmp_path / "x.svg").read_text()
+    for wrong in ({"x": "z"}, {"x": "x", "label": "middle"}, {"x": "k"}):
+        with pytest.raises(sim.SimError, match="OS102"):
+            DensityDisplay.from_release(release, **wrong)
+
+
+def test_text_of_others_is_text(tmp_path, ledger):
+    """Formulas, tags and control characters in names are drawn, not obeyed."""
+    x = np.linspace(0, 1, 5)
+    for number, display in enumerate((
+        TopDisplay([HOSTILE]),
+        ErrorDisplay([1.0, 2.0], {HOSTILE: [1, 2]}, None),
+        DensityDisplay((HOSTILE,), x, None, answers(x), 0.9),
+        ClassMapDisplay((HOSTILE, HOSTILE), x, x, (HOSTILE,), np.zeros(25, int), np.ones(25, bool)),
+        AuditDisplay.from_report(report(text=HOSTILE)),
+    )):  # fmt: skip
+        display.save(tmp_path / f"{number}.svg")
+        text = (tmp_path / f"{number}.svg").read_text(encoding="utf-8")
+        assert "<script>" not in text
+        assert "\x1b" not in text
+        assert text.count("</svg>") == 1
+    assert label("$a$") == r"\$a\$"
+
+
+def test_files_are_the_same_every_time(tmp_path):
+    for name in ("a.svg", "b.svg"):
+        TopDisplay(["x", "y"]).save(tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    assert "<svg" in TopDisplay(["x"])._repr_svg_()
+    with pytest.raises(sim.SimError, match="OS609"):
+        TopDisplay(["x"]).save(tmp_path / "a.exe")
+
+
+def test_what_cannot_be_drawn_is_refused(tmp_path):
+    for items, counts in (([], None), (["a"], [1.0, 2.0])):
+        with pytest.raises(sim.SimError, match="OS602"):
+            TopDisplay(items, counts)
+    with pytest.raises(sim.SimError, match="OS101"):
+        display_of(tmp_path / "x.yaml", "eror")
+    with pytest.raises(sim.SimError, match="OS102"):
+        display_of(tmp_path / "x.npz")
+    assert isinstance(display_of(audit_file(tmp_path / "audit.json")), AuditDisplay)
+    (tmp_path / "top.json").write_text('["a", "b"]')
+    assert display_of(tmp_path / "top.json").items == ["a", "b"]
+    assert all(kind in str(plot_command.__annotations__["kind"]) for kind in KINDS)
+
+
+def test_the_package_offers_every_picture():
+    assert [getattr(plots, name).__name__ for name in dir(plots)] == dir(plots)
+    with pytest.raises(AttributeError, match="ErrorDisplay"):
+        plots.PieDisplay  # noqa: B018
+
+
+BLIND = {  # Machado, Oliveira and Fernandes (2009), severity 1, for linear RGB
+    "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BLIND)
+def test_the_first_colours_stay_apart_for_every_reader(kind):
+    """At least 20 units of CIELAB between any two of the first five, as that reader sees them."""
+
+    def seen(color):
+        rgb = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+        linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+        linear = np.clip(np.array(BLIND[kind]) @ linear, 0, 1)
+        xyz = (
+            np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+            @ linear
+        )
+        f = np.cbrt(xyz / np.array([0.9505, 1.0, 1.089]))
+        return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+    for one, other in itertools.combinations(COLORS[:5], 2):
+        assert np.linalg.norm(seen(one) - seen(other)) > 20, (one, other)
