@@ -28,6 +28,7 @@ from opendp_sim.accounting.answers import Answers
 from opendp_sim.accounting.asking import answers_of, questions_of
 from opendp_sim.accounting.atomic_files import replacing
 from opendp_sim.accounting.promise import promise
+from opendp_sim.accounting.questions import Questions
 from opendp_sim.accounting.release_header import Header
 from opendp_sim.accounting.strict_models import read_strictly
 from opendp_sim.core.claims import Noise, Private, Stable, Stage
@@ -62,7 +63,7 @@ def versions() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Release:
+class Release(Questions):
     """What left the private side: arrays by block name, and the header."""
 
     header: Mapping[str, Any]

@@ -66,6 +66,10 @@ COMMANDS = {
     ),
     "ops": ("about:ops_command", "List every mechanism that a spec can name."),
     "schema": ("about:schema_command", "Print the JSON Schema of specs, for editors."),
+    "stubs": (
+        "about:stubs_command",
+        "Compare the package's type stubs with its records, for whoever adds a mechanism.",
+    ),
     "init": (
         "about:init_command",
         "Write a commented template; its holes (???) fail `check` until they are filled in.",

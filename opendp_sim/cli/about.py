@@ -23,9 +23,17 @@ from opendp_sim.dsl.explain import catalogue, explain, explain_stage
 from opendp_sim.dsl.ir import TEMPLATE
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.schema import json_schema
+from opendp_sim.dsl.stubs import stubs, write_stubs
 from opendp_sim.dsl.write import check_writable
 
-__all__ = ["explain_command", "init_command", "ops_command", "schema_command", "schema_text"]
+__all__ = [
+    "explain_command",
+    "init_command",
+    "ops_command",
+    "schema_command",
+    "schema_text",
+    "stubs_command",
+]
 
 
 def explain_command(
@@ -89,6 +97,23 @@ def schema_command(
             File(output).write_text(text, encoding="utf-8")
         else:
             say(text.rstrip(), lines=True)
+
+
+def stubs_command(
+    write: Annotated[bool, typer.Option("--write", help="Write those that differ.")] = False,
+) -> None:
+    """Compare the package's type stubs with its records, for whoever adds a mechanism."""
+    with handled():
+        if write:
+            for file in write_stubs():
+                say(f"wrote {file}")
+            return
+        have = {file: file.read_text("utf-8") if file.exists() else "" for file in stubs()}
+        if have != stubs():
+            raise refuse_usage(
+                "the stubs of this version", "others", "run `opendp-sim stubs --write`."
+            )
+        say("stubs: up to date")
 
 
 def init_command(file: Annotated[str, typer.Argument(help="Where to write the template.")]) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import opendp_sim as sim
-from opendp_sim.sklearn import DPLogisticRegression, DPNearestCentroid, DPRidgeClassifier
+from opendp_sim.sklearn import DPKernelClassifier, DPLogisticRegression, DPNearestCentroid
 from tests.bench._results import parser, table as markdown, write_section
 
 CLASSES = list(range(10))
@@ -37,7 +37,7 @@ def measured(rows: int, columns: int, rounds: int):
         file = parquet(Path(folder), X, y)
         for est in (
             DPNearestCentroid(**told),
-            DPRidgeClassifier(**told),
+            DPKernelClassifier(**told, bandwidth=5.0),
             DPLogisticRegression(**told),
         ):
             plan = est.fit(X[:500], y[:500]).plan_
