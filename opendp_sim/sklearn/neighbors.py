@@ -5,9 +5,11 @@ Proof: ``knn/ind_knn.md``; what is charged when: ``neighbors.md``, beside this f
 
 from __future__ import annotations
 
+import shutil
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -16,6 +18,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from opendp_sim.accounting.promise import promise
+from opendp_sim.accounting.session import Session
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl.certify import claim_about
 from opendp_sim.dsl.charging import unit_text
@@ -179,16 +182,19 @@ class _Asked:
 
     def __init__(self, plan: Plan, table: Any, reference: Any, queries: int) -> None:
         self._plan, self._table, self._reference = plan, table, reference
-        self._folder = TemporaryDirectory(prefix="neighbors")
         self.left = queries
         self.served: Served | None = None
+        self._folder = Path(mkdtemp(prefix="neighbors"))
+        self._open: list[Session] = []
+        weakref.finalize(self, _ended, self._folder, self._open)
         self._refers = bool(getattr(_setting(plan), "needs_reference", False))
 
     def open(self) -> None:
         """Open the session, which reads the records for the first time."""
-        store = Path(self._folder.name) / "predictions.session"
+        store = self._folder / "predictions.session"
         with as_refusals():
             self.served = serve(self._plan, memory={"records": self._table}, store=store)
+            self._open.append(self.served.session)
             if self._reference is not None:
                 self.served.session.refer({"x": self._reference})
 
@@ -230,11 +236,12 @@ class _Asked:
             hint="it holds private records; `clone` makes one that is not fitted.",
         )
 
-    def __del__(self) -> None:
-        """Close the store, and remove its folder."""
-        if self.served is not None:
-            self.served.session.close()
-        self._folder.cleanup()
+
+def _ended(folder: Path, sessions: list[Session]) -> None:
+    """Close the store, and remove its folder."""
+    for session in sessions:
+        session.close()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _setting(plan: Plan) -> Any:
