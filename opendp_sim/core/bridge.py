@@ -163,11 +163,18 @@ def _adopt(native: Any, kind: type, readers: list[Any], code: str, where: str) -
     for read in readers:
         if (found := read(native)) is not None:
             return found
+    hint = (
+        "start from array2_domain(num_columns=..., nan=False, T=float) under "
+        "symmetric_distance(), or from a domain of opendp_sim."
+    )
+    if "FrameDomain" in str(native):
+        hint = (
+            "frames do not chain here: give Context `data=frame.select(columns).to_numpy()` and "
+            "`domain=array2_domain(...)`, or hand the frame itself to `sim.density` or `sim.apply`."
+        )
     raise SpaceError(
         code, where, expected=f"a {where.split('_')[1]} this package has a proof for",
-        got=str(native),
-        hint="start from array2_domain(num_columns=..., nan=False, T=float) under "
-        "symmetric_distance(), or from a domain of opendp_sim.",
+        got=str(native), hint=hint,
     )  # fmt: skip
 
 
