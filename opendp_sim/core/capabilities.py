@@ -71,6 +71,10 @@ class KernelSums(Protocol):
         """Return unbiased estimates for queries on the sketch's own input space."""
         ...
 
+    def accumulate(self, data: Any, out: NDArray[np.int64]) -> None:
+        """Add the features of rows to the flat vector ``out``, as the sketch is built."""
+        ...
+
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
         """Return the released number of records per class (L,), and its noise per unit of scale."""
         ...

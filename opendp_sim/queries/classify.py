@@ -18,6 +18,7 @@ from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.queries.density import least_records
 from opendp_sim.queries.parts.asked import check_queries, kernel_sums
+from opendp_sim.queries.parts.public_points import PublicPoints, with_public
 from opendp_sim.spaces.released import Answers
 
 __all__ = ["Classify"]
@@ -50,7 +51,7 @@ class Classify(Mechanism):
 
     Example
         >>> Classify().spec()
-        {'rule': 'max_likelihood'}
+        {'rule': 'max_likelihood', 'public': 'none'}
     """
 
     key: ClassVar[str] = "classify"
@@ -68,6 +69,8 @@ class Classify(Mechanism):
             "the majority: use max_likelihood, or joined hashes.",
         ),
     ] = "max_likelihood"  # fmt: skip
+
+    public: PublicPoints = "none"
 
     def bind(self, domain: Domain, metric: Metric) -> Post:
         """Bind to a per-label release, or to the densities computed from one."""
@@ -93,7 +96,9 @@ class Classify(Mechanism):
         noise = deviation * sums.noise_factor()
 
         def classify(released: Arrays, queries: Any) -> dict[str, NDArray[Any]]:
-            found = sums.estimate(released, check_queries(domain, queries)).groups[0].T
+            asked = check_queries(domain, queries)
+            read = with_public(self.public, self.key, domain, sums, deviation, asked)
+            found = read.estimate(released, asked).groups[0].T
             sizes, factor = sums.totals(released)
             return self._best(found, sizes, least_records(factor * deviation, noise))
 

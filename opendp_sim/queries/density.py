@@ -18,6 +18,7 @@ from opendp_sim.core.on_use import special
 from opendp_sim.core.shared_parameters import Confidence
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.queries.parts.asked import check_queries, kernel_sums
+from opendp_sim.queries.parts.public_points import PublicPoints, with_public
 from opendp_sim.spaces.released import Answers
 
 __all__ = ["Density"]
@@ -92,6 +93,8 @@ class Density(Mechanism):
         ),
     ] = False  # fmt: skip
 
+    public: PublicPoints = "none"
+
     def bind(self, domain: Domain, metric: Metric) -> Post:
         """Bind to a release that offers kernel sums."""
         del metric
@@ -99,7 +102,9 @@ class Density(Mechanism):
         noise = deviation * sums.noise_factor()
 
         def answer(released: Arrays, queries: Any) -> dict[str, NDArray[np.float64]]:
-            return self._answer(sums, released, check_queries(domain, queries), noise, deviation)
+            asked = check_queries(domain, queries)
+            read = with_public(self.public, self.key, domain, sums, deviation, asked)
+            return self._answer(read, released, asked, noise, deviation)
 
         return Post(
             answer,

@@ -19,6 +19,7 @@ from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.queries.parts.asked import check_queries, kernel_sums
+from opendp_sim.queries.parts.public_points import PublicPoints, with_public
 from opendp_sim.spaces.released import Answers
 from opendp_sim.spaces.rows import GridRows
 
@@ -85,6 +86,8 @@ class Modes(Mechanism):
         ),
     ] = 0.05  # fmt: skip
 
+    public: PublicPoints = "none"
+
     def bind(self, domain: Domain, metric: Metric) -> Post:
         """Bind to a release that offers kernel sums."""
         del metric
@@ -94,10 +97,12 @@ class Modes(Mechanism):
 
         def climb(released: Arrays, queries: Any = None) -> dict[str, NDArray[Any]]:
             queries = None if queries is None else check_queries(domain, queries)
-            found = self._climb(sums, released, queries, box)
+            points = np.zeros((0, box.shape[1])) if queries is None else queries
+            read = with_public(self.public, self.key, domain, sums, deviation, points)
+            found = self._climb(read, released, queries, box)
             errors = {
                 "noise_error": np.full(len(found["height"]), noise),
-                "sketch_error": _sketch_error(sums, released, found, noise),
+                "sketch_error": _sketch_error(read, released, found, noise),
             }
             found["mode"] = to_data(found["mode"])
             return found | errors

@@ -17,6 +17,7 @@ from opendp_sim.core.on_use import special
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.queries.density import Density
 from opendp_sim.queries.parts.asked import kernel_sums
+from opendp_sim.queries.parts.public_points import PublicPoints
 from opendp_sim.spaces.released import Answers
 
 __all__ = ["Outliers"]
@@ -51,7 +52,7 @@ class Outliers(Mechanism):
 
     Example
         >>> Outliers(threshold=0.01).spec()
-        {'threshold': 0.01, 'false_alarms': 0.05}
+        {'threshold': 0.01, 'false_alarms': 0.05, 'public': 'none'}
     """
 
     key: ClassVar[str] = "outliers"
@@ -75,17 +76,21 @@ class Outliers(Mechanism):
         ),
     ] = 0.05  # fmt: skip
 
+    public: PublicPoints = "none"
+
     def bind(self, domain: Domain, metric: Metric) -> Post:
         """Bind to a release that offers kernel sums."""
         sums, _ = kernel_sums(self.key, domain)
         confidence = min(max(1.0 - 2.0 * self.false_alarms, 0.5), 1.0 - 2.0**-40)
-        density = Density(normalise=True, confidence=confidence).bind(domain, metric)
+        density = Density(normalise=True, confidence=confidence, public=self.public).bind(
+            domain, metric
+        )
 
         def flag(released: Arrays, queries: Any) -> dict[str, NDArray[np.float64]]:
             found = density.function(released, queries)
             score = found["density"]
             deviation = np.hypot(found["noise_error"], found["sketch_error"])
-            bias = np.reshape(sums.bias(queries), (-1, 1))
+            bias = np.reshape(sums.bias(queries), (-1, 1)) * (1 if self.public == "none" else 2)
             chance = special.ndtr((score + bias - self.threshold) / np.maximum(deviation, 1e-300))
             chance = np.where(found["records"] < found["least_records"], 1.0, chance)
             return {

@@ -286,7 +286,7 @@ class RaceReader(Classes):
                     sums[group, label, part] = found[group::groups].mean(axis=0)
                 # One repetition tells nothing about its own error.
                 squares[label, part] = found.var(axis=0, ddof=1) if repetitions > 1 else math.inf
-        jump = counts.max(axis=(1, 2)).astype(np.float64)
+        jump = np.abs(counts).max(axis=(1, 2)).astype(np.float64)
         if self.rehashed:
             share = 1.0 / self.mechanism.buckets
             # Few records meet the query by chance, and together: all buckets tell how far they may err.

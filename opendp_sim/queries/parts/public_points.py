@@ -1,0 +1,161 @@
+"""Public points as a control variate: their part of a kernel sum is exact, and only the rest is sampled.
+
+Proof: ``public_points.md``, beside this file. Post-processing of a release and of public points.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Annotated, Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.capabilities import Arrays, KernelEstimates, KernelSums
+from opendp_sim.core.errors import DataError, SpaceError
+from opendp_sim.core.mechanism import param
+from opendp_sim.core.on_use import spatial
+from opendp_sim.core.space import Domain
+from opendp_sim.spaces.released import Released
+from opendp_sim.spaces.rows import GridRows, Rows, as_rows
+
+__all__ = ["PublicPoints", "with_public"]
+
+PublicPoints = Annotated[
+    Literal["none", "queries"],
+    param(
+        "Public points whose kernel sums are exact, so that only what the data differs from them is "
+        "sampled: the queries themselves, or none.",
+        symbol="U", unit="none", default="none",
+        hint="queries, where they look like the data and were chosen without looking at the seed.",
+    ),
+]  # fmt: skip
+
+_METRICS = {"l1": "cityblock", "l2": "euclidean"}
+_FEWEST = 20
+_ROOM = 2**22
+"""Most kernel values that are held at once."""
+
+
+def with_public(
+    which: str, key: str, domain: Domain, sums: KernelSums, deviation: float, queries: Any
+) -> KernelSums:
+    """Return the kernel sums as they are, or read with the queries as public points.
+
+    Args:
+        which: the parameter ``public`` of a query mechanism.
+        key: that mechanism's key.
+        domain: the release's.
+        sums: what it offers.
+        deviation: of a cell's noise.
+        queries: on the sketch's own input space, shape (q, d).
+
+    Raises:
+        SpaceError (OS201): a kernel of another distance than l1 and l2, or rows on no grid.
+        DataError (OS607): fewer than 20 points.
+    """
+    if which == "none":
+        return sums
+    grid = domain.queries if isinstance(domain, Released) else None
+    if not isinstance(domain, Released) or not isinstance(grid, GridRows):
+        raise _refused(key, "rows on a grid")
+    if sums.distance not in _METRICS:
+        raise _refused(key, "a kernel of l1 or l2")
+    values = np.rint(np.asarray(as_rows(queries).values, dtype=np.float64))
+    if len(values) < _FEWEST:
+        raise DataError(
+            "OS607", "queries", expected=f"{_FEWEST} public points or more", got=f"{len(values)}",
+            hint="write public: none, or ask more queries at once.",
+        )  # fmt: skip
+    points = np.clip(values, grid.lower, grid.upper)
+    return cast("KernelSums", _WithPublic(sums, domain, grid, points, deviation))
+
+
+def _refused(key: str, expected: str) -> SpaceError:
+    return SpaceError(
+        "OS201", f"{key}.input_domain", expected=expected, got="another sketch",
+        hint="write public: none.",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _WithPublic:
+    """Kernel sums of the data less ``N/m`` times those of m public points, and these exactly."""
+
+    sums: KernelSums
+    domain: Released
+    grid: GridRows
+    points: NDArray[np.float64]
+    deviation: float
+
+    @property
+    def labels(self) -> tuple[str | int, ...] | None:
+        """The public labels of the classes, or None."""
+        return self.sums.labels
+
+    @property
+    def distance(self) -> str:
+        """The distance that the kernel is a function of."""
+        return self.sums.distance
+
+    @cached_property
+    def _cells(self) -> dict[str, NDArray[Any]]:
+        """The sketch of the public points, in the place of the first class."""
+        flat = np.zeros(self.domain.sketch.size, dtype=np.int64)  # type: ignore[attr-defined]
+        labels = None if self.labels is None else np.zeros(len(self.points), dtype=np.int64)
+        self.sums.accumulate(Rows(self.points, labels), flat)
+        found: dict[str, NDArray[Any]] = self.domain.sketch.split(flat)  # type: ignore[attr-defined]
+        return found
+
+    def accumulate(self, data: Any, out: NDArray[np.int64]) -> None:
+        """Add the features of ``data`` to the flat vector ``out``."""
+        self.sums.accumulate(data, out)
+
+    def estimate(self, released: Arrays, queries: Any, groups: int = 1) -> KernelEstimates:
+        """Return estimates of the same sums (Lemma 1), with the variance of what is sampled."""
+        sizes, factor = self.sums.totals(released)
+        share = np.maximum(sizes, 0.0) / len(self.points)
+        rest = {
+            name: array - share.reshape(-1, *(1,) * (np.ndim(array) - 1)) * self._cells[name][:1]
+            for name, array in released.items()
+        }
+        found = self.sums.estimate(rest, queries, groups)
+        exact = self._exact(np.asarray(as_rows(queries).values, dtype=np.float64))
+        own = self.sums.estimate(self._cells, queries).groups[0, 0]
+        of_size = factor * self.deviation / len(self.points) * (exact - own)
+        return replace(
+            found,
+            groups=found.groups + share[None, :, None] * exact,
+            variance=found.variance + found.repetitions * np.square(of_size),
+        )
+
+    def _exact(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the public points' own kernel sums at the queries: shape (q,)."""
+        found = np.empty(len(values))
+        step, metric = max(1, _ROOM // len(self.points)), _METRICS[self.distance]
+        for start in range(0, len(values), step):
+            part = slice(start, start + step)
+            far = spatial.distance.cdist(self.points, values[part], metric) * self.grid.unit
+            found[part] = self.sums.kernel(far).sum(axis=0)
+        return found
+
+    def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
+        """Return the released sizes per class and their deviation per unit of cell noise."""
+        return self.sums.totals(released)
+
+    def noise_factor(self) -> float:
+        """Return the noise deviation of an estimate per unit of cell noise: that of the cells."""
+        return self.sums.noise_factor()
+
+    def bias(self, queries: Any = None) -> Any:
+        """Return twice the sketch's: the data's, and that of as many public points."""
+        return 2.0 * np.asarray(self.sums.bias(queries))
+
+    def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the kernel at real distances."""
+        return self.sums.kernel(distance)
+
+    def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Bound the deviation without noise: the data's and, of as many records, the points' own."""
+        return 2.0 * self.sums.sketch_deviation(distance)
