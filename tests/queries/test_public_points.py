@@ -16,6 +16,7 @@ from opendp_sim.core.claims import Noise
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, resolve
+from opendp_sim.queries.parts.public_points import with_public
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import RealRows, Rows
 
@@ -134,6 +135,8 @@ def test_classes_are_told_apart_by_it():
 
 def test_refusals():
     of = release("fourier_sketch", points(50, 1))
+    sums = of.released.capability("kernel_sums", "test")
+    assert with_public("none", "density", of.released, sums, 1.0, None) is sums
     with pytest.raises(SimError, match="OS607"):
         asked("density", of, points(19, 2), public="queries")
     bound = lookup("modes")(seed=1, public="queries").bind(of.released, Symmetric())
