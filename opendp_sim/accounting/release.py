@@ -311,7 +311,7 @@ def _made_by(stage: Stage) -> Sketch | NamedArrays | None:
     return None
 
 
-def _matrices(stage: Stage) -> tuple[NDArray[np.generic], ...]:
+def _matrices(stage: Stage) -> Sequence[NDArray[np.generic]]:
     return stage.claim.matrices if isinstance(stage.claim, Stable) else ()
 
 

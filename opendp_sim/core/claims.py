@@ -6,7 +6,7 @@ A mechanism's ``bind`` returns one of four. Only the bridge makes OpenDP objects
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, get_args
@@ -144,8 +144,8 @@ class Stable:
     """The same map for public queries (no clamping to the data's bounds); default ``function``."""
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     """What can be asked of a release of this sketch: name to a protocol object (``capabilities.py``)."""
-    matrices: tuple[NDArray[np.generic], ...] = ()
-    """Public matrices drawn from a seed; their fingerprint travels with every release."""
+    matrices: Sequence[NDArray[np.generic]] = ()
+    """Public matrices drawn from a seed, large ones at the first look. Fingerprinted in releases."""
     expected: Mapping[str, float] = field(default_factory=dict)
     """Facts for the plan: expected errors and sizes, by name."""
     advice: tuple[str, ...] = ()

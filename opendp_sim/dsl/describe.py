@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from opendp_sim.core.claims import Stable
+from opendp_sim.core.drawn import Drawn
 from opendp_sim.core.rounding import float_up, sqrt_up
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.dsl.ir import DataEntry
@@ -115,6 +119,12 @@ def metric_text(metric: Metric) -> str:
     return {"Symmetric": "symmetric distance"}.get(type(metric).__name__, type(metric).__name__)
 
 
+def _bytes_of(matrices: Sequence[NDArray[np.generic]]) -> int:
+    if isinstance(matrices, Drawn):
+        return matrices.nbytes
+    return sum(matrix.nbytes for matrix in matrices)
+
+
 def memory_of(types: Iterable[Typed]) -> int:
     """Estimate the peak memory of a run, in bytes: sketches with their noise, and a few blocks.
 
@@ -127,7 +137,7 @@ def memory_of(types: Iterable[Typed]) -> int:
         for stage in typed.stages:
             claim = stage.claim
             if isinstance(claim, Stable):
-                matrices = max(matrices, sum(m.nbytes for m in claim.matrices))
+                matrices = max(matrices, _bytes_of(claim.matrices))
                 width = getattr(claim.output, "width", 0)
                 block = max(block, 8 * rows * width)
         if typed.release is not None and typed.is_sketch:

@@ -8,6 +8,7 @@ from pathlib import Path as File
 from typing import Any
 
 from opendp_sim.accounting.asking import query_records, read_queries
+from opendp_sim.core.claims import Stable
 from opendp_sim.core.errors import DataError
 from opendp_sim.dsl.ir import DataEntry, SourceRef
 from opendp_sim.dsl.output_types import OutputType
@@ -66,7 +67,11 @@ def source_of(ref: SourceRef, records: Records, folder: str, memory: Memory) -> 
 
 
 def open_public(plan: Plan, memory: Memory, told: Told) -> Inputs:
-    """Open and check every public dataset and every query: what fails here tells nothing."""
+    """Draw what is public, open and check public data and queries: what fails here tells nothing."""
+    for release in plan.releases.values():
+        for claim in (stage.claim for stage in release.typed.stages):
+            if isinstance(claim, Stable):
+                len(claim.matrices)  # large ones are drawn now, and refused if they must be
     queries = {
         name: open_queries(output.decl.query, output, plan.program.folder, memory)
         for name, output in plan.outputs.items()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.constructors import constructors
+from opendp_sim.core.drawn import Drawn
 from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.hadamard import signed_hadamard
 from opendp_sim.core.linear import integer_gram
@@ -39,8 +41,10 @@ _SLOPES = {
 """Largest ``|r k'(r)|`` of exp(-r^2), exp(-r), 1 / (1 + r^2), 1 / (1 + r) and RACE's L2 kernel."""
 _FEW = 1000
 """Below this many columns the time saved is not worth the error."""
-_GRAM = 1024
-"""Up to this many columns the norm of the matrix is bounded from its Gram matrix."""
+_AT_ONCE = 2**22
+"""Up to this many signs are drawn to state the type; beyond, it is stated for any signs."""
+_GRAM = 2**31
+"""Up to this many products the norm of the matrix is bounded from its Gram matrix."""
 
 
 @register
@@ -143,9 +147,11 @@ class JlProjection(Mechanism):
 
 @dataclass(frozen=True)
 class _Dense:
-    """Independent signs, shape (k, d), in the narrowest float in which products are exact."""
+    """Independent signs in the narrowest float in which products are exact; many are drawn later."""
 
-    signs: NDArray[Any]
+    mechanism: JlProjection
+    width: int
+    dtype: type[np.floating[Any]]
 
     @classmethod
     def draw(cls, mechanism: JlProjection, rows: GridRows) -> _Dense:
@@ -153,15 +159,25 @@ class _Dense:
         check_memory(
             needed, mechanism.key, "the directions", "`dimension`, or write form: hadamard"
         )
-        generator = public_generator(mechanism.seed, mechanism.key, "signs")
-        bits = generator.integers(0, 2, size=(mechanism.dimension, rows.width), dtype=np.int8)
         longest = math.sqrt(rows.width) * rows.magnitude
         dtype = exact_dtype(longest, math.sqrt(rows.width), f"{mechanism.key}.input_domain")
-        return cls((2 * bits - 1).astype(dtype))
+        return cls(mechanism, rows.width, dtype)
 
     @property
-    def matrices(self) -> tuple[NDArray[np.generic], ...]:
-        return (self.signs.astype(np.int8),)
+    def cells(self) -> int:
+        return self.mechanism.dimension * self.width
+
+    @cached_property
+    def signs(self) -> NDArray[Any]:
+        """The signs, shape (k, d)."""
+        shape = self.mechanism.dimension, self.width
+        generator = public_generator(self.mechanism.seed, self.mechanism.key, "signs")
+        bits = generator.integers(0, 2, size=shape, dtype=np.int8)
+        return (2 * bits - 1).astype(self.dtype)
+
+    @property
+    def matrices(self) -> Drawn:
+        return Drawn(self.cells, lambda: (self.signs.astype(np.int8),))
 
     def project(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         product = exact_products(values.astype(self.signs.dtype, copy=False), self.signs)
@@ -173,11 +189,19 @@ class _Dense:
         """Project public queries, which may lie outside the bounds."""
         return exact_products(values, self.signs.astype(np.float64)) + 0.0
 
+    def middle(self, both: NDArray[np.float64]) -> tuple[int, int]:
+        """Return the least and the greatest product with the sum of the bounds, or bounds of them."""
+        if self.cells > _AT_ONCE:
+            most = int(np.abs(both).sum())
+            return -most, most
+        found = self.far(both[None, :])
+        return int(found.min()), int(found.max())
+
     def norm_squared(self) -> int:
         """Bound the square of the largest factor by which the matrix lengthens a row."""
-        few = min(self.signs.shape)
-        plain = math.prod(self.signs.shape)
-        if few > _GRAM:
+        few, most = sorted((self.mechanism.dimension, self.width))
+        plain = self.cells
+        if self.cells > _AT_ONCE or few**2 * most > _GRAM:
             return plain
         short = self.signs if few == len(self.signs) else self.signs.T
         gram = integer_gram(short.T.astype(np.float64), 1)
@@ -215,6 +239,11 @@ class _Hadamard:
         """Project public queries, which may lie outside the bounds."""
         return signed_hadamard(values, self.signs, self.places)
 
+    def middle(self, both: NDArray[np.float64]) -> tuple[int, int]:
+        """Return the least and the greatest product with the sum of the bounds."""
+        found = self.far(both[None, :])
+        return int(found.min()), int(found.max())
+
     def norm_squared(self) -> int:
         """Bound the square of the largest factor: all of H lengthens by exactly sqrt(D)."""
         full = 1 << (len(self.signs) - 1).bit_length()
@@ -225,9 +254,9 @@ def _image(rows: GridRows, dimension: int, drawn: _Dense | _Hadamard) -> GridRow
     """Return the output's type (Lemma 2): the least and greatest sums, and the longest row."""
     lower = np.broadcast_to(np.array(rows.lower, dtype=np.int64), rows.width)
     upper = np.broadcast_to(np.array(rows.upper, dtype=np.int64), rows.width)
-    middle = drawn.far((lower + upper).astype(np.float64)[None, :])[0].astype(np.int64)
+    low, high = drawn.middle((lower + upper).astype(np.float64))
     spread = int((upper - lower).sum())
-    least, most = (int(middle.min()) - spread) // 2, (int(middle.max()) + spread) // 2
+    least, most = (low - spread) // 2, (high + spread) // 2
     l2 = None
     if rows.l2 is not None:
         reach = math.isqrt(rows.width * rows.l2**2)

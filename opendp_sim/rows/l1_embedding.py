@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -15,9 +17,11 @@ from numpy.typing import NDArray
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.directions import length_of_normal, orthogonal_blocks, spread_of_blocks
+from opendp_sim.core.drawn import Drawn
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.core.grid import PhaseProjection, chunks
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.memory import check_memory
 from opendp_sim.core.on_use import special
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.shared_parameters import Seed
@@ -28,6 +32,8 @@ from opendp_sim.spaces.rows import GridRows, Rows, as_rows
 
 __all__ = ["L1Embedding", "make_l1_embedding", "then_l1_embedding"]
 
+_AT_ONCE = 2**22
+"""Products of the orthogonalisation that are made while a spec is checked."""
 _DEVIATIONS = 4.0
 """Default clip, in norm bounds: a projection passes it with probability 6e-5, in few columns never."""
 
@@ -115,11 +121,11 @@ class L1Embedding(Mechanism):
                 "OS203", f"{self.key}.clip", expected="a clip of a size with the grid's steps",
                 got=f"{clip:.3g} on steps of {rows.unit:.3g}", hint="2 to 4 times the rows' norm.",
             )  # fmt: skip
-        generator = public_generator(self.seed, self.key, "directions")
-        matrix = orthogonal_blocks(generator, rows.width, self.directions)
-        matrix *= length_of_normal(rows.width) * (rows.unit / step)
-        offset = 0.5 - np.add.reduce(matrix * centre.values()[:, None], axis=0)
-        projection = PhaseProjection.fit(matrix, offset, rows.magnitude, f"{self.key}.input_domain")
+        needed = 16 * rows.width * self.directions
+        check_memory(needed, self.key, "the directions", "`directions`, or the columns")
+        drawn = _Directions(self, rows, rows.unit / step, tuple(centre.values().tolist()))
+        if self.directions * rows.width * min(self.directions, rows.width) <= _AT_ONCE:
+            _ = drawn.projection
         relative, lost = self._errors(rows, clip, longest)
         output = GridRows(
             width=self.directions,
@@ -130,11 +136,12 @@ class L1Embedding(Mechanism):
             unit=math.sqrt(math.pi / 2) * step / self.directions,
             distortion=(1.0, relative, lost),
         )
-        base = projection.base[:, None]
 
         def project(data: Any) -> Rows:
             given = as_rows(data)
             out = np.empty((len(given), self.directions))
+            projection = drawn.projection
+            base = projection.base[:, None]
             workspace = projection.workspace()
             for part in chunks(len(given), self.directions):
                 found = projection.ids(given.values[part], workspace) - base
@@ -143,14 +150,17 @@ class L1Embedding(Mechanism):
 
         def queries(data: Any) -> Rows:
             given = as_rows(data)
-            values: NDArray[np.int64] = projection.far_ids(given.values) - base
+            found = drawn.projection.far_ids(given.values)
+            values: NDArray[np.int64] = found - drawn.projection.base[:, None]
             return Rows(values.T.astype(np.float64), given.labels, given.ids)
 
         return Stable(
             output=output,
             function=project,
             on_queries=queries,
-            matrices=(projection.folded,),
+            matrices=Drawn(
+                8 * (rows.width + 1) * self.directions, lambda: (drawn.projection.folded,)
+            ),
             expected={"relative deviation": relative, "clipping and rounding, per record": lost},
         )
 
@@ -173,6 +183,28 @@ class L1Embedding(Mechanism):
         cut = mean + 3 * math.sqrt(max(square, 0.0) / self.directions)
         step = 2 * clip / 2**self.bits
         return relative, math.sqrt(math.pi / 2) * (length * max(cut, 0.0) + step)
+
+
+@dataclass(frozen=True)
+class _Directions:
+    """The directions of one bound map; Gram and Schmidt take ``k d min(k, d)`` products."""
+
+    mechanism: L1Embedding
+    rows: GridRows
+    steps: float
+    """Steps of the output in one of the input's."""
+    centre: tuple[float, ...]
+
+    @cached_property
+    def projection(self) -> PhaseProjection:
+        """Directions and offsets of the seed, on the finest exact grid."""
+        mechanism, rows = self.mechanism, self.rows
+        generator = public_generator(mechanism.seed, mechanism.key, "directions")
+        matrix = orthogonal_blocks(generator, rows.width, mechanism.directions)
+        matrix *= length_of_normal(rows.width) * self.steps
+        offset = 0.5 - np.add.reduce(matrix * np.array(self.centre)[:, None], axis=0)
+        where = f"{mechanism.key}.input_domain"
+        return PhaseProjection.fit(matrix, offset, rows.magnitude, where)
 
 
 make_l1_embedding, then_l1_embedding = constructors(L1Embedding)

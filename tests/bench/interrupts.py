@@ -123,6 +123,8 @@ def main() -> None:
     options.add_argument("--write", action="store_true")
     given = options.parse_args()
     draw = np.random.default_rng(given.seed)
+    # What a shell starts in the background ignores SIGINT, and so would all that is started from here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     found: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

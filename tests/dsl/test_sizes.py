@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.cli import app
+from opendp_sim.core.drawn import AT_ONCE
+from opendp_sim.core.errors import SpaceError
+from opendp_sim.core.grid import PhaseProjection
+from opendp_sim.dsl.execute import apply
+from opendp_sim.dsl.inputs import open_public
+from opendp_sim.dsl.plan import plan_file
+from opendp_sim.rows.jl_projection import JlProjection
+from opendp_sim.spaces.metrics import Symmetric
+from opendp_sim.spaces.rows import GridRows
 
 SPEC = """
 spec: opendp_sim/1
@@ -57,6 +70,77 @@ def test_what_memory_cannot_hold_is_refused_in_bytes(
     assert "error[OS103]" in done.stderr
     assert "bytes" in done.stderr
     assert lower in done.stderr
+
+
+LARGE = [
+    SPEC.format(columns=784, step="quantize: {bits: 8}", r=65536, w=64),
+    SPEC.format(columns=4096, step=JL % 65536, r=4, w=64),
+    SPEC.format(columns=784, step="l1_embedding: {directions: 65536, seed: 1}", r=4, w=64),
+    SPEC.format(columns=784, step="quantize: {bits: 8}", r=4, w=64).replace(
+        "race_sketch: {repetitions: 4, buckets: 64, family: {p_stable_l2: {width: 6.0}}",
+        "fourier_sketch: {frequencies: 65536, kernel: {gaussian: {bandwidth: 6.0}}",
+    ),
+]
+
+
+@pytest.mark.parametrize("text", LARGE)
+def test_nothing_large_is_drawn_to_check_or_plan(
+    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def drawn(*_given: object) -> None:
+        raise AssertionError("drawn")
+
+    monkeypatch.setattr("opendp_sim.rows.jl_projection._Dense.signs", property(drawn))
+    usual = PhaseProjection.fit
+
+    def fit(matrix: Any, offset: Any, magnitude: int, where: str) -> PhaseProjection:
+        assert matrix.size <= AT_ONCE
+        return usual(matrix, offset, magnitude, where)
+
+    monkeypatch.setattr(PhaseProjection, "fit", fit)
+    file = tmp_path / "spec.yaml"
+    file.write_text(
+        text.replace("      - quantize: {bits: 8}\n" * 2, "      - quantize: {bits: 8}\n")
+    )
+    done = CliRunner().invoke(app, ["plan", str(file)])
+    assert done.exit_code == 0, (done.stderr, done.exception)
+    if "jl_projection" in text:
+        with pytest.raises(AssertionError):  # what would have been seen
+            open_public(plan_file(file), {}, lambda _phase, _rows: None)
+
+
+def test_what_only_large_draws_can_tell_is_refused_before_a_charge(tmp_path: Path) -> None:
+    text = SPEC.format(columns=784, step="quantize: {bits: 8}", r=1024, w=64)
+    text = text.replace("      - quantize: {bits: 8}\n" * 2, "      - quantize: {bits: 8}\n")
+    text = text.replace("width: 6.0", "width: 1.0e-12").replace(
+        "    columns:", "    ledger: {file: people.ledger, limit: {rho: 9.0}}\n    columns:"
+    )
+    (tmp_path / "spec.yaml").write_text(text)
+    plan = plan_file(tmp_path / "spec.yaml")
+    with pytest.raises(SpaceError, match="OS203"):
+        apply(plan)  # there is no people.npz: nothing was opened either
+    with Ledger.open(tmp_path / "people.ledger") as ledger:
+        assert not ledger.entries
+
+
+def test_the_type_of_a_large_projection_holds_for_any_signs() -> None:
+    grid = GridRows(width=8, unit=1.0, lower=(0,), upper=(16,), l2=20)
+    small = JlProjection(dimension=4, seed=1)
+    drawn = small.bind(grid, Symmetric()).output
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("opendp_sim.rows.jl_projection._AT_ONCE", 0)
+        stated = small.bind(grid, Symmetric()).output
+    assert isinstance(drawn, GridRows)
+    assert isinstance(stated, GridRows)
+    assert drawn.l2 is not None
+    assert stated.l2 is not None
+    assert stated.l2 >= drawn.l2
+    assert stated.lower <= drawn.lower
+    assert stated.upper >= drawn.upper
+    longest = math.isqrt(8 * 20**2)  # Cauchy and Schwarz, whatever the signs
+    for signs in itertools.product((-1, 1), repeat=8):
+        reached = 16 * max(signs.count(1), signs.count(-1))
+        assert max(-stated.lower[0], stated.upper[0]) >= min(reached, longest)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.capabilities import Arrays, KernelEstimates, KernelSums
 from opendp_sim.core.claims import Block, Stable
 from opendp_sim.core.constructors import constructors
+from opendp_sim.core.drawn import Drawn
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.mechanism import Mechanism, Option, Source, one_of, param, register
 from opendp_sim.core.shared_parameters import Seed
@@ -157,7 +158,10 @@ class ExponentialSum(Mechanism):
             accumulate=reader.accumulate,
             sensitivity=output.sensitivity,
             capabilities={"kernel_sums": reader},
-            matrices=tuple(matrix for claim in claims for matrix in claim.matrices),
+            matrices=Drawn(
+                sum(getattr(claim.matrices, "nbytes", 0) for claim in claims),
+                lambda: [matrix for claim in claims for matrix in claim.matrices],
+            ),
             expected={
                 "noise per unit of cell noise": reader.noise_factor(),
                 "error per record": reader.bias(),

@@ -134,12 +134,12 @@ class FourierSketch(Mechanism):
                 hint="write phases: 64.",
             )  # fmt: skip
         lattice = self._lattice(rows)
-        reader = FourierReader.draw(self, rows) if lattice is None else lattice
+        reader = FourierReader.bound(self, rows) if lattice is None else lattice
         if isinstance(reader, FourierReader):
-            block, weight, table = self._random_block(reader), self.weight, reader.table
+            block, weight = self._random_block(reader), self.weight
             spread = math.sqrt(0.5) * reader.gain * reader.reach
         else:
-            block, weight, table = reader.features_block(), reader.weight, reader.table
+            block, weight = reader.features_block(), reader.weight
             spread = reader.spread()
         total = Block("total", (reader.classes,), l1=weight, l2_squared=weight**2, linf=weight)
         return Stable(
@@ -147,7 +147,7 @@ class FourierSketch(Mechanism):
             accumulate=reader.accumulate,
             sensitivity=output.sensitivity,
             capabilities={"kernel_sums": reader},
-            matrices=(reader.projection.folded, table),
+            matrices=reader.matrices,
             advice=self._advice(rows),
             expected={
                 "noise per unit of cell noise": reader.noise_factor(),

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.capabilities import Arrays, KernelEstimates
 from opendp_sim.core.claims import Block, Stable
 from opendp_sim.core.constructors import constructors
+from opendp_sim.core.drawn import AT_ONCE, Drawn
 from opendp_sim.core.grid import (
     PhaseProjection,
     UniversalHash,
@@ -122,7 +123,7 @@ class RaceSketch(Mechanism):
     def bind(self, domain: Domain, metric: Metric) -> Stable:
         """State Lemma 1 of ``race_sketch.md`` for this grid, or refuse it."""
         rows = grid_rows(self.key, domain, metric, needs_labels=self.per_label)
-        reader = RaceReader.draw(self, rows)
+        reader = RaceReader.bound(self, rows)
         weight = self.weight
         blocks = [
             Block(
@@ -142,7 +143,7 @@ class RaceSketch(Mechanism):
             accumulate=reader.accumulate,
             sensitivity=output.sensitivity,
             capabilities={"kernel_sums": reader},
-            matrices=(reader.projection.folded, reader.rehash.multipliers, reader.rehash.addends),
+            matrices=reader.matrices,
             advice=kept_distance(rows, reader.distance),
         )
 
@@ -160,32 +161,47 @@ class RaceReader(Classes):
 
     mechanism: RaceSketch
     rows: GridRows
-    projection: PhaseProjection
     rehash: UniversalHash
 
     @classmethod
-    def draw(cls, mechanism: RaceSketch, rows: GridRows) -> RaceReader:
-        """Draw the hash functions of ``mechanism.seed`` for this grid."""
+    def bound(cls, mechanism: RaceSketch, rows: GridRows) -> RaceReader:
+        """Return the hash functions of ``mechanism.seed`` for this grid; large ones are drawn later."""
         family: Family = mechanism.family
         columns = mechanism.repetitions * family.projections
         where, lower = mechanism.key, "`repetitions`, or the columns (`jl_projection`)"
         check_memory(8 * rows.width * columns, where, "the hash functions", lower)
-        matrix, offset = family.draw(
-            public_generator(mechanism.seed, mechanism.key, "directions"),
-            rows.width,
-            columns,
-            rows.unit,
-            rows.magnitude,
-        )
         rehash = UniversalHash.draw(
             public_generator(mechanism.seed, mechanism.key, "rehash"),
             mechanism.repetitions,
             1 if cls._coded(mechanism) else family.projections,
             mechanism.buckets,
         )
+        reader = cls(mechanism, rows, rehash)
+        if rows.width * columns <= AT_ONCE:
+            _ = reader.projection
+        return reader
+
+    @cached_property
+    def projection(self) -> PhaseProjection:
+        """The hash functions before rehashing."""
+        mechanism, family = self.mechanism, self.mechanism.family
+        matrix, offset = family.draw(
+            public_generator(mechanism.seed, mechanism.key, "directions"),
+            self.rows.width,
+            mechanism.repetitions * family.projections,
+            self.rows.unit,
+            self.rows.magnitude,
+        )
         where = f"{mechanism.key}.input_domain"
-        fitted = PhaseProjection.fit(matrix, offset, rows.magnitude, where)
-        return cls(mechanism, rows, fitted, rehash)
+        return PhaseProjection.fit(matrix, offset, self.rows.magnitude, where)
+
+    @property
+    def matrices(self) -> Drawn:
+        """The public matrices, for the release's fingerprint."""
+        columns = self.mechanism.repetitions * self.mechanism.family.projections
+        rehash = self.rehash.multipliers, self.rehash.addends
+        nbytes = 8 * (self.rows.width + 1) * columns + sum(part.nbytes for part in rehash)
+        return Drawn(nbytes, lambda: (self.projection.folded, *rehash))
 
     @staticmethod
     def _coded(mechanism: RaceSketch) -> bool:

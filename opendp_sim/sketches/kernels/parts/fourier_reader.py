@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.capabilities import Arrays, KernelEstimates
+from opendp_sim.core.drawn import AT_ONCE, Drawn
 from opendp_sim.core.errors import InternalError, SpaceError
 from opendp_sim.core.grid import PhaseProjection, chunks, chunks_in_room, count_ids
 from opendp_sim.core.linear import public_product, table_product
+from opendp_sim.core.memory import check_memory
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.sketches.kernels.parts.kernels import Kernel, Term
 from opendp_sim.sketches.parts.classes import Classes
@@ -107,18 +109,34 @@ class FourierReader(Classes):
 
     mechanism: Parameters
     rows: GridRows
-    projection: PhaseProjection
     table: NDArray[np.int64]
     terms: tuple[Term, ...]
 
     @classmethod
-    def draw(cls, mechanism: Parameters, rows: GridRows) -> FourierReader:
-        """Draw the frequencies of ``mechanism.seed`` for this grid."""
-        turn, count = mechanism.phases, mechanism.frequencies
-        kernel: Kernel = mechanism.kernel
-        generator = public_generator(mechanism.seed, mechanism.key, "frequencies")
+    def bound(cls, mechanism: Parameters, rows: GridRows) -> FourierReader:
+        """Return the reader of ``mechanism`` on this grid; many frequencies are drawn later."""
+        count, kernel = mechanism.frequencies, mechanism.kernel
+        lower = "`frequencies`, or the columns (`jl_projection`)"
+        check_memory(8 * rows.width * count, mechanism.key, "the frequencies", lower)
         terms = kernel.split(count, f"{mechanism.key}.frequencies")
-        drawn = [term.kernel.frequencies(generator, rows.width, term.size) for term in terms]
+        reader = cls(mechanism, rows, phase_table(mechanism.phases), terms)
+        if rows.width * count <= AT_ONCE:
+            _ = reader.projection
+        return reader
+
+    @property
+    def matrices(self) -> Drawn:
+        """The public matrices, for the release's fingerprint."""
+        nbytes = 8 * (self.rows.width + 1) * self.mechanism.frequencies + self.table.nbytes
+        return Drawn(nbytes, lambda: (self.projection.folded, self.table))
+
+    @cached_property
+    def projection(self) -> PhaseProjection:
+        """The frequencies and phases of the seed, on the finest exact grid."""
+        mechanism, rows = self.mechanism, self.rows
+        turn, count = mechanism.phases, mechanism.frequencies
+        generator = public_generator(mechanism.seed, mechanism.key, "frequencies")
+        drawn = [term.kernel.frequencies(generator, rows.width, term.size) for term in self.terms]
         steps = np.concatenate(drawn, axis=1) * (rows.unit * turn / (2.0 * math.pi))
         if not np.abs(steps).max() <= turn * _MOST_TURNS:
             raise SpaceError(
@@ -130,8 +148,7 @@ class FourierReader(Classes):
         steps -= turn * np.rint(steps / turn)
         offset = public_generator(mechanism.seed, mechanism.key, "offsets").random(count) * turn
         where = f"{mechanism.key}.input_domain"
-        fitted = PhaseProjection.fit(steps, offset, rows.magnitude, where)
-        return cls(mechanism, rows, fitted, phase_table(turn), terms)
+        return PhaseProjection.fit(steps, offset, rows.magnitude, where)
 
     @property
     def per_label(self) -> bool:

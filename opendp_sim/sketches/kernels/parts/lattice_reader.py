@@ -69,6 +69,11 @@ class LatticeReader(Classes):
         return cls(mechanism, rows, lattice, fitted, _table(size, lattice.turn))
 
     @property
+    def matrices(self) -> tuple[NDArray[np.generic], ...]:
+        """The public matrices, for the release's fingerprint."""
+        return self.projection.folded, self.table
+
+    @property
     def per_label(self) -> bool:
         """Whether there is one structure a label."""
         return self.mechanism.per_label
