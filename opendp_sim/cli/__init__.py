@@ -70,6 +70,10 @@ COMMANDS = {
         "about:stubs_command",
         "Compare the package's type stubs with its records, for whoever adds a mechanism.",
     ),
+    "lsp": (
+        "lsp:lsp_command",
+        "Help an editor with specs: findings, hover, completion, the plan's cost; needs the extra `lsp`.",
+    ),
     "init": (
         "about:init_command",
         "Write a commented template; its holes (???) fail `check` until they are filled in.",

@@ -1,0 +1,19 @@
+"""``opendp-sim lsp``: help in an editor, over standard input and output."""
+
+from __future__ import annotations
+
+from opendp_sim.cli._run import handled
+
+__all__ = ["lsp_command"]
+
+
+def lsp_command() -> None:
+    """Help an editor with specs: findings, hover, completion, the plan's cost; needs the extra `lsp`.
+
+    An editor starts it. No data is opened and nothing is written. The documentation's page "In the
+    editor" shows how VS Code, Neovim and JetBrains are told.
+    """
+    with handled():
+        from opendp_sim.lsp.server import serve_stdio  # noqa: PLC0415 - at first use
+
+        serve_stdio()

@@ -1,0 +1,1 @@
+"""``opendp-sim lsp``: findings while typing, hover, completion, the plan's cost."""

@@ -1,0 +1,193 @@
+"""What an editor is told about the text of a spec; no data is opened and nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import opendp_sim.prelude  # noqa: F401 - fills the catalogue
+from opendp_sim.accounting.promise import promise
+from opendp_sim.core.errors import SimError
+from opendp_sim.dsl import document as yaml
+from opendp_sim.dsl.diagnostic import Diagnostic, Notes, Refused
+from opendp_sim.dsl.document import Document, Span
+from opendp_sim.dsl.explain import explain, explain_stage
+from opendp_sim.dsl.plan import Plan, plan_of
+from opendp_sim.dsl.reader import draft_of
+from opendp_sim.dsl.schema import json_schema
+from opendp_sim.lsp.cursor import cursor_at, word_at
+
+__all__ = ["Choice", "Finding", "Read", "choices", "hover", "lens", "read"]
+
+_FIRST = Span(1, 1, 1)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A diagnostic at its place."""
+
+    span: Span
+    code: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A word that may stand at the cursor, what it means, and what is written for it."""
+
+    word: str
+    about: str
+    written: str
+
+
+@dataclass(frozen=True)
+class Read:
+    """A spec's text, what was found, and its plan where it has one."""
+
+    document: Document
+    findings: tuple[Finding, ...]
+    plan: Plan | None
+
+
+def read(text: str, name: str, folder: str) -> Read:
+    """Check and plan the text as ``opendp-sim plan`` would; whatever is wrong becomes a finding."""
+    notes = Notes()
+    document = yaml.parse(text, name, notes)
+    try:
+        notes.raise_if_any(document)
+        plan = plan_of(draft_of(document.data, folder=folder, document=document, notes=notes))
+    except Refused as refused:
+        return Read(document, tuple(_finding(document, one) for one in refused.findings), None)
+    except SimError as error:
+        return Read(document, (Finding(_FIRST, error.code, str(error)),), None)
+    return Read(document, (), plan)
+
+
+def _finding(document: Document, found: Diagnostic) -> Finding:
+    because = "".join(f"\n{cause.label}" for cause in found.causes)
+    text = f"{found.title}: {found.label}{because}\nhelp: {found.help}"
+    return Finding(document.locate(found.path, found.part), found.code, text)
+
+
+def hover(seen: Read, line: int, column: int) -> str | None:
+    """Return the page of what stands at the cursor: a stage with its types, a mechanism, or a word.
+
+    Args:
+        seen: the document.
+        line: from 0.
+        column: in characters.
+    """
+    if line >= len(seen.document.lines):
+        return None
+    word = word_at(seen.document.lines[line], column)
+    if not word:
+        return None
+    pages = []
+    if seen.plan is not None and word in seen.plan.types:
+        pages.append(explain_stage(seen.plan, word))
+    else:
+        try:
+            pages.append(explain(word))
+        except SimError:
+            return None
+        stage = _stage_of(seen, line, column)
+        if stage is not None:
+            pages.append(stage)
+    return "\n\n".join(f"```text\n{page}\n```" for page in pages)
+
+
+def _stage_of(seen: Read, line: int, column: int) -> str | None:
+    """Return the line about the type after the step at the cursor."""
+    path = cursor_at(seen.document.lines, line, column).path
+    if seen.plan is None or len(path) < 4 or path[0] != "flow" or path[2] != "steps":
+        return None
+    pages = (
+        explain_stage(seen.plan, str(path[1])).splitlines() if path[1] in seen.plan.types else []
+    )
+    steps = [page for page in pages if " -> " in page]
+    return steps[path[3]].strip() if isinstance(path[3], int) and path[3] < len(steps) else None
+
+
+# --- completion -----------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def _schema() -> Any:
+    return json_schema()
+
+
+def choices(seen: Read, line: int, column: int) -> list[Choice]:
+    """Return the words that the grammar allows at the cursor, and the names that may stand there."""
+    at = cursor_at(seen.document.lines, line, column)
+    found: dict[str, Choice] = {}
+    for schema in _under(_schema(), at.path):
+        if at.value:
+            for value in _values(schema):
+                found.setdefault(value, Choice(value, str(schema.get("description", "")), value))
+        if not at.value or not at.begun:
+            for word, inner in (schema.get("properties") or {}).items():
+                written = f"{word}: " if not at.value else f"{{{word}: "
+                found.setdefault(word, Choice(word, _about(inner), written))
+    if at.value and at.path and at.path[-1] == "from":
+        for name in _names(seen):
+            found.setdefault(name, Choice(name, "a dataset or stage of this spec", name))
+    return [choice for word, choice in found.items() if word.startswith(at.begun)]
+
+
+def _under(schema: Any, path: tuple[str | int, ...]) -> Iterator[Any]:
+    """Yield every form that the grammar gives to what stands at ``path``."""
+    for form in _forms(schema):
+        if not path:
+            yield form
+            continue
+        first, rest = path[0], path[1:]
+        if isinstance(first, int):
+            inner = form.get("items")
+        else:
+            inner = (form.get("properties") or {}).get(first, form.get("additionalProperties"))
+        if isinstance(inner, dict):
+            yield from _under(inner, rest)
+
+
+def _forms(schema: Any) -> Iterator[Any]:
+    yield schema
+    for word in ("anyOf", "oneOf", "allOf"):
+        for inner in schema.get(word) or ():
+            yield from _forms(inner)
+
+
+def _values(schema: Any) -> list[str]:
+    listed = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    return [value for value in listed if isinstance(value, str)]
+
+
+def _about(schema: Any) -> str:
+    return next((str(f["description"]) for f in _forms(schema) if f.get("description")), "")
+
+
+def _names(seen: Read) -> list[str]:
+    """Return the names of datasets and stages, as far as they can be read."""
+    if seen.plan is not None:
+        return [*(entry.name for entry in seen.plan.program.data), *seen.plan.types]
+    keys = (path for path, part in seen.document.spans if part == "key" and len(path) == 2)
+    return [str(path[1]) for path in keys if path[0] in ("data", "flow")]
+
+
+# --- the lens -------------------------------------------------------------------------------------
+
+
+def lens(seen: Read) -> tuple[int, str] | None:
+    """Return (the line of ``privacy:``, what the plan costs and how wrong its answers will be)."""
+    if seen.plan is None or seen.plan.privacy is None:
+        return None
+    plain = seen.plan.plain()
+    told = promise(plain["privacy"] | {"total": plain["total"], "claim": plain["claim"]})
+    errors = (
+        f"{name}: {error.replace('_', ' ')} {value:.4g}"
+        for name, output in seen.plan.outputs.items()
+        for error, value in list(output.expected.items())[:1]
+    )
+    line = seen.document.locate(("privacy",), "key").line - 1
+    return line, "; ".join(["plan: " + told, *errors])
