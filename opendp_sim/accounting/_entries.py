@@ -131,6 +131,7 @@ class _Settled(_Body):
     kind: Literal["refusal", "void"]
     of: int | None = None
     code: str
+    ingest: Literal["enforce"] | None = None
 
 
 class _Session(_Body):

@@ -41,7 +41,7 @@ from opendp_sim.core.errors import BudgetError
 __all__ = ["REFUSALS", "Entry", "Ledger", "Terms", "head_of"]
 
 REFUSALS = 10
-"""Runs that the data may refuse in a ledger's life, unless they enforce their declaration."""
+"""Runs that the data may refuse in a ledger's life; and as many again that enforce their declaration."""
 
 
 class Ledger:
@@ -189,13 +189,30 @@ class Ledger:
                 hint="ask for less, or stop: what is spent cannot be had back.",
             )  # fmt: skip
 
-    def may_refuse(self) -> None:
-        """Raise OS402 when so many runs were refused by the data that another would tell too much."""
-        if sum(entry.kind == "refusal" for entry in self.entries) >= REFUSALS:
+    def refusals(self, *, enforced: bool = False) -> int:
+        """Return how many runs the data refused: all of them, or those under `ingest: enforce`."""
+        found = (entry.body for entry in self.entries if entry.kind == "refusal")
+        return sum(not enforced or body.get("ingest") == "enforce" for body in found)
+
+    def may_refuse(self, *, enforced: bool = False) -> None:
+        """Raise OS402 when so many runs were refused by the data that another would tell too much.
+
+        Args:
+            enforced: whether the run is under `ingest: enforce`. It is refused for the form of a file
+                only, so a ledger whose other runs were refused too often still takes it.
+        """
+        if self.refusals(enforced=enforced) >= REFUSALS:
+            hint = (
+                "what `ingest: enforce` refuses is the form of the file (its columns, dtypes and "
+                "lengths, or a cut end); its owner has to look at it, and to begin another ledger."
+                if enforced
+                else "use `ingest: enforce`: it clamps and drops by the declared rule, so that a run "
+                "says nothing about the data by being refused."
+            )
             raise BudgetError(
-                "OS402", str(self.path), expected=f"fewer than {REFUSALS} runs that the data refused",
-                got=f"{REFUSALS} of them", hint="use `ingest: enforce`: it clamps and drops by the "
-                "declared rule, so that a run says nothing about the data by being refused.",
+                "OS402", str(self.path), expected=f"fewer than {REFUSALS} runs that the data refused"
+                + " under `ingest: enforce`" * enforced,
+                got=f"{REFUSALS} of them", hint=hint,
             )  # fmt: skip
 
     def refusal(self, about: dict[str, Any]) -> Entry:

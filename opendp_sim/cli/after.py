@@ -121,9 +121,10 @@ def ledger_show(
         say(f"limit     {total.limit_text}, {ledger.terms.measure}, {ledger.terms.unit}")
         for line in _losses(ledger):
             say(line)
-        refused = sum(entry.kind == "refusal" for entry in ledger.entries)
-        if refused:
-            say(f"refused   {refused} of at most {REFUSALS} runs that the data may refuse")
+        if refused := ledger.refusals():
+            formed = ledger.refusals(enforced=True)
+            own = f", {formed} of at most {REFUSALS} under `ingest: enforce`" if formed else ""
+            say(f"refused   {refused} of at most {REFUSALS} runs that the data may refuse{own}")
         say(f"spent     {total.text}")
         say(f"left      {total.left_text}")
         if ledger.terms.measure == "gdp":

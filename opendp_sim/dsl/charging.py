@@ -175,8 +175,15 @@ def reserve(
 def may_be_refused(plan: Plan, ledger: Ledger | None) -> None:
     """Refuse a run that the data could refuse once too often (OS402)."""
     entry = _entry(plan)
-    if ledger is not None and entry is not None and entry.ingest != "enforce":
-        ledger.may_refuse()
+    if ledger is not None and entry is not None:
+        ledger.may_refuse(enforced=entry.ingest == "enforce")
+
+
+def _told(plan: Plan, code: str) -> dict[str, str]:
+    """Return what a ledger records of a refusal: its code, and whether the declaration was enforced."""
+    entry = _entry(plan)
+    enforced = entry is not None and entry.ingest == "enforce"
+    return {"code": code, **({"ingest": "enforce"} if enforced else {})}
 
 
 @contextmanager
@@ -196,7 +203,7 @@ def gate(
         if ledger is not None and reserved is not None:
             kind = "void" if _harmless(plan, error) else "refusal"
             with held():
-                ledger.settle(reserved, kind, {"code": error.code})  # type: ignore[arg-type]
+                ledger.settle(reserved, kind, _told(plan, error.code))  # type: ignore[arg-type]
                 charged("")
         raise
 
@@ -209,7 +216,7 @@ def counting(plan: Plan, ledger: Ledger | None) -> Iterator[None]:
     except Exception as error:
         if ledger is not None and not _harmless(plan, error):
             code = error.code if isinstance(error, SimError) else "OS902"
-            ledger.refusal({"program": plan.program.hash, "code": code})
+            ledger.refusal({"program": plan.program.hash, **_told(plan, code)})
         raise
 
 

@@ -117,6 +117,28 @@ def test_refusals_are_counted_and_end(tmp_path):
     assert apply(plan_file(spec)).charge is not None
 
 
+def test_refusals_under_enforce_are_counted_and_end(tmp_path):
+    """What `enforce` refuses is the form of a file; ten of them end the ledger, under any word."""
+    spec = write_small(tmp_path, ("    ledger:", "    ingest: enforce\n    ledger:"))
+    np.savez(tmp_path / "points.npz", x=np.zeros((50, 4)))  # another width
+    for _ in range(REFUSALS):
+        with pytest.raises(DataError, match="OS602"):
+            apply(plan_file(spec))
+    with Ledger.open(tmp_path / "points.ledger") as ledger:
+        assert [e.kind for e in ledger.entries] == ["reserve", "refusal"] * REFUSALS
+        assert ledger.refusals(enforced=True) == ledger.refusals() == REFUSALS
+        assert not ledger.charges
+        assert ledger.verify() == 2 * REFUSALS
+    shown = CliRunner().invoke(app, ["ledger", "show", str(tmp_path / "points.ledger")]).stdout
+    assert f"{REFUSALS} of at most {REFUSALS} under" in shown
+    np.savez(tmp_path / "points.npz", x=np.zeros((50, 3)))
+    for mode in ("enforce", "refuse"):
+        spec.write_text(spec.read_text().replace("ingest: enforce", f"ingest: {mode}"))
+        with pytest.raises(BudgetError) as caught:
+            apply(plan_file(spec))
+        assert caught.value.code == "OS402"
+
+
 def test_a_missing_file_is_no_refusal_by_the_data(tmp_path):
     spec = write_small(tmp_path)
     (tmp_path / "points.npz").unlink()
