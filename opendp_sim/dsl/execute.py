@@ -177,6 +177,7 @@ def _release(
     last = typed.stages[-1].claim if typed.stages else None
     data: Any
     if isinstance(last, Stable) and last.accumulate is not None:
+        told("building", 0)
         data = build_sketch(
             typed.stages, blocks, workers=workers, on_block=lambda rows: told("building", rows)
         )

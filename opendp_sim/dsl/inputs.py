@@ -113,6 +113,7 @@ def _opened(
             continue
         try:
             source = source_of(entry.source, entry.records, plan.program.folder, memory)
+            told("checking", 0)  # before the first block: a bar shows the phase, come what may
             check_source(source, entry.ingest, lambda rows: told("checking", rows))
         except DataError as error:
             refused = _naming(error, name, entry.source)

@@ -50,7 +50,7 @@ class _Stream:
 
     def slices(self, rows: int) -> Iterator[NDArray[Any]]:
         width = math.prod(self.shape[1:])
-        for start in range(0, self.shape[0], rows):
+        for start in range(0, max(self.shape[0], 1), rows):  # without records too: for their dtype
             count = min(rows, self.shape[0] - start)
             size = count * width * self.dtype.itemsize
             data = self.file.read(size)

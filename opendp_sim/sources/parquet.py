@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -45,7 +46,10 @@ def parquet_source(place: Place, records: Records) -> Table:
         for part in parts:
             with reading(place.file, "readable .parquet"), _opened(arrow, part) as file:
                 stored = [name for name in wanted if name not in part.keys]
-                for batch in file.iter_batches(batch_size=rows, columns=stored):
+                none = (
+                    file.schema_arrow.empty_table()
+                )  # without records too: their types are checked
+                for batch in chain([none], file.iter_batches(batch_size=rows, columns=stored)):
                     held = {n: batch.column(n) for n in stored} | part.columns(len(batch))
                     yield {
                         c.name: column_of(c, [held[n] for n in names[c.name]])

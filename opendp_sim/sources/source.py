@@ -54,10 +54,20 @@ class Table:
     def blocks(self, rows: int | None = None) -> Iterator[Block]:
         """Open the source afresh: blocks of ``rows`` records, the last one shorter.
 
-        Memory: one raw piece and one block.
+        Memory: one raw piece and one block. A piece without records is looked at for its form.
+
+        Raises:
+            DataError (OS602): columns, widths or dtypes that are not as declared.
         """
         size = rows or block_rows(self.records)
-        return recut((conform(piece, self.records) for piece in self.pieces(size)), size)
+        return recut((_formed(piece, self.records) for piece in self.pieces(size)), size)
+
+
+def _formed(piece: Raw, records: Records) -> Block:
+    """Return a piece in the declared types; its form is checked, with or without records."""
+    block = conform(piece, records)
+    records.check({name: column[:0] for name, column in block.items()})
+    return block
 
 
 def from_arrays(records: Records, arrays: Raw) -> Table:
@@ -82,7 +92,7 @@ def from_arrays(records: Records, arrays: Raw) -> Table:
     count = length_of(held)
 
     def pieces(rows: int) -> Iterator[Raw]:
-        for start in range(0, count, rows):
+        for start in range(0, max(count, 1), rows):  # without records too: their dtypes are checked
             yield {name: array[start : start + rows] for name, array in held.items()}
 
     return Table(records, pieces, count, lambda: {name: array[:0] for name, array in held.items()})

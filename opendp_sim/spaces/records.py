@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -54,6 +55,8 @@ class Column(Descriptor):
             low, high = self.bounds
             if not (np.isfinite(low) and np.isfinite(high) and low < high):
                 raise self._refuse("finite bounds with lower < upper", self.bounds)
+            if self.numpy_dtype.kind in "iu" and not self._holds_integers(low, high):
+                raise self._refuse(f"bounds that hold an integer of {self.dtype}", self.bounds)
         if (self.dtype == "category") != bool(self.keys):
             raise self._refuse("public keys exactly for a category", self.keys)
         if any(key != "" and plain(key) != key for key in self.keys) or not all(
@@ -67,6 +70,10 @@ class Column(Descriptor):
             raise self._refuse("each key once", self.keys)
         if self.role and self.dtype not in ("int64", "str", "category"):
             raise self._refuse("dtype int64, str or category, where it names persons", self.dtype)
+
+    def _holds_integers(self, low: float, high: float) -> bool:
+        kind = np.iinfo(self.numpy_dtype)
+        return max(math.ceil(low), int(kind.min)) <= min(math.floor(high), int(kind.max))
 
     def _refuse(self, expected: str, got: object) -> SpecError:
         return SpecError(
