@@ -52,11 +52,7 @@ class Column(Descriptor):
         if self.dtype == "bool":
             object.__setattr__(self, "bounds", (0.0, 1.0))
         if self.bounds:
-            low, high = self.bounds
-            if not (np.isfinite(low) and np.isfinite(high) and low < high):
-                raise self._refuse("finite bounds with lower < upper", self.bounds)
-            if self.numpy_dtype.kind in "iu" and not self._holds_integers(low, high):
-                raise self._refuse(f"bounds that hold an integer of {self.dtype}", self.bounds)
+            self._check_bounds(*self.bounds)
         if (self.dtype == "category") != bool(self.keys):
             raise self._refuse("public keys exactly for a category", self.keys)
         if any(key != "" and plain(key) != key for key in self.keys) or not all(
@@ -71,9 +67,14 @@ class Column(Descriptor):
         if self.role and self.dtype not in ("int64", "str", "category"):
             raise self._refuse("dtype int64, str or category, where it names persons", self.dtype)
 
-    def _holds_integers(self, low: float, high: float) -> bool:
+    def _check_bounds(self, low: float, high: float) -> None:
+        if not (np.isfinite(low) and np.isfinite(high) and low < high):
+            raise self._refuse("finite bounds with lower < upper", self.bounds)
+        if self.numpy_dtype.kind not in "iu":
+            return
         kind = np.iinfo(self.numpy_dtype)
-        return max(math.ceil(low), int(kind.min)) <= min(math.floor(high), int(kind.max))
+        if max(math.ceil(low), int(kind.min)) > min(math.floor(high), int(kind.max)):
+            raise self._refuse(f"bounds that hold an integer of {self.dtype}", self.bounds)
 
     def _refuse(self, expected: str, got: object) -> SpecError:
         return SpecError(
