@@ -13,7 +13,7 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
@@ -144,7 +144,6 @@ class Release(Questions):
             capabilities=claim.capabilities,
             noise=None if noise is None else _noise_from_json(noise),
             queries=self.stages[-1].domain,
-            rounding=rounded(self.stages),
         )
 
     def queries(self, queries: Any) -> Any:
@@ -285,12 +284,6 @@ def _check_header(member: IO[bytes], about: Mapping[str, Any], size: int) -> Non
     plain = dtype.kind in "biuf" and [list(shape), dtype.str] == [about["shape"], about["dtype"]]
     if not plain or member.tell() + dtype.itemsize * math.prod(shape) != size:
         raise _foreign()
-
-
-def rounded(stages: Iterable[Stage]) -> float:
-    """Return the largest rounding that the row maps state, in data units."""
-    claims = [stage.claim for stage in stages if isinstance(stage.claim, Stable)]
-    return max((float(claim.expected.get("rounding", 0.0)) for claim in claims), default=0.0)
 
 
 def _foreign() -> ReleaseError:

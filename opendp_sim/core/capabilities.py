@@ -91,6 +91,10 @@ class KernelSums(Protocol):
         """
         ...
 
+    def change(self, moved: float) -> float:
+        """Bound the change of one record's kernel value when its distance changes by ``moved``."""
+        ...
+
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the kernel at real distances: what the estimate is unbiased for."""
         ...

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from opendp_sim.accounting.release import rounded
 from opendp_sim.core.claims import Interactive, Noise, Post
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.space import Domain
@@ -47,18 +46,11 @@ def released_domain(typed: Typed, bound: Bound | None) -> Domain | None:
     noise_only = typed.release is not None and typed.release.kind in ("noise", "none")
     if typed.is_sketch and noise_only:
         sketch = typed.sketch
-        return Released(
-            sketch.output,
-            sketch.capabilities,
-            noise,
-            typed.stages[-1].domain,
-            rounded(typed.stages),
-        )
+        return Released(sketch.output, sketch.capabilities, noise, typed.stages[-1].domain)
     if bound is None or isinstance(bound.claim, Interactive):
         return None
     if bound.claim.capabilities and bound.claim.output is not None:
-        rounding = rounded(typed.stages)
-        return Released(bound.claim.output, bound.claim.capabilities, None, bound.domain, rounding)
+        return Released(bound.claim.output, bound.claim.capabilities, None, bound.domain)
     return bound.claim.output
 
 

@@ -20,6 +20,7 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.queries.parts.asked import check_queries, kernel_sums
 from opendp_sim.queries.parts.public_points import PublicPoints, with_public
 from opendp_sim.spaces.released import Answers
+from opendp_sim.spaces.rows import GridRows
 
 __all__ = ["Density"]
 
@@ -40,8 +41,8 @@ class Density(Mechanism):
         Output: columns ``density``, ``noise_error``, ``sketch_error``, ``lower``, ``upper``,
         ``records`` (the released class sizes) and ``least_records`` (the size below which a class is
         not told from noise), each of shape (q, L), L being the number of classes (1 without
-        ``per_label``). The interval is about the rows as they were clipped, quantized and projected:
-        `plan` shows what that may cost, beside those steps.
+        ``per_label``). The interval holds noise, sketch and rounding to the grid. It is about the rows
+        as they were clipped and projected: `plan` shows what that may cost, beside those steps.
 
     Stability
         Not a transformation.
@@ -55,7 +56,7 @@ class Density(Mechanism):
         width, or not finite.
 
     Source
-        [own] Lemmas 1 and 2 in ``density.md``; median of means as in Theorem 4 of Coleman and
+        [own] Lemmas 1 to 4 in ``density.md``; median of means as in Theorem 4 of Coleman and
         Shrivastava.
 
     Example
@@ -99,24 +100,28 @@ class Density(Mechanism):
         """Bind to a release that offers kernel sums."""
         del metric
         sums, deviation = kernel_sums(self.key, domain)
-        noise = deviation * sums.noise_factor()
+        noise, rounding = deviation * sums.noise_factor(), rounded(sums, domain)
+        expected = {"noise_error times records" if self.normalise else "noise_error": noise}
+        if rounding:
+            expected["rounding, per record at most"] = rounding
 
         def answer(released: Arrays, queries: Any) -> dict[str, NDArray[np.float64]]:
             asked = check_queries(domain, queries)
             read = with_public(self.public, self.key, domain, sums, deviation, asked)
-            return self._answer(read, released, asked, noise, deviation)
+            return self._answer(read, released, asked, (noise, deviation, rounding))
 
         return Post(
             answer,
             takes="release",
             output=Answers(COLUMNS, sums.labels, self.normalise),
-            expected={"noise_error times records" if self.normalise else "noise_error": noise},
+            expected=expected,
             of_a_record=1.0,
         )
 
     def _answer(
-        self, sums: KernelSums, released: Arrays, queries: Any, noise: float, deviation: float
+        self, sums: KernelSums, released: Arrays, queries: Any, errors: tuple[float, float, float]
     ) -> dict[str, NDArray[np.float64]]:
+        noise, deviation, rounding = errors
         groups = self.groups if self.estimator == "median_of_means" else 1
         found = sums.estimate(released, queries, groups)
         values = np.median(found.groups, axis=0).T
@@ -132,8 +137,8 @@ class Density(Mechanism):
         unseen = self._unseen(found, deviation)
         reach = quantile * np.sqrt(noise_variance + sketch_variance) + unseen
         lower, upper = values - reach, values + reach
-        bias = np.reshape(sums.bias(queries), (-1, 1))
-        shift = bias * np.maximum(sizes, 0.0)
+        bias = np.reshape(sums.bias(queries), (-1, 1)) + rounding
+        shift = bias * (np.maximum(sizes, 0.0) + _OF_COUNT * factor * deviation)
         if self.normalise:
             seen, divisor = sizes >= least, np.maximum(sizes, least)
             values, sketch_variance = values / divisor, sketch_variance / divisor**2
@@ -161,6 +166,12 @@ class Density(Mechanism):
         unseen: NDArray[np.float64] = np.maximum(found.jump - _OF_COUNT * deviation, 0.0)
         unseen *= min(hidden / least, 1.0)
         return unseen
+
+
+def rounded(sums: KernelSums, domain: Domain) -> float:
+    """Bound what rounding of record and query to the grid changes a kernel value by (Lemma 4)."""
+    rows = getattr(domain, "queries", None)
+    return sums.change(rows.moved(sums.distance)) if isinstance(rows, GridRows) else 0.0
 
 
 def least_records(of_count: float, of_sum: float) -> float:

@@ -40,9 +40,8 @@ class Distance(Mechanism):
         Output: columns ``distance``, ``noise_error`` (one standard deviation of the noise), ``bias``
         (the largest error of the structure), ``lower``, ``upper`` and ``records``, each of shape
         (q, L), L being the number of classes (1 without ``per_label``). The interval holds noise,
-        bias, ``alpha``, and the deviation of a random projection before the sketch
-        (``l1_embedding``, ``jl_projection``). It is about the rows as they were clipped and
-        quantized: `plan` shows what that rounding may cost, beside those steps.
+        bias, rounding to the grid, ``alpha``, and the deviation of a random projection before the
+        sketch (``l1_embedding``, ``jl_projection``). It is about the rows as they were clipped.
 
     Stability
         Not a transformation.
@@ -181,15 +180,20 @@ def rounding(release: Released, asked: Any, power: float) -> NDArray[np.float64]
     """Bound what rounding to the grid, of record and query, moves one record's distance: shape (q,).
 
     Half a step each, so a coordinate's difference moves by a step u at most, and its p-th power by
-    ``p u (far + u)^(p-1)`` (Lemma 3 of ``distance.md``). Projections before the sketch: not covered.
+    ``p u (far + u)^(p-1)``; behind a projection the differences move by a vector of bounded length
+    (Lemma 3 of ``distance.md``).
     """
     rows = release.queries
-    if not release.rounding or not isinstance(rows, GridRows) or rows.distortion:
+    if not isinstance(rows, GridRows) or not rows.rounding:
         return 0.0
     low, high = (np.array(v, dtype=np.float64) for v in (rows.lower, rows.upper))
     values = np.asarray(getattr(asked, "values", asked), dtype=np.float64)
     far = np.maximum(np.abs(values - low), np.abs(high - values)) * rows.unit
-    step = 2 * release.rounding
+    if rows.distortion:
+        longest = rows.moved("l2")
+        slopes: NDArray[np.float64] = power * (far + longest) ** (power - 1)
+        return longest * np.sqrt(np.square(slopes).sum(axis=1))
+    step = 2 * rows.rounding * rows.unit
     moved: NDArray[np.float64] = (power * step * (far + step) ** (power - 1)).sum(axis=1)
     return moved
 

@@ -257,7 +257,10 @@ def _image(rows: GridRows, dimension: int, drawn: _Dense | _Hadamard) -> GridRow
     low, high = drawn.middle((lower + upper).astype(np.float64))
     spread = int((upper - lower).sum())
     least, most = (low - spread) // 2, (high + spread) // 2
-    l2 = None
+    l2, rounding = None, 0.0
+    if rows.rounding:  # Lemma 5: the longest move of a row, in root mean square
+        longest = math.sqrt(drawn.norm_squared() * rows.width)
+        rounding = rows.rounding * longest / math.sqrt(dimension)
     if rows.l2 is not None:
         reach = math.isqrt(rows.width * rows.l2**2)
         least, most = max(least, -reach), min(most, reach)
@@ -271,6 +274,7 @@ def _image(rows: GridRows, dimension: int, drawn: _Dense | _Hadamard) -> GridRow
         upper=(most,),
         l2=l2,
         distortion=(2.0, math.sqrt(2 / dimension), 0.0),
+        rounding=rounding,
     )
 
 

@@ -182,7 +182,8 @@ class L1Embedding(Mechanism):
             mean = square = 0.0
         cut = mean + 3 * math.sqrt(max(square, 0.0) / self.directions)
         step = 2 * clip / 2**self.bits
-        return relative, math.sqrt(math.pi / 2) * (length * max(cut, 0.0) + step)
+        lost = math.sqrt(math.pi / 2) * (length * max(cut, 0.0) + step)
+        return relative, lost + rows.moved("l2")
 
 
 @dataclass(frozen=True)

@@ -66,8 +66,6 @@ class Released(Domain):
     capabilities: Mapping[str, Any]
     noise: Noise | None
     queries: Domain | None = None
-    rounding: float = 0.0
-    """The most that a row map moved a coordinate of a record, or of a query, in data units."""
 
     def check(self, data: Any) -> None:
         """Nothing to refuse: release files are checked when they are loaded."""

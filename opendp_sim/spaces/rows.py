@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass, replace
 from typing import Any
@@ -188,8 +189,8 @@ class GridRows(_RowDomain):
             those they stand for, and clipping and rounding may move one by ``lost``, in real units.
             Empty for rows that stand for themselves.
         frame: as in ``RealRows``; empty for rows that were not rescaled, or stand for no columns.
-        rounding: by how much of a step, at most, rounding to the grid has moved a coordinate; 0 for
-            rows that were on the grid before.
+        rounding: by how much of a step, at most, rounding to the grid has moved a coordinate; in root
+            mean square over the columns behind a projection; 0 for rows that were on the grid before.
     """
 
     unit: float = 1.0
@@ -204,6 +205,15 @@ class GridRows(_RowDomain):
     def magnitude(self) -> int:
         """The largest absolute value of a coordinate, in steps."""
         return max(map(abs, (*self.lower, *self.upper)))
+
+    def moved(self, distance: str) -> float:
+        """Return how far rounding has moved record and query from one another, in real units.
+
+        Args:
+            distance: ``l1`` or ``l2``: sums over d columns are at most sqrt(d) times the L2 norm.
+        """
+        steps = self.width if distance == "l1" else math.sqrt(self.width)
+        return 2.0 * self.rounding * self.unit * steps
 
     def check(self, data: Any) -> None:
         """Refuse anything that is not float64 integers within the bounds."""

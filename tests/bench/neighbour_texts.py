@@ -35,7 +35,7 @@ from tests.bench import _neighbours as near, _texts as said  # noqa: E402
 from tests.bench._results import parser, table, write_section  # noqa: E402
 
 del charging, execute, serve
-SPECS = sorted((ROOT / "specs").glob("*.yaml"))
+SPECS = sorted((ROOT / "specs").glob("*.yaml"), reverse=True)
 RECORDS, BLOCK = 9, 3
 Differences = dict[str, set[str]]
 

@@ -11,8 +11,10 @@ from opendp_sim.core.bridge import whole_function
 from opendp_sim.core.claims import Noise
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, resolve
+from opendp_sim.queries import density
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import RealRows, Rows
+from tests.bench import interval_coverage as campaign
 
 
 def release(steps, box, data, scale=0.01):
@@ -72,3 +74,28 @@ def test_densities_cover_few_clusters_far_away(buckets, clusters):
         flags = alone.bind(of.released, Symmetric()).function(of.arrays, of.queries(asked[1:]))
         covered[1] -= 0.5 * flags["outlier"][0, 0]  # a false alarm counts as half a miss
     assert (covered >= 27).all(), covered
+
+
+@pytest.mark.parametrize(("name", "bits", "dimension"), [
+    ("race_sketch", 6, 0), ("race_sketch l1", 6, 0), ("race_sketch", 6, 4), ("fourier_sketch", 6, 0),
+    ("fourier_sketch exponential", 6, 4), ("exponential_sum", 6, 0), ("gauss_transform_sketch", 8, 0),
+])  # fmt: skip
+def test_densities_cover_rows_between_the_steps(monkeypatch, name, bits, dimension):
+    """All rows and the query are rounded apart by a step: none of the intervals held that."""
+    assert campaign.lattice(name, bits, dimension, 2) == 1.0
+    if not dimension:
+        monkeypatch.setattr(density, "rounded", lambda *_: 0.0)
+        assert campaign.lattice(name, bits, dimension, 2) < 1.0
+
+
+@pytest.mark.parametrize("map_name", ["jl_projection", "l1_embedding"])
+def test_distances_behind_projections_cover_rounded_rows(map_name):
+    """A step of 1/8 in each of 16 columns, on records in one point."""
+    assert campaign.projected(map_name, 4, "one point", 4) == 1.0
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.999])
+@pytest.mark.parametrize("groups", [1, 9])
+def test_densities_cover_unequal_clusters(groups, confidence):
+    """Lemma 3 is proved for one cluster: 200, 60, 30 and 10 records in four points, from fixed seeds."""
+    assert campaign.race((200, 60, 30, 10), 45, groups, confidence, 0.01, 8) >= confidence

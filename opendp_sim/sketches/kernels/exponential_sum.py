@@ -301,6 +301,12 @@ class SumReader:
         terms = zip(self.weights, self.terms, strict=True)
         return self.mechanism.accuracy + float(sum(w * float(term.bias()) for w, term in terms))
 
+    def change(self, moved: float) -> float:
+        """Bound the change of one record's kernel value when its distance changes by ``moved``."""
+        record = self.mechanism
+        slope = Rational(bandwidth=record.bandwidth, distance=record.distance).slope
+        return min(moved * slope, 1.0)
+
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return 1/(1+z), which the estimate approximates within the stated accuracy."""
         record = self.mechanism

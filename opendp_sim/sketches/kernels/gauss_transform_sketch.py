@@ -295,6 +295,10 @@ class GaussReader(Classes):
         """Return the largest noise deviation of an estimate per unit of cell noise (Lemma 3)."""
         return float(self._query_norm**self.rows.width / 2**_DIGITS)
 
+    def change(self, moved: float) -> float:
+        """Bound the change of one record's kernel value when its distance changes by ``moved``."""
+        return min(moved * math.sqrt(2.0 / math.e) / self.mechanism.bandwidth, 1.0)
+
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the kernel at real distances."""
         return np.exp(-np.square(distance / self.mechanism.bandwidth))

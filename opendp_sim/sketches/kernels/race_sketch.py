@@ -356,6 +356,16 @@ class RaceReader(Classes):
         del queries
         return 0.0
 
+    def change(self, moved: float) -> float:
+        """Bound the change of one record's kernel value when its distance changes by ``moved``.
+
+        ``k(0) - k(moved)``, as the p-stable kernels fall and are convex in the distance (Lemma 4 of
+        ``density.md``). 0 for signs: a step can turn a short row by any angle.
+        """
+        if self._coded(self.mechanism):
+            return 0.0
+        return float(1.0 - self.kernel(np.array([moved]))[0])
+
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the kernel at real distances."""
         values: NDArray[np.float64] = self.mechanism.family.kernel(distance)

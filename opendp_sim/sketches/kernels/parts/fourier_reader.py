@@ -265,6 +265,11 @@ class FourierReader(Classes):
         del queries
         return 0.0
 
+    def change(self, moved: float) -> float:
+        """Bound the change of one record's kernel value when its distance changes by ``moved``."""
+        kernel: Kernel = self.mechanism.kernel
+        return min(moved * kernel.slope, sum(abs(weight) for weight, *_ in self.terms))
+
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the kernel at real distances."""
         kernel: Kernel = self.mechanism.kernel

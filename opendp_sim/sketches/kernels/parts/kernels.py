@@ -43,6 +43,11 @@ class Kernel(Option):
     def steepness(self) -> float:
         """``sup_r |r k'(r)|``: the change of the kernel per unit of relative change of distance."""
 
+    @property
+    @abstractmethod
+    def slope(self) -> float:
+        """``sup_r |k'(r)|``: the change of the kernel per data unit of distance, at most."""
+
     @abstractmethod
     def split(self, count: int, where: str) -> tuple[Term, ...]:
         """Write it as a sum, and split ``count`` frequencies between the terms.
@@ -98,6 +103,11 @@ class Gaussian(OneKernel):
         """``2 / e``."""
         return 2.0 / math.e
 
+    @property
+    def slope(self) -> float:
+        """``sqrt(2 / e) / sigma``, at ``z = 1 / sqrt(2)``."""
+        return math.sqrt(2.0 / math.e) / self.bandwidth
+
     def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
         """Normal with variance ``2 / sigma^2``."""
         return generator.standard_normal((width, count)) * (math.sqrt(2.0) / self.bandwidth)
@@ -122,6 +132,11 @@ class Exponential(OneKernel):
         """``1 / e``."""
         return 1.0 / math.e
 
+    @property
+    def slope(self) -> float:
+        """``1 / sigma``, at 0."""
+        return 1.0 / self.bandwidth
+
     def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
         """Multivariate Cauchy: a normal vector over the size of one more normal."""
         return _cauchy_vectors(generator, width, count) / self.bandwidth
@@ -145,6 +160,11 @@ class Laplacian(OneKernel):
     def steepness(self) -> float:
         """``1 / e``."""
         return 1.0 / math.e
+
+    @property
+    def slope(self) -> float:
+        """``1 / sigma``, at 0."""
+        return 1.0 / self.bandwidth
 
     def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
         """Independent Cauchy coordinates."""
@@ -180,6 +200,11 @@ class Rational(OneKernel):
     def steepness(self) -> float:
         """``1/2`` for the squared distance, else ``1/4``."""
         return 0.5 if self.distance == "l2_squared" else 0.25
+
+    @property
+    def slope(self) -> float:
+        """``3 sqrt(3) / 8 / sigma`` for the squared distance, at ``1 / sqrt(3)``; else ``1 / sigma``."""
+        return (math.sqrt(27.0) / 8 if self.distance == "l2_squared" else 1.0) / self.bandwidth
 
     def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
         """The law of the exponential kernel at bandwidth ``sigma / t``, t drawn once a column."""

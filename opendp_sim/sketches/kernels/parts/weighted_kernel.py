@@ -50,6 +50,11 @@ class Weighted(Kernel):
         """At most ``sum |w_i|`` times the terms' own."""
         return sum(abs(weight) * kernel.steepness for weight, kernel in self.terms)
 
+    @property
+    def slope(self) -> float:
+        """At most ``sum |w_i|`` times the terms' own."""
+        return sum(abs(weight) * kernel.slope for weight, kernel in self.terms)
+
     def split(self, count: int, where: str) -> tuple[Term, ...]:
         """Split the frequencies in proportion to ``|w_i|`` (Lemma 6)."""
         self._check(count, where)

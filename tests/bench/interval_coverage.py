@@ -1,0 +1,200 @@
+"""How often printed intervals of `density` and `distance` hold the truth, on data made to miss them.
+
+A row is one kind of data under one setting: the least coverage over its queries, of so many releases, each with its own
+public seed and its own noise. The truth is the sum over the rows as they were before the grid.
+
+python tests/bench/interval_coverage.py --write
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+import numpy as np  # noqa: E402
+from numpy.typing import NDArray  # noqa: E402
+
+import opendp_sim.prelude  # noqa: E402, F401 - fills the registry
+from opendp_sim.accounting.release import Release  # noqa: E402
+from opendp_sim.core.bridge import whole_function  # noqa: E402
+from opendp_sim.core.claims import Noise  # noqa: E402
+from opendp_sim.core.mechanism import Mechanism, lookup  # noqa: E402
+from opendp_sim.core.pipeline import bind_steps, resolve  # noqa: E402
+from opendp_sim.spaces.metrics import Symmetric  # noqa: E402
+from opendp_sim.spaces.rows import RealRows, Rows  # noqa: E402
+from tests.bench._results import parser, table, write_section  # noqa: E402
+
+Array = NDArray[np.float64]
+FAR = np.array([[1000.0, -1000.0, 1000.0]])
+
+
+def release(
+    steps: list[Mechanism], box: tuple[float, float], data: Array, scale: float, seed: int
+) -> Release:
+    """Return a release of a chain over real rows, with seeded noise: for tests only."""
+    real = RealRows(width=data.shape[1], lower=(box[0],), upper=(box[1],))
+    stages = bind_steps(real, Symmetric(), steps)
+    flat = whole_function(stages[-1].claim)(resolve(stages, list)(Rows(data)))
+    noise = np.random.default_rng(seed).normal(0, scale, flat.shape)
+    cells = np.rint(flat + noise).astype(np.int64)
+    return Release.of_sketch(stages, cells, Noise("discrete_gaussian", scale), {"rho": 1.0})
+
+
+def held(of: Release, query: Mechanism, asked: Array, truth: Array) -> NDArray[np.bool_]:
+    """Return which intervals hold the truth, shape (q,)."""
+    found = query.bind(of.released, Symmetric()).function(of.arrays, of.queries(asked))
+    return np.asarray((found["lower"][:, 0] <= truth) & (truth <= found["upper"][:, 0]))
+
+
+# --- kernel sums ----------------------------------------------------------------------------------
+
+
+def clusters(sizes: tuple[int, ...], seed: int = 5) -> Array:
+    """Return clusters of these sizes, each in one point, far from one another."""
+    centres = np.random.default_rng(seed).uniform(-900.0, 900.0, (len(sizes), 3))
+    return np.repeat(centres, sizes, axis=0)
+
+
+CLUSTERS = {
+    "one of 300": (300,),
+    "3 of 100": (100, 100, 100),
+    "200, 60, 30, 10": (200, 60, 30, 10),
+    "250 and 50 of 1": (250, *(1,) * 50),
+    "30 of 10": (10,) * 30,
+}
+
+
+def race(
+    sizes: tuple[int, ...],
+    repetitions: int,
+    groups: int,
+    confidence: float,
+    scale: float,
+    runs: int,
+) -> float:
+    """Return the least coverage over far and near queries."""
+    data = clusters(sizes)
+    asked = np.concatenate([FAR, data[:1] + 5.0, data[-1:] - 40.0])
+    covered = np.zeros(len(asked))
+    words = {"estimator": "median_of_means", "groups": groups} if groups > 1 else {}
+    query = lookup("density")(confidence=confidence, **words)
+    for seed in range(runs):
+        family = {"p_stable_l2": {"width": 1.0}}
+        sketch = lookup("race_sketch")(
+            repetitions=repetitions, buckets=32, family=family, seed=seed, count_weight=8
+        )
+        of = release([lookup("quantize")(bits=20), sketch], (-1000.0, 1000.0), data, scale, seed)
+        far = np.linalg.norm(data[:, None] - asked[None], axis=2)
+        covered += held(of, query, asked, sketch.family.kernel(far).sum(axis=0))
+    return float(covered.min() / runs)
+
+
+SKETCHES: dict[str, dict[str, Any]] = {
+    "race_sketch": {"repetitions": 300, "buckets": 64, "family": {"p_stable_l2": {"width": 0.3}}},
+    "race_sketch l1": {"repetitions": 300, "buckets": 64, "family": {"p_stable_l1": {"width": 0.3}}},
+    "fourier_sketch": {"frequencies": 800, "kernel": {"gaussian": {"bandwidth": 0.3}}},
+    "fourier_sketch exponential": {
+        "frequencies": 800, "kernel": {"exponential": {"bandwidth": 0.3}}},
+    "exponential_sum": {
+        "bandwidth": 0.3, "accuracy": 0.01, "structure": {"fourier": {"frequencies": 200}}},
+    "gauss_transform_sketch": {"bandwidth": 0.3, "order": 8},
+}  # fmt: skip
+
+
+def lattice(name: str, bits: int, dimension: int, runs: int) -> float:
+    """Return the coverage where all records, and the query, are rounded apart by a whole step."""
+    covered, unit = 0, 2.0 / 2**bits
+    projection = [lookup("jl_projection")(dimension=dimension, seed=1)] if dimension else []
+    for seed in range(runs):
+        words = SKETCHES[name] | ({} if name.startswith("gauss") else {"seed": seed})
+        sketch = lookup(name.partition(" ")[0])(**words)
+        side = 0.499 if seed % 2 else -0.499
+        data = np.full((5000, 2 if not dimension else 8), unit * (1 + side))
+        asked = np.full((1, data.shape[1]), unit * (2 - side))
+        steps = [lookup("quantize")(bits=bits), *projection, sketch]
+        of = release(steps, (-1.0, 1.0), data, 1.0, seed)
+        sums = of.released.capabilities["kernel_sums"]
+        moved = data[:1] - asked
+        if dimension:  # the interval is about projected rows: linear, so exact on real ones
+            stages = bind_steps(RealRows(width=8, lower=(-1.0,), upper=(1.0,)), Symmetric(), steps)
+            moved = moved @ stages[1].claim.matrices[0].T / np.sqrt(dimension)
+        order = 1 if sums.distance == "l1" else 2
+        far = np.linalg.norm(moved, ord=order, axis=1)
+        covered += int(held(of, lookup("density")(), asked, 5000 * sums.kernel(far))[0])
+    return covered / runs
+
+
+# --- distances ------------------------------------------------------------------------------------
+
+
+def projected(map_name: str, bits: int, kind: str, runs: int) -> float:
+    """Return the least coverage of sums of distances behind a random projection."""
+    rng, width = np.random.default_rng(8), 16
+    data = {
+        "one point": np.full((3000, width), 0.31),
+        "a line": np.outer(rng.uniform(-1, 1, 3000), np.ones(width)),
+        "a cloud": rng.uniform(-1, 1, (3000, width)),
+    }[kind]
+    asked = np.concatenate([np.full((1, width), -0.77), rng.uniform(-1, 1, (3, width)), data[:1]])
+    covered = np.zeros(len(asked))
+    for seed in range(runs):
+        if map_name == "jl_projection":
+            steps = [lookup("jl_projection")(dimension=12, seed=seed), lookup("moments_sketch")()]
+        else:
+            embedding = lookup("l1_embedding")(directions=60, seed=seed)
+            steps = [embedding, lookup("threshold_sketch")(thresholds=256)]
+        of = release([lookup("quantize")(bits=bits), *steps], (-1.0, 1.0), data, 5.0, seed)
+        far = np.linalg.norm(data[:, None] - asked[None], axis=2)
+        truth = (far ** (2 if map_name == "jl_projection" else 1)).sum(axis=0)
+        covered += held(of, lookup("distance")(), asked, truth)
+    return float(covered.min() / runs)
+
+
+def rows(runs: int) -> Iterator[list[object]]:
+    """Yield data, setting, confidence and coverage."""
+    for name, sizes in CLUSTERS.items():
+        for repetitions, groups, scale in (
+            (20, 1, 0.01),
+            (20, 1, 2.0),
+            (60, 9, 0.01),
+            (300, 1, 0.01),
+        ):
+            for confidence in (0.5, 0.95, 0.999):
+                of = f"race_sketch, {repetitions} hashes, {groups} groups, noise {scale:g}"
+                yield [of, f"clusters {name}", confidence,
+                       race(sizes, repetitions, groups, confidence, scale, runs)]  # fmt: skip
+    for name in SKETCHES:
+        gauss = name.startswith("gauss")
+        for bits in (8, 10) if gauss else (4, 6, 10):
+            for dimension in (0,) if gauss else (0, 4):
+                behind = f", behind jl_projection to {dimension}" if dimension else ""
+                yield [f"{name}, {bits} bits{behind}", "5,000 records between two steps", 0.95,
+                       lattice(name, bits, dimension, min(runs, 40))]  # fmt: skip
+    for map_name in ("jl_projection", "l1_embedding"):
+        for kind in ("one point", "a line", "a cloud"):
+            for bits in (5, 10):
+                yield [f"distance behind {map_name}, {bits} bits", f"3,000 records: {kind}", 0.95,
+                       projected(map_name, bits, kind, runs)]  # fmt: skip
+
+
+def main() -> None:
+    options = parser(__doc__ or "")
+    options.add_argument("--runs", type=int, default=200, help="releases a row")
+    args = options.parse_args()
+    found: list[list[object]] = []
+    for row in rows(args.runs):
+        found.append(row)
+        print(*row, sep=" | ", flush=True)
+    text = table(["release", "data", "said", "covered, at least"], found)
+    if args.write:
+        command = f"python tests/bench/interval_coverage.py --runs {args.runs} --write"
+        write_section("Trust: coverage of intervals", text, command)
+
+
+if __name__ == "__main__":
+    main()
