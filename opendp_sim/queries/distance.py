@@ -192,7 +192,8 @@ def rounding(release: Released, asked: Any, power: float) -> NDArray[np.float64]
     if rows.distortion:
         longest = rows.moved("l2")
         slopes: NDArray[np.float64] = power * (far + longest) ** (power - 1)
-        return longest * np.sqrt(np.square(slopes).sum(axis=1))
+        together: NDArray[np.float64] = longest * np.sqrt(np.square(slopes).sum(axis=1))
+        return together
     step = 2 * rows.rounding * rows.unit
     moved: NDArray[np.float64] = (power * step * (far + step) ** (power - 1)).sum(axis=1)
     return moved
