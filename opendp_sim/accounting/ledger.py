@@ -198,13 +198,13 @@ class Ledger:
         """Raise OS402 when so many runs were refused by the data that another would tell too much.
 
         Args:
-            enforced: whether the run is under `ingest: enforce`. It is refused for the form of a file
-                only, so a ledger whose other runs were refused too often still takes it.
+            enforced: whether the run is under `ingest: enforce`. It is refused for a cut file or
+                2**31 records only, so a ledger whose other runs were refused too often still takes it.
         """
         if self.refusals(enforced=enforced) >= REFUSALS:
             hint = (
-                "what `ingest: enforce` refuses is the form of the file (its columns, dtypes and "
-                "lengths, or a cut end); its owner has to look at it, and to begin another ledger."
+                "what `ingest: enforce` refuses is a file that is cut short, or 2**31 records; its "
+                "owner has to look at it, and to begin another ledger."
                 if enforced
                 else "use `ingest: enforce`: it clamps and drops by the declared rule, so that a run "
                 "says nothing about the data by being refused."

@@ -92,7 +92,8 @@ class Case:
     def conversation(self, memory: Any) -> said.Texts:
         """Return the answers of a session to the same lines."""
         if self.route == "memory":
-            return said.of_session(self.plan, memory, self.clean, self.lines())
+            told = said.of_session(self.plan, memory, self.clean, self.lines())
+            return told | said.of_files(self.folder / "none", self.folder / "t.ledger")
         told = ["session", str(self.spec), "--updates", "--store", str(self.folder / "s.store")]
         out = said.of_command(told, self.clean, "\n".join(self.lines()))
         return out | said.of_files(self.folder / "none", self.folder / "t.ledger")

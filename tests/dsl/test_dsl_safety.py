@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from opendp_sim.accounting.ledger import REFUSALS, Ledger
 from opendp_sim.accounting.release import Release
 from opendp_sim.cli import app
+from opendp_sim.core import countable
 from opendp_sim.core.errors import BudgetError, DataError, SimError
 from opendp_sim.dsl import Refused, apply, plan_file, verify
 from opendp_sim.sources.source import from_arrays
@@ -117,12 +118,12 @@ def test_refusals_are_counted_and_end(tmp_path):
     assert apply(plan_file(spec)).charge is not None
 
 
-def test_refusals_under_enforce_are_counted_and_end(tmp_path):
-    """What `enforce` refuses is the form of a file; ten of them end the ledger, under any word."""
+def test_refusals_under_enforce_are_counted_and_end(tmp_path, monkeypatch):
+    """What `enforce` refuses behind the form (too many records, a cut file) ends a ledger too."""
     spec = write_small(tmp_path, ("    ledger:", "    ingest: enforce\n    ledger:"))
-    np.savez(tmp_path / "points.npz", x=np.zeros((50, 4)))  # another width
+    monkeypatch.setattr(countable, "TOO_MANY", 100)
     for _ in range(REFUSALS):
-        with pytest.raises(DataError, match="OS602"):
+        with pytest.raises(DataError, match="OS610"):
             apply(plan_file(spec))
     with Ledger.open(tmp_path / "points.ledger") as ledger:
         assert [e.kind for e in ledger.entries] == ["reserve", "refusal"] * REFUSALS
@@ -131,7 +132,7 @@ def test_refusals_under_enforce_are_counted_and_end(tmp_path):
         assert ledger.verify() == 2 * REFUSALS
     shown = CliRunner().invoke(app, ["ledger", "show", str(tmp_path / "points.ledger")]).stdout
     assert f"{REFUSALS} of at most {REFUSALS} under" in shown
-    np.savez(tmp_path / "points.npz", x=np.zeros((50, 3)))
+    monkeypatch.undo()
     for mode in ("enforce", "refuse"):
         spec.write_text(spec.read_text().replace("ingest: enforce", f"ingest: {mode}"))
         with pytest.raises(BudgetError) as caught:

@@ -250,6 +250,10 @@ class LatticeReader(Classes):
     def _rounded(self) -> bool:
         return self.lattice.turn > len(self.table)
 
+    def change(self, moved: float) -> float:
+        """Bound the change of one record's kernel value when its distance changes by ``moved``."""
+        return min(moved * self.mechanism.kernel.slope, 1.0)
+
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the kernel at real distances."""
         return self.mechanism.kernel.value(distance)
