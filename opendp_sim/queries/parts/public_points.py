@@ -152,6 +152,10 @@ class _WithPublic:
         """Return twice the sketch's: the data's, and that of as many public points."""
         return 2.0 * np.asarray(self.sums.bias(queries))
 
+    def change(self, moved: float) -> float:
+        """Bound what rounding changes: the points' own sums are exact on the grid, so the data's alone."""
+        return self.sums.change(moved)
+
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the kernel at real distances."""
         return self.sums.kernel(distance)
