@@ -153,7 +153,7 @@ class _WithPublic:
         return 2.0 * np.asarray(self.sums.bias(queries))
 
     def change(self, moved: float) -> float:
-        """Bound what rounding changes: the points' own sums are exact on the grid, so the data's alone."""
+        """Bound what a move changes: that of the data alone, as public sums are exact on the grid."""
         return self.sums.change(moved)
 
     def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
