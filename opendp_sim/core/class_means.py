@@ -1,4 +1,4 @@
-"""Class means read from released sums and counts: shrunk towards their common mean, as far as noise asks.
+"""Class means read from released sums and counts: unequal ones shrunk to their common one.
 
 The rule and what it guarantees: ``class_means.md``, beside this file. Post-processing only: every
 number here was released or is public.
@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from opendp_sim.core.linear import public_product
 
 __all__ = ["ReleasedSums", "ShrunkMeans"]
+
+_EQUAL = 2.0
+"""Ratio of the released sizes below which classes count as equal: nothing is shrunk (Lemma 5)."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class ShrunkMeans:
         wins: shape (L,), whether the class may win a query.
         of_size: shape (L,), relative deviation of each size.
         centre: shape (d,).
+        excess: shape (L,), what noise adds to a mean's squared length; 0 where means are shrunk.
         within: variance of a coordinate within a class, 0 where it was not released.
     """
 
@@ -59,6 +63,7 @@ class ShrunkMeans:
     wins: NDArray[np.bool_]
     of_size: NDArray[np.float64]
     centre: NDArray[np.float64]
+    excess: NDArray[np.float64]
     within: float = 0.0
 
     @classmethod
@@ -88,14 +93,18 @@ class ShrunkMeans:
         unknown = (kept == 0.0) & (width * noise >= spread)
         wins = (counts > 2.0 * found.of_count) & ~unknown
         wins[int(np.argmax(counts))] = True
+        excess = np.zeros(len(counts))
+        if _equal(found):
+            kept, wins, excess = np.ones(len(counts)), np.full(len(counts), True), width * noise
         means = common + kept[:, None] * away
         within = _within(found, means, total)
-        return cls(means, kept, sizes, noise, wins, found.of_count / sizes, found.centre, within)
+        of_size = found.of_count / sizes
+        return cls(means, kept, sizes, noise, wins, of_size, found.centre, excess, within)
 
     def scores(self, queries: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return minus half the squared distance to each mean, in squared steps: shape (q, L)."""
         values = np.asarray(queries, dtype=np.float64) - self.centre
-        own = np.square(self.means).sum(axis=1)
+        own = np.square(self.means).sum(axis=1) - self.excess
         out: NDArray[np.float64] = public_product(values, self.means.T) - own / 2
         out -= np.square(values).sum(axis=1)[:, None] / 2
         return out
@@ -142,6 +151,13 @@ class ShrunkMeans:
             variance += np.square(kept * radial * self.of_size[column])
             variance += kept**4 * np.square(noise) * width / 2
         return np.sqrt(variance)
+
+
+def _equal(found: ReleasedSums) -> bool:
+    """Say whether the released sizes, which are public, differ by less than ``_EQUAL``."""
+    counts = found.counts
+    seen = bool((counts > 2.0 * found.of_count).all())
+    return seen and float(counts.max()) < _EQUAL * float(counts.min())
 
 
 def _within(found: ReleasedSums, means: NDArray[np.float64], total: float) -> float:

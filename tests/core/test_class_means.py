@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
+from opendp_sim.core import class_means as module
 from opendp_sim.core.class_means import ReleasedSums, ShrunkMeans
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.mechanism import lookup
@@ -52,7 +53,7 @@ def by_hand(found: ReleasedSums) -> tuple[list[list[float]], list[float]]:
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 40])
-@pytest.mark.parametrize("sizes", [[50, 50, 50], [900, 30, 2, 0]])
+@pytest.mark.parametrize("sizes", [[50, 50, 110], [900, 30, 2, 0]])
 def test_the_rule_is_the_one_written_down(width: int, sizes: list[int]) -> None:
     rng = np.random.default_rng(width)
     for seed in range(20):
@@ -66,9 +67,39 @@ def test_the_rule_is_the_one_written_down(width: int, sizes: list[int]) -> None:
         assert -2 * shrunk.scores(queries) == pytest.approx(apart, rel=1e-9, abs=1e-9)
 
 
-def test_shrinking_never_costs_where_the_lemma_says_so() -> None:
+@pytest.mark.parametrize("width", [2, 40])
+def test_equal_classes_are_not_shrunk(width: int) -> None:
+    """The score is that of the raw means with the length that noise adds taken off; and unbiased."""
+    rng = np.random.default_rng(width)
+    truth, queries = rng.normal(0, 0.2, (3, width)), rng.normal(0, 1, (7, width))
+    exact = queries @ truth.T - np.square(truth).sum(axis=1) / 2
+    off = []
+    for seed in range(2000):
+        found = released(truth, [60, 50, 70], 6.0, seed)
+        read = ShrunkMeans.of(found)
+        assert read.wins.all()
+        assert (read.kept == 1.0).all()
+        off.append(read.scores(queries) + np.square(queries).sum(axis=1)[:, None] / 2 - exact)
+    raw = found.sums / found.counts[:, None]
+    assert read.means == pytest.approx(raw)
+    assert (np.abs(np.mean(off, axis=0)) < 5 * np.std(off, axis=0) / math.sqrt(2000)).all()
+
+
+def test_a_size_at_twice_another_or_within_its_noise_is_unequal() -> None:
+    truth = np.zeros((2, 5))
+    for sizes, of_count, equal in (
+        ([100, 199], 0.0, True),
+        ([100, 200], 0.0, False),
+        ([10, 11], 6.0, False),
+    ):
+        found = ReleasedSums(truth, np.array(sizes, float), 1.0, of_count, np.zeros(5))
+        assert bool(ShrunkMeans.of(found).excess.any()) == equal
+
+
+def test_shrinking_never_costs_where_the_lemma_says_so(monkeypatch: Any) -> None:
     """Equal classes, d >= 3: the risk of the shrunk means is below that of the raw ones, wherever
     the means are: 3,000 draws, and means from none to far apart. Differences are 6 errors or more."""
+    monkeypatch.setattr(module, "_EQUAL", 0.0)
     for spread in (0.0, 0.05, 0.2, 1.0):
         rng = np.random.default_rng(7)
         truth = rng.normal(0, spread, (4, 12))
