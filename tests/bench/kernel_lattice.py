@@ -86,8 +86,8 @@ def main() -> None:
         f"{table(header, rows)}\n\nMean |error| of a kernel sum a record, times 1,000, ± one standard "
         f"error over {RELEASES} releases; {QUERIES} held-out queries, at most {FREQUENCIES:,} "
         "frequencies, zCDP at delta = 1e-6. ``random`` is what was shipped before, ``auto`` the "
-        "default now, ``one query`` the price of a single sum at the same budget: no release that "
-        "answers them all can have less. ``bias`` is the bound that intervals are widened by."
+        "default now, ``one query`` the price of a single sum at the same budget. "
+        "``bias`` is the bound that intervals are widened by."
     )
     print(text)
     if options.write:
