@@ -26,7 +26,7 @@ from opendp_sim.cli.show_plan import show_plan, show_types
 from opendp_sim.dsl.advice import advice
 from opendp_sim.dsl.ask import reference
 from opendp_sim.dsl.compare import compare, refuse_private
-from opendp_sim.dsl.execute import Applied, apply
+from opendp_sim.dsl.execute import Applied, Engine, apply
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.plan_document import is_plan, load_plan, save_plan
 from opendp_sim.dsl.predict import predict
@@ -110,6 +110,12 @@ def apply_command(
         int | None,
         typer.Option(min=1, max=256, help="Threads that build sketches; default one a core."),
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help="Sum up private files by `local` tasks, `dask` or `spark`: the same bits."
+        ),
+    ] = None,
     resume: Annotated[
         int | None,
         typer.Option(help="Only finish the unfinished run that the ledger charged as this entry."),
@@ -137,6 +143,7 @@ def apply_command(
         with progress() as told:
             done = apply(
                 plan, into=into, anywhere=anywhere, workers=workers, told=told,
+                engine=_engine(engine),
                 charged=note_charge, resume=resume, sign=sign,
             )  # fmt: skip
         found = compare(done) if compared and done.resumed is None else []
@@ -153,6 +160,14 @@ def apply_command(
             say(f"ledger    spent {done.spent}; left {done.left}")
         for one in found:
             show_comparison(one)
+
+
+def _engine(name: str | None) -> Engine | None:
+    if name is None:
+        return None
+    from opendp_sim.engines.engine import engine_of  # noqa: PLC0415 - for its users only
+
+    return engine_of(name)
 
 
 def _plain(done: Applied) -> dict[str, object]:

@@ -140,6 +140,11 @@ class Stable:
     fold: Callable[[Callable[[], Iterable[Any]]], Any] | None = None
     """For a map of the whole dataset to one value that no sum of blocks gives (distinct persons per
     item): takes the blocks, as a function that opens them afresh, in bounded memory."""
+    merge: Callable[[Sequence[Any]], Any] | None = None
+    """Of a ``fold``: what it gives for all records, from what it gives for parts of them that respect
+    ``gather``. Sketches add up."""
+    gather: str | None = None
+    """The column of the records all of whose equal values must be in one part, for ``merge`` to hold."""
     on_queries: Callable[[Any], Any] | None = None
     """The same map for public queries (no clamping to the data's bounds); default ``function``."""
     capabilities: Mapping[str, Any] = field(default_factory=dict)

@@ -67,6 +67,8 @@ CATALOGUE: dict[str, str] = {
     "OS608": "The source holds no record.",
     "OS609": "An output cannot be written where it should go; nothing was charged for it.",
     "OS610": "The source holds 2**31 records or more, for which sums could leave int64.",
+    "OS611": "An engine cannot run this plan: a mechanism needs all rows in one place, the data is in "
+    "memory, or the engine is unknown or not installed. No record was read.",
     "OS701": "A release file is truncated, tampered with, foreign, or of another version.",
     "OS702": "A release does not hold what this question needs.",
     "OS703": "A public matrix re-drawn from its seed has another hash than the release states.",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path as File
-from typing import Any
+from typing import Any, Protocol
 
 from opendp_sim.accounting.ledger import Entry
 from opendp_sim.accounting.release import Release
@@ -29,6 +29,19 @@ from opendp_sim.sources.fold import build_sketch, collect_rows
 from opendp_sim.spaces.records import Records
 
 __all__ = ["Applied", "answer", "apply"]
+
+
+Told = Callable[[str, int], None]
+
+
+class Engine(Protocol):
+    """What sums up private records elsewhere (``opendp_sim.engines``)."""
+
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan that cannot be run so, before anything is reserved or read (OS611)."""
+
+    def sums(self, plan: Plan) -> dict[str, Any]:
+        """Return what every private release releases, before noise, behind the data gate."""
 
 
 @dataclass
@@ -56,6 +69,7 @@ def apply(
     into: str | File | None = None,
     anywhere: bool = False,
     workers: int | None = None,
+    engine: Engine | None = None,
     told: Callable[[str, int], None] = lambda _phase, _rows: None,
     charged: Callable[[str], None] = lambda _text: None,
     resume: int | None = None,
@@ -69,6 +83,8 @@ def apply(
         into: folder that ``save:`` paths start from; default the spec's.
         anywhere: let ``save:`` leave that folder.
         workers: threads that build sketches, default one a core; any number gives the same bits.
+        engine: what sums up private records, such as ``opendp_sim.engines.engine_of("dask")``; default
+            this process. Gate and sums are then one pass; the bits are the same (``engines.md``).
         told: told a phase and a number of records, which is a secret: for nobody but the data's owner.
         charged: told in words what is charged, at the moment from which it stands.
         resume: the ledger's entry of an unfinished run: finish it, and do nothing else. Without it an
@@ -99,7 +115,7 @@ def apply(
         ledger = open_ledger(plan, stack)
         done = finish(plan, folder, ledger, signer, resume)
         return done or _fresh(
-            plan, Run(folder, ledger, signer, workers, told, charged), memory or {}, stack
+            plan, Run(folder, ledger, signer, workers, told, charged, engine), memory or {}, stack
         )
 
 
@@ -108,17 +124,23 @@ def _fresh(plan: Plan, run: Run, memory: Memory, stack: ExitStack) -> Applied:
     done, ledger, time = Applied(plan), run.ledger, datetime.now(UTC).isoformat(timespec="seconds")
     public = open_public(plan, memory, run.told)
     check_forms(plan, memory)
+    if run.engine is not None:
+        run.engine.check(plan)
     waiting = stack.enter_context(run_folder(plan, run.folder, public.queries))
     token = waiting.token if waiting else secrets.token_hex(8)
     reserved = reserve(plan, ledger, token=token, charged=run.charged)
     with gate(plan, ledger, reserved, run.charged):
-        inputs = open_private(plan, memory, run.told, public)
+        inputs, sums = public, {}
+        if run.engine is None:
+            inputs = open_private(plan, memory, run.told, public)
+        else:
+            sums = run.engine.sums(plan)
     if ledger is not None:
         total = ledger.total()
         done.spent, done.left = total.text, total.left_text
     failed = None
     try:
-        released = _run(plan, inputs, run.workers, run.told)
+        released = _run(plan, inputs, sums, run.workers, run.told)
         _answer(plan, released, inputs, done)
     except SimError:
         raise
@@ -156,42 +178,43 @@ def _no_sessions(plan: Plan) -> None:
 
 
 def _run(
-    plan: Plan, inputs: Inputs, workers: int | None, told: Callable[[str, int], None]
+    plan: Plan, inputs: Inputs, sums: Mapping[str, Any], workers: int | None, told: Told
 ) -> dict[str, Any]:
     return {
-        name: _release(plan, release, inputs, workers, told)
+        name: _release(
+            plan,
+            release,
+            sums[name] if name in sums else _data(release, inputs, workers, told),
+            told,
+        )
         for name, release in plan.releases.items()
     }
 
 
-def _release(
-    plan: Plan,
-    release: ReleasePlan,
-    inputs: Inputs,
-    workers: int | None,
-    told: Callable[[str, int], None],
-) -> Any:
+def _data(release: ReleasePlan, inputs: Inputs, workers: int | None, told: Told) -> Any:
+    """Return what is released, before noise: a sum, a fold, or all rows."""
     typed = release.typed
     blocks = inputs.blocks[typed.entry.name]
-    claim = release.bound.claim if release.bound is not None else None
     last = typed.stages[-1].claim if typed.stages else None
-    data: Any
     if isinstance(last, Stable) and last.accumulate is not None:
         told("building", 0)
-        data = build_sketch(
+        return build_sketch(
             typed.stages, blocks, workers=workers, on_block=lambda rows: told("building", rows)
         )
-    elif isinstance(last, Stable) and last.fold is not None:
+    if isinstance(last, Stable) and last.fold is not None:
         maps, fold = typed.stages[:-1], last.fold
         key = typed.stages[-1].mechanism.key
-        data = guarded(lambda _: fold(lambda: map(resolve(maps, blocks), blocks())), key)(None)
-    elif isinstance(typed.domain, Records):
+        return guarded(lambda _: fold(lambda: map(resolve(maps, blocks), blocks())), key)(None)
+    if isinstance(typed.domain, Records):
         raise InternalError(
             "OS903", typed.name, expected="a stage that ends in rows or a sketch", got="records",
             hint="put `select` or a sketch before the release.",
         )  # fmt: skip
-    else:
-        data = collect_rows(typed.stages, blocks)
+    return collect_rows(typed.stages, blocks)
+
+
+def _release(plan: Plan, release: ReleasePlan, data: Any, told: Told) -> Any:
+    claim = release.bound.claim if release.bound is not None else None
     told("releasing", 0)
     if isinstance(claim, Private):
         assert release.record is not None  # noqa: S101 - a claim has a record

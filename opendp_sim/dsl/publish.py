@@ -44,6 +44,7 @@ class Run:
     workers: int | None = None
     told: Callable[[str, int], None] = lambda _phase, _rows: None
     charged: Callable[[str], None] = lambda _text: None
+    engine: Any = None
 
 
 def settle(ledger: Ledger | None, reserved: Entry | None, about: dict[str, Any]) -> Entry | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -15,7 +15,7 @@ from opendp_sim.sources.place import Place, reading
 from opendp_sim.sources.source import Raw, Table
 from opendp_sim.spaces.records import Records
 
-__all__ = ["parquet_source"]
+__all__ = ["Part", "parquet_of", "parquet_parts", "parquet_source"]
 
 _PAGE = 2**20
 """Bytes that the reader of one column asks for at a time."""
@@ -32,9 +32,13 @@ def parquet_source(place: Place, records: Records) -> Table:
     Raises:
         DataError (OS601): not a readable file, or no file. (OS602): no such column. (OS606): no pyarrow.
     """
+    return parquet_of(place, records, _parts(place))
+
+
+def parquet_of(place: Place, records: Records, parts: Sequence[Part]) -> Table:
+    """Return a source over some parts of the files: what one task of an engine reads."""
     arrow = _pyarrow()
-    parts = _parts(place)
-    length = 0
+    length, names = 0, {}
     for part in parts:
         with reading(place.file, "readable .parquet"), _opened(arrow, part) as file:
             known = [*file.schema_arrow.names, *part.keys]
@@ -49,7 +53,10 @@ def parquet_source(place: Place, records: Records) -> Table:
                 none = (
                     file.schema_arrow.empty_table()
                 )  # without records too: their types are checked
-                for batch in chain([none], file.iter_batches(batch_size=rows, columns=stored)):
+                for batch in chain(
+                    [none],
+                    file.iter_batches(batch_size=rows, columns=stored, row_groups=part.groups),
+                ):
                     held = {n: batch.column(n) for n in stored} | part.columns(len(batch))
                     yield {
                         c.name: column_of(c, [held[n] for n in names[c.name]])
@@ -57,6 +64,8 @@ def parquet_source(place: Place, records: Records) -> Table:
                     }
 
     def form() -> Raw:
+        if not parts:
+            return records.no_records()
         with reading(place.file, "readable .parquet"), _opened(arrow, parts[0]) as file:
             stored = file.schema_arrow.empty_table()
             held = {n: stored.column(n) for n in wanted if n in stored.schema.names}
@@ -66,12 +75,38 @@ def parquet_source(place: Place, records: Records) -> Table:
     return Table(records, pieces, length, form)
 
 
+def parquet_parts(place: Place, count: int) -> tuple[list[tuple[Part, ...]], int]:
+    """Return about ``count`` runs of row groups of nearly equal size, pinned, and the number of rows.
+
+    Raises:
+        DataError (OS601): not a readable file, or no file. (OS606): no pyarrow.
+    """
+    arrow = _pyarrow()
+    found: list[tuple[Part, int]] = []
+    for part in _parts(place):
+        with reading(place.file, "readable .parquet"), _opened(arrow, part) as file:
+            state = part.file.stat()
+            for group in range(file.metadata.num_row_groups):
+                one = replace(part, groups=[group], pinned=(state.st_size, state.st_mtime_ns))
+                found.append((one, int(file.metadata.row_group(group).num_rows)))
+    total, runs, seen = sum(rows for _, rows in found), [], 0
+    for part, rows in found:
+        at = seen * count // max(total, 1)
+        runs.append((at, part))
+        seen += rows
+    return [tuple(p for _, p in run) for _, run in groupby(runs, lambda one: one[0])], total
+
+
 @dataclass(frozen=True)
-class _Part:
-    """One file, and what the names of its folders say about all its records."""
+class Part:
+    """One file or some row groups of it, and what the names of its folders say about all its records."""
 
     file: Path
     keys: Mapping[str, str]
+    groups: list[int] | None = None
+    """Which row groups; None for all."""
+    pinned: tuple[int, int] | None = None
+    """Size and time of the last change of the file that was listed: another one is refused."""
 
     def columns(self, rows: int) -> dict[str, Any]:
         """Return the columns that the folders' names stand for."""
@@ -80,7 +115,7 @@ class _Part:
         return {name: pa.repeat(pa.scalar(value), rows) for name, value in self.keys.items()}
 
 
-def _parts(place: Place) -> list[_Part]:
+def _parts(place: Place) -> list[Part]:
     """Return the files that a path, a folder or a pattern stands for, in the order of their paths."""
     root = place.file
     if root.is_dir():
@@ -89,13 +124,13 @@ def _parts(place: Place) -> list[_Part]:
         root = root.parent
         files = sorted(path for path in root.glob(place.file.name) if path.is_file())
     else:
-        return [_Part(root, {})]
+        return [Part(root, {})]
     if not files:
         raise DataError(
             "OS601", str(place.file), expected="at least one .parquet file", got="none",
             hint="check the folder or the pattern; it is relative to the spec.",
         )  # fmt: skip
-    return [_Part(path, _keys(path.relative_to(root).parts[:-1])) for path in files]
+    return [Part(path, _keys(path.relative_to(root).parts[:-1])) for path in files]
 
 
 def _keys(folders: tuple[str, ...]) -> dict[str, str]:
@@ -103,7 +138,14 @@ def _keys(folders: tuple[str, ...]) -> dict[str, str]:
     return {unquote(name): unquote(value) for name, sign, value in named if sign}
 
 
-def _opened(arrow: Any, part: _Part) -> Any:
+def _opened(arrow: Any, part: Part) -> Any:
+    if part.pinned is not None:
+        state = part.file.stat()
+        if (state.st_size, state.st_mtime_ns) != part.pinned:
+            raise DataError(
+                "OS601", str(part.file), expected="the file that was listed",
+                got="another one: it was changed while it was read", hint="run again.",
+            )  # fmt: skip
     return arrow.ParquetFile(part.file, pre_buffer=False, buffer_size=_PAGE)
 
 

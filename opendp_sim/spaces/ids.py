@@ -8,16 +8,17 @@ text are gone, and empty texts refused, where records come in (``normal``); here
 from __future__ import annotations
 
 import json
+import zlib
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError
-from opendp_sim.spaces.cell import boxed as boxed_cells, plain
+from opendp_sim.spaces.cell import boxed as boxed_cells, exact, plain, tagged
 from opendp_sim.spaces.normal import unmasked
 
-__all__ = ["boxed", "packed", "persons", "unpacked"]
+__all__ = ["boxed", "mixed", "packed", "parts_of", "persons", "unpacked"]
 
 
 def persons(ids: Any) -> list[Any]:
@@ -63,6 +64,29 @@ def packed(ids: Any) -> NDArray[np.uint8]:
 def unpacked(kept: NDArray[np.uint8]) -> NDArray[Any]:
     """Return what was packed, shape (n,)."""
     return boxed(json.loads(kept.tobytes()))
+
+
+def parts_of(persons: NDArray[Any], parts: int) -> NDArray[np.int64]:
+    """Return the part that each person is in: a public hash of the value, the same in every process.
+
+    Args:
+        persons: shape (n,), integers or canonical texts.
+        parts: how many there are.
+    """
+    if persons.dtype.kind in "iu":
+        word = persons.astype(np.uint64)
+        return (mixed(word, np.zeros_like(word)) % np.uint64(parts)).astype(np.int64)
+    found = (zlib.crc32(tagged(person)) % parts for person in exact(persons.tolist()))
+    return np.fromiter(found, np.int64, len(persons))
+
+
+def mixed(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Mix two hashes into one (the finaliser of splitmix64)."""
+    word = left + right * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        word = (word ^ (word >> np.uint64(shift))) * np.uint64(factor)
+    found: NDArray[np.uint64] = word ^ (word >> np.uint64(31))
+    return found
 
 
 def _refuse() -> DataError:

@@ -5,7 +5,7 @@ Proof of the stability map: ``vote_counts.md``, beside this file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
@@ -26,11 +26,11 @@ from opendp_sim.sketches.counts.parts.vote_table import (
     Pairs,
     Texts,
     bounded,
-    parts_of,
 )
 from opendp_sim.spaces.cell import plain
 from opendp_sim.spaces.checks import symmetric
 from opendp_sim.spaces.counts import USERS, KnownCounts, OpenCounts
+from opendp_sim.spaces.ids import parts_of
 from opendp_sim.spaces.metrics import IdDistance
 from opendp_sim.spaces.records import Column, Records
 
@@ -155,13 +155,18 @@ class VoteCounts(Mechanism):
 
         def fold(blocks: Blocks) -> dict[str, NDArray[Any]]:
             codes = _codes(item)
-            items, votes = self._count(blocks, item, user, codes)
-            names = codes.names(items)
-            order = sorted(range(len(names)), key=names.__getitem__) if output.text else slice(None)
-            found = np.array(names, dtype=object if output.text else np.int64)
-            return {"item": found[order], "votes": votes[order]}
+            return _named(*self._count(blocks, item, user, codes), codes, text=output.text)
 
-        return Stable(output=output, fold=fold, output_metric=replace(USERS, touched=per_user))
+        def merge(parts: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+            codes, total = _codes(item), ItemVotes()
+            for part in parts:
+                total.add(codes.of(part["item"]), part["votes"])
+            return _named(*total.total(), codes, text=output.text)
+
+        return Stable(
+            output=output, fold=fold, merge=merge, gather=None if user is None else user.name,
+            output_metric=replace(USERS, touched=per_user),
+        )  # fmt: skip
 
     def _known(
         self, catalogue: tuple[str | int, ...], item: Column, user: Column | None, *, by_row: bool
@@ -181,7 +186,12 @@ class VoteCounts(Mechanism):
             out[items] = votes
             return out
 
-        one: Any = {"accumulate": accumulate} if user is None else {"fold": fold}
+        def merge(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+            return np.asarray(sum(parts, np.zeros(len(catalogue), dtype=np.int64)))
+
+        one: Any = {"accumulate": accumulate}
+        if user is not None:
+            one = {"fold": fold, "merge": merge, "gather": user.name}
         return Stable(output=output, output_metric=USERS, sensitivity=output.sensitivity, **one)
 
     def _count(
@@ -260,6 +270,16 @@ class VoteCounts(Mechanism):
             "OS102", f"{self.key}.items", expected="one catalogue of distinct items of the column",
             got=got, hint="give `items`, or `universe` for whole numbers, or a category column.",
         )  # fmt: skip
+
+
+def _named(
+    items: NDArray[np.int64], votes: NDArray[np.int64], codes: Codes, *, text: bool
+) -> dict[str, NDArray[Any]]:
+    """Return items by name, sorted, with their votes."""
+    names = codes.names(items)
+    order: Any = sorted(range(len(names)), key=names.__getitem__) if text else slice(None)
+    found = np.array(names, dtype=object if text else np.int64)
+    return {"item": found[order], "votes": votes[order]}
 
 
 def _codes(column: Column) -> Codes:

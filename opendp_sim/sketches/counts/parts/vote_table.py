@@ -7,16 +7,16 @@ given when they are met, by a dictionary. So no count rests on a hash. Names are
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.spaces.cell import exact, hashes, tagged, wholes
+from opendp_sim.spaces.cell import exact, hashes, wholes
+from opendp_sim.spaces.ids import mixed
 
-__all__ = ["Codes", "Integers", "ItemVotes", "Listed", "Pairs", "Texts", "bounded", "parts_of"]
+__all__ = ["Codes", "Integers", "ItemVotes", "Listed", "Pairs", "Texts", "bounded"]
 
 Ints = NDArray[np.int64]
 _SLACK = 2**20
@@ -212,8 +212,8 @@ def bounded(
     whose = np.repeat(np.arange(np.count_nonzero(sizes > most)), sizes[sizes > most])
     listed = item_names.names(names)
     user_hash = hashes(user_names.names(users[first[sizes > most]]), seed)
-    mixed = _mixed(user_hash[whose], hashes(listed, seed)[place])
-    by = np.lexsort((_places(listed)[place], mixed, who))
+    ranks = mixed(user_hash[whose], hashes(listed, seed)[place])
+    by = np.lexsort((_places(listed)[place], ranks, who))
     rank = np.arange(len(who)) - np.repeat(*_runs(sizes[sizes > most]))
     return np.concatenate([items[~heavy], what[by][rank < most]])
 
@@ -223,27 +223,9 @@ def _runs(sizes: Ints) -> tuple[Ints, Ints]:
     return np.cumsum(sizes) - sizes, sizes
 
 
-def parts_of(users: NDArray[Any], parts: int) -> Ints:
-    """Return the part of the users that each user is in: a public hash, the same in every process."""
-    if users.dtype.kind in "iu":
-        word = users.astype(np.uint64)
-        return (_mixed(word, np.zeros_like(word)) % np.uint64(parts)).astype(np.int64)
-    found = (zlib.crc32(tagged(user)) % parts for user in exact(users.tolist()))
-    return np.fromiter(found, np.int64, len(users))
-
-
 def _places(names: list[Any]) -> Ints:
     """Return each name's place in sorted order: settles equal hashes whatever was met first."""
     order = sorted(range(len(names)), key=lambda at: (type(names[at]).__name__, names[at]))
     places = np.empty(len(names), dtype=np.int64)
     places[order] = np.arange(len(names))
     return places
-
-
-def _mixed(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Mix two hashes into one (the finaliser of splitmix64)."""
-    word = left + right * np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        word = (word ^ (word >> np.uint64(shift))) * np.uint64(factor)
-    mixed: NDArray[np.uint64] = word ^ (word >> np.uint64(31))
-    return mixed

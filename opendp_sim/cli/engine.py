@@ -1,0 +1,46 @@
+"""``engine check``: whether an engine gives the bits of one machine, on public made data."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from opendp_sim.cli._run import handled, say
+from opendp_sim.engines.check import check
+from opendp_sim.engines.engine import ENGINES, engine_of
+
+__all__ = ["engine_app"]
+
+engine_app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    help="Look at an engine before private data is given to it.",
+)  # fmt: skip
+
+
+@engine_app.callback()
+def _of_engines() -> None:
+    """Keep `check` a word of its own."""
+
+
+@engine_app.command("check")
+def check_command(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(ENGINES)}.")] = "local",
+    folder: Annotated[
+        str | None, typer.Option(help="Where made files go: a folder that every worker sees.")
+    ] = None,
+) -> None:
+    """Run sums over public made files on an engine, and compare them bit for bit with one thread's."""
+    with handled():
+        engine = engine_of(name)
+        engine.ready()
+        good = True
+        for found in check(engine, folder):
+            say(
+                f"{found.name:<8} {'equal bits' if found.equal else 'NOT EQUAL'}, {found.seconds:.1f} s"
+            )
+            if found.told is not None:
+                say(found.told)
+            good &= found.equal
+    if not good:
+        raise typer.Exit(1)

@@ -1,0 +1,144 @@
+"""The protocol: an engine runs pure functions over tasks and hands back messages; the driver judges."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, ClassVar
+
+from opendp_sim.core.errors import CATALOGUE, DataError, InternalError
+from opendp_sim.dsl.plan import Plan
+from opendp_sim.engines import work
+from opendp_sim.engines.job import Job, cannot, gathered_by, job_of
+from opendp_sim.engines.messages import read, unpacked
+from opendp_sim.sources.fold import cores
+
+__all__ = ["ENGINES", "Engine", "Local", "engine_of", "need", "total_of"]
+
+ENGINES = {"local": "engine:Local", "dask": "on_dask:Dask", "spark": "on_spark:Spark"}
+"""An engine's name: its module and class."""
+
+
+class Engine(ABC):
+    """Something that runs tasks, anywhere, in any order, as often as it likes.
+
+    Args:
+        parts: tasks to aim at, and buckets of persons: about four a core.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, parts: int = 8) -> None:
+        self.parts = parts
+
+    @abstractmethod
+    def run(self, job: Job) -> Sequence[bytes]:
+        """Return messages that hold every task's partial result, once: of ``whole``, or of ``bucket``
+        behind ``route``; or of ``merge`` over some of them.
+        """
+
+    def ready(self) -> None:  # noqa: B027 - most engines have nothing to refuse
+        """Refuse an engine whose package is not installed (OS611)."""
+
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan or an engine that cannot run, before anything is reserved or read (OS611)."""
+        self.ready()
+        for release in plan.releases.values():
+            if not release.typed.entry.public:
+                gathered_by(release.typed)
+
+    def sums(self, plan: Plan, *, public: bool = False) -> dict[str, Any]:
+        """Return the exact sum of every private release, before noise: the bits of one machine.
+
+        Raises:
+            DataError: what the data gate of a task refused, the first in the order of files.
+            InternalError (OS902): anything else. (OS903): a result is lost, doubled or foreign.
+        """
+        return {
+            name: self._sum(job_of(plan, name, self.parts, public=public))
+            for name, release in plan.releases.items()
+            if not release.typed.entry.public
+        }
+
+    def _sum(self, job: Job) -> Any:
+        messages: Sequence[bytes] | None
+        try:
+            messages = self.run(job)
+        except Exception:  # noqa: BLE001 - an engine's text may quote a record
+            messages = None
+        if messages is None:
+            raise _failed(902)  # outside the handler: it keeps no context whose frames hold data
+        return total_of(job, messages)
+
+
+def total_of(job: Job, messages: Sequence[bytes]) -> Any:
+    """Return the sum that messages hold, if they hold every task's result exactly once."""
+    found = read(work.merge(job.text, messages))
+    if found.code and found.gate:
+        raise DataError(
+            f"OS{found.code}", "engine", expected="records as they were declared",
+            got=CATALOGUE[f"OS{found.code}"], hint="`apply` without an engine names the column; "
+            "clean the data, mend the declaration, or use `ingest: enforce`.",
+        )  # fmt: skip
+    if found.code:
+        raise _failed(found.code, found.told)
+    if found.parts != tuple(range(len(job.tasks) if job.buckets is None else job.buckets)):
+        raise _failed(903)
+    return unpacked(found.payload)
+
+
+def _failed(code: int, told: str = "") -> InternalError:
+    if code == 903:
+        return InternalError(
+            "OS903", "engine", expected="every task's result once", got="another set of results",
+            hint="the charge stands; report this, with the engine's version.",
+        )  # fmt: skip
+    return InternalError(
+        "OS902", "engine", expected="a result of every task", got=told or "a failure in one of them",
+        hint="the charge stands; `opendp-sim engine check` runs the same machinery on public data.",
+    )  # fmt: skip
+
+
+class Local(Engine):
+    """Threads of this process: each task has its own reader and its own state."""
+
+    name = "local"
+
+    def __init__(self, parts: int | None = None, workers: int | None = None) -> None:
+        self.workers = workers or cores()
+        super().__init__(parts or 4 * self.workers)
+
+    def run(self, job: Job) -> Sequence[bytes]:
+        """Run every task on some thread."""
+        with ThreadPoolExecutor(self.workers, thread_name_prefix="task") as pool:
+
+            def all_of(function: Callable[..., Any], *each: Sequence[Any]) -> list[Any]:
+                return list(pool.map(lambda *one: function(job.text, *one), *each))
+
+            if job.buckets is None:
+                return all_of(work.whole, job.tasks)
+            routed = all_of(work.route, job.tasks)
+            numbers = range(job.buckets)
+            return all_of(work.bucket, numbers, [[r[i] for r in routed] for i in numbers])
+
+
+def need(package: str, extra: str) -> None:
+    """Refuse an engine whose package is not installed (OS611)."""
+    if find_spec(package) is None:
+        raise cannot(extra, "the package", "none", f"pip install 'opendp_sim[{extra}]'.")
+
+
+def engine_of(name: str, **settings: Any) -> Engine:
+    """Return the engine called ``name``.
+
+    Raises:
+        DataError (OS611): there is none of that name, or its package is not installed.
+    """
+    if name not in ENGINES:
+        raise cannot("engine", f"one of {', '.join(ENGINES)}", name, "`local` needs no package.")
+    module, _, kind = ENGINES[name].partition(":")
+    engine: Engine = getattr(import_module(f"opendp_sim.engines.{module}"), kind)(**settings)
+    return engine

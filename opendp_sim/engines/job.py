@@ -1,0 +1,170 @@
+"""A job: one release's sum over private records, cut into tasks that hold names of files and no data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from opendp_sim.accounting.release import versions
+from opendp_sim.core.claims import Stable
+from opendp_sim.core.countable import need_countable
+from opendp_sim.core.errors import DataError
+from opendp_sim.core.randomness import fingerprint
+from opendp_sim.dsl.ir import Program
+from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.reader import draft_of
+from opendp_sim.dsl.typed import Typed
+from opendp_sim.dsl.types import type_stages
+from opendp_sim.sources.opening import open_source
+from opendp_sim.sources.parquet import Part, parquet_of, parquet_parts
+from opendp_sim.sources.place import read_place
+from opendp_sim.sources.source import Source
+from opendp_sim.spaces.metrics import IdDistance
+
+__all__ = ["Job", "cannot", "gathered_by", "job_of", "source_of_task", "typed_of"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the driver knows of a job, and what of it travels.
+
+    Attributes:
+        text: JSON, the same for every task: program, release, token, versions, fingerprint of the public
+            matrices, buckets. Public.
+        tasks: JSON of each task: files, row groups, sizes and times of their last change.
+        buckets: how many parts of the persons there are; None where any partition will do.
+    """
+
+    text: str
+    token: str
+    tasks: tuple[str, ...]
+    buckets: int | None
+
+
+def cannot(where: str, expected: str, got: str, hint: str) -> DataError:
+    """Return the refusal of a plan or of an engine, before a record is read (OS611)."""
+    return DataError("OS611", where, expected=expected, got=got, hint=hint)
+
+
+def gathered_by(typed: Typed) -> str | None:
+    """Return the column all of whose equal values must be in one part; None if any partition will do.
+
+    Raises:
+        DataError (OS611): a mechanism needs all rows in one place.
+    """
+    last = typed.stages[-1].claim if typed.stages else None
+    adds = isinstance(last, Stable) and (last.accumulate is not None or last.merge is not None)
+    if not adds or typed.entry.source.kind == "memory":
+        raise cannot(
+            f"flow.{typed.name}", "a sum over records that stand in files",
+            "data in memory" if adds else "a mechanism that needs all rows in one place",
+            "leave the engine out: one machine does it.",
+        )  # fmt: skip
+    claims = [stage.claim for stage in typed.stages if isinstance(stage.claim, Stable)]
+    names = {claim.gather for claim in claims if claim.gather is not None}
+    metric = typed.stages[0].metric
+    if isinstance(metric, IdDistance):
+        names.add(metric.identifier_column)
+    surveyed = any(claim.survey is not None for claim in claims)
+    if len(names) > 1 or (surveyed and not names):
+        raise cannot(
+            f"flow.{typed.name}", "records gathered by one column", "several columns, or none",
+            "leave the engine out: one machine does it.",
+        )  # fmt: skip
+    return next(iter(names), None)
+
+
+def job_of(plan: Plan, release: str, parts: int, *, public: bool = False) -> Job:
+    """Cut a release's sum into about ``parts`` tasks; reads footers of Parquet files, and no record.
+
+    Args:
+        plan: whose release it is.
+        release: its name.
+        parts: tasks to aim at, and buckets of persons. Other sources than Parquet are one task.
+        public: whether the data is public, so that failures may be told in words.
+
+    Raises:
+        DataError (OS601): no readable file. (OS608): no record, when refusing. (OS610): 2**31 records.
+            (OS611): a plan that engines cannot run.
+    """
+    typed = plan.releases[release].typed
+    column = gathered_by(typed)
+    folder = str(Path(plan.program.folder).resolve())
+    tasks: list[Any] = [None]
+    if typed.entry.source.kind == "parquet":
+        place = read_place(typed.entry.source.argument, Path(folder), "source.parquet")
+        runs, rows = parquet_parts(place, parts)
+        need_countable(rows)
+        if not rows and typed.entry.ingest == "refuse":
+            raise DataError(
+                "OS608", "source", expected="at least one record", got="none",
+                hint="look at the files; if none is possible, use `ingest: enforce`.",
+            )  # fmt: skip
+        tasks = [[_plain(part) for part in run] for run in runs] or [[]]
+    token = secrets.token_hex(8)
+    buckets = None if column is None else max(1, parts)
+    told = {
+        "program": json.dumps(plan.program.plain()),  # columns in their order: contents are hashed in it
+        "folder": folder, "release": release, "job": token, "same": _sameness(plan.program, typed),
+        "tasks": len(tasks), "buckets": buckets, "public": public,
+    }  # fmt: skip
+    texts = (json.dumps({"no": no, "parts": task}) for no, task in enumerate(tasks))
+    return Job(json.dumps(told), token, tuple(texts), buckets)
+
+
+def _plain(part: Part) -> dict[str, Any]:
+    return asdict(part) | {"file": str(part.file.resolve()), "keys": dict(part.keys)}
+
+
+def _matrices(typed: Typed) -> str:
+    """Name the public matrices: seeds draw them on each worker, and generators differ by version."""
+    claims = [stage.claim for stage in typed.stages if isinstance(stage.claim, Stable)]
+    names = json.dumps([fingerprint(claim.matrices) for claim in claims])
+    return hashlib.sha256(names.encode()).hexdigest()
+
+
+# --- in a worker ----------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=8)
+def _typed(program: str, folder: str, release: str) -> tuple[Typed | None, dict[str, Any]]:
+    """Return the type of a release in this process, and what must be equal on every machine."""
+    draft = draft_of(json.loads(program), folder=folder)
+    types = type_stages(draft.program, draft.broken, draft.notes, draft.unit)
+    typed = types.get(release)
+    return typed, {} if typed is None else _sameness(draft.program, typed)
+
+
+def _sameness(program: Program, typed: Typed) -> dict[str, Any]:
+    return {"hash": program.hash, "versions": versions(), "matrices": _matrices(typed)}
+
+
+def typed_of(text: str) -> Typed:
+    """Type the program again, once a process, and refuse to be another one than the driver's (OS611)."""
+    told = json.loads(text)
+    typed, own = _typed(told["program"], told["folder"], told["release"])
+    if typed is None or own != told["same"]:
+        raise cannot(
+            "worker", "the driver's versions, program and public matrices", "others",
+            "install the same versions on every machine; see `opendp-sim engine check`.",
+        )  # fmt: skip
+    return typed
+
+
+def source_of_task(typed: Typed, task: str, folder: str) -> Source:
+    """Open what a task reads: row groups of pinned files, or the whole source."""
+    parts = json.loads(task)["parts"]
+    entry = typed.entry
+    if parts is None:
+        return open_source(entry.source.kind, entry.source.argument, entry.records, Path(folder))
+    place = read_place(entry.source.argument, Path(folder), "source.parquet")
+    return parquet_of(place, entry.records, [_part(part) for part in parts])
+
+
+def _part(told: dict[str, Any]) -> Part:
+    return Part(Path(told["file"]), told["keys"], told["groups"], tuple(told["pinned"]))

@@ -1,0 +1,111 @@
+"""What travels between tasks: bytes that say which tasks they hold, and nothing else about themselves.
+
+No pickle, no engine's own types: blocks of records and partial results are arrays in numpy's format, and
+texts are UTF-8 with their lengths. So no engine compares, casts or hashes a private value.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Message", "packed", "read", "unpacked"]
+
+
+@dataclass(frozen=True)
+class Message:
+    """One result.
+
+    Attributes:
+        job: the token of the job; a result of another one is refused.
+        kind: ``sum`` (a partial result) or ``rows`` (of one bucket, from one task).
+        parts: numbers of the tasks (of the buckets, for sums of buckets) that it holds, sorted.
+        bucket: which bucket the rows are for.
+        code: 0, or the number of an error code; then there is no payload.
+        gate: whether the data gate refused: nothing else may be settled as a refusal.
+        payload: bytes.
+        told: the text of a failure, in a job over public data only.
+    """
+
+    job: str
+    kind: str
+    parts: tuple[int, ...]
+    payload: bytes = b""
+    bucket: int = -1
+    code: int = 0
+    gate: bool = False
+    told: str = ""
+
+    def bytes(self) -> bytes:
+        """Return the message as bytes."""
+        head = {
+            "job": self.job, "kind": self.kind, "parts": self.parts, "bucket": self.bucket,
+            "code": self.code, "gate": self.gate, "told": self.told,
+        }  # fmt: skip
+        return json.dumps(head).encode() + b"\n" + self.payload
+
+
+def read(data: bytes) -> Message:
+    """Return the message that bytes hold."""
+    head, _, payload = bytes(data).partition(b"\n")
+    found = json.loads(head)
+    return Message(**found | {"parts": tuple(found["parts"])}, payload=payload)
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+
+def packed(value: NDArray[np.int64] | Mapping[str, NDArray[Any]]) -> bytes:
+    """Return named arrays, or one vector of integers in the narrowest type that holds them, as bytes."""
+    if isinstance(value, np.ndarray):
+        value = {"": _narrow(value)}
+    names: list[str] = []
+    held: dict[str, Any] = {}
+    for at, (name, array) in enumerate(value.items()):
+        names.append(name)
+        if array.dtype.kind == "O":
+            texts = [cell.encode("utf-8", "surrogatepass") for cell in array.tolist()]
+            held[f"n{at}"] = np.fromiter(map(len, texts), np.int64, len(texts))
+            held[f"b{at}"] = np.frombuffer(b"".join(texts), dtype=np.uint8)
+        else:
+            held[f"a{at}"] = array
+    out = io.BytesIO()
+    np.savez(out, names=np.frombuffer(json.dumps(names).encode(), dtype=np.uint8), **held)
+    return out.getvalue()
+
+
+def unpacked(data: bytes) -> Any:
+    """Return what was packed: a vector of int64, or named arrays."""
+    with np.load(io.BytesIO(data), allow_pickle=False) as held:
+        names = json.loads(held["names"].tobytes())
+        found = {name: _array(held, at) for at, name in enumerate(names)}
+    return found[""].astype(np.int64) if names == [""] else found
+
+
+def _array(held: Any, at: int) -> NDArray[Any]:
+    if f"a{at}" in held:
+        array: NDArray[Any] = held[f"a{at}"]
+        return array
+    ends = np.cumsum(held[f"n{at}"]).tolist()
+    raw = held[f"b{at}"].tobytes()
+    out = np.empty(len(ends), dtype=object)
+    for row, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        out[row] = raw[start:end].decode("utf-8", "surrogatepass")
+    return out
+
+
+def _narrow(values: NDArray[np.int64]) -> NDArray[Any]:
+    if not values.size:
+        return values
+    least, most = int(values.min()), int(values.max())
+    for kind in ("i1", "i2", "i4"):
+        limit = np.iinfo(kind)
+        if limit.min <= least and most <= limit.max:
+            return values.astype(kind)
+    return values

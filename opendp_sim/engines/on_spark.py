@@ -1,0 +1,118 @@
+"""Spark, classic or Connect, by its DataFrame API alone: rows are tasks, and bytes that it cannot read.
+
+Values of records are in no column of Spark's. The shuffle goes by a bucket's number, which is a value: a
+round-robin shuffle over an order that changes on a retry loses and doubles rows.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from opendp_sim.engines import work
+from opendp_sim.engines.engine import Engine, need
+from opendp_sim.engines.job import Job
+
+__all__ = ["Spark"]
+
+_RESULT = "part long, payload binary"
+Batches = Iterator[Any]
+
+
+class Spark(Engine):
+    """A session of Spark's.
+
+    Args:
+        session: one that exists; else ``local[2]`` is started, without a web page, event log or texts
+            in its log, and ends with the job.
+        parts: tasks, and buckets of persons.
+    """
+
+    name = "spark"
+
+    def __init__(self, session: Any = None, parts: int = 8) -> None:
+        super().__init__(parts)
+        self._session = session
+
+    def ready(self) -> None:
+        """Refuse to run without Spark (OS611)."""
+        need("pyspark", "spark")
+
+    def run(self, job: Job) -> Sequence[bytes]:
+        """Run every task; partial results are collected as bytes."""
+        with self._started() as session:
+            frame = session.createDataFrame(list(enumerate(job.tasks)), "no long, task string")
+            frame = frame.repartition(max(1, len(job.tasks)), "no")
+            if job.buckets is None:
+                frame = frame.mapInArrow(_tasks(job.text, _one_of), _RESULT)
+            else:
+                frame = frame.mapInArrow(_tasks(job.text, work.route), _RESULT)
+                frame = frame.repartition(job.buckets, "part")
+                frame = frame.mapInArrow(_buckets(job.text), _RESULT)
+            return [bytes(row["payload"]) for row in frame.collect()]
+
+    @contextmanager
+    def _started(self) -> Iterator[Any]:
+        if self._session is not None:
+            yield self._session
+            return
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
+
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = SparkSession.builder.master("local[2]").appName("opendp_sim")
+        for key, value in _QUIET.items():
+            builder = builder.config(key, value)
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+_QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.eventLog.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.io.encryption.enabled": "true",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.python.worker.reuse": "true",
+}
+
+
+def _one_of(text: str, task: str) -> list[bytes]:
+    return [work.whole(text, task)]
+
+
+def _tasks(text: str, function: Callable[[str, str], list[bytes]]) -> Callable[[Batches], Batches]:
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            for row in batch.to_pylist():
+                for part, payload in enumerate(function(text, row["task"])):
+                    yield _row(part, payload)
+
+    return run
+
+
+def _buckets(text: str) -> Callable[[Batches], Batches]:
+    def run(batches: Batches) -> Batches:
+        held: dict[int, list[bytes]] = {}
+        for batch in batches:
+            for row in batch.to_pylist():
+                held.setdefault(row["part"], []).append(row["payload"])
+        for number, messages in held.items():
+            yield _row(number, work.bucket(text, number, messages))
+
+    return run
+
+
+def _row(part: int, payload: bytes) -> Any:
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+
+    arrays = [pa.array([part], pa.int64()), pa.array([payload], pa.binary())]
+    return pa.RecordBatch.from_arrays(arrays, ["part", "payload"])

@@ -1,0 +1,306 @@
+"""One theorem: equal bits whatever the partitions, the order, the retries; anything else is an error."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opendp_sim.core.errors import DataError, InternalError
+from opendp_sim.dsl import apply
+from opendp_sim.engines import work
+from opendp_sim.engines.engine import Engine, Local, engine_of
+from opendp_sim.engines.job import Job
+from opendp_sim.engines.messages import read
+
+from . import made
+
+pytest.importorskip("pyarrow")
+
+
+class Adversary(Engine):
+    """Runs tasks in a random order, each up to three times, keeps any one result, merges at random."""
+
+    name = "adversary"
+
+    def __init__(self, parts: int, seed: int, harm: Callable[..., Any] | None = None) -> None:
+        super().__init__(parts)
+        self.draw, self.harm = random.Random(seed), harm  # noqa: S311 - an order of tasks
+
+    def tries(self, function: Callable[..., Any], *each: Any) -> Any:
+        return self.draw.choice([function(*each) for _ in range(self.draw.choice((1, 1, 1, 3)))])
+
+    def run(self, job: Job) -> Sequence[bytes]:
+        order = list(range(len(job.tasks)))
+        self.draw.shuffle(order)
+        if job.buckets is None:
+            found = [self.tries(work.whole, job.text, job.tasks[at]) for at in order]
+        else:
+            routed = [self.tries(work.route, job.text, job.tasks[at]) for at in order]
+            sent = [[r[i] for r in routed] for i in range(job.buckets)]
+            if self.harm is not None and self.harm.__name__ == "shuffled":
+                self.harm(sent)
+            found = [self.tries(work.bucket, job.text, i, sent[i]) for i in range(job.buckets)]
+        if self.harm is not None and self.harm.__name__ != "shuffled":
+            self.harm(found)
+        while len(found) > 1 and self.draw.random() < 0.7:
+            cut = self.draw.randrange(2, len(found) + 1)
+            found = [work.merge(job.text, found[:cut]), *found[cut:]]
+            self.draw.shuffle(found)
+        return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("engines")
+    made.write(path, made.table())
+    return path
+
+
+@pytest.mark.parametrize("name", made.STEPS)
+def test_every_spec_in_any_parts_is_one_machine(name: str, folder: Path) -> None:
+    plan = made.plan_for(name, folder)
+    whole = made.one_machine(plan)
+    for seed, parts in enumerate((1, 3, 17) if name in ("race", "persons", "words") else (5,)):
+        assert made.same(whole, Adversary(parts, seed).sums(plan)["n"]), parts
+    assert made.same(whole, Local(parts=5, workers=3).sums(plan)["n"])
+
+
+@pytest.mark.parametrize("name", ["race", "persons", "votes", "words"])
+@pytest.mark.parametrize("rows", [0, 1, 2])
+def test_hardly_any_records(name: str, rows: int, tmp_path: Path) -> None:
+    made.write(tmp_path, {n: v[:rows] for n, v in made.table(20).items()})
+    plan = made.plan_for(name, tmp_path)
+    assert made.same(made.one_machine(plan), Adversary(3, rows).sums(plan)["n"])
+
+
+def test_one_person_only(tmp_path: Path) -> None:
+    data = made.table(60)
+    data["user"][:] = 5
+    made.write(tmp_path, data)
+    plan = made.plan_for("persons", tmp_path)
+    assert made.same(made.one_machine(plan), Adversary(5, 1).sums(plan)["n"])
+
+
+def doubled(found: list[Any]) -> None:
+    found.append(found[0])
+
+
+def lost(found: list[Any]) -> None:
+    del found[-1]
+
+
+def foreign(found: list[Any]) -> None:
+    found[0] = replace(read(found[0]), job="0" * 16).bytes()
+
+
+def renamed(found: list[Any]) -> None:
+    found[0] = replace(read(found[0]), parts=read(found[1]).parts).bytes()
+
+
+def shuffled(sent: list[list[bytes]]) -> None:
+    """A bucket gets rows of another one, under its own number."""
+    head = read(sent[0][0])
+    other = next(m for m in sent[1] if len(read(m).payload) != len(head.payload))
+    sent[0][0] = replace(read(other), bucket=0, parts=head.parts).bytes()
+
+
+@pytest.mark.parametrize("harm", [doubled, lost, foreign, renamed, shuffled])
+@pytest.mark.parametrize("name", ["race", "persons", "votes"])
+def test_results_that_are_not_each_tasks_once_are_found(
+    name: str, harm: Callable[..., Any], folder: Path
+) -> None:
+    if harm is shuffled and name == "race":
+        return
+    plan = made.plan_for(name, folder)
+    for seed in range(3):
+        with pytest.raises(InternalError) as caught:
+            Adversary(4, seed, harm).sums(plan)
+        assert caught.value.code == "OS903"
+
+
+def test_a_route_that_loses_or_doubles_a_task_is_found(folder: Path) -> None:
+    plan = made.plan_for("persons", folder)
+
+    def shuffled(sent: list[list[bytes]]) -> None:
+        sent[1].pop()
+
+    with pytest.raises(InternalError, match="OS903"):
+        Adversary(4, 0, shuffled).sums(plan)
+
+    def shuffled(sent: list[list[bytes]]) -> None:
+        sent[1].append(sent[1][0])
+
+    with pytest.raises(InternalError, match="OS903"):
+        Adversary(4, 0, shuffled).sums(plan)
+
+
+def test_a_twin_that_ignores_persons_is_refuted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were persons not gathered, each part would keep three rows of the same person."""
+    plan = made.plan_for("persons", folder)
+    whole = made.one_machine(plan)
+    monkeypatch.setattr("opendp_sim.engines.job.gathered_by", lambda _typed: None)
+    assert not made.same(whole, Adversary(5, 0).sums(plan)["n"])
+
+
+def test_apply_by_an_engine_releases_and_charges(folder: Path, tmp_path: Path) -> None:
+    ledger = {"file": str(tmp_path / "l.ledger"), "limit": {"rho": 400.0}}
+    plan = made.plan_for("race", folder, ledger=ledger)
+    done = apply(plan, into=tmp_path, engine=Local(parts=3))
+    assert done.charge is not None
+    assert done.charge.kind == "charge"
+    assert done.results["o"].arrays
+
+
+def test_a_refusal_by_a_tasks_gate_is_counted_and_not_charged(tmp_path: Path) -> None:
+    data = made.table(60)
+    data["x"][41] = 7.0
+    data["x"][59] = float("nan")
+    made.write(tmp_path, data)
+    ledger = {"file": str(tmp_path / "l.ledger"), "limit": {"rho": 400.0}}
+    plan = made.plan_for("race", tmp_path, ledger=ledger, ingest="refuse")
+    codes = set()
+    for seed in range(4):
+        with pytest.raises(DataError) as caught:
+            apply(plan, into=tmp_path, engine=Adversary(6, seed))
+        codes.add(caught.value.code)
+    assert codes == {"OS605"}  # of the first part in the order of files, whoever was quicker
+    assert kinds(tmp_path) == ["reserve", "refusal"] * 4
+
+
+def kinds(folder: Path) -> list[str]:
+    from opendp_sim.accounting.ledger import Ledger
+
+    with Ledger.open(folder / "l.ledger") as held:
+        return [entry.kind for entry in held.entries]
+
+
+class Dying(Engine):
+    name = "dying"
+
+    def run(self, job: Job) -> Sequence[bytes]:
+        raise RuntimeError("alice@secret.example was in the worker's hands")
+
+
+def test_an_engine_that_dies_leaves_the_reserve(folder: Path, tmp_path: Path) -> None:
+    ledger = {"file": str(tmp_path / "l.ledger"), "limit": {"rho": 400.0}}
+    plan = made.plan_for("race", folder, ledger=ledger)
+    with pytest.raises(InternalError) as caught:
+        apply(plan, into=tmp_path, engine=Dying())
+    told = repr(caught.value) + repr(caught.value.__cause__) + repr(caught.value.__context__)
+    assert "secret" not in told
+    assert kinds(tmp_path) == ["reserve"]
+
+
+def test_a_file_that_is_exchanged_meanwhile_is_refused(tmp_path: Path) -> None:
+    made.write(tmp_path, made.table(60))
+    plan = made.plan_for("race", tmp_path)
+
+    class Slow(Adversary):
+        def run(self, job: Job) -> Sequence[bytes]:
+            made.write(tmp_path, made.table(61, seed=1))
+            return super().run(job)
+
+    with pytest.raises(DataError, match="OS601"):
+        Slow(3, 0).sums(plan)
+
+
+def test_what_an_engine_cannot_run_is_told_before_a_reserve(folder: Path) -> None:
+    with pytest.raises(DataError, match="OS611"):
+        engine_of("ray")
+    plan = made.plan_for("race", folder, source={"memory": "r"})
+    with pytest.raises(DataError, match="OS611"):
+        Local().check(plan)
+
+
+def test_other_versions_or_matrices_on_a_worker_are_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = made.plan_for("race", folder)
+    from opendp_sim.engines import job
+
+    one = job.job_of(plan, "n", 2)
+    monkeypatch.setattr(job, "versions", lambda: {"numpy": "another"})
+    job._typed.cache_clear()
+    found = read(work.whole(one.text, one.tasks[0]))
+    job._typed.cache_clear()
+    assert (found.code, found.payload) == (611, b"")
+
+
+SECRET = "alice@secret.example"  # noqa: S105 - a value of the made data
+
+
+def test_no_value_leaves_a_task_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Every failure that can be provoked: foreign types, a mechanism that quotes a record, bad bytes."""
+    data = made.table(40)
+    data["name"][:] = SECRET
+    made.write(tmp_path, data)
+    from opendp_sim.engines.job import job_of
+
+    def quoting(*_: Any, **__: Any) -> Any:
+        raise ValueError(SECRET)
+
+    for name in ("race", "words", "text_persons"):
+        job = job_of(made.plan_for(name, tmp_path), "n", 2)
+        with monkeypatch.context() as patch:
+            for place in ("build_sketch", "guarded", "unpacked", "packed"):
+                patch.setattr(work, place, quoting)
+            if job.buckets is None:
+                told = [work.whole(job.text, task) for task in job.tasks]
+            else:
+                told = [m for task in job.tasks for m in work.route(job.text, task)]
+                told.append(work.bucket(job.text, 0, [b"{}\n" + SECRET.encode()]))
+            told.append(work.merge(job.text, [SECRET.encode()]))
+        assert all(SECRET.encode() not in message for message in told)
+        assert all(read(message).code for message in told)
+        assert SECRET not in job.text + "".join(job.tasks)
+    file = next((tmp_path / "files").glob("p1*"))
+    job = job_of(made.plan_for("words", tmp_path), "n", 2)
+    raw = bytearray(file.read_bytes())
+    state = file.stat()
+    raw[10:400] = bytes(390)
+    file.write_bytes(raw)
+    import os
+
+    os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
+    told = [m for task in job.tasks for m in work.route(job.text, task)]
+    assert any(read(message).code for message in told)
+    assert SECRET not in "".join(capfd.readouterr())
+    assert all(SECRET.encode() not in m for m in told if read(m).code)
+
+
+def test_the_check_is_on_public_data_and_tells_failures_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from opendp_sim.engines.check import check
+
+    assert [(one.equal, one.told) for one in check(Local(3, 2), tmp_path, 300)] == [
+        (True, None)
+    ] * 3
+
+    def failing(*_: Any) -> Any:
+        raise ValueError("no such mount")
+
+    monkeypatch.setattr(work, "source_of_task", failing)
+    told = [one.told for one in check(Adversary(3, 0), tmp_path, 300)]
+    assert all(text is not None and "no such mount" in text for text in told)
+
+
+def test_the_command_checks_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    from typer.testing import CliRunner
+
+    import opendp_sim.cli.engine as command
+
+    monkeypatch.setattr(command, "check", lambda one, _: made.checked(one))
+    run = CliRunner().invoke(command.engine_app, ["check", "local"])
+    assert (run.exit_code, run.stdout.count("equal bits")) == (0, 1)
+    run = CliRunner().invoke(command.engine_app, ["check", "ray"])
+    assert run.exit_code == 4
