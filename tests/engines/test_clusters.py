@@ -39,7 +39,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session = pytest.importorskip("pyspark.sql").SparkSession
     events = tmp_path_factory.mktemp("events")
     builder = session.builder.master("local[2]")
-    told = _QUIET | {"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{events}"}
+    told = _QUIET | {"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{events}",
+                     "spark.eventLog.compress": "false"}  # fmt: skip
     for key, value in told.items():
         builder = builder.config(key, value)
     found = builder.getOrCreate()
@@ -107,7 +108,9 @@ def test_no_value_is_in_a_log_an_event_or_an_exception(
     if name == "dask":
         told += [repr(held.get_worker_logs()), repr(held.get_scheduler_logs())]
     else:
-        told += [file.read_text("utf-8") for file in held.events.rglob("*") if file.is_file()]
-        assert len(told) > 4
+        told += [
+            file.read_text("utf-8", "replace") for file in held.events.rglob("*") if file.is_file()
+        ]
+        assert any("SparkListener" in text for text in told)
     told += capfd.readouterr()
     assert not [text for text in told if SECRET in text or "98765" in text]
