@@ -44,7 +44,7 @@ COMMANDS = {
         "Derive every number of a certificate again, compare every part, and say what cannot be checked.",
     ),
     "ledger": ("after:ledger_app", "Read a ledger."),
-    "engine": ("engine:engine_app", "Look at an engine (Dask, Spark) before data is given to it."),
+    "engine": ("engine:engine_app", "Look at an engine before private data is given to it."),
     "report": (
         "report:report_command",
         "Write one page about a spec, plan, certificate, ledger or audit, for whoever has to decide.",
