@@ -13,14 +13,14 @@ from opendp_sim.engines.engine import ENGINES, engine_of
 __all__ = ["engine_app"]
 
 engine_app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    name="engine", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
     help="Look at an engine before private data is given to it.",
 )  # fmt: skip
 
 
 @engine_app.callback()
 def _of_engines() -> None:
-    """Keep `check` a word of its own."""
+    """Look at an engine before private data is given to it."""  # and `check` stays a word of its own
 
 
 @engine_app.command("check")
