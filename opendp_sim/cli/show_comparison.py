@@ -28,4 +28,4 @@ def show_comparison(found: Comparison) -> None:
         )
     if found.accuracy is not None:
         private, exact = found.accuracy
-        say(f"          right labels: {private:.1%} private, {exact:.1%} with exact kernel sums")
+        say(f"          right labels: {private:.1%} private, {exact:.1%} {found.beside}")

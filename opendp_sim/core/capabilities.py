@@ -210,6 +210,10 @@ class ClassScores(Protocol):
         """Return the logit of each class, shape (q, L), for queries on the model's own input space."""
         ...
 
+    def without_noise(self, rows: Any) -> Arrays:
+        """Return what the same fit would release of these rows without noise: for public data only."""
+        ...
+
 
 # --- regression -----------------------------------------------------------------------------------
 

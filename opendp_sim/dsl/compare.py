@@ -1,4 +1,7 @@
-"""How close a run came: private kernel answers beside exact ones, for data that is public anyway.
+"""How close a run came: private answers beside exact ones, for data that is public anyway.
+
+Kernel sums and classes by them stand beside exact sums; a model's labels beside those of the same fit
+without noise.
 
 Exact answers are not private, so this refuses any dataset that is neither built in nor declared
 ``public: true``.
@@ -7,12 +10,14 @@ Exact answers are not private, so this refuses any dataset that is neither built
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.core.capabilities import ClassScores
 from opendp_sim.core.claims import Stage
 from opendp_sim.core.errors import DataError, SpecError
 from opendp_sim.core.on_use import spatial
@@ -45,7 +50,8 @@ class Comparison:
         predicted: what the answers themselves report for ``mapped`` (noise and sketch).
         noise: the part of ``predicted`` that privacy costs.
         maps: of the row maps alone: exact sums behind them against exact sums before them.
-        accuracy: share of right labels, private and with exact kernel sums; None without labels.
+        accuracy: share of right labels, private and exact; None without labels.
+        beside: what the exact labels are by.
     """
 
     output: str
@@ -57,6 +63,7 @@ class Comparison:
     noise: float | None = None
     maps: float | None = None
     accuracy: tuple[float, float] | None = None
+    beside: str = "with exact kernel sums"
     normalised: bool = False
     geometry: tuple[str, ...] = ()
 
@@ -87,11 +94,13 @@ def compare(done: Applied) -> list[Comparison]:
     found = [
         _one(name, output, done)
         for name, output in done.plan.outputs.items()
-        if output.decl.query is not None and _comparable(output.domain)
+        if output.decl.query is not None
+        and _comparable(output.domain)
+        and not _offered(output, done).keys().isdisjoint(("kernel_sums", "class_scores"))
     ]
     if not found:
         raise DataError(
-            "OS607", "compare", expected="an output that answers `density` or `classify`",
+            "OS607", "compare", expected="an output that answers `density`, `classify` or `predict`",
             got="none", hint="add such a `post:` and a `query:` with held-out records to an output.",
         )  # fmt: skip
     return found
@@ -103,7 +112,27 @@ def _comparable(answers: object) -> bool:
     return {"density", "noise_error"} <= columns or {"label", "margin"} <= columns
 
 
+def _offered(output: OutputType, done: Applied) -> Mapping[str, Any]:
+    """Return what the output's release offers, by name."""
+    stages = done.plan.releases[output.stage.name].asked_stages
+    return {} if stages is None else getattr(stages[-1].claim, "capabilities", {})
+
+
+def _model(output: OutputType, done: Applied, model: ClassScores) -> Comparison:
+    """Compare labels with those of the same fit without noise, on the same rows."""
+    rows, queries, labels = _through(output, done, output.stage.stages)
+    scores, right = model.scores(model.without_noise(rows), queries), None
+    if labels is not None:
+        pair = done.results[output.decl.name]["label"], scores.argmax(axis=1)
+        right = float((pair[0] == labels).mean()), float((pair[1] == labels).mean())
+    size, beside = len(queries), "by the same model without noise"
+    return Comparison(output.decl.name, size, 0.0, accuracy=right, beside=beside)
+
+
 def _one(name: str, output: OutputType, done: Applied) -> Comparison:
+    offered = _offered(output, done)
+    if "class_scores" in offered:
+        return _model(output, done, offered["class_scores"])
     sketch = output.stage.sketch
     sums = Released(sketch.output, sketch.capabilities, None).capability("kernel_sums", "compare")
     before, queries, labels = _rows(output, done, mapped=False)
@@ -188,6 +217,16 @@ def _rows(
     stages = output.stage.stages
     real = [i for i, stage in enumerate(stages) if isinstance(stage.domain, RealRows)]
     used = stages[:-1] if mapped or not real else stages[: real[-1]]
+    rows, queries, labels = _through(output, done, used)
+    unit = getattr(stages[-1].domain, "unit", 1.0) if mapped else 1.0
+    return replace(rows, values=rows.values * unit), queries * unit, labels
+
+
+def _through(
+    output: OutputType, done: Applied, used: Sequence[Stage]
+) -> tuple[Rows, NDArray[np.float64], Any]:
+    """Return private rows and queries behind these steps, and the queries' labels if they have any."""
+    stages = output.stage.stages
     entry, folder = output.stage.entry, done.plan.program.folder
     rows = collect_rows(used, source_of(entry.source, entry.records, folder, {}).blocks)
     asked = output.decl.query
@@ -201,9 +240,7 @@ def _rows(
         labels = None if label is None else np.concatenate([b[label] for b in every])
     except DataError:
         labels = None
-    queries = as_rows(on_queries(used, block)).values
-    unit = getattr(stages[-1].domain, "unit", 1.0) if mapped else 1.0
-    return replace(rows, values=rows.values * unit), queries * unit, labels
+    return rows, as_rows(on_queries(used, block)).values, labels
 
 
 def _distances(

@@ -44,7 +44,7 @@ def points(count: int, seed: int) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize(("kind", "bits"), [("fourier", 3), ("laplacian", 12), ("race", 12)])
 def test_predicted_is_measured(kind: str, bits: int) -> None:
-    """40 seeds on other data of the same law: within 20 % (the campaign of the bench: within 5 %).
+    """40 seeds on other data of the same law: within 20 %.
 
     Draws and data are fixed; of the total only the noise is fresh, 1,000 numbers of it: far below 1e-6.
     """
