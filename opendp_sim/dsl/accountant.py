@@ -18,7 +18,7 @@ from opendp_sim.accounting.pure_as_gaussian import gaussian_of_pure
 from opendp_sim.core import dp
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Norm
-from opendp_sim.core.errors import BudgetError
+from opendp_sim.core.errors import BudgetError, SimError
 from opendp_sim.core.rounding import float_down, float_up, least
 from opendp_sim.dsl.typed import Bound, Typed
 
@@ -198,12 +198,19 @@ def _rho_for(epsilon: float, delta: float) -> float:
 
 
 def solve(
-    loss_at: Callable[[float], Loss], most: Loss, where: str, *, rising: bool = False
+    loss_at: Callable[[float], Loss],
+    most: Loss,
+    where: str,
+    *,
+    rising: bool = False,
+    power: bool = False,
 ) -> float:
     """Return the parameter at which the loss first fits ``most``.
 
     ``loss_at`` falls with the parameter (a scale), or rises with it (an epsilon or rho of the
-    mechanism's own). Binary search on OpenDP's map down to adjacent floats.
+    mechanism's own). Binary search on OpenDP's map down to adjacent floats. ``power`` says that the
+    loss is near a power of the parameter, as that of noise is: the search then begins in a narrow
+    interval around the power's own answer, and ends at the same float.
     """
 
     def fits(value: float) -> bool:
@@ -213,8 +220,38 @@ def solve(
             have <= limit for have, limit in zip(found, most, strict=math.isfinite(found[0]))
         )
 
-    best = _least(fits, where)
+    ends = _near_a_power(loss_at, most, fits) if power and not rising else None
+    best = _least(fits, where) if ends is None else least(fits, *ends)
     return 1.0 / best if rising else best
+
+
+def _near_a_power(
+    loss_at: Callable[[float], Loss], most: Loss, fits: Callable[[float], bool]
+) -> tuple[float, float] | None:
+    """Return two values near each other, the upper of which fits and the lower does not, or None.
+
+    Secants of log loss over log value: two steps reach a power law to its last bits.
+    """
+    limit = most[0]
+    value, following = 1.0, 2.0
+    try:
+        have, then = loss_at(value)[0], loss_at(following)[0]
+        for _ in range(4):
+            if not all(0 < number < math.inf for number in (limit, have, then)) or have == then:
+                return None
+            slope = math.log(then / have) / math.log(following / value)
+            value, have = following, then
+            following = value * math.exp(math.log(limit / have) / slope)
+            if not 2.0**-50 < following < 2.0**50:
+                return None
+            for width in (2.0**-46, 2.0**-40):
+                low, high = following * (1 - width), following * (1 + width)
+                if fits(high) and not fits(low):
+                    return low, high
+            then = loss_at(following)[0]
+    except SimError:  # beyond what the mechanism takes: the slower search says what is wrong
+        return None
+    return None
 
 
 def _least(fits: Callable[[float], bool], where: str) -> float:

@@ -307,6 +307,7 @@ def _release(typed: Typed, privacy: Privacy, target: Target) -> tuple[ReleasePla
             share,
             f"flow.{typed.name}.release",
             rising=release.solve != "scale",
+            power=typed.release_kind == "noise",
         )
     bound, own, joined = at(value)
     own_loss, loss = loss_of(own, d_in, delta), loss_of(joined, d_in)

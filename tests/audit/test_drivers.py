@@ -100,8 +100,8 @@ def test_a_queryable_that_takes_no_measurement_is_refused_with_advice():
         LINE, SYMMETRIC, dp.max_divergence(), only_words, lambda d: 1.0 * d
     )
     with pytest.raises(AuditError, match="pass drive="):
-        audit(made)
-    report = audit(made, drive=lambda queryable: queryable("size"))
+        audit(made, 1, SHORT)
+    report = audit(made, 1, SHORT, drive=lambda queryable: queryable("size"))
     assert report.verdict == "refuted"
 
 

@@ -104,7 +104,7 @@ def test_stable_set(scale, accounting):
 
 @pytest.mark.parametrize("accounting", ["zcdp", "curve"])
 @pytest.mark.parametrize("k", [1, 3])
-def gated_peel_winners_and_losers(k, accounting):
+def test_peel_winners_and_losers(k, accounting):
     votes, claim = dense(Peel(k=k, scale=1.2, accounting=accounting))
     found = matrix(lambda coins, h: peeled(coins, votes, h, k, 1.2), TABLE)
     for users in (1, 2):
@@ -114,7 +114,7 @@ def gated_peel_winners_and_losers(k, accounting):
             assert fits_zcdp(found, claim.privacy_map(users), users)
 
 
-def gated_peel_over_a_universe():
+def test_peel_over_a_universe():
     domain, votes = sparse(ITEMS)
     claim = Peel(k=2, scale=1.2).bind(domain, USERS)
     found = matrix(lambda coins, h: peeled(coins, votes, stored(h), 2, 1.2), TABLE)
@@ -348,7 +348,7 @@ def test_an_off_by_one_gap_is_refuted():
     assert not fits_approximate(found, claim.privacy_map(1), 1)
 
 
-def gated_peeling_among_items_that_occur_is_refuted():
+def test_gated_peeling_among_items_that_occur_is_refuted():
     claim = dense(Peel(k=1, scale=2.0))[1]
 
     def wrong(coins, h):

@@ -60,7 +60,7 @@ def test_a_high_step_and_a_large_k_are_for_the_stable_set(k, most):
 
 
 @pytest.mark.parametrize("k", [10, 200])
-def gated_peeling_overtakes_it_where_the_step_is_low(k):
+def test_gated_peeling_overtakes_it_where_the_step_is_low(k):
     counts = step(k, 5)
     mechanism = stable(k)
     assert passes(mechanism.bind(IntVector(ITEMS), USERS), mechanism.scale, counts, k) < 1e-4

@@ -127,7 +127,7 @@ def test_rows_beyond_the_radius_are_in_the_bias() -> None:
 
 
 @pytest.mark.audit
-@pytest.mark.parametrize("alpha", [0.01, 0.1])
+@pytest.mark.parametrize("alpha", [pytest.param(0.01, marks=pytest.mark.deep), 0.1])
 def test_published_intervals_hold_the_truth_on_a_grid_of_513(alpha: float) -> None:
     """At most 10 % of 95 % intervals miss: 513 grid values, 1,024 leaves, epsilon = 1.
 
@@ -156,6 +156,7 @@ def covered(steps: list[Any], data: np.ndarray, queries: np.ndarray, true: np.nd
     return ((found["lower"] <= true) & (true <= found["upper"]))[:, 0], found
 
 
+@pytest.mark.parametrize("seeds", [24, pytest.param(80, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("clip", [6.0, 1.0])
 @pytest.mark.parametrize(
     ("projection", "sketch", "p"),
@@ -167,8 +168,13 @@ def covered(steps: list[Any], data: np.ndarray, queries: np.ndarray, true: np.nd
     ],
     ids=str,
 )
-def test_projections_are_in_the_interval(projection: Any, sketch: Any, p: int, clip: float) -> None:
-    """Fixed seeds: 95 % intervals hold the sums over unprojected rows for 90 % of 80 seeds or more."""
+def test_projections_are_in_the_interval(
+    projection: Any, sketch: Any, p: int, clip: float, seeds: int
+) -> None:
+    """Fixed seeds: 95 % intervals hold the sums over unprojected rows for 90 % of the seeds or more.
+
+    Deviations stated a third too small would leave 81 %: 24 seeds of 12 queries show it.
+    """
     rng = np.random.default_rng(5)
     data, queries = rng.uniform(-0.5, 0.5, (30, 6)), rng.uniform(-0.7, 0.7, (12, 6))
     data, queries = (np.rint(v * 2**9) / 2**9 for v in (data, queries))
@@ -176,7 +182,7 @@ def test_projections_are_in_the_interval(projection: Any, sketch: Any, p: int, c
     key, params = projection
     more = {"clip": clip} if key == "l1_embedding" else {}
     inside = []
-    for seed in range(80):
+    for seed in range(seeds):
         steps = [
             ("clip_rows", {"norm": "l2", "bound": 1.5}),
             ("quantize", {"bits": 10}),

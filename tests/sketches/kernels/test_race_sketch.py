@@ -98,7 +98,7 @@ def test_far_queries_are_answered() -> None:
     assert abs(found) < 4 * math.sqrt(400 * 400 / 64 / 800)
 
 
-@pytest.mark.parametrize("repetitions", [100, 400, 1600])
+@pytest.mark.parametrize("repetitions", [100, 400, pytest.param(1600, marks=pytest.mark.deep)])
 def test_noise_of_a_density_is_one_query_s_price(repetitions: int) -> None:
     """zCDP: deviation 1/sqrt(2 rho) within 5 %, whatever R.
 
