@@ -57,7 +57,7 @@ RESULT = {"gaussian_top_k": "gaussian histogram", "pate_labels": "topk_pate", "t
 
 @pytest.fixture(params=[1500, pytest.param(4000, marks=pytest.mark.deep)])
 def runs(request):
-    """Draws of each chance: in the suite, one that is off by 4 to 7 % is seen; in `deep` 2.4 to 4 %."""
+    """Draws of each chance: in the suite, one that is off by 3 to 7 points is seen; in `deep` 2 to 4."""
     return request.param
 
 
