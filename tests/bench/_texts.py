@@ -174,7 +174,7 @@ def of_release(file: Path) -> str:
 def of_answers(text: str) -> str:
     """Return the header of a file of answers and its number of lines: the rest is noise."""
     lines = text.splitlines()
-    return f"{lines[0] if lines else ''} {len(lines)}"
+    return lines[0] if lines[0].startswith("mode:") else f"{lines[0]} {len(lines)}"
 
 
 def _keys(value: Any, at: str = "") -> Iterator[str]:
