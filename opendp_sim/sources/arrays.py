@@ -26,6 +26,11 @@ from opendp_sim.spaces.records import Records
 
 __all__ = ["npy_source", "npz_source", "side_by_side"]
 
+_SLICE = 2**26
+"""Bytes of one array that are held at a time, unless one record alone has more."""
+_RECORD = 2**30
+"""Bytes of one record of one array: a wider one is refused by its header."""
+
 
 @dataclass(frozen=True)
 class _Stream:
@@ -46,13 +51,27 @@ class _Stream:
                 got="pickled objects, Fortran order or a single number",
                 hint="save np.ascontiguousarray(array) of a numeric or text dtype.",
             )  # fmt: skip
-        return cls(file, shape, dtype)
+        found = cls(file, shape, dtype)
+        if found.record > _RECORD:
+            raise DataError(
+                "OS601", str(where), expected=f"records of at most {_RECORD:,} bytes in each array",
+                got="wider ones", hint="save text as an array of its longest entry's width.",
+            )  # fmt: skip
+        return found
+
+    @property
+    def record(self) -> int:
+        """Bytes of one record."""
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+    def at_once(self, rows: int) -> int:
+        """Return how many records a slice holds: fewer where they are wide, as a text dtype can be."""
+        return max(1, min(rows, _SLICE // max(self.record, 1)))
 
     def slices(self, rows: int) -> Iterator[NDArray[Any]]:
-        width = math.prod(self.shape[1:])
         for start in range(0, max(self.shape[0], 1), rows):  # without records too: for their dtype
             count = min(rows, self.shape[0] - start)
-            size = count * width * self.dtype.itemsize
+            size = count * self.record
             data = self.file.read(size)
             if len(data) < size:
                 raise EOFError
@@ -86,7 +105,8 @@ def npz_source(place: Place, records: Records) -> Table:
     def pieces(rows: int) -> Iterator[Raw]:
         with reading(place.file, "complete .npz"), ExitStack() as stack:
             streams = opened(stack)
-            slices = [stream.slices(rows) for stream in streams.values()]
+            count = min((stream.at_once(rows) for stream in streams.values()), default=rows)
+            slices = [stream.slices(count) for stream in streams.values()]
             for arrays in zip(*slices, strict=True):
                 yield dict(zip(streams, arrays, strict=True))
 
@@ -115,7 +135,8 @@ def npy_source(place: Place, records: Records) -> Table:
 
     def pieces(rows: int) -> Iterator[Raw]:
         with reading(place.file, "complete .npy"), ExitStack() as stack:
-            for array in opened(stack).slices(rows):
+            stream = opened(stack)
+            for array in stream.slices(stream.at_once(rows)):
                 yield _split(array, place, records)
 
     with reading(place.file, "complete .npy"), ExitStack() as stack:

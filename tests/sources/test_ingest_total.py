@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from opendp_sim.core.errors import DataError, SpecError
+from opendp_sim.sources import arrays
 from opendp_sim.sources.conform import MISSING
 from opendp_sim.sources.gate import gated_blocks
 from opendp_sim.sources.opening import open_source
@@ -152,3 +154,36 @@ def test_a_number_that_may_be_missing_names_nobody(dtype: str) -> None:
     with pytest.raises(SpecError, match="OS304"):
         Column("who", dtype, role="privacy_id")
     Column("who", "category", keys=("a",), role="privacy_id")
+
+
+# --- wide texts in arrays ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy"])
+def test_wide_texts_are_read_in_small_slices(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A block held 65,536 records of any width: one of 100 kB made it 26 GB, as in a csv."""
+    records = Records((Column("v", "str"),))
+    names = np.array([f"p{at}" for at in range(40)], dtype="U500")
+    if kind == "npz":
+        np.savez(tmp_path / "t.npz", v=names)
+    else:
+        np.save(tmp_path / "t.npy", np.array([(n,) for n in names], dtype=[("v", "U500")]))
+    monkeypatch.setattr(arrays, "_SLICE", 8000)  # four records
+    seen: list[int] = []
+    read = arrays._Stream.slices
+    monkeypatch.setattr(
+        arrays._Stream, "slices", lambda self, rows: seen.append(rows) or read(self, rows)
+    )
+    source = open_source(kind, f"t.{kind}", records, tmp_path)
+    assert np.concatenate([b["v"] for b in source.blocks()]).tolist() == names.tolist()
+    assert max(seen) == 4
+
+
+def test_a_text_dtype_without_end_is_refused_by_its_header(tmp_path: Path) -> None:
+    header = {"descr": f"<U{2**29}", "fortran_order": False, "shape": (3,)}
+    with zipfile.ZipFile(tmp_path / "t.npz", "w") as archive, archive.open("v.npy", "w") as file:
+        np.lib.format.write_array_header_2_0(file, header)
+    with pytest.raises(DataError, match="OS601"):
+        open_source("npz", "t.npz", Records((Column("v", "str"),)), tmp_path)
