@@ -67,12 +67,12 @@ class Built:
     def noise(self, *, epsilon: float | None = None, rho: float | None = None) -> Any:
         """The noise claim whose OpenDP map is the budget at one record."""
         if epsilon is not None:
-            make, norm, target = dp.m.make_laplace, dp.l1_distance(T="i64"), epsilon
+            make, metric, target = dp.m.make_laplace, dp.l1_distance(T="i64"), epsilon
             norm, d_in, key = "l1", self.output.sensitivity.bound("l1", 1), "laplace"
         else:
-            make, norm, target = dp.m.make_gaussian, dp.l2_distance(T=float), rho
+            make, metric, target = dp.m.make_gaussian, dp.l2_distance(T=float), rho
             norm, d_in, key = "l2", self.output.sensitivity.bound("l2", 1), "gaussian"
-        scale = dp.binary_search_param(lambda s: make(_CELLS, norm, s), d_in, target)
+        scale = dp.binary_search_param(lambda s: make(_CELLS, metric, s), d_in, target)
         return lookup(key)(scale=scale, sampler="bulk").bind(self.output, self.output.metric(norm))
 
     def release(self, claim: Any) -> Release:
