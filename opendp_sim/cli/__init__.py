@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from opendp_sim import __version__
+from opendp_sim.cli._quiet import hush
 from opendp_sim.cli._stop import stoppable
 from opendp_sim.core.errors import SimError
 
@@ -111,6 +112,12 @@ class _Commands(TyperGroup):
         later = {name: _Later(name=name, help=line) for name, (_, line) in COMMANDS.items()}
         super().__init__(**options | {"commands": later})
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take ``--quiet`` wherever it stands: every command has it."""
+        if "--quiet" in args:
+            args = ["--quiet", *(word for word in args if word != "--quiet")]
+        return super().parse_args(ctx, args)
+
 
 class _App(typer.Typer):
     """An application that can be stopped at any moment."""
@@ -139,8 +146,15 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet", help="Every command: print errors only, and JSON that was asked for."
+        ),
+    ] = False,
 ) -> None:
     del version
+    hush(on=quiet)
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.segment import Segment
 from rich.table import Table
 
+from opendp_sim.cli._quiet import hushed
 from opendp_sim.cli._stop import begun
 from opendp_sim.core.errors import SimError, SpecError
 from opendp_sim.core.shown import shown
@@ -56,6 +57,8 @@ class _Plain(Console):
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print; a string is data, never markup."""
+        if hushed() and not self.stderr:
+            return
         super().print(*(shown(o) if isinstance(o, str) else o for o in objects), **options)
 
     def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
@@ -86,6 +89,8 @@ class _Cells(Table):
 
 def say(text: str, *, lines: bool = False) -> None:
     """Print a line; with ``lines``, a text of several, of which every line was made by ``shown``."""
+    if hushed():
+        return
     typer.echo(shown(text, "\n\t" if lines else "\t"))
 
 

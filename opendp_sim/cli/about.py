@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path as File
 from typing import Annotated
 
@@ -25,6 +26,7 @@ from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.schema import json_schema
 from opendp_sim.dsl.stubs import stubs, write_stubs
 from opendp_sim.dsl.write import check_writable
+from opendp_sim.face.templates import RECIPES, recipe_text
 
 __all__ = [
     "explain_command",
@@ -116,12 +118,39 @@ def stubs_command(
         say("stubs: up to date")
 
 
-def init_command(file: Annotated[str, typer.Argument(help="Where to write the template.")]) -> None:
+def init_command(
+    file: Annotated[str | None, typer.Argument(help="Where to write the template.")] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help=f"What it is for: {', '.join(RECIPES)}.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="The file that the records are in: .csv, .parquet, .npz.")
+    ] = None,
+) -> None:
     """Write a commented template; its holes (???) fail `check` until they are filled in."""
     with handled():
+        if file is None:
+            if not (sys.stdin.isatty() and sys.stdout.isatty()):
+                _show_recipes()
+                return
+            _show_recipes()
+            recipe = recipe or typer.prompt("Which recipe", default="density")
+            data = data or typer.prompt(
+                "In which file are the records", default="", show_default=False
+            )
+            file = str(typer.prompt("Where to write the spec", default="spec.yaml"))
+        recipe = recipe or "blank"
+        if recipe not in RECIPES:
+            raise refuse_usage(f"a recipe: {', '.join(RECIPES)}", recipe, "leave it out for blank.")
         path = File(file)
         if path.exists():
             raise refuse_usage("a new file", file, "choose another name, or remove the file.")
         check_writable(path, "FILE")
-        path.write_text(TEMPLATE, encoding="utf-8")
+        path.write_text(recipe_text(recipe, data or None, TEMPLATE), encoding="utf-8")
         say(f"wrote {file}; fill in the ??? and run `opendp-sim check {file}`")
+
+
+def _show_recipes() -> None:
+    say("opendp-sim init FILE --recipe NAME [--data RECORDS]")
+    for name, line in RECIPES.items():
+        say(f"  {name:<8} {line}")

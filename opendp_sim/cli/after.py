@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path as File
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from opendp_sim.accounting._entries import counted as counted_entries
@@ -43,7 +44,8 @@ def answer_command(
             )
         if save is not None:
             check_writable(File(save), "--output")
-        answers, domain = ask(load_checked(release), reference(queries), post)
+        answers, domain, asked = ask(load_checked(release), reference(queries), post)
+        answers = _beside(asked, answers)
         if save is not None:
             write_output(File(save), answers, domain)
             say(f"wrote     {save}")
@@ -57,6 +59,16 @@ def answer_command(
             say("\t".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in row))
         if len(rows) > _SHOWN:
             say(f"... {len(rows) - _SHOWN} more; -o FILE writes them all")
+
+
+def _beside(asked: Mapping[str, Any], answers: Any) -> Any:
+    """Return answers with the queries' columns before them, where there is one answer a query."""
+    held = answers if isinstance(answers, Mapping) else {"answer": answers}
+    sizes = {len(np.atleast_1d(column)) for column in held.values()}
+    if sizes != {len(column) for column in asked.values()}:
+        return answers
+    told = {name if name not in held else f"query_{name}": v for name, v in asked.items()}
+    return told | dict(held)
 
 
 def verify_command(

@@ -24,7 +24,9 @@ from opendp_sim.sources.builtin import BUILTINS
 __all__ = ["ask", "reference"]
 
 
-def ask(release: Release, queries: SourceRef, posts: Sequence[str]) -> tuple[Any, Domain | None]:
+def ask(
+    release: Release, queries: SourceRef, posts: Sequence[str]
+) -> tuple[Any, Domain | None, dict[str, Any]]:
     """Answer public queries.
 
     Args:
@@ -34,7 +36,7 @@ def ask(release: Release, queries: SourceRef, posts: Sequence[str]) -> tuple[Any
             ``"density: {confidence: 0.9}"``.
 
     Returns:
-        (the answers, their domain).
+        (the answers, their domain, the queries' columns of single numbers, to show beside answers).
 
     Raises:
         Refused: an unknown mechanism or parameter. ReleaseError (OS702, OS703): the release cannot
@@ -44,7 +46,8 @@ def ask(release: Release, queries: SourceRef, posts: Sequence[str]) -> tuple[Any
     claims, domain = _bind(release, posts)
     features = features_of(release)
     asked = read_queries(lambda: source_of(queries, features, ".", {}), "query")
-    return answer(release, claims, asked), domain
+    beside = {name: column for name, column in asked.items() if column.ndim == 1}
+    return answer(release, claims, asked), domain, beside
 
 
 def _bind(release: Release, posts: Sequence[str]) -> tuple[list[Post], Domain | None]:

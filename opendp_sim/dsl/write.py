@@ -65,7 +65,7 @@ def write_output(path: File, value: Any, domain: Domain | None) -> None:
             writer.writerows(rows)
     else:
         with replacing(path, "w") as stream:
-            json.dump(_plain(value), stream, indent=1)
+            json.dump(_plain(_named(value, getattr(domain, "labels", None))), stream, indent=1)
             stream.write("\n")
 
 
@@ -94,6 +94,19 @@ def table_of(value: Any, labels: tuple[Any, ...] | None) -> tuple[list[str], lis
             columns[name] = np.atleast_1d(array)
     rows = [list(row) for row in zip(*(c.tolist() for c in columns.values()), strict=True)]
     return list(columns), rows
+
+
+def _named(value: Any, labels: tuple[Any, ...] | None) -> Any:
+    """Return answers with labels by name, and ``classes`` where a column has one entry a class."""
+    if labels is None or not isinstance(value, Mapping):
+        return value
+    columns = {str(name): np.asarray(given) for name, given in value.items()}
+    named = {
+        n: np.array(labels, dtype=object)[a] if n == "label" and a.dtype.kind in "iu" else a
+        for n, a in columns.items()
+    }
+    wide = any(a.ndim == 2 and a.shape[1] == len(labels) > 1 for a in columns.values())
+    return named | ({"classes": list(labels)} if wide and "classes" not in named else {})
 
 
 def _plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any, get_args
 
+from opendp_sim.dsl.grammar.choosing import CHOOSING
 from opendp_sim.dsl.grammar.section import Section, Word
 from opendp_sim.dsl.plain_text import plain_text
 
@@ -57,6 +58,8 @@ def page_of(word: str, places: list[Place]) -> str:
         if about is not None:
             lines += _section(about)
         parts.append("\n".join(lines).rstrip())
+    if word in CHOOSING:
+        parts.append(CHOOSING[word])
     return "\n\n".join(dict.fromkeys(parts))
 
 

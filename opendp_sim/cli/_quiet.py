@@ -1,0 +1,17 @@
+"""Whether the command that runs prints: a module of its own, since help must be quick."""
+
+from __future__ import annotations
+
+__all__ = ["hush", "hushed"]
+
+_QUIET = [False]
+
+
+def hush(*, on: bool) -> None:
+    """Print nothing but errors, answers of a session, and JSON, while a command runs."""
+    _QUIET[0] = on
+
+
+def hushed() -> bool:
+    """Say whether the command that runs was given ``--quiet``."""
+    return _QUIET[0]
