@@ -15,6 +15,7 @@ import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fractions import Fraction
 from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -179,7 +180,9 @@ class Release(Questions):
         """Return a question as a method: ``release.density(queries, confidence=0.9)``."""
         if name in REGISTRY and REGISTRY[name].room == "queries":
             return partial(self.ask, name)
-        raise AttributeError(f"a release has no {name!r}; it answers the questions in `ops`")
+        near = get_close_matches(name, [k for k, c in REGISTRY.items() if c.room == "queries"], n=1)
+        meant = f"; did you mean {near[0]!r}?" if near and not name.startswith("_") else ""
+        raise AttributeError(f"a release has no {name!r}{meant}; it answers the questions in `ops`")
 
     def __dir__(self) -> list[str]:
         """Return the attributes, questions included."""

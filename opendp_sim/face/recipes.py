@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from inspect import signature
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -156,6 +158,7 @@ def means(
         >>> "rescale" in fit.plan.to_yaml()
         True
     """
+    columns = _bounds(columns)
     rows: Steps = [] if len(set(columns.values())) == 1 else [{"rescale": {}}]
     step = {"moments_sketch": {"per_label": label is not None}}
     told = None if label is None else (label, keys)
@@ -182,6 +185,7 @@ def _kernel(
             got="another",
             hint="the distance at which two records count as near, from public knowledge.",
         )
+    columns = _bounds(columns)
     lengths = {name: float(high) - float(low) for name, (low, high) in columns.items()}
     if not isinstance(bandwidth, Mapping):
         sigma, rows, longest = (
@@ -214,7 +218,36 @@ def _recipe(
     steps: Steps,
     privacy: Mapping[str, Any],
 ) -> Recipe:
+    known = [n for n, p in signature(_program).parameters.items() if p.kind is p.KEYWORD_ONLY]
+    for word in privacy:
+        if word not in known:
+            near = get_close_matches(word, known, n=1)
+            raise ParameterError(
+                "OS101",
+                word,
+                expected=f"one of {', '.join(known)}",
+                got="another word",
+                hint=f"did you mean {near[0]!r}?" if near else f"help(sim.{name}) lists them.",
+            )
     return Recipe(_program(name, columns, label, steps, **privacy))
+
+
+def _bounds(columns: Any) -> dict[str, tuple[float, float]]:
+    """Return each column's bounds as two finite numbers, or say what to write (OS101)."""
+    try:
+        found = {str(name): (float(low), float(high)) for name, (low, high) in columns.items()}
+    except (TypeError, ValueError, AttributeError):
+        found = {}
+    if not found or not all(low < high and high - low < math.inf for low, high in found.values()):
+        raise ParameterError(
+            "OS101",
+            "columns",
+            expected="each column's name to its public bounds, low below high",
+            got="something else",
+            hint='for example {"age": (0, 120), "delay": (-90, 600)}, from public knowledge; the table '
+            "itself goes to `.apply(table)`.",
+        )
+    return found
 
 
 def _program(
@@ -232,6 +265,7 @@ def _program(
     ledger: str | PathLike[str] | None = None,
     limit: Mapping[str, float] | None = None,
 ) -> Builder:
+    columns = _bounds(columns)
     told: dict[str, Any] = {
         column: {"dtype": "float64", "bounds": [float(low), float(high)]}
         for column, (low, high) in columns.items()

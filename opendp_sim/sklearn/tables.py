@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
-from opendp_sim.sklearn.refusals import InputRefused, InputTypeRefused
+from opendp_sim.sklearn.refusals import InputRefused, InputTypeRefused, as_refusals
+from opendp_sim.sources.frames import from_table, told_apart
+from opendp_sim.sources.gate import check_form
 from opendp_sim.spaces.normal import normal
-from opendp_sim.spaces.records import Column
+from opendp_sim.spaces.records import Column, Records
 
 __all__ = ["column_of", "dtype_of", "ids_of", "matrix_of", "numbers_of", "seen"]
 
@@ -41,7 +43,7 @@ def matrix_of(table: Any) -> NDArray[Any]:
             got="a sparse matrix",
             hint="zeros of a sparse matrix are records' values too: pass `X.toarray()`.",
         )
-    array = table if isinstance(table, np.ndarray) else _plain(table)
+    array = table if isinstance(table, np.ndarray) else _framed(table)
     if array.ndim != 2:
         raise InputRefused(
             "OS602",
@@ -119,6 +121,7 @@ def seen(est: Any, table: Any, *, reset: bool) -> NDArray[Any]:
     Raises:
         InputRefused (OS602, OS607): no table, or other columns than those of the fit.
     """
+    table = _ran(table)
     array, refused = matrix_of(table), ""
     named = table if hasattr(table, "columns") else array
     try:
@@ -144,6 +147,36 @@ def numbers_of(array: NDArray[Any]) -> NDArray[np.float64]:
 def dtype_of(array: NDArray[Any]) -> str:
     """Return the declared dtype of a feature column: ``f32`` for float32, else ``f64``."""
     return "f32" if array.dtype == np.float32 else "f64"
+
+
+def _ran(table: Any) -> Any:
+    """Return the result of a lazy frame's query; any other table as it is."""
+    if not callable(getattr(table, "collect", None)):
+        return table
+    with as_refusals(), told_apart():
+        return table.collect()
+
+
+def _framed(table: Any) -> NDArray[Any]:
+    """Return a data frame as an array, once the types of its columns can mean numbers.
+
+    Without that, a column of dates or texts would be missing in every record, and all would be left out.
+    """
+    table = _ran(table)
+    names = getattr(table, "column_names", None) or getattr(table, "columns", None)
+    if names is None or isinstance(table, list | tuple):
+        return _plain(table)
+    known = [str(name) for name in names]
+    if len(set(known)) < len(known):  # columns are told by place
+        return _plain(table)
+    with as_refusals():
+        records = Records(tuple(Column(name, "float64") for name in known))
+        source = from_table(records, table)
+        check_form(source)
+        if hasattr(table, "__array__"):
+            return _plain(table)
+        blocks = [np.stack(list(block.values()), axis=1) for block in source.blocks()]
+    return np.concatenate(blocks) if blocks else np.zeros((0, len(known)))
 
 
 def _plain(table: Any) -> NDArray[Any]:

@@ -23,7 +23,7 @@ from opendp_sim.sources.arrow import column_of, stored_in
 from opendp_sim.sources.source import Raw, Table, from_arrays
 from opendp_sim.spaces.records import Records
 
-__all__ = ["from_table", "raw_columns", "waits"]
+__all__ = ["from_table", "raw_columns", "told_apart", "waits"]
 
 _READ_ONCE: WeakSet[Any] = WeakSet()
 """Streams that were read: they would be empty tables now."""
@@ -149,7 +149,7 @@ def _slices(series: Any, name: str) -> Callable[[slice], Any]:
     arrow = _pyarrow()
 
     def converted(part: slice) -> Any:
-        with _reading(name):
+        with told_apart(name):
             return arrow.array(series.iloc[part], from_pandas=True)
 
     return converted
@@ -161,7 +161,7 @@ def _slices(series: Any, name: str) -> Callable[[slice], Any]:
 def _held(table: Any, library: str, records: Records) -> Any:
     """Return an Arrow table of what is declared; what is in memory already is shared, not copied."""
     if library == "polars" and hasattr(table, "collect"):
-        with _reading(None):
+        with told_apart():
             names = table.collect_schema().names()
             table = table.select(_wanted(records, names)).collect()
     if library == "polars" and hasattr(table, "get_columns"):
@@ -173,7 +173,7 @@ def _held(table: Any, library: str, records: Records) -> Any:
         if table in _READ_ONCE:
             raise _no_table("a stream that was read before")
         _READ_ONCE.add(table)
-    with _reading(None):
+    with told_apart():
         stream = arrow.RecordBatchReader.from_stream(table)
         names = _wanted(records, stream.schema.names)
         parts = [batch.select(names) for batch in stream]
@@ -185,7 +185,7 @@ def _of_polars(frame: Any, records: Records) -> Any:
     """Hand over one column after another: a type that Arrow does not have is refused by name."""
     arrow, columns = _pyarrow(), {}
     for name in _wanted(records, frame.columns):
-        with _reading(name):
+        with told_apart(name):
             stream = arrow.RecordBatchReader.from_stream(frame.select(name))
             columns[name] = stream.read_all().column(0)
     return arrow.table(columns)
@@ -195,7 +195,7 @@ def _of_dataset(dataset: Any, records: Records) -> Table:
     names = _wanted(records, dataset.schema.names)
 
     def batches() -> Iterator[Any]:
-        with _reading(None):
+        with told_apart():
             scanner = dataset.scanner(columns=names, use_threads=False, batch_readahead=1)
             yield from scanner.to_batches()
 
@@ -210,7 +210,7 @@ def _batches(stream: Any) -> Iterator[Any]:
     """Yield the batches of a stream, which is closed at the end: an engine waits for that."""
     if not hasattr(stream, "__arrow_c_stream__"):
         raise _no_table(f"a function that returned a {type(stream).__name__}")
-    with _reading(None):
+    with told_apart():
         reader = _pyarrow().RecordBatchReader.from_stream(stream)
         try:
             yield from reader
@@ -245,7 +245,7 @@ def _wanted(records: Records, known: list[str]) -> list[str]:
 
 
 @contextmanager
-def _reading(name: str | None) -> Iterator[None]:
+def told_apart(name: str | None = None) -> Iterator[None]:
     """Turn whatever a library says about a table into a constant text: it could quote a record."""
     try:
         yield

@@ -99,3 +99,30 @@ def test_what_cannot_be_planned_is_refused(more):
 def test_a_missing_column_is_told():
     with pytest.raises(DataError, match="OS602"):
         sim.density(BOUNDS, bandwidth=0.1).apply({"x": TABLE["x"]})
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        None,
+        ["x"],
+        {},
+        {"x": None},
+        {"x": (1, 0)},
+        {"x": (0, 1, 2)},
+        {"x": "ab"},
+        pd.DataFrame(TABLE),
+    ],
+)
+def test_columns_without_bounds_are_told_what_to_write(columns):
+    for recipe in (sim.density, sim.classes, sim.means):
+        more = {"label": "kind", "keys": ["a", "b"]} if recipe is sim.classes else {}
+        width = {} if recipe is sim.means else {"bandwidth": 0.1}
+        with pytest.raises(ParameterError, match="OS101") as refused:
+            recipe(columns, **more, **width)
+        assert "apply(table)" in refused.value.hint
+
+
+def test_a_misspelt_word_is_named():
+    with pytest.raises(ParameterError, match="did you mean 'epsilon'"):
+        sim.density(BOUNDS, bandwidth=0.1, epsillon=1.0)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
 
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 
@@ -48,6 +50,9 @@ def test_predictions_come_from_the_release_alone():
         lambda x: pd.DataFrame(x, columns=["u", "v"]),
         lambda x: pd.DataFrame(x, columns=["u", "v"]).convert_dtypes(),
         lambda x: pl.DataFrame({"u": x[:, 0], "v": x[:, 1]}),
+        lambda x: pl.DataFrame({"u": x[:, 0], "v": x[:, 1]}).lazy(),
+        lambda x: pa.table({"u": x[:, 0], "v": x[:, 1]}),
+        lambda x: pytest.importorskip("duckdb").from_arrow(pa.table({"u": x[:, 0], "v": x[:, 1]})),
     ],
 )
 def test_tables_of_every_form(form):
@@ -195,3 +200,20 @@ def test_pure_and_zcdp():
 def test_a_norm_instead_of_bounds():
     est = fitted(bounds=None, data_norm=1.5)
     assert est.score(X, Y) == 1.0
+
+
+@pytest.mark.parametrize(
+    "frame", [pd.DataFrame, pl.DataFrame, lambda t: pl.DataFrame(t).lazy(), pa.table]
+)
+@pytest.mark.parametrize("cells", [["p4711"] * 3, [dt.date(2020, 1, 1)] * 3], ids=["text", "dates"])
+def test_a_column_that_holds_no_numbers_is_refused_and_not_left_out(frame, cells):
+    """Every record would be dropped, and be paid for. Objects have no type: their cells are read."""
+    budget = Budget(epsilon=10.0, delta=1e-6)
+    table = {"u": [0.1, 0.2, 0.3], "v": cells}
+    if frame is pd.DataFrame and not isinstance(cells[0], str):
+        table["v"] = pd.to_datetime(cells)
+    told = {"epsilon": 1.0, "bounds": (0, 1), "classes": ["a", "b"], "budget": budget}
+    with pytest.raises(ValueError, match="OS602 column v") as refused:
+        DPNearestCentroid(**told).fit(frame(table), ["a", "b", "a"])
+    assert "4711" not in str(refused.value)
+    assert budget.fits == 0
