@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from opendp_sim.core.mechanism import REGISTRY
@@ -98,7 +99,9 @@ def test_the_python_of_the_readme(tmp_path, monkeypatch):
     from sklearn.datasets import load_digits
 
     monkeypatch.chdir(tmp_path)
-    flights = {name: np.arange(-60.0, 540.0) for name in ("dep_delay", "arr_delay")}
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    delays = pd.array([None, *range(-60, 540)], dtype="Int64")
+    flights = pd.DataFrame({"dep_delay": delays, "arr_delay": delays})
     names = {"flights": flights}
     exec(block("python", "import opendp_sim as sim"), names)  # noqa: S102
     assert names["answers"]["density"].shape == (2, 1)
