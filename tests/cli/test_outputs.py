@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import opendp_sim as sim
 from opendp_sim.cli import COMMANDS, app
 from opendp_sim.cli._quiet import hushed
+from opendp_sim.dsl.grammar.choosing import CHOOSING
 
 TABLE = {
     "a": np.linspace(0, 1, 200),
@@ -69,3 +70,10 @@ def test_every_command_can_be_quiet(release):
         assert _run(name, "--quiet", "--help").exit_code == 0, name
     assert _run("ops").output
     assert not hushed()
+
+
+@pytest.mark.parametrize("word", ["epsilon", "delta", "bounds", "dtype", "unit", "ledger"])
+def test_a_page_ends_with_how_to_choose_in_eighty_columns(word):
+    page = _run("explain", word).output
+    assert page.rstrip().endswith(CHOOSING[word])
+    assert max(map(len, CHOOSING[word].splitlines())) <= 80
