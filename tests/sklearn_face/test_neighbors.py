@@ -11,7 +11,8 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from opendp_sim.core.errors import BudgetError, SimError
-from opendp_sim.sklearn import Budget, DPKNeighborsClassifier, DPSearch, cost_of, private_score
+from opendp_sim.sklearn import Budget, DPSearch, cost_of, private_score
+from opendp_sim.sklearn.neighbors import DPKNeighborsClassifier
 
 rng = np.random.default_rng(7)
 X = np.concatenate([rng.normal([1, 0], 0.1, (400, 2)), rng.normal([0, 1], 0.1, (400, 2))])
