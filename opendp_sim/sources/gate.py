@@ -52,7 +52,8 @@ def gate(block: Block, records: Records, mode: Ingest) -> Block:
         return block
     if mode == "enforce":
         block = _enforced(block, records)
-    check_entries(block, records)  # first: what stands for a missing integer breaks any bounds
+    else:  # first: what stands for a missing integer breaks any bounds; `enforce` has dropped it
+        check_entries(block, records)
     records.check(block)
     return block
 

@@ -201,7 +201,5 @@ def texts_there(values: NDArray[Any]) -> NDArray[np.bool_]:
     cells = values.tolist()
     if not set(map(type, cells)) <= {str}:
         cells = [cell if type(cell) is str else "" for cell in cells]
-    there = np.fromiter(map(bool, map(str.strip, cells)), bool, len(cells))
-    if max(map(len, cells), default=0) > LONGEST:
-        there &= np.fromiter((len(str.strip(cell)) <= LONGEST for cell in cells), bool, len(cells))
-    return there
+    lengths = np.fromiter(map(len, map(str.strip, cells)), np.int64, len(cells))
+    return (lengths > 0) & (lengths <= LONGEST)
