@@ -199,3 +199,7 @@ def test_a_test_names_every_module_but_those_of_a_list_that_only_shrinks() -> No
     assert not gone, f"take these off tests/unnamed.txt, which may only shrink: {gone}"
     wrong = [name for name, by in listed.items() if name not in _named.reaches(by)]
     assert not wrong, f"`python -m tests._named` says through which module each is reached: {wrong}"
+
+
+def test_every_function_of_a_test_file_is_run() -> None:
+    assert _named.never_run() == []

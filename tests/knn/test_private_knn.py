@@ -114,9 +114,9 @@ def test_the_grid_of_losses_never_makes_a_loss_smaller(scale, rate, queries, del
     ("epsilon", "delta", "queries", "rate"),
     [
         (50.0, 1e-9, 1000, 1e-3),
-        (20.0, 1e-9, 1000, 1e-3),
+        pytest.param(20.0, 1e-9, 1000, 1e-3, marks=pytest.mark.deep),
         (2.0, 1e-5, 5000, 0.2),
-        (1.0, 1e-6, 10**6, 1e-3),
+        pytest.param(1.0, 1e-6, 10**6, 1e-3, marks=pytest.mark.deep),
         (1.0, 1e-6, 10**6, 0.2),
         (0.1, 1e-9, 10**5, 0.01),
         (1.0, 1e-12, 1, 1.0),

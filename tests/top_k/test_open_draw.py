@@ -80,10 +80,15 @@ def chi_square(found, law, draws):
     return value, n + 2 * np.sqrt(n * 16.2) + 2 * 16.2  # Laurent and Massart, e^-16.2 < 1e-7
 
 
+@pytest.fixture(params=[2_500, pytest.param(8_000, marks=pytest.mark.deep)])
+def draws(request):
+    return request.param
+
+
 @pytest.mark.parametrize("lowest", [False, True])
-def test_sets_have_the_law_of_successive_exponential_draws(lowest):
+def test_sets_have_the_law_of_successive_exponential_draws(lowest, draws):
     """False alarm below 1e-6."""
-    scores, draws = np.array([4, 1, 1, 6, 4, 0]), 8_000
+    scores = np.array([4, 1, 1, 6, 4, 0])
     signed = -scores if lowest else scores
     law = {tuple(sorted(s)): p for s, p in sets(range(6), signed, 3, 2.5)}
     found = Counter(tuple(sorted(draw_listed(scores, 3, 2.5, lowest=lowest))) for _ in range(draws))
@@ -92,9 +97,9 @@ def test_sets_have_the_law_of_successive_exponential_draws(lowest):
     assert value < most
 
 
-def test_an_open_universe_has_the_law_of_a_listed_one():
+def test_an_open_universe_has_the_law_of_a_listed_one(draws):
     """False alarm below 1e-6."""
-    votes, draws = np.array([3, 1, 2]), 8_000
+    votes = np.array([3, 1, 2])
     names = [(True, 0), (True, 1), (True, 2), (False, 0), (False, 1)]
     law = {tuple(sorted(s)): p for s, p in sets(names, [3, 1, 2, 0, 0], 3, 1.5)}
     found = Counter(tuple(sorted(draw_open(votes, 5, 3, 1.5))) for _ in range(draws))

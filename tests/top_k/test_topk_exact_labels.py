@@ -127,12 +127,17 @@ def _apart(left, right):
     return sum(abs(left.count(i) - right.count(i)) for i in range(8))
 
 
+@pytest.fixture(scope="module")
+def noisy_ranks():
+    """The law of the drawn rank on every histogram: one, whatever is claimed of it."""
+    votes, utility = votes_space("test", IntVector(4), USERS), GapUtility(3, None, None, 1.0)
+    return matrix(lambda coins, h: draw_noisy_rank(coins, votes, h, utility, 1.5), TABLE)
+
+
 @pytest.mark.parametrize("accounting", ["renyi", "zcdp", "curve"])
-def test_noisy_max_over_all_histograms(accounting):
+def test_noisy_max_over_all_histograms(accounting, noisy_ranks):
     mechanism = NoisyMaxGaussian(k_max=3, scale=1.5, accounting=accounting)
-    votes, claim = votes_space("test", IntVector(4), USERS), mechanism.bind(IntVector(4), USERS)
-    utility = GapUtility(3, None, None, 1.0)
-    found = matrix(lambda coins, h: draw_noisy_rank(coins, votes, h, utility, 1.5), TABLE)
+    claim, found = mechanism.bind(IntVector(4), USERS), noisy_ranks
     for users in (1, 2):
         stated = claim.privacy_map(users)
         if accounting == "zcdp":
@@ -144,8 +149,9 @@ def test_noisy_max_over_all_histograms(accounting):
             assert stated(8.0 * users) < 0.05  # it is no empty claim
 
 
-def test_a_gaussian_histogram_of_three_items():
-    table = histograms(3, 4)
+@pytest.mark.parametrize("votes_each", [3, pytest.param(4, marks=pytest.mark.deep)])
+def test_a_gaussian_histogram_of_three_items(votes_each):
+    table = histograms(3, votes_each)
     votes, claim = (
         votes_space("test", IntVector(3), USERS),
         GaussianTopK(k=1, scale=0.7).bind(IntVector(3), USERS),

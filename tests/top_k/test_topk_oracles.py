@@ -318,10 +318,6 @@ def gate_passes(b, t, j):
     return gate_law(b, t, j)[0]
 
 
-def gate_fails(b, t, j):
-    return gate_law(b, t, j)[1]
-
-
 @pytest.mark.parametrize("widths", [(0.03, 3), (3, 60), (60, 400)])
 def test_tails_of_gates(widths):
     """Factor 1 + 7e-9 on both sides of both tails, however small they are."""
