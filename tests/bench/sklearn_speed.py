@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import opendp_sim as sim
-from opendp_sim.sklearn import DPKernelClassifier, DPLogisticRegression, DPNearestCentroid
+from opendp_sim.sklearn import DPNearestCentroid
 from tests.bench._results import parser, table as markdown, write_section
 
 CLASSES = list(range(10))
@@ -35,11 +35,7 @@ def measured(rows: int, columns: int, rounds: int):
     out = []
     with TemporaryDirectory() as folder:
         file = parquet(Path(folder), X, y)
-        for est in (
-            DPNearestCentroid(**told),
-            DPKernelClassifier(**told, bandwidth=5.0),
-            DPLogisticRegression(**told),
-        ):
+        for est in (DPNearestCentroid(**told),):
             plan = est.fit(X[:500], y[:500]).plan_
             text = plan.to_yaml().replace("memory: records", f"parquet: {file}")
             spec = sim.plan(text)
