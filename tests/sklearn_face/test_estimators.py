@@ -97,7 +97,7 @@ def test_density_is_that_of_scikit_learn(engine):
     ours = DPKernelDensity(**BOX, **BIG, bandwidth=0.2, engine=engine, n_components=4000).fit(X)
     exact = np.exp(KernelDensity(bandwidth=0.2).fit(X).score_samples(X[::30]))
     assert np.abs(np.exp(ours.score_samples(X[::30])) / exact - 1).max() < 0.25
-    assert ours.engine_ == ("gauss_transform" if engine == "auto" else engine)
+    assert ours.engine_ == ("fourier" if engine == "auto" else engine)
     drawn = ours.sample(20, random_state=1, candidates=[[0.0, 0.0], [0.9, -0.9]])
     assert drawn.tolist() == [[0.0, 0.0]] * 20
     table = ours.density(X[:2], confidence=0.5)

@@ -10,6 +10,7 @@ import pytest
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.core.mechanism import REGISTRY, lookup
+from opendp_sim.dsl.kernel_choice import gaussian_kernel_step
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import GridRows
 
@@ -48,3 +49,13 @@ def test_the_gauss_transform_is_never_less_noise_under_zcdp(columns: int):
     for bandwidth in WIDTHS.values():
         own = price(claim("fourier_sketch", columns, bandwidth))
         assert price(claim("gauss_transform_sketch", columns, bandwidth)) > own
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_the_sketch_that_is_chosen_has_the_least_noise(columns: int):
+    """Under zCDP always a Fourier sketch; under pure DP the Gauss transform, in few columns."""
+    for bandwidth in WIDTHS.values():
+        chosen = gaussian_kernel_step(bandwidth, columns, 1.0)[1]
+        assert chosen == "fourier"
+        assert price(claim("fourier_sketch", columns, bandwidth)) < 1.03
+        assert gaussian_kernel_step(bandwidth, columns, 1.0, pure=True)[1] == "gauss_transform"
