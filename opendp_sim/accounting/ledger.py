@@ -47,7 +47,7 @@ REFUSALS = 10
 class Ledger:
     """An open ledger; a context manager that keeps the file locked."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, connection: Any) -> None:
         self.path, self._connection = path, connection
         self._open = ExitStack()  # what `close` undoes
         self._owner = os.getpid()
@@ -64,6 +64,10 @@ class Ledger:
             BudgetError (OS403): missing, locked, foreign, broken, or made with other terms. (OS401):
                 the terms' limit is none.
         """
+        if str(path).startswith("postgresql:"):
+            from opendp_sim.accounting.shared_ledger import SharedLedger  # noqa: PLC0415 - its own
+
+            return SharedLedger.open(path, terms)
         file = Path(path)
         if terms is not None:
             terms.limit.check(terms.measure, "ledger.limit")
@@ -84,6 +88,9 @@ class Ledger:
             raise refused(self.path, "a ledger", "a file without its records", RESTORE)
         hold(self._connection)
         self.verify()
+        self._check_terms(terms)
+
+    def _check_terms(self, terms: Terms | None) -> None:
         if terms is not None and terms != self.terms:
             raise refused(
                 self.path,
@@ -320,7 +327,7 @@ class Ledger:
 
 def head_of(path: str | Path) -> str | None:
     """Return the head of the ledger at ``path``, or None when there is no ledger yet."""
-    if not Path(path).exists():
+    if not str(path).startswith("postgresql:") and not Path(path).exists():
         return None
     with Ledger.open(path) as ledger:
         return ledger.head

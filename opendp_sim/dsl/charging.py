@@ -14,6 +14,7 @@ from pathlib import Path as File
 
 from opendp_sim.accounting.ledger import Entry, Ledger, Terms
 from opendp_sim.accounting.session_mark import LOCKED, UNWRITABLE, Mark
+from opendp_sim.accounting.shared_ledger import is_shared
 from opendp_sim.core.errors import BudgetError, DataError, SimError
 from opendp_sim.core.interrupts import held
 from opendp_sim.dsl.ir import DataEntry
@@ -58,11 +59,10 @@ def terms_of(plan: Plan) -> Terms | None:
 def ledger_path(plan: Plan) -> File | None:
     """Return the ledger's file; relative paths start from the spec's folder, whoever runs it."""
     entry = _entry(plan)
-    return (
-        None
-        if entry is None or entry.ledger is None
-        else (File(plan.program.folder) / entry.ledger.file)
-    )
+    if entry is None or entry.ledger is None:
+        return None
+    place = File(entry.ledger.file)
+    return place if is_shared(place) else File(plan.program.folder) / place
 
 
 def is_paid(ledger: Ledger | None, store: Mark | None) -> bool:

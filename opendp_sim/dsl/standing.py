@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.shared_ledger import is_shared
 from opendp_sim.accounting.totals import total_of
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl.charging import ledger_path, terms_of
@@ -23,7 +24,7 @@ def standing(plan: Plan) -> dict[str, Any] | None:
         return None
     about: dict[str, Any] = {"file": str(path), "unit": terms.unit, "takes": plan.charge.text}
     try:
-        if path.exists():
+        if is_shared(path) or path.exists():
             with Ledger.open(path, terms) as ledger:
                 spent, after = ledger.total(), ledger.total(plan.charge)
         else:
@@ -37,5 +38,5 @@ def standing(plan: Plan) -> dict[str, Any] | None:
         "spent": spent.text,
         "left": after.left_text,
         "fits": after.fits,
-        "new": not path.exists(),
+        "new": not is_shared(path) and not path.exists(),
     }

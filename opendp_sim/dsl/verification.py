@@ -23,6 +23,7 @@ from opendp_sim.accounting.certificate import (
 )
 from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.release import Release, versions
+from opendp_sim.accounting.shared_ledger import is_shared
 from opendp_sim.accounting.signature import check_signature, public_key
 from opendp_sim.core.errors import BudgetError, ReleaseError, SimError
 from opendp_sim.dsl.certify import certificate_path, derived_statement, ledger_part
@@ -266,6 +267,8 @@ def _ledger_file(
     entry = next((e for e in report.plan.program.data if e.ledger is not None), None)
     if entry is None or entry.ledger is None:
         return None
+    if is_shared(entry.ledger.file):
+        return File(entry.ledger.file)
     if spec is not None:
         return File(spec).parent / entry.ledger.file
     save = File(report.plan.outputs[report.record.output].decl.save or "")
@@ -278,7 +281,7 @@ def _ledger(report: _Report, file: File | None) -> None:
     record = report.record
     if record.charge is None or record.ledger is None:
         return
-    if file is None or not file.exists():
+    if file is None or not (is_shared(file) or file.exists()):
         report.left.append(f"that entry {record.charge.entry} is in {record.ledger.file}, and what "
                            "was spent and left: the ledger was not found (--ledger)")  # fmt: skip
         return

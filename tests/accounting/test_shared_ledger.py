@@ -1,0 +1,332 @@
+"""The ledger in PostgreSQL: the laws of the file ledger, many drivers, kills, forgeries. A throw-away server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opendp_sim.accounting import _postgres, shared_ledger
+from opendp_sim.accounting._entries import chained
+from opendp_sim.accounting.budget import Budget
+from opendp_sim.accounting.ledger import REFUSALS, Ledger, Terms, head_of
+from opendp_sim.accounting.shared_ledger import SharedLedger, is_shared
+from opendp_sim.accounting.totals import Charge
+from opendp_sim.core.errors import BudgetError
+from opendp_sim.dsl import apply, plan_file
+from tests._small import write_small
+
+psycopg = pytest.importorskip("psycopg")
+ONE = Charge("zcdp", (0.01,))
+FOUND = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+
+
+def terms(charges: int) -> Terms:
+    return Terms("zcdp", "add_remove 1 of row", Budget(rho=0.01 * charges + 1e-9))
+
+
+class Server:
+    """A cluster of the machine's PostgreSQL on the loopback address."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bin, self.data = FOUND[-1].parent, folder / "pg"
+        self.data.mkdir()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.user: dict[str, Any] = {}
+        if os.getuid() == 0:  # the server refuses to run as root
+            shutil.chown(self.data, "postgres", "postgres")
+            folder.chmod(0o755)
+            self.user = {"user": "postgres", "group": "postgres"}
+        self.call("initdb", "-D", self.data, "-A", "trust", "-U", "postgres", "--no-sync")
+        self.service = folder / "service.conf"
+        self.service.write_text(
+            f"[one]\nhost=127.0.0.1\nport={self.port}\nuser=postgres\ndbname=postgres\n"
+        )
+        self.start()
+
+    def call(self, name: str, *words: Any) -> None:
+        subprocess.run(
+            [self.bin / name, *words], check=True, capture_output=True, cwd="/", **self.user
+        )
+
+    def start(self) -> None:
+        told = (
+            f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.data}"
+        )
+        words = ("-D", self.data, "-o", told, "-l", self.data / "log", "-w", "start")
+        for wait in (*[0.2] * 50, None):
+            try:
+                return self.call("pg_ctl", *words)
+            except subprocess.CalledProcessError:  # what a killed server left is still going
+                if wait is None:
+                    raise
+                time.sleep(wait)
+        return None
+
+    def kill(self) -> None:
+        os.kill(int((self.data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+            except OSError:
+                return
+            time.sleep(0.02)
+
+    def sql(self, text: str) -> Any:
+        with psycopg.connect(service="one", autocommit=True) as db:
+            return db.execute(text)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    if not FOUND:
+        pytest.skip("no PostgreSQL on this machine")
+    folder = Path(tempfile.mkdtemp(prefix="ledger-"))  # pytest's own is for one user only
+    found = Server(folder)
+    before = os.environ.get("PGSERVICEFILE")
+    os.environ["PGSERVICEFILE"] = str(found.service)
+    yield found
+    found.call("pg_ctl", "-D", found.data, "-m", "immediate", "stop")
+    shutil.rmtree(folder)
+    if before is None:
+        del os.environ["PGSERVICEFILE"]
+
+
+@pytest.fixture
+def place(server: Server, request: pytest.FixtureRequest) -> str:
+    return f"postgresql:one/{request.node.name}"
+
+
+def bodies(ledger: Ledger) -> list[dict[str, Any]]:
+    return [{k: v for k, v in e.body.items() if k != "time"} for e in ledger.entries]
+
+
+def outcome(action: Any) -> Any:
+    try:
+        found = action()
+    except BudgetError as error:
+        return error.code
+    return getattr(found, "seq", found)
+
+
+def step_of(what: int, ledger: Ledger, loss: Charge, kind: Any, entry: Any, step: int) -> Any:
+    about = {"program": f"p{step}"}
+    settled = {} if kind == "charge" else {"code": "OS603"}
+    return [
+        lambda: ledger.charge(loss, about),
+        lambda: ledger.reserve(loss, about),
+        lambda: ledger.reserve(loss, about),
+        lambda: ledger.settle(entry, kind, settled),
+        lambda: ledger.opened("s", f"t{step}"),
+        ledger.may_refuse,
+        lambda: ledger.total().text,
+    ][what]
+
+
+def test_both_ledgers_side_by_side_say_the_same(place: str, tmp_path: Path) -> None:
+    """A state machine over every call: equal answers, equal refusals, equal entries, equal totals."""
+    g = np.random.default_rng(1)
+    with Ledger.open(tmp_path / "l", terms(9)) as file, Ledger.open(place, terms(9)) as shared:
+        assert isinstance(shared, SharedLedger)
+        made: list[tuple[Any, Any]] = []
+        for step in range(36):
+            what = g.integers(0, 7)
+            loss, kind = (
+                Charge("zcdp", (0.002 * int(g.integers(1, 6)),)),
+                str(g.choice(["charge", "refusal", "void"])),
+            )
+            at = int(g.integers(0, max(len(made), 1)))
+            if what == 3 and not made:
+                continue
+            both = [
+                outcome(step_of(what, ledger, loss, kind, made[at][n] if made else None, step))
+                for n, ledger in enumerate((file, shared))
+            ]
+            assert both[0] == both[1]
+            if what in (1, 2) and isinstance(both[0], int):
+                made.append((file.entries[-1], shared.entries[-1]))
+        assert bodies(file) == bodies(shared)
+        assert len(file.entries) > 12
+        assert (file.turn_of("s"), file.total().text) == (shared.turn_of("s"), shared.total().text)
+        assert shared.verify(shared.head) == len(shared.entries)
+    assert head_of(place) == shared.head
+
+
+DRIVER = """
+import sys
+from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.totals import Charge
+from opendp_sim.core.errors import BudgetError
+ledger = Ledger.open(sys.argv[1])
+while True:
+    try: print(ledger.charge(Charge("zcdp", (0.01,)), {"program": "p"}).seq, flush=True)
+    except BudgetError as error:
+        if error.code == "OS402": break
+        print(error.code, error.got, file=sys.stderr, flush=True)
+"""
+
+
+def driver(place: str) -> Any:
+    return subprocess.Popen(
+        [sys.executable, "-c", DRIVER, place],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_two_drivers_never_pass_the_limit(place: str) -> None:
+    Ledger.open(place, terms(24))
+    drivers = [driver(place) for _ in range(2)]
+    told = [int(line) for one in drivers for line in one.communicate()[0].split()]
+    assert sorted(told) == list(range(1, 25))
+    assert Ledger.open(place).verify() == 24
+
+
+@pytest.mark.parametrize(
+    "waits", [(0.003,), pytest.param((0.0, 0.001, 0.004, 0.011) * 3, marks=pytest.mark.deep)]
+)
+def test_killed_clients_and_a_killed_server_lose_and_double_nothing(
+    waits: tuple[float, ...], server: Server
+) -> None:
+    place = f"postgresql:one/kills-{len(waits)}"
+    Ledger.open(place, terms(400))
+    told: list[int] = []
+    for wait in waits:
+        one = driver(place)
+        told.append(int(one.stdout.readline()))
+        time.sleep(wait)
+        one.kill()
+        told += [int(line) for line in one.communicate()[0].split()]
+    one = driver(place)
+    told.append(int(one.stdout.readline()))
+    server.kill()
+    time.sleep(0.3)
+    server.start()
+    told += [int(one.stdout.readline()) for _ in range(3)]
+    one.kill()
+    rest, errors = one.communicate()
+    told += [int(line) for line in rest.split()]
+    ledger = Ledger.open(place)
+    kept = ledger.verify()
+    assert len(set(told)) == len(told)
+    assert set(told) <= set(range(1, kept + 1))
+    assert kept - len(told) <= len(waits) + 1  # each killed client: one that was kept and not told
+    assert all(line.startswith("OS403") for line in errors.splitlines() if line)
+
+
+def test_a_lost_answer_to_commit_charges_once(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = SharedLedger.open(place, terms(5))
+    lost = iter([True, False, False])
+
+    real = _postgres.held
+
+    def dropped(path: Path, db: Any) -> Any:
+        from contextlib import contextmanager
+
+        @contextmanager
+        def run() -> Any:
+            with real(path, db) as number:
+                yield number
+            if next(lost, False):
+                raise psycopg.OperationalError("the connection went away during COMMIT")
+
+        return run()
+
+    monkeypatch.setattr(shared_ledger, "held", dropped)
+    assert ledger.charge(ONE, {"program": "p"}).seq == 1
+    assert ledger.charge(ONE, {"program": "q"}).seq == 2
+    assert [e.body["program"] for e in ledger.entries] == ["p", "q"]
+
+
+FORGERIES = {
+    "edit": "UPDATE opendp_sim.entry SET body = body || ' ' WHERE seq = 2 AND ledger = {id}",
+    "cut": "DELETE FROM opendp_sim.entry WHERE seq = 3 AND ledger = {id}",
+    "hole": "DELETE FROM opendp_sim.entry WHERE seq = 1 AND ledger = {id}",
+    "swap": "UPDATE opendp_sim.entry SET body = (SELECT body FROM opendp_sim.entry o WHERE o.ledger = {id} "
+            "AND o.seq = 5 - entry.seq) WHERE seq IN (2, 3) AND ledger = {id}",
+    "head": "UPDATE opendp_sim.ledger SET head = replace(head, '3', '2') WHERE id = {id}",
+    "terms": "UPDATE opendp_sim.ledger SET genesis = replace(genesis, 'rho', 'mu') WHERE id = {id}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", FORGERIES)
+def test_a_forged_ledger_is_refused(how: str, server: Server) -> None:
+    place = f"postgresql:one/forged-{how}"
+    ledger = SharedLedger.open(place, terms(9))
+    for name in "abc":
+        ledger.charge(ONE, {"program": name})
+    (number,) = server.sql("SELECT max(id) FROM opendp_sim.ledger").fetchone()
+    text = FORGERIES[how].format(id=number)
+    if how not in ("head", "terms"):
+        with pytest.raises(psycopg.Error, match="never changed"):
+            server.sql(text)
+    server.sql("ALTER TABLE opendp_sim.entry DISABLE TRIGGER never")
+    server.sql(text)
+    server.sql("ALTER TABLE opendp_sim.entry ENABLE TRIGGER never")
+    with pytest.raises(BudgetError) as caught:
+        Ledger.open(place)
+    assert caught.value.code == "OS403"
+
+
+def test_an_older_history_is_found_by_a_head_kept_elsewhere(place: str, server: Server) -> None:
+    ledger = SharedLedger.open(place, terms(9))
+    ledger.charge(ONE, {"program": "p"})
+    head = ledger.head
+    assert ledger.verify(head) == 1
+    with pytest.raises(BudgetError, match="OS403"):
+        ledger.verify(chained("", "another"))
+
+
+def test_refusals_of_many_drivers_are_capped(place: str) -> None:
+    """Drivers that reserve before any of them was refused: what is beyond the cap stays a charge."""
+    one, two = SharedLedger.open(place, terms(40)), SharedLedger.open(place)
+    held = [ledger.reserve(ONE, {"program": "p"}) for ledger in (one, two) * 7]
+    for at, entry in enumerate(held):
+        (one, two)[at % 2].settle(entry, "refusal", {"code": "OS603"})
+    assert sum(e.kind == "refusal" for e in one.entries) == REFUSALS
+    assert len(one.charges) == len(held) - REFUSALS
+
+
+def test_a_server_that_may_lose_commits_is_no_ledger(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_postgres, "_OPTIONS", "-c synchronous_commit=off")
+    with pytest.raises(BudgetError, match="synchronous_commit"):
+        Ledger.open(place, terms(3))
+
+
+def test_other_terms_no_service_and_no_name_are_refused(place: str) -> None:
+    Ledger.open(place, terms(3))
+    for where, given in (
+        (place, terms(4)),
+        (place + "x", None),
+        ("postgresql:none/x", terms(3)),
+        ("postgresql:x", None),
+    ):
+        with pytest.raises(BudgetError) as caught:
+            Ledger.open(where, given)
+        assert caught.value.code == "OS403"
+    assert is_shared(place)
+    assert not is_shared("l.ledger")
+
+
+def test_a_spec_is_charged_there(place: str, tmp_path: Path) -> None:
+    spec = write_small(tmp_path, ("points.ledger", place))
+    done = apply(plan_file(spec))
+    assert done.charge is not None
+    with Ledger.open(place) as ledger:
+        assert [e.kind for e in ledger.entries] == ["reserve", "charge", "outcome"]
