@@ -13,6 +13,8 @@ FREQUENCIES = 2000
 """Frequencies of a Fourier sketch, at most, unless told otherwise."""
 _CELLS = 2**22
 """Cells up to which the Gauss transform is chosen: 32 MiB."""
+_RANGES = 7.0
+"""Ranges in bandwidths up to which a lattice has less noise than the Gauss transform under pure DP."""
 _ORDER, _SIDE = 8, 0.75
 """Of ``gauss_transform_sketch``: its own defaults."""
 
@@ -34,17 +36,17 @@ def gaussian_kernel_step(
         sigma: the bandwidth, in the units of the rows that come in.
         width: number of columns.
         longest: the longest range between two bounds, in the same units; None where it is not known.
-        engine: None to choose: the Gauss transform under pure DP, up to three columns, while it is
-            small; elsewhere a Fourier sketch has one query's noise, and its lattice no sampling error.
+        engine: None to choose: the Gauss transform under pure DP, up to three columns, for ranges of more
+            than 7 bandwidths, while it is small; elsewhere a Fourier sketch, whose lattice has less
+            noise and no sampling error.
         pure: whether the noise is Laplace.
         frequencies: of a Fourier sketch.
         seed: of its public frequencies.
         per_label: one density a class.
     """
     if engine is None:
-        few = (
-            pure and longest is not None and width <= 3 and _cells(longest / sigma, width) <= _CELLS
-        )
+        ranges = math.inf if longest is None else longest / sigma
+        few = pure and width <= 3 and ranges > _RANGES and _cells(ranges, width) <= _CELLS
         engine = "gauss_transform" if few else "fourier"
     if engine == "gauss_transform":
         return {"gauss_transform_sketch": {"bandwidth": sigma, "per_label": per_label}}, engine
