@@ -1,0 +1,32 @@
+"""The documentation site: pages written by hand, pages made from the code, tutorials that run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from generate import generate
+
+project = "opendp_sim"
+author = "The opendp_sim contributors"
+extensions = ["myst_nb"]
+html_theme = "furo"
+html_title = "opendp_sim"
+html_copy_source = False
+html_show_copyright = False
+html_extra_path = ["generated/extra"]
+exclude_patterns = ["generated/extra", "_build"]
+myst_enable_extensions = ["dollarmath", "deflist"]
+myst_heading_anchors = 3
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 120
+nb_merge_streams = True
+suppress_warnings = ["myst.header"]  # lemmas start where their file does
+os.environ["OPENDP_SIM_ROOT"] = str(HERE.parent)
+
+generate(HERE / "generated")

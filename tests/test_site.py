@@ -1,0 +1,79 @@
+"""The documentation's sources: pages are made from the code, none is forgotten, and every cell is Python."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from opendp_sim.cli import COMMANDS
+from opendp_sim.core.errors import CATALOGUE
+from opendp_sim.dsl.explain import catalogue
+
+DOCS = Path(__file__).parents[1] / "docs"
+WRITTEN = sorted(
+    p for p in DOCS.rglob("*.md") if "generated" not in p.parts and "_build" not in p.parts
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    spec = importlib.util.spec_from_file_location("site_pages", DOCS / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    into = tmp_path_factory.mktemp("site") / "generated"
+    module.generate(into)
+    return into
+
+
+def test_every_mechanism_error_command_and_proof_has_its_place(made):
+    for entry in catalogue():
+        page = (made / "mechanisms" / f"{entry['key']}.md").read_text(encoding="utf-8")
+        assert page.startswith(f"# {entry['key']}\n")
+        for link in re.findall(r"\]\((\.\./proofs/[^)]*)\)", page):
+            assert (made / "mechanisms" / link).resolve().exists(), link
+    assert all(
+        f"## `{code}`" in (made / "errors.md").read_text(encoding="utf-8") for code in CATALOGUE
+    )
+    commands = (made / "commands.md").read_text(encoding="utf-8")
+    assert all(
+        f"Usage: opendp-sim {name}" in commands for name in COMMANDS
+    )
+    assert (made / "proofs" / "audit" / "known_limits.md").exists()
+    assert "Content-Security-Policy" in (made / "extra" / "report.html").read_text(encoding="utf-8")
+
+
+def test_every_page_is_in_a_table_of_contents(made):
+    listed = set()
+    for page in [*WRITTEN, *made.rglob("*.md")]:
+        base = page.parent if page.is_relative_to(made) else DOCS
+        for tree in re.findall(
+            r"```\{toctree\}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL
+        ):
+            for line in filter(None, (x.strip() for x in tree.splitlines())):
+                if not line.startswith(":"):
+                    name = line[line.find("<") + 1 :].rstrip(">") if "<" in line else line
+                    place = (
+                        made / name.removeprefix("generated/")
+                        if name.startswith("generated/")
+                        else base / name
+                    )
+                    listed.add(Path(f"{place}.md").resolve())
+    every = {page.resolve() for page in [*WRITTEN, *made.rglob("*.md")]} - {
+        (DOCS / "index.md").resolve()
+    }
+    assert every - listed == set()
+    assert listed - every == set()
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.stem)
+def test_every_cell_is_python(page):
+    text = page.read_text(encoding="utf-8")
+    cells = re.findall(r"```\{code-cell\} ipython3\n(.*?)```", text, re.DOTALL)
+    assert bool(cells) == text.startswith("---\nfile_format: mystnb")
+    for cell in cells:
+        lines = (line for line in cell.splitlines() if not line.startswith((":tags:", "!")))
+        ast.parse("\n".join(lines))
