@@ -57,9 +57,8 @@ def _entry(name: str, text: str) -> str:
 
 
 def _help(name: str) -> str:
-    shown = CliRunner().invoke(
-        app, [name, "--help"], env={"COLUMNS": "90", "TERM": "dumb", "NO_COLOR": "1"}
-    )
+    plain = {"COLUMNS": "90", "TERM": "dumb", "NO_COLOR": "1"}
+    shown = CliRunner().invoke(app, [name, "--help"], env=plain, prog_name="opendp-sim")
     return "\n".join(line.rstrip() for line in shown.output.strip().splitlines())
 
 

@@ -12,6 +12,7 @@ import pytest
 from opendp_sim.cli import COMMANDS
 from opendp_sim.core.errors import CATALOGUE
 from opendp_sim.dsl.explain import catalogue
+from opendp_sim.plots.choose import display_of
 
 DOCS = Path(__file__).parents[1] / "docs"
 WRITTEN = sorted(
@@ -39,9 +40,7 @@ def test_every_mechanism_error_command_and_proof_has_its_place(made):
         f"## `{code}`" in (made / "errors.md").read_text(encoding="utf-8") for code in CATALOGUE
     )
     commands = (made / "commands.md").read_text(encoding="utf-8")
-    assert all(
-        f"Usage: opendp-sim {name}" in commands for name in COMMANDS
-    )
+    assert all(f"Usage: opendp-sim {name}" in commands for name in COMMANDS)
     assert (made / "proofs" / "audit" / "known_limits.md").exists()
     assert "Content-Security-Policy" in (made / "extra" / "report.html").read_text(encoding="utf-8")
 
@@ -77,3 +76,18 @@ def test_every_cell_is_python(page):
     for cell in cells:
         lines = (line for line in cell.splitlines() if not line.startswith((":tags:", "!")))
         ast.parse("\n".join(lines))
+
+
+@pytest.mark.parametrize("name", ["error", "privacy"])
+def test_the_readme_s_pictures_are_those_of_its_own_example(name, tmp_path):
+    """The same words and numbers; ``opendp-sim plot specs/digit-density.yaml --kind KIND`` makes them."""
+    pytest.importorskip("matplotlib")
+    kept = DOCS / "pictures" / f"{name}.svg"
+    assert f"(docs/pictures/{name}.svg)" in (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    display_of(DOCS.parent / "specs" / "digit-density.yaml", name).save(tmp_path / "new.svg")
+    words = [
+        re.findall(r"<text[^>]*>([^<]*)</text>", p.read_text("utf-8"))
+        for p in (kept, tmp_path / "new.svg")
+    ]
+    assert words[0] == words[1]
+    assert words[0]
