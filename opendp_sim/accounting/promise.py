@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from opendp_sim.accounting.totals import loss_text
 
-__all__ = ["promise", "who"]
+__all__ = ["belief", "promise", "who"]
 
 
 def promise(privacy: Mapping[str, Any]) -> str:
@@ -42,3 +43,8 @@ def who(unit: Mapping[str, Any]) -> str:
     if of == "row":
         return f"one record {done}" if number == 1 else f"up to {number} records {done}"
     return f"one person (column `{of}`) {done}" if number == 1 else f"up to {number} persons {done}"
+
+
+def belief(epsilon: float) -> float:
+    """Return what a suspicion of one half can rise to, ``e**epsilon / (1 + e**epsilon)``."""
+    return 1.0 if epsilon > 700 else math.exp(epsilon) / (1 + math.exp(epsilon))

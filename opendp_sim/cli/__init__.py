@@ -26,7 +26,7 @@ COMMANDS = {
     "types": ("spec:types_command", "Print the type of every stage."),
     "plan": (
         "spec:plan_command",
-        "Print every type, loss, scale, conversion and expected error; no private data is opened.",
+        "Print who is protected, how sure, and how wrong answers will be; no private data is opened.",
     ),
     "apply": (
         "spec:apply_command",

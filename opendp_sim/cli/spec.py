@@ -22,6 +22,7 @@ from opendp_sim.cli._run import (
 )
 from opendp_sim.cli._stop import note_charge
 from opendp_sim.cli.show_comparison import show_comparison
+from opendp_sim.cli.show_first import show_first
 from opendp_sim.cli.show_plan import show_plan, show_types
 from opendp_sim.dsl.advice import advice
 from opendp_sim.dsl.ask import reference
@@ -73,9 +74,12 @@ def plan_command(
         int,
         typer.Option(min=1, max=10**12, help="With --like: a public guess of how many records."),
     ] = 1000,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also every type, map, loss and scale.")
+    ] = False,
     json_: AsJson = False,
 ) -> None:
-    """Print every type, loss, scale, conversion and expected error; no private data is opened."""
+    """Print who is protected, how sure, and how wrong answers will be; no private data is opened."""
     with handled(as_json_text=json_):
         plan = plan_file(spec, parameters(param))
         told = {} if like is None else predict(plan, reference(like), size)
@@ -86,7 +90,10 @@ def plan_command(
             each = {name: asdict(parts) | {"total": parts.total} for name, parts in told.items()}
             say_json(found | ({"predicted": each} if each else {}))
         else:
-            show_plan(plan, console())
+            show_first(plan, spec, console())
+            if verbose:
+                console().print()
+                show_plan(plan, console())
             for name, parts in told.items():
                 say(
                     f"predicted {name}: off by {parts.total:.4g} (root mean square, of about {size:,} "

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.certificate import assumptions
 from opendp_sim.accounting.evidence import record, tier
-from opendp_sim.accounting.promise import promise, who
+from opendp_sim.accounting.promise import belief, promise, who
 from opendp_sim.accounting.totals import loss_text
 from opendp_sim.core.errors import SimError
 from opendp_sim.dsl.plan import Plan
@@ -135,10 +135,9 @@ def _tiles(plan: Plan, plain: Mapping[str, Any], unit: Mapping[str, Any]) -> Ite
     claim = plain["claim"] or (plain["total"] if privacy["measure"] == "pure" else None)
     if claim is not None:
         epsilon = claim[0]
-        belief = 1.0 if epsilon > 700 else math.exp(epsilon) / (1 + math.exp(epsilon))
         yield Tile(
             f"epsilon = {epsilon:.3g}",
-            f"strength: a suspicion of 50% can rise to at most {belief:.0%}",
+            f"strength: a suspicion of 50% can rise to at most {belief(epsilon):.0%}",
             warn=epsilon > 10,
         )
         delta = claim[1] if len(claim) > 1 else 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -69,14 +70,46 @@ def test_every_spec_of_the_package_checks(spec):
 
 def test_the_plan_is_the_golden_one(monkeypatch):
     monkeypatch.chdir(FOLDER)
-    result = _run("plan", "small.yaml")
+    result = _run("plan", "small.yaml", "-v")
     assert result.exit_code == 0, result.stderr
     compare("small.plan.txt", result.stdout)
 
 
+@pytest.mark.parametrize(
+    "name", ["digit-means", "teacher-votes", "digits-session", "writers-density"]
+)
+def test_a_plan_says_first_who_how_sure_and_how_wrong(name):
+    """In five lines and a tree, within 80 columns."""
+    spec = SPECS / f"{name}.yaml"
+    found = subprocess.run(
+        [sys.executable, "-c", "from opendp_sim.cli import main; main()", "plan", str(spec)],
+        env=os.environ | {"COLUMNS": "80"}, capture_output=True, text=True, check=True,
+    ).stdout if name == "digit-means" else _run("plan", spec).stdout  # fmt: skip
+    words = [
+        line.split(" ")[0] for line in found.split("\n\n")[0].splitlines() if line[:1].isalpha()
+    ]
+    assert [w for w in words if w in ("protected", "how", "spent", "next")] == [
+        "protected",
+        "how",
+        "how",
+        "spent",
+        "next",
+    ]
+    for said in (
+        "can hardly tell",
+        "accuses 1 in 100",
+        "no data was opened",
+        "noise; costs",
+        "└─ ",
+    ):
+        assert said in " ".join(found.split()), said
+    if name == "digit-means":
+        assert max(map(len, found.splitlines())) <= 80
+
+
 @pytest.mark.parametrize("name", ["digits-session", "digits-hybrid"])
 def test_the_plan_of_a_session_says_what_a_record_serves_and_what_does_better(name):
-    found = " ".join(_run("plan", SPECS / f"{name}.yaml").stdout.split())
+    found = " ".join(_run("plan", SPECS / f"{name}.yaml", "-v").stdout.split())
     assert "expected neighbours:" in found
     assert "queries a typical record serves 909.1" in found  # T / 0.55
     assert "a one-off release usually serves better: `linear_model`, or class means" in found
@@ -252,7 +285,7 @@ def test_a_query_without_a_feature_is_told_which(tmp_path):
 
 
 def _plan_lines(path, start):
-    text = re.sub(r" ?\n", " ", _run("plan", path).stdout)
+    text = re.sub(r" ?\n", " ", _run("plan", path, "-v").stdout)
     return [
         part
         for part in re.split(r" (?=ledger    |advice    |ingest    |peak memory)", text)
