@@ -6,9 +6,12 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
+
+from opendp_sim.accounting.session_mark import damaged
 
 __all__ = ["Charge", "LatePayload", "Payload", "packed_arrays", "packed_charges", "unpacked_arrays"]
 
@@ -56,5 +59,17 @@ def packed_arrays(payload: Payload) -> bytes:
 
 
 def unpacked_arrays(blob: bytes) -> Payload:
-    with np.load(io.BytesIO(blob), allow_pickle=False) as arrays:
-        return dict(arrays)
+    """Return the arrays of an entry; they are kept as they are, so they are no longer than the entry.
+
+    Raises:
+        BudgetError (OS407): they are none, or would be longer.
+    """
+    try:
+        with ZipFile(io.BytesIO(blob)) as archive:
+            whole = sum(member.file_size for member in archive.infolist()) <= len(blob)
+        if whole:
+            with np.load(io.BytesIO(blob), allow_pickle=False) as arrays:
+                return dict(arrays)
+    except (ValueError, OSError, KeyError, TypeError, EOFError, NotImplementedError, BadZipFile):
+        pass
+    raise damaged()

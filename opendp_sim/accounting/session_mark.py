@@ -10,7 +10,7 @@ from pathlib import Path
 from opendp_sim.accounting._durable import claimed
 from opendp_sim.core.errors import BudgetError
 
-__all__ = ["LOCKED", "UNWRITABLE", "Mark", "mark_of", "refused"]
+__all__ = ["LOCKED", "UNWRITABLE", "Mark", "damaged", "mark_of", "refused", "unusable"]
 
 LOCKED, UNWRITABLE = "a locked or foreign file", "one that cannot be written"
 """What a refusal says that has nothing to do with the records."""
@@ -56,3 +56,23 @@ def refused(expected: str, got: str) -> BudgetError:
         hint="close the other process, or open it with the spec and data it was started with; "
         "another `--store` starts afresh and costs the budget again.",
     )  # fmt: skip
+
+
+_STORAGE = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
+
+
+def unusable(error: sqlite3.Error | OSError) -> BudgetError:
+    """Say what is wrong with the file; what the system says of it is not passed on."""
+    name = getattr(error, "sqlite_errorname", "") or ""
+    if isinstance(error, OSError) or name.startswith(_STORAGE):
+        return BudgetError(
+            "OS407", "session.store", expected="a file that can be written", got=UNWRITABLE,
+            hint="nothing was answered; make room on the disk, or restore the right to write, "
+            "close the session and open it again.",
+        )  # fmt: skip
+    return refused("a store that this process can lock", LOCKED)
+
+
+def damaged() -> BudgetError:
+    """Return the refusal of a store whose bytes are not what was written."""
+    return refused("every entry, and the purses after them", "a damaged store")

@@ -18,31 +18,28 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting import _session_chain as chain
 from opendp_sim.accounting._durable import checkpoint, claimed, create, hold
-from opendp_sim.accounting._session_bytes import (
-    Charge,
-    LatePayload,
-    Payload,
-    packed_arrays,
-    packed_charges,
-    unpacked_arrays,
+from opendp_sim.accounting._session_bytes import Charge, Payload, packed_arrays, packed_charges
+from opendp_sim.accounting._session_tables import (
+    ANSWERS,
+    describe,
+    filled,
+    read_entries,
+    read_purses,
 )
-from opendp_sim.accounting.session_mark import LOCKED, UNWRITABLE, refused
+from opendp_sim.accounting.session_mark import damaged, refused, unusable
 from opendp_sim.core.errors import BudgetError
 
 __all__ = ["SessionStore"]
 
 _FORMAT = "opendp_sim/session/3"
-_STORAGE = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
 _DENSE = 64
 """Commits between two full copies of the purses."""
-_ANSWERS = ("answers", "easy")
 _PUBLIC = ("reference", "answers", "means", "easy")
 
 
@@ -76,12 +73,12 @@ class SessionStore:
             try:
                 lock = claimed(self._path)
                 undo.callback(lock.release)
-                create(self._path, lambda new: _filled(new, about, name or secrets.token_hex(16)))
+                create(self._path, lambda new: filled(new, about, name or secrets.token_hex(16)))
                 self._db = sqlite3.connect(self._path, isolation_level=None, timeout=0.2)
                 undo.callback(self._db.close)
                 self._prepare(about)
             except (sqlite3.Error, OSError) as error:
-                refusal: BudgetError | None = self._unusable(error)
+                refusal: BudgetError | None = unusable(error)
             else:
                 refusal = None
                 self._open = undo.pop_all()  # what `close` undoes
@@ -132,11 +129,11 @@ class SessionStore:
             if found["name"] != name or exchanged:
                 raise refused("the file whose mark was read", "another file under its name")
             self._db.execute("BEGIN IMMEDIATE")
-            _describe(self._db, {"turn": turn, "before": last})
+            describe(self._db, {"turn": turn, "before": last})
             self._db.execute("COMMIT")
             checkpoint(self._db)
         except (sqlite3.Error, OSError) as error:
-            refusal = self._unusable(error)
+            refusal = unusable(error)
         else:
             return turn
         raise refusal
@@ -166,7 +163,7 @@ class SessionStore:
         try:
             self._commit(kind, payload, charges, snapshot)
         except (sqlite3.Error, OSError) as error:
-            refusal = self._unusable(error)
+            refusal = unusable(error)
         else:
             return
         raise refusal
@@ -189,7 +186,7 @@ class SessionStore:
                 copy = snapshot().astype("<i8").tobytes()
                 self._db.execute("DELETE FROM purses")
                 self._db.execute("INSERT INTO purses VALUES (?, ?)", (place, copy))
-            count = len(payload["labels"]) if kind in _ANSWERS else 0
+            count = len(payload["labels"]) if kind in ANSWERS else 0
             bound = chain.digest(copy) if dense else ""
             row = (place, kind, packed_arrays(payload), who, units, count, bound)
             head = chain.Head(place, chain.linked(head.hash, row))
@@ -212,14 +209,7 @@ class SessionStore:
 
     def entries(self) -> list[tuple[str, Payload]]:
         """Return everything that was committed, in order. Secret: it holds the curator's updates."""
-        rows = self._db.execute("SELECT kind, payload FROM entry ORDER BY place")
-        try:
-            return [
-                (kind, LatePayload(blob) if kind in _ANSWERS else unpacked_arrays(blob))
-                for kind, blob in rows
-            ]
-        except (ValueError, OSError, KeyError, BadZipFile):
-            raise self._damaged() from None
+        return read_entries(self._db)
 
     def transcript(self) -> list[tuple[str, Payload]]:
         """Return the public part: reference queries, and queries with their answers."""
@@ -233,18 +223,7 @@ class SessionStore:
         """
         if not self._count():
             return None
-        place, blob = self._db.execute("SELECT place, units FROM purses").fetchone()
-        later = self._db.execute("SELECT who, units FROM entry WHERE place > ?", (place,))
-        try:
-            units = np.frombuffer(blob, dtype="<i8").astype(np.int64)
-            for who, paid in later:
-                who, paid = (np.frombuffer(part, dtype="<i8") for part in (who, paid))  # noqa: PLW2901
-                if who.shape != paid.shape or (who < 0).any():
-                    raise self._damaged()
-                np.subtract.at(units, who, paid)
-        except (ValueError, TypeError, IndexError):
-            raise self._damaged() from None
-        return units
+        return read_purses(self._db)
 
     def _prepare(self, about: dict[str, str]) -> None:
         if ("about",) not in self._db.execute("SELECT name FROM sqlite_master").fetchall():
@@ -292,7 +271,7 @@ class SessionStore:
             chain.write(self._db, "told", [*self._read(chain.read_told), head][-4:])
             checkpoint(self._db)
         except (sqlite3.Error, OSError) as error:
-            refusal = self._unusable(error)
+            refusal = unusable(error)
         else:
             return head.place, head.hash
         raise refusal
@@ -302,7 +281,7 @@ class SessionStore:
             return reader(self._db)
         except (TypeError, ValueError):
             pass
-        raise self._damaged()
+        raise damaged()
 
     def _count(self) -> int:
         """Return the number of entries, folded ones included."""
@@ -314,31 +293,4 @@ class SessionStore:
         if self._read(lambda db: chain.check_chain(db, self._folded)) != self._read(
             chain.read_head
         ):
-            raise self._damaged()
-
-    def _unusable(self, error: sqlite3.Error | OSError) -> BudgetError:
-        """Say what is wrong with the file; what the system says of it is not passed on."""
-        name = getattr(error, "sqlite_errorname", "") or ""
-        if isinstance(error, OSError) or name.startswith(_STORAGE):
-            return BudgetError(
-                "OS407", "session.store", expected="a file that can be written", got=UNWRITABLE,
-                hint="nothing was answered; make room on the disk, or restore the right to write, "
-                "close the session and open it again.",
-            )  # fmt: skip
-        return refused("a store that this process can lock", LOCKED)
-
-    def _damaged(self) -> BudgetError:
-        return refused("every entry, and the purses after them", "a damaged store")
-
-
-def _filled(new: sqlite3.Connection, about: dict[str, str], name: str) -> None:
-    """Write the tables of a new store, and what it belongs to."""
-    for statement in chain.TABLES.split(";"):
-        new.execute(statement)
-    _describe(new, {**about, "name": name, "turn": "", "before": ""})
-    chain.write(new, "folded", chain.nothing(name))
-    chain.write(new, "head", chain.Head(0, chain.start(name)))
-
-
-def _describe(store: sqlite3.Connection, about: dict[str, str]) -> None:
-    store.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", list(about.items()))
+            raise damaged()

@@ -62,7 +62,7 @@ def check_places(program: Program, notes: Notes, spec: str | None = None) -> Non
         program: what was read.
         notes: told one private dataset too many (OS306), a public dataset that is the private one
             (OS306), queries that are the private dataset (OS704), and outputs that would replace
-            what the program reads, keeps or writes otherwise (OS304).
+            what the program reads, keeps or writes otherwise, or keep a store elsewhere (OS304).
         spec: the file that the program was read from.
     """
     private = [entry.name for entry in program.data if not entry.public]
@@ -80,7 +80,21 @@ def check_places(program: Program, notes: Notes, spec: str | None = None) -> Non
             notes.error("OS704", "`queries` reads the private dataset",
                         ("outputs", output.name, "queries"), label="neither released nor public",
                         help="queries are public: name a source that is not private.")  # fmt: skip
+    _check_stores(program, notes)
     check_saves(program, notes, File(program.folder), spec)
+
+
+def _check_stores(program: Program, notes: Notes) -> None:
+    """Report a session's store outside the spec's folder (OS304), links followed."""
+    folder = File(_file(File(program.folder))[1])
+    for output in program.outputs:
+        if output.store is None:
+            continue
+        if not File(_file(File(program.folder) / output.store)[1]).is_relative_to(folder):
+            notes.error("OS304", f"the store of `{output.name}` would lie outside the spec's folder",
+                        ("outputs", output.name, "store"), label="leaves the folder",
+                        help="name a file below the folder, or none here and one with `session "
+                        "--store FILE`.")  # fmt: skip
 
 
 def check_saves(program: Program, notes: Notes, into: File, spec: str | None = None) -> None:

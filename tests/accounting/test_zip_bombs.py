@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opendp_sim.accounting._session_bytes import LatePayload, packed_arrays, unpacked_arrays
 from opendp_sim.accounting.release import FORMAT, Release
-from opendp_sim.core.errors import ReleaseError
+from opendp_sim.core.errors import BudgetError, ReleaseError
 
 
 def packed(path: Path, about: dict[str, Any], body: bytes, header: bytes | None = None) -> Path:
@@ -83,3 +84,16 @@ def test_a_long_header_is_refused(tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] < SIZE / 8
     finally:
         tracemalloc.stop()
+
+
+def test_an_entry_of_a_session_is_no_longer_than_its_bytes() -> None:
+    payload = {"labels": np.arange(5)}
+    assert np.array_equal(unpacked_arrays(packed_arrays(payload))["labels"], payload["labels"])
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("labels.npy", b"\x93NUMPY" + bytes(2**24))
+    for blob in (out.getvalue(), b"", b"PK", packed_arrays(payload)[:-9]):
+        with pytest.raises(BudgetError, match="OS407"):
+            unpacked_arrays(blob)
+        with pytest.raises(BudgetError, match="OS407"):
+            LatePayload(blob)["labels"]

@@ -364,6 +364,16 @@ def test_two_sessions_of_one_release_would_be_charged_as_one(folder, second):
     assert not (folder / "more.session").exists()
 
 
+@pytest.mark.parametrize("place", ["../people.session", "/people.session", "link/people.session"])
+def test_a_store_outside_the_folder_is_refused_at_check_too(folder, tmp_path_factory, place):
+    (folder / "link").symlink_to(tmp_path_factory.mktemp("elsewhere"))
+    (folder / "people.yaml").write_text(PEOPLE.replace("store: people.session", f"store: {place}"))
+    done = CliRunner().invoke(app, ["check", str(folder / "people.yaml")])
+    assert done.exit_code == 1
+    assert "error[OS304]" in done.stderr
+    assert "leaves the folder" in done.stderr
+
+
 DEEP = "[" * 100_000 + "]" * 100_000
 
 
