@@ -25,9 +25,10 @@ from opendp_sim.cli.show_comparison import show_comparison
 from opendp_sim.cli.show_first import show_first
 from opendp_sim.cli.show_plan import show_plan, show_types
 from opendp_sim.dsl.advice import advice
+from opendp_sim.dsl.applied import Applied
 from opendp_sim.dsl.ask import reference
 from opendp_sim.dsl.compare import compare, refuse_private
-from opendp_sim.dsl.execute import Applied, Engine, apply
+from opendp_sim.dsl.execute import Engine, apply
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.plan_document import is_plan, load_plan, save_plan
 from opendp_sim.dsl.predict import predict

@@ -11,9 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from opendp_sim.dsl.applied import Applied
     from opendp_sim.dsl.builder import Builder, program
     from opendp_sim.dsl.diagnostic import Diagnostic, Refused
-    from opendp_sim.dsl.execute import Applied, apply
+    from opendp_sim.dsl.execute import apply
     from opendp_sim.dsl.ir import Program
     from opendp_sim.dsl.plan import Plan, plan_file, plan_of
     from opendp_sim.dsl.plan_document import load_plan, save_plan
@@ -39,7 +40,7 @@ __all__ = [
 ]
 
 _WHERE = {
-    "Applied": "execute",
+    "Applied": "applied",
     "Builder": "builder",
     "Diagnostic": "diagnostic",
     "Plan": "plan",

@@ -1,4 +1,4 @@
-"""OpenDP is the accountant: chains, casts, one composition, and scales by inverting its maps.
+"""OpenDP is the accountant: chains, casts, and one composition. ``solving.py`` inverts its maps.
 
 No formula of ours decides anything here; ``losses.py`` has the second opinion.
 """
@@ -18,12 +18,12 @@ from opendp_sim.accounting.pure_as_gaussian import gaussian_of_pure
 from opendp_sim.core import dp
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Norm
-from opendp_sim.core.errors import BudgetError, SimError
-from opendp_sim.core.rounding import float_down, float_up, least
+from opendp_sim.core.errors import BudgetError
+from opendp_sim.core.rounding import float_down, float_up
+from opendp_sim.dsl.solving import Loss, least_value
 from opendp_sim.dsl.typed import Bound, Typed
 
 __all__ = [
-    "Loss",
     "Target",
     "cast",
     "chain",
@@ -32,12 +32,9 @@ __all__ = [
     "loss_of",
     "maps_of",
     "prefix",
-    "solve",
     "target_of",
 ]
 
-Loss = tuple[float, ...]
-"""(epsilon,), (rho,), (epsilon, delta) or (rho, delta): what the measure's map returns."""
 _ROOM = Fraction(2**40 - 1, 2**40)
 """Shares are solved a trillionth below themselves, so that their rounded sum fits the whole."""
 
@@ -193,80 +190,8 @@ def _rho_for(epsilon: float, delta: float) -> float:
         converted = dp.c.make_zCDP_to_approxDP(dp.m.make_gaussian(*space, scale))
         return _epsilon(converted.map(1), delta) <= epsilon
 
-    scale = _least(fits, "budget.epsilon")
+    scale = least_value(fits, "budget.epsilon")
     return float(dp.m.make_gaussian(*space, scale).map(1))
-
-
-def solve(
-    loss_at: Callable[[float], Loss],
-    most: Loss,
-    where: str,
-    *,
-    rising: bool = False,
-    power: bool = False,
-) -> float:
-    """Return the parameter at which the loss first fits ``most``.
-
-    ``loss_at`` falls with the parameter (a scale), or rises with it (an epsilon or rho of the
-    mechanism's own). Binary search on OpenDP's map down to adjacent floats. ``power`` says that the
-    loss is near a power of the parameter, as that of noise is: the search then begins in a narrow
-    interval around the power's own answer, and ends at the same float.
-    """
-
-    def fits(value: float) -> bool:
-        found = loss_at(1.0 / value if rising else value)
-        # An overflow stands alone, whatever the measure: it fits nowhere.
-        return all(
-            have <= limit for have, limit in zip(found, most, strict=math.isfinite(found[0]))
-        )
-
-    ends = _near_a_power(loss_at, most, fits) if power and not rising else None
-    best = _least(fits, where) if ends is None else least(fits, *ends)
-    return 1.0 / best if rising else best
-
-
-def _near_a_power(
-    loss_at: Callable[[float], Loss], most: Loss, fits: Callable[[float], bool]
-) -> tuple[float, float] | None:
-    """Return two values near each other, the upper of which fits and the lower does not, or None.
-
-    Secants of log loss over log value: two steps reach a power law to its last bits.
-    """
-    limit = most[0]
-    value, following = 1.0, 2.0
-    try:
-        have, then = loss_at(value)[0], loss_at(following)[0]
-        for _ in range(4):
-            if not all(0 < number < math.inf for number in (limit, have, then)) or have == then:
-                return None
-            slope = math.log(then / have) / math.log(following / value)
-            value, have = following, then
-            following = value * math.exp(math.log(limit / have) / slope)
-            if not 2.0**-50 < following < 2.0**50:
-                return None
-            for width in (2.0**-46, 2.0**-40):
-                low, high = following * (1 - width), following * (1 + width)
-                if fits(high) and not fits(low):
-                    return low, high
-            then = loss_at(following)[0]
-    except SimError:  # beyond what the mechanism takes: the slower search says what is wrong
-        return None
-    return None
-
-
-def _least(fits: Callable[[float], bool], where: str) -> float:
-    high = 1.0
-    while not fits(high):
-        high *= 2.0
-        if high > 2.0**58:
-            raise BudgetError(
-                "OS401", where, expected="a budget that some noise scale meets",
-                got="none below 2**58", hint="raise the budget, or lower the sketch's sensitivity.",
-            )  # fmt: skip
-    low = high / 2.0
-    while fits(low) and low > 2.0**-60:
-        high, low = low, low / 2.0
-    return least(fits, low, high)
 
 
 def claim_of(

@@ -22,7 +22,7 @@ from opendp_sim.core.claims import Stage
 from opendp_sim.core.errors import DataError, SpecError
 from opendp_sim.core.on_use import spatial
 from opendp_sim.core.pipeline import on_queries
-from opendp_sim.dsl.execute import Applied
+from opendp_sim.dsl.applied import Applied
 from opendp_sim.dsl.inputs import query_records, source_of
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.plan import Plan

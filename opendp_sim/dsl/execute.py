@@ -5,18 +5,17 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path as File
 from typing import Any, Protocol
 
-from opendp_sim.accounting.ledger import Entry
 from opendp_sim.accounting.release import Release
 from opendp_sim.accounting.signature import Signer
 from opendp_sim.core.bridge import guarded
 from opendp_sim.core.claims import Interactive, Noise, Private, Stable
 from opendp_sim.core.errors import DataError, InternalError, SimError, SpecError
 from opendp_sim.core.pipeline import resolve
+from opendp_sim.dsl.applied import Applied
 from opendp_sim.dsl.certify import claim_about
 from opendp_sim.dsl.charging import gate, open_ledger, reserve
 from opendp_sim.dsl.diagnostic import Notes
@@ -28,7 +27,7 @@ from opendp_sim.dsl.write import check_writable
 from opendp_sim.sources.fold import build_sketch, collect_rows
 from opendp_sim.spaces.records import Records
 
-__all__ = ["Applied", "answer", "apply"]
+__all__ = ["answer", "apply"]
 
 
 Told = Callable[[str, int], None]
@@ -42,24 +41,6 @@ class Engine(Protocol):
 
     def sums(self, plan: Plan) -> dict[str, Any]:
         """Return what every private release releases, before noise, behind the data gate."""
-
-
-@dataclass
-class Applied:
-    """What a run left: results by output name, the files written, the ledger's entry.
-
-    ``resumed`` is the entry whose unfinished run was finished: nothing ran and nothing was charged, and
-    ``results`` holds what was released then, read from its files, where they are releases.
-    """
-
-    plan: Plan
-    results: dict[str, Any] = field(default_factory=dict)
-    files: dict[str, File] = field(default_factory=dict)
-    certificates: dict[str, File] = field(default_factory=dict)
-    charge: Entry | None = None
-    spent: str | None = None
-    left: str | None = None
-    resumed: int | None = None
 
 
 def apply(

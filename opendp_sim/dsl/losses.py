@@ -20,7 +20,7 @@ from opendp_sim.accounting.conversion import (
 from opendp_sim.accounting.gaussian_curve import mu_squared_of_pure
 from opendp_sim.core.errors import BudgetError, InternalError
 from opendp_sim.core.rounding import float_up, least
-from opendp_sim.dsl.accountant import Loss
+from opendp_sim.dsl.solving import Loss
 from opendp_sim.dsl.typed import Bound, Typed
 
 __all__ = ["Exact", "agree", "cast_exactly", "converted", "derived", "total"]

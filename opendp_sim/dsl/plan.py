@@ -19,7 +19,6 @@ from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.core.memory import machine_memory
 from opendp_sim.dsl import losses
 from opendp_sim.dsl.accountant import (
-    Loss,
     Target,
     cast,
     chain,
@@ -28,7 +27,6 @@ from opendp_sim.dsl.accountant import (
     loss_of,
     maps_of,
     prefix,
-    solve,
     target_of,
 )
 from opendp_sim.dsl.as_opendp import as_opendp
@@ -40,6 +38,7 @@ from opendp_sim.dsl.output_types import OutputType, type_outputs, unreleased
 from opendp_sim.dsl.places import check_places
 from opendp_sim.dsl.plan_text import ErrorCurve, as_html, as_yaml, errors_at, lines_of
 from opendp_sim.dsl.reader import Draft, draft_of_file
+from opendp_sim.dsl.solving import Loss, solve
 from opendp_sim.dsl.stage_checks import check_numerics, check_shares, spend_of
 from opendp_sim.dsl.typed import Bound, Typed
 from opendp_sim.dsl.types import bind_release, by_curve, release_record, type_stages, users_of

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path as File
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opendp_sim.accounting.atomic_files import fresh, moved, sync_folder, write_json
 from opendp_sim.accounting.certificate import digest_of, statement_digest
@@ -19,14 +19,12 @@ from opendp_sim.accounting.ledger import Entry, Ledger
 from opendp_sim.accounting.release import Release
 from opendp_sim.accounting.signature import Signer
 from opendp_sim.core.errors import ReleaseError, SimError
+from opendp_sim.dsl.applied import Applied
 from opendp_sim.dsl.certify import bound, certificate_path, ledger_part, statement
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.run_folder import RunFolder, Saved, kept_folders
 from opendp_sim.dsl.write import unwritable, write_output
 from opendp_sim.sources.blocks import Block
-
-if TYPE_CHECKING:
-    from opendp_sim.dsl.execute import Applied
 
 __all__ = ["Run", "finish", "publish", "run_folder", "settle", "stage"]
 
@@ -225,8 +223,6 @@ def _reserved(waiting: RunFolder, ledger: Ledger | None) -> Entry | None:
 
 
 def _finished(plan: Plan, waiting: RunFolder, run: Run, reserved: Entry) -> Applied:
-    from opendp_sim.dsl.execute import Applied  # noqa: PLC0415 - it imports this module
-
     listed, ledger = waiting.listed, run.ledger
     assert listed is not None  # noqa: S101 - `kept_folders` yields no other
     assert ledger is not None  # noqa: S101 - the caller asked

@@ -9,10 +9,11 @@ from typing import Any
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.release import Release
+from opendp_sim.dsl.applied import Applied
 from opendp_sim.dsl.builder import Builder
 from opendp_sim.dsl.diagnostic import Notes
 from opendp_sim.dsl.document import parse
-from opendp_sim.dsl.execute import Applied, apply as apply_plan
+from opendp_sim.dsl.execute import apply as apply_plan
 from opendp_sim.dsl.plan import Plan, plan_file, plan_of
 from opendp_sim.dsl.reader import Draft, draft_of
 from opendp_sim.dsl.serve import serve

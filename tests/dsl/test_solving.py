@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from opendp_sim.core.errors import BudgetError, ParameterError
-from opendp_sim.dsl.accountant import solve
+from opendp_sim.dsl.solving import solve
 
 SPACE = dp.vector_domain(dp.atom_domain(T="i64"))
 L1, L2 = dp.l1_distance(T="i64"), dp.l2_distance(T=float)

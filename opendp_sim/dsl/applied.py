@@ -1,0 +1,30 @@
+"""What a run of a plan left: for ``execute.py``, which makes it, and ``publish.py``, which fills it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path as File
+from typing import Any
+
+from opendp_sim.accounting.ledger import Entry
+from opendp_sim.dsl.plan import Plan
+
+__all__ = ["Applied"]
+
+
+@dataclass
+class Applied:
+    """What a run left: results by output name, the files written, the ledger's entry.
+
+    ``resumed`` is the entry whose unfinished run was finished: nothing ran and nothing was charged, and
+    ``results`` holds what was released then, read from its files, where they are releases.
+    """
+
+    plan: Plan
+    results: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, File] = field(default_factory=dict)
+    certificates: dict[str, File] = field(default_factory=dict)
+    charge: Entry | None = None
+    spent: str | None = None
+    left: str | None = None
+    resumed: int | None = None

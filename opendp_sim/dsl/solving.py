@@ -1,0 +1,91 @@
+"""The parameter at which a loss first fits: the inverse of OpenDP's maps, to the last bit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from opendp_sim.core.errors import BudgetError, SimError
+from opendp_sim.core.rounding import least
+
+__all__ = ["Loss", "least_value", "solve"]
+
+Loss = tuple[float, ...]
+"""(epsilon,), (rho,), (epsilon, delta) or (rho, delta): what the measure's map returns."""
+
+
+def solve(
+    loss_at: Callable[[float], Loss],
+    most: Loss,
+    where: str,
+    *,
+    rising: bool = False,
+    power: bool = False,
+) -> float:
+    """Return the parameter at which the loss first fits ``most``.
+
+    ``loss_at`` falls with the parameter (a scale), or rises with it (an epsilon or rho of the
+    mechanism's own). Binary search on OpenDP's map down to adjacent floats. ``power`` says that the
+    loss is near a power of the parameter, as that of noise is: the search then begins in a narrow
+    interval around the power's own answer, and ends at the same float.
+    """
+
+    def fits(value: float) -> bool:
+        found = loss_at(1.0 / value if rising else value)
+        # An overflow stands alone, whatever the measure: it fits nowhere.
+        return all(
+            have <= limit for have, limit in zip(found, most, strict=math.isfinite(found[0]))
+        )
+
+    ends = _near_a_power(loss_at, most, fits) if power and not rising else None
+    best = least_value(fits, where) if ends is None else least(fits, *ends)
+    return 1.0 / best if rising else best
+
+
+def _near_a_power(
+    loss_at: Callable[[float], Loss], most: Loss, fits: Callable[[float], bool]
+) -> tuple[float, float] | None:
+    """Return two values near each other, the upper of which fits and the lower does not, or None.
+
+    Secants of log loss over log value: two steps reach a power law to its last bits.
+    """
+    limit = most[0]
+    value, following = 1.0, 2.0
+    try:
+        have, then = loss_at(value)[0], loss_at(following)[0]
+        for _ in range(4):
+            if not all(0 < number < math.inf for number in (limit, have, then)) or have == then:
+                return None
+            slope = math.log(then / have) / math.log(following / value)
+            value, have = following, then
+            following = value * math.exp(math.log(limit / have) / slope)
+            if not 2.0**-50 < following < 2.0**50:
+                return None
+            for width in (2.0**-46, 2.0**-40):
+                low, high = following * (1 - width), following * (1 + width)
+                if fits(high) and not fits(low):
+                    return low, high
+            then = loss_at(following)[0]
+    except SimError:  # beyond what the mechanism takes: the slower search says what is wrong
+        return None
+    return None
+
+
+def least_value(fits: Callable[[float], bool], where: str) -> float:
+    """Return the least float at which ``fits`` holds, by doubling and then bisection.
+
+    Raises:
+        BudgetError: OS401, it holds nowhere below 2**58.
+    """
+    high = 1.0
+    while not fits(high):
+        high *= 2.0
+        if high > 2.0**58:
+            raise BudgetError(
+                "OS401", where, expected="a budget that some noise scale meets",
+                got="none below 2**58", hint="raise the budget, or lower the sketch's sensitivity.",
+            )  # fmt: skip
+    low = high / 2.0
+    while fits(low) and low > 2.0**-60:
+        high, low = low, low / 2.0
+    return least(fits, low, high)
