@@ -18,12 +18,13 @@ from opendp_sim.dsl.standing import standing
 __all__ = ["show_first"]
 
 _WIDE, _MARGIN = 80, " " * 11
+_MORE = "; all numbers: plan -v"
 
 
 def show_first(plan: Plan, spec: str, out: Console) -> None:
     """Print five lines and a tree, without a word of the field's but epsilon and delta."""
     wide = min(out.width, _WIDE)
-    for word, text in (*_answers(plan), ("next", f"opendp-sim apply {spec}; all numbers: plan -v")):
+    for word, text in (*_answers(plan), ("next", f"opendp-sim apply {spec}" + _MORE)):
         first, *more = wrap(shown(text), wide - len(_MARGIN), break_on_hyphens=False)
         out.print(Text(f"{word:<{len(_MARGIN)}}", style="bold") + Text(first))
         for line in more:
