@@ -15,10 +15,10 @@ from opendp_sim.audit.lean import symbol, text_of
 from opendp_sim.audit.tape import Draw, Tape, TapeEndError
 from opendp_sim.audit.views import alike
 
-__all__ = ["Tree", "agrees", "deterministic", "hockey_stick", "tree_of"]
+__all__ = ["MOST_RUNS", "Tree", "agrees", "deterministic", "hockey_stick", "tree_of", "values_of"]
 
 _TAIL = 1e-13
-_MOST_RUNS, _MOST_DRAWS = 60_000, 6
+MOST_RUNS, _MOST_DRAWS = 60_000, 6
 _RISK, _GUARD_RUNS = 1e-7, 400
 
 
@@ -41,14 +41,14 @@ def tree_of(tape: Tape, function: Callable[[Any], Any], data: Any, seconds: floa
             rest += mass
             continue
         runs += 1
-        if runs > _MOST_RUNS or time.process_time() - begin > seconds:
+        if runs > MOST_RUNS or time.process_time() - begin > seconds:
             return None
         try:
             out, _ = tape.run(function, data, "force", forced)
         except TapeEndError:
             wanted = tape.draws[-1] if len(tape.draws) == len(forced) + 1 else None
             branches = None if wanted is None else _branches(wanted)
-            if branches is None or len(todo) + len(branches[0]) > _MOST_RUNS:
+            if branches is None or len(todo) + len(branches[0]) > MOST_RUNS:
                 return None
             todo += [([*forced, value], mass * share) for value, share in branches[0]]
             rest += mass * branches[1]
@@ -71,6 +71,15 @@ def _branches(draw: Draw) -> tuple[list[tuple[Any, float]], float] | None:
         return None
     shares = law.masses(window)
     return [(at + z, float(p)) for z, p in zip(window, shares, strict=True)], 2 * _TAIL
+
+
+def values_of(draw: Draw) -> int:
+    """Return how many values of a draw a tree would follow; more than ``MOST_RUNS`` where it cannot."""
+    if draw.options is not None:
+        return len(draw.options)
+    law = draw.law
+    known = law is not None and law.whole and not law.vector
+    return len(law.window(_TAIL)) if known and law is not None else MOST_RUNS + 1
 
 
 def hockey_stick(left: Tree, right: Tree, epsilon: float) -> tuple[float, frozenset[str]]:

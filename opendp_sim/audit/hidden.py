@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["hidden_step"]
 
-_LARGEST_BLOCK = 64
-_ROUNDS = ((0.7, 6), (0.6, 3))
+_LARGEST_BLOCK, _LEVELS = 64, 4
+_ROUNDS = ((0.7, 6), (0.9, 3))
 """Seconds of each round, and how many pairs are kept."""
 _SHORTEST, _WORTH, _CLEAR = 0.02, 0.7, 2.5
 
@@ -32,18 +32,7 @@ def hidden_step(tracer: Tracer) -> Evidence | None:
     """Race the pairs that the scan found odd or dear on fast draws; bet on the best three."""
     if tracer.stateful or tracer.hidden or not _draws(tracer):
         return None
-    cases = [(name, pair) for name, pair in _cases(tracer)]
-    ranked: list[tuple[float, int, str, Pair]] = []
-    for total, keep in _ROUNDS:
-        end = time.process_time() + min(1.5 * total, 0.3 * tracer.left())
-        each = max(_SHORTEST, total / max(len(cases), 1))
-        ranked = []
-        for name, pair in cases:
-            if time.process_time() > end and ranked:
-                break
-            ranked.append((strength(tracer, pair, each), -len(ranked), name, pair))
-        ranked.sort(key=lambda row: row[:2], reverse=True)
-        cases = [(name, pair) for _, _, name, pair in ranked[:keep]]
+    ranked = _ranked(tracer)
     for worth, _, name, pair in ranked[:3]:
         if tracer.left() < 0.4:
             break
@@ -55,6 +44,26 @@ def hidden_step(tracer: Tracer) -> Evidence | None:
         if evidence is not None:
             return evidence
     return None
+
+
+def _ranked(tracer: Tracer) -> list[tuple[float, int, str, Pair]]:
+    """Look at all cases for a moment and at the best for longer; what was seen before counts on."""
+    cases = [(name, pair, 0.0, 0.0) for name, pair in _cases(tracer)]
+    ranked: list[tuple[float, int, str, Pair]] = []
+    for total, keep in _ROUNDS:
+        end = time.process_time() + min(1.5 * total, 0.3 * tracer.left())
+        each = max(_SHORTEST, total / max(len(cases), 1))
+        ranked, worths = [], {}
+        for number, (name, pair, worth, before) in enumerate(cases):
+            if time.process_time() > end and ranked:
+                break
+            fresh = strength(tracer, pair, each)
+            both = (worth * before**0.5 + fresh * each**0.5) / (before + each) ** 0.5
+            ranked.append((both, -number, name, pair))
+            worths[-number] = before + each
+        ranked.sort(key=lambda row: row[:2], reverse=True)
+        cases = [(name, pair, worth, worths[spot]) for worth, spot, name, pair in ranked[:keep]]
+    return ranked
 
 
 def _draws(tracer: Tracer) -> bool:
@@ -103,8 +112,9 @@ def _opposed(tracer: Tracer) -> Iterator[Pair]:
     monotone = "monotonic" in str(metric)
     kind = type(left[0])
     whole = sorted(c for c in tracer.mined.numbers if c == int(c) and 2 <= abs(c) < 1000)
-    for level in (0, *(int(c) for c in whole[:2])):
-        for first, second in _blocks(len(left), tracer.d_in, monotone=monotone):
+    for level in (0, *(int(c) for c in whole[:_LEVELS])):
+        blocks = _blocks(len(left), tracer.d_in, monotone=monotone)
+        for first, second in blocks if level == 0 else blocks[:2]:
             pair = Pair(
                 [kind(level + v) for v in first], [kind(level + v) for v in second], tracer.d_in
             )
@@ -118,8 +128,8 @@ def _blocks(n: int, d: Any, *, monotone: bool) -> list[tuple[list[Any], list[Any
         return [([0] * n, [d] * n), ([0] * n, [0] * h + [d] * (n - h))]
     return [
         ([0] * h + [d] * (n - h), [d] * h + [0] * (n - h)),
+        (([0, d] * n)[:n], ([d, 0] * n)[:n]),
         ([0] * (n - 1) + [d], [d] * (n - 1) + [0]),
         ([0] + [d] * (n - 1), [d] + [0] * (n - 1)),
-        (([0, d] * n)[:n], ([d, 0] * n)[:n]),
         ([0] * n, [d] * n),
     ]

@@ -24,6 +24,8 @@ __all__ = ["Found", "Scan", "direct_function", "scan"]
 
 _KEPT, _KEPT_OF_A_FINDING = 200, 400
 _PROBES = 6
+_FIRST_ASKED = 0.2
+"""Part of the seconds between two looks at whether the best pair decides already."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +66,22 @@ class Scan:
 def scan(
     tape: Tape, function: Callable[[Any], Any], space: PairSpace, given: Iterable[Pair],
     claim: tuple[str, float], rng: np.random.Generator, seconds: float, domain: Any,
+    enough: Callable[[Found], bool] = lambda _: False,
 ) -> Scan:  # fmt: skip
-    """Look at the user's pairs, the corners, fresh pairs, and small changes of the best."""
+    """Look at the user's pairs, the corners, fresh pairs, and small changes of the best.
+
+    ``enough`` says of the best pair so far whether it decides the matter; it is asked a few times.
+    """
     out, begin, member = Scan(), time.process_time(), quiet_member(domain)
+    asked = _FIRST_ASKED * seconds
     for pair in _pairs(space, given, rng, out, begin, seconds):
-        if time.process_time() - begin > seconds:
+        spent = time.process_time() - begin
+        if spent > seconds:
             break
+        if spent > asked and out.best:
+            asked = spent + _FIRST_ASKED * seconds
+            if enough(max(out.best, key=lambda f: f.loss)):
+                break
         if not differ(pair.left, pair.right):
             continue
         out.pairs += 1

@@ -28,6 +28,8 @@ __all__ = ["StabilitySearch"]
 
 _LAYER = "L1 stability"
 _COUPLINGS = 5
+_LEAST, _OVERTIME = 200, 3
+"""Pairs that are looked at on a slow machine too, in at most so many times the seconds."""
 _PATIENCE = 1500
 _REPEATS = 24
 
@@ -73,7 +75,9 @@ class StabilitySearch:
         if hunt is None:
             return LayerResult(_LAYER, "skipped", "no noiseless part declared (core=, noise=)")
         for pair in self._walk:
-            if hunt.visit(pair) or time.process_time() > begin + seconds:
+            spent = time.process_time() - begin
+            enough = hunt.runs >= _LEAST or spent > _OVERTIME * seconds
+            if hunt.visit(pair) or (spent > seconds and enough):
                 break
         self._seconds += time.process_time() - begin
         if hunt.evidence is not None:

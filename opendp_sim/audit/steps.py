@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from opendp_sim.audit.cell_scores import cells_of_run, learned, scored_cells, surplus
 from opendp_sim.audit.distribution import distribution_layer
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.lean import Won, bones, lean_bets, symbol, table_of, valued
@@ -33,7 +34,7 @@ __all__ = [
     "verdict_run",
 ]  # fmt: skip
 
-_TABLE, _GLANCE, _CLEAR = 6000, 1200, 1.0
+_TABLE, _GLANCE, _CLEAR, _LEARN = 6000, 1200, 1.0, 0.15
 _SHORT, _MANY = 0.05, 600
 
 
@@ -69,20 +70,33 @@ def bet_on_table(
     tracer: Tracer, pair: Pair, detail: str, seconds: float, share: float, count: int = _TABLE
 ) -> Evidence | None:
     """Bet on log-ratios of whole outputs, learned from draws that the verdict does not use."""
+    end = time.process_time() + seconds
     scout = tracer.mode_run("scout") if not (tracer.stateful or tracer.hidden) else tracer.obj
     cost = _cost(scout, pair)
-    count = int(max(100, min(count, 0.3 * seconds / (2 * cost))))
+
+    def rest() -> float:
+        return max(0.3 * seconds, end - time.process_time())
+
+    count = int(max(100, min(count, _LEARN * seconds / (2 * cost))))
     table, reduce = table_of(scout, pair, count), _whole
     bare = table_of(bones(scout), pair, min(count, 400))
     if bare is not None and (table is None or _telling(bare) > 1.2 * _telling(table)):
         table, reduce = bare, bones
+    worth, weights = _by_cells(tracer, scout, pair, count)
+    if worth > max(_CLEAR, _by_outputs(tracer, scout, pair, count)):
+        run, words = verdict_run(tracer)
+        won = lean_bets(
+            scored_cells(run, weights), pair, lambda rows: rows[:, 0], tracer.curve, rest(),
+            tracer.risk(share),
+        )  # fmt: skip
+        return None if won is None else drawn(detail, won, tracer, words)
     vague = reduce is bones and table is not None and _telling(table) < _CLEAR
     if table is None or vague or len(table) > _MANY:
-        return bet_freely(tracer, pair, detail, seconds, share)
+        return bet_freely(tracer, pair, detail, rest(), share)
     run, words = verdict_run(tracer)
     run = reduce(run)
     won = lean_bets(
-        valued(run, table), pair, lambda rows: rows[:, 0], tracer.curve, seconds, tracer.risk(share),
+        valued(run, table), pair, lambda rows: rows[:, 0], tracer.curve, rest(), tracer.risk(share),
     )  # fmt: skip
     return None if won is None else drawn(detail, won, tracer, words)
 
@@ -129,12 +143,29 @@ def strength(tracer: Tracer, pair: Pair, seconds: float = 0.02) -> float:
     run = tracer.mode_run("scout")
     most = _GLANCE if seconds < _SHORT else _TABLE
     count = int(max(40, min(most, seconds / (3 * _cost(run, pair)))))
+    return max(_by_outputs(tracer, run, pair, count), _by_cells(tracer, run, pair, count)[0])
+
+
+def _by_outputs(tracer: Tracer, run: Callable[[Any], Any], pair: Pair, count: int) -> float:
+    """Return how much whole outputs tell, as they are and as skeletons."""
     best = 0.0
     for reduced, many in ((run, count), (bones(run), count // 4)):
         left = [symbol(reduced, pair.left) for _ in range(many)]
         right = [symbol(reduced, pair.right) for _ in range(many)]
         best = max(best, _excess(tracer, left, right), _excess(tracer, right, left))
     return best
+
+
+def _by_cells(
+    tracer: Tracer, run: Callable[[Any], Any], pair: Pair, count: int
+) -> tuple[float, dict[tuple[int, str], float]]:
+    """Return how much the places of outputs tell together, and what each says."""
+    if all(len(cells_of_run(run, data)) == 1 for data in (pair.left, pair.right) for _ in "abc"):
+        return 0.0, {}
+    left = [cells_of_run(run, pair.left) for _ in range(count)]
+    right = [cells_of_run(run, pair.right) for _ in range(count)]
+    worth = max(surplus(tracer.curve, left, right), surplus(tracer.curve, right, left))
+    return worth, learned(left, right)
 
 
 def _excess(tracer: Tracer, left: list[str], right: list[str]) -> float:

@@ -6,7 +6,9 @@ with the primitive and its data-free parameters (``what``), the argument before 
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -16,11 +18,17 @@ import numpy as np
 from opendp_sim.audit.encoding import Raised
 from opendp_sim.audit.laws import Law, Laws, Pools
 
-__all__ = ["MOST_DRAWS", "Draw", "Mode", "Tape", "TapeEndError"]
+__all__ = ["MOST_DRAWS", "Draw", "Mode", "OutOfTimeError", "Tape", "TapeEndError"]
 
 MOST_DRAWS = 5000
 Mode = Literal["real", "record", "zero", "force", "scout", "bulk"]
 _LIVE = ("real", "scout", "bulk")
+_RUNS_A_LOOK = 16
+"""Runs between two looks at the clock."""
+
+
+class OutOfTimeError(BaseException):
+    """The layer's CPU seconds are over. No ``Exception``, since those of a run are outputs."""
 
 
 class TapeEndError(Exception):
@@ -58,6 +66,8 @@ class Tape:
     """A real draw is being made: what it calls is its own business."""
     runs: int = 0
     ended: bool = False
+    end: float = math.inf
+    """The process's CPU second after which no run begins."""
 
     def __post_init__(self) -> None:
         self.laws, self.pools = Laws(self.rng), Pools(self.rng)
@@ -69,7 +79,10 @@ class Tape:
 
         Raises:
             TapeEndError: more draws than forced values, or more than ``MOST_DRAWS``.
+            OutOfTimeError: the seconds are over.
         """
+        if time.process_time() > self.end:
+            raise OutOfTimeError
         self.mode, self.draws, self.forced, self.ended = mode, [], forced or [], False
         self.runs += 1
         try:
@@ -84,6 +97,7 @@ class Tape:
 
     def live(self, function: Callable[[Any], Any], mode: Mode) -> Callable[[Any], Any]:
         """Return the function with its native noise drawn ahead; nothing is recorded."""
+        function = self.timed(function)
 
         def run(data: Any) -> Any:
             self.mode = mode
@@ -91,6 +105,19 @@ class Tape:
                 return function(data)
             finally:
                 self.mode = "real"
+
+        return run
+
+    def timed(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return the function; once the seconds are over its runs raise ``OutOfTimeError``."""
+        runs = 0
+
+        def run(data: Any) -> Any:
+            nonlocal runs
+            runs += 1
+            if runs % _RUNS_A_LOOK == 1 and time.process_time() > self.end:
+                raise OutOfTimeError
+            return function(data)
 
         return run
 

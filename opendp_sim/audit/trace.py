@@ -7,6 +7,7 @@ or a tree of draws whose law real releases fit; ``trace.md`` proves what each of
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 import types
 from collections.abc import Callable, Iterator
@@ -21,16 +22,18 @@ from opendp_sim.audit.findings import Budget, LayerResult
 from opendp_sim.audit.mining import Mined
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.primitives import tapped
-from opendp_sim.audit.scan import Scan, direct_function, scan
+from opendp_sim.audit.scan import Found, Scan, direct_function, scan
 from opendp_sim.audit.spaces import PairSpace
 from opendp_sim.audit.subject import Subject
-from opendp_sim.audit.tape import Tape, TapeEndError
-from opendp_sim.audit.views import alike, claim_of
+from opendp_sim.audit.tape import OutOfTimeError, Tape, TapeEndError
+from opendp_sim.audit.views import alike, claim_of, decode
 
 __all__ = ["LAYER", "Tracer", "trace_layer", "traced_distribution"]
 
 LAYER = "LT trace"
-_CALLS = 6
+_CALLS, _CLEAR = 6, 1.02
+_OVERTIME = 1.2
+"""Steps share the layer's seconds; a slow function may overrun them so far, then it is stopped."""
 _RACE_RUNS = 2000
 """A pair of which fewer runs fit into L3's seconds is no hint for it."""
 
@@ -59,8 +62,8 @@ class Tracer:
     words: str = ""
 
     def __post_init__(self) -> None:
-        self.obj = self.subject.run
         self.tape = Tape(self.subject.outer, self.rng)
+        self.obj = self.tape.timed(self.subject.run)
         self.function: Callable[[Any], Any] = self.obj
         self.curve = self.subject.curve(self.d_in)
         assert self.subject.privacy_map is not None  # noqa: S101 - a measurement
@@ -118,8 +121,19 @@ class Tracer:
         seconds = min(self.budget.scan_seconds, self.left(0.4))
         self.seen = scan(
             self.tape, self.function, self.space, self.given, self.claim, self.rng, seconds,
-            self.subject.input_domain,
+            self.subject.input_domain, self._decides,
         )  # fmt: skip
+
+    def _decides(self, found: Found) -> bool:
+        """Say whether no better pair is needed: bare outputs differ, or the output shows its noise."""
+        if found.view.finding == "an output without noise depends on the data":
+            return True
+        if self.hidden or isinstance(self.claimed, tuple) or not _CLEAR < found.loss < math.inf:
+            return False
+        try:
+            return decode(self.tape, self.function, found.pair) is not None
+        except (TapeEndError, ValueError, TypeError):
+            return False
 
     @property
     def top(self) -> Pair:
@@ -142,7 +156,8 @@ def trace_layer(tracer: Tracer) -> LayerResult:
 
     begin = time.process_time()
     evidence = None
-    with tracer.hooked():
+    tracer.tape.end = begin + tracer.left(_OVERTIME)
+    with tracer.hooked(), contextlib.suppress(OutOfTimeError):
         tracer.prepare()
         if not tracer.stateful:
             tracer.look_around()
@@ -152,6 +167,8 @@ def trace_layer(tracer: Tracer) -> LayerResult:
             evidence = step(tracer)
             if evidence is not None:
                 break
+    tracer.tape.end = math.inf
+    with tracer.hooked():
         facts = told(tracer) if evidence is None else {}
     seconds = time.process_time() - begin
     status: Any = "refuted" if evidence is not None else "not refuted"

@@ -6,17 +6,28 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
-from opendp_sim.audit.draw_tree import Tree, agrees, deterministic, hockey_stick, tree_of
+from opendp_sim.audit.draw_tree import (
+    MOST_RUNS,
+    Tree,
+    agrees,
+    deterministic,
+    hockey_stick,
+    tree_of,
+    values_of,
+)
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.lean import lean_bets, valued
 from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.scan import equal_runs
+from opendp_sim.audit.scan import Found, equal_runs
 from opendp_sim.audit.steps import CALCULATED, allowed
 
 if TYPE_CHECKING:
     from opendp_sim.audit.trace import Tracer
 
 __all__ = ["tree_step"]
+
+_FAR = 10
+"""Other paths may draw less than the one that was seen: a tree is given up at so many times its bound."""
 
 
 def tree_step(tracer: Tracer) -> Evidence | None:
@@ -44,14 +55,20 @@ def tree_step(tracer: Tracer) -> Evidence | None:
 
 
 def _tree_pairs(tracer: Tracer) -> list[Pair]:
-    best = tracer.seen.best
+    best = [found for found in tracer.seen.best if not _too_many(found)]
     out = [found.pair for found in best[:4]]
     small = sorted(best, key=lambda f: (len(f.view.draws), -f.loss, len(repr(f.pair.left))))
     out += [found.pair for found in small[:6]]
-    for odd in tracer.seen.odd.values():
+    for everything in tracer.seen.odd.values():
+        odd = [found for found in everything if not _too_many(found)]
         out += [f.pair for f in sorted(odd, key=lambda f: len(repr(f.pair.left)))[:4]]
         out += [f.pair for f in sorted(odd, key=lambda f: -f.loss)[:2]]
     return list({(repr(p.left), repr(p.right)): p for p in out}.values())
+
+
+def _too_many(found: Found) -> bool:
+    """Say whether the values of the draws of one path are far more than can be followed."""
+    return math.prod(values_of(draw) for draw in found.view.draws) > _FAR * MOST_RUNS
 
 
 def _of_trees(tracer: Tracer, pair: Pair, left: Tree, right: Tree) -> Evidence | None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STEPS"]
 
-_SHRINK, _KEEP, _WORTH = 0.4, 0.97, 0.5
+_SHRINK, _KEEP, _WORTH = 0.4, 0.97, 1.2
 
 
 # --- the loss along the tape --------------------------------------------------------------
