@@ -13,16 +13,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opendp_sim.audit.accountants import accounting_layer
 from opendp_sim.audit.asked import check_claimed, checked_distance
 from opendp_sim.audit.distribution import distribution_layer
 from opendp_sim.audit.driver import Driver
 from opendp_sim.audit.drivers import default_driver
-from opendp_sim.audit.encoding import Encoded
 from opendp_sim.audit.enumeration import enumeration_layer
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
+from opendp_sim.audit.given import first_tried, scored
 from opendp_sim.audit.members import MemberPairs, quiet_member
 from opendp_sim.audit.mining import functions_of, guided, mined
 from opendp_sim.audit.neighbours import Pair
@@ -132,7 +131,7 @@ def audit(
         space = guided(space, subject.input_domain, found)
     members = MemberPairs(space, quiet_member(subject.input_domain))
     given = members.kept(given)
-    fast, space = _first(given, space), _first(given, members)
+    fast, space = first_tried(given, space), first_tried(given, members)
     rng = public_generator(seed, "audit")
     tracer = None
     opaque = driver is None and subject.core is None and sample is None
@@ -150,7 +149,7 @@ def audit(
         given,
         pmf,
         composed,
-        _scored(events),
+        scored(events),
         output_distance,
         tracer,
     )
@@ -253,48 +252,6 @@ def _worth(found: LayerResult) -> Pair | None:
     """Return the pair that L1 liked best, if anything moved there."""
     pair: Pair | None = found.facts.get("pair")
     return pair if found.facts.get("largest_ratio") else None
-
-
-def _first(given: tuple[Pair, ...], space: PairSpace) -> PairSpace:
-    """Let the user's pairs be the first corners of any space."""
-    return space if not given else _WithPairs(given, space)
-
-
-class _WithPairs:
-    """A space whose corners begin with given pairs."""
-
-    def __init__(self, given: tuple[Pair, ...], space: PairSpace) -> None:
-        self._given, self._space = given, space
-
-    def draw(self, rng: np.random.Generator, distance: Any = None) -> Pair:
-        return self._space.draw(rng, distance)
-
-    def corners(self, rng: np.random.Generator) -> Any:
-        yield from self._given
-        yield from self._space.corners(rng)
-
-    def mutate(self, pair: Pair, rng: np.random.Generator) -> Pair:
-        return pair if pair.genome is None else self._space.mutate(pair, rng)
-
-    def simpler(self, pair: Pair) -> Any:
-        return () if pair.genome is None else self._space.simpler(pair)
-
-
-def _scored(events: Mapping[str, Callable[[Any], float]] | None) -> dict[str, Any]:
-    """Turn scores of an output into scores of encoded outputs: they see the cells as released."""
-    if not events:
-        return {}
-
-    def lift(score: Callable[[Any], float]) -> Callable[[Encoded], Any]:
-        return lambda e: np.array([float(score(_own(row))) for row in e.cells])
-
-    return {name: lift(score) for name, score in events.items()}
-
-
-def _own(row: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return what an output has itself: it was padded to the widest of those drawn beside it."""
-    there = np.flatnonzero(~np.isnan(row))
-    return row[: there[-1] + 1] if there.size else row[:0]
 
 
 def assert_not_refuted(

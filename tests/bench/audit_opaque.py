@@ -1,10 +1,12 @@
-"""The opaque corpus at default settings: ``audit(obj, d_in)`` and nothing else, broken and sound.
+"""Strangers' objects at default settings: ``audit(obj, d_in)`` and nothing else, broken and sound.
 
-    python tests/bench/audit_opaque.py --seeds 3
+    python tests/bench/audit_opaque.py --seeds 3 --rows opaque.jsonl --write
     python tests/bench/audit_opaque.py --only clip_batch_gradient,observed_keys --broken
-    python tests/bench/audit_opaque.py --native 200
+    python tests/bench/audit_opaque.py --native 150 --rows native.jsonl
 
-Every audit is a line of ``--rows`` as soon as it has ended; the same command goes on where it stopped.
+``--native`` audits that many sound objects of OpenDP's constructors, one seed after the other over all
+of them. Every audit is a line of ``--rows`` as soon as it has ended; the same command goes on where it
+stopped. ``--write`` puts the rows into the record that the scoreboard prints.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import json
 import sys
 import time
 import warnings
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,17 +25,20 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from opendp_sim.audit import audit  # noqa: E402
+import opendp.prelude as dp  # noqa: E402
+
+from opendp_sim.audit import audit, collect  # noqa: E402
+from opendp_sim.audit.evidence import RECORD  # noqa: E402
 from tests.audit.opaque import PAIRS  # noqa: E402
 
 
-def one(name: str, make: Any, d_in: Any, seed: int) -> dict[str, Any]:
+def one(name: str, make: Any, d_in: Any, seed: int, **options: Any) -> dict[str, Any]:
     """Audit once; a crash of the auditor is a row of its own kind."""
     begin, wall = time.process_time(), time.perf_counter()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            report = audit(make(), d_in, seed=seed)
+            report = audit(make(), d_in, seed=seed, **options)
         verdict, layer = report.verdict, report.layer
         detail = report.evidence.detail if report.evidence else ""
     except Exception as error:  # noqa: BLE001
@@ -51,32 +58,80 @@ def main() -> None:
     ask.add_argument("--broken", action="store_true")
     ask.add_argument("--sound", action="store_true")
     ask.add_argument("--rows", default="")
+    ask.add_argument("--native", type=int, default=0)
+    ask.add_argument("--write", action="store_true")
     asked = ask.parse_args()
+    dp.enable_features("contrib", "honest-but-curious", "idealized-numerics")
     done: list[dict[str, Any]] = []
     path = Path(asked.rows) if asked.rows else None
     if path is not None and path.exists():
         done = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     there = {(row["name"], row["seed"]) for row in done}
+    for name, make, d_in, seed, options in _natives(asked) if asked.native else _programs(asked):
+        if (name, seed) in there:
+            continue
+        row = one(name, make, d_in, seed, **options)
+        done.append(row)
+        if path is not None:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+        mark = {"refuted": "x", "not refuted": " ", "crash": "!"}[row["verdict"]]
+        print(
+            f"{seed} {mark} {name:34} {row['layer']:16} {row['cpu']:5.1f} s  {row['detail'][:70]}",
+            flush=True,
+        )
+    if asked.native:
+        accused = [row["name"] for row in done if row["verdict"] != "not refuted"]
+        longest = max(row["cpu"] for row in done)
+        print(f"{len(done)} audits, accused or crashed: {accused}; longest {longest:.1f} CPU s")
+        return
+    summary(done)
+    if asked.write:
+        record = json.loads(RECORD.read_text("utf-8"))
+        record["opaque"] = _record(done)
+        RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", "utf-8")
+
+
+Task = tuple[str, Any, Any, int, dict[str, Any]]
+
+
+def _programs(asked: argparse.Namespace) -> Iterator[Task]:
     names = set(asked.only.split(",")) - {""}
     for seed in range(asked.first_seed, asked.first_seed + asked.seeds):
         for broken in (True, False):
             if (asked.broken and not broken) or (asked.sound and broken):
                 continue
             for pair in PAIRS:
-                name = f"{pair.name}/{'broken' if broken else 'sound'}"
-                if (names and pair.name not in names) or (name, seed) in there:
-                    continue
-                row = one(name, lambda p=pair, b=broken: p.make(b), pair.d_in, seed)
-                done.append(row)
-                if path is not None:
-                    with path.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps(row) + "\n")
-                mark = {"refuted": "x", "not refuted": " ", "crash": "!"}[row["verdict"]]
-                print(
-                    f"{seed} {mark} {name:34} {row['layer']:16} {row['cpu']:5.1f} s  {row['detail'][:70]}",
-                    flush=True,
-                )
-    summary(done)
+                if not names or pair.name in names:
+                    name = f"{pair.name}/{'broken' if broken else 'sound'}"
+                    yield name, partial(pair.make, broken), pair.d_in, seed, {}
+
+
+def _natives(asked: argparse.Namespace) -> Iterator[Task]:
+    """OpenDP's sound objects, all of them before any a second time."""
+    _, controls = collect(ROOT / "tests/audit", "twins_opendp.py")
+    for number in range(asked.native):
+        entry = controls[number % len(controls)]
+        yield (
+            entry.name, entry.make, entry.d_in, asked.first_seed + number // len(controls),
+            dict(entry.options),
+        )  # fmt: skip
+
+
+def _record(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Sum up the rows by program: seeds, refuted, and the median of the CPU seconds."""
+    out: dict[str, Any] = {"broken": {}, "sound": {}}
+    for kind, found in out.items():
+        for pair in PAIRS:
+            mine = [row for row in rows if row["name"] == f"{pair.name}/{kind}"]
+            if mine:
+                found[pair.name] = {
+                    "seeds": len(mine),
+                    "refuted": sum(row["verdict"] == "refuted" for row in mine),
+                    "seconds_median": median(row["cpu"] for row in mine),
+                    "seconds_max": max(row["cpu"] for row in mine),
+                }
+    return out
 
 
 def summary(rows: list[dict[str, Any]]) -> None:

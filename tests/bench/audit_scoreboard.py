@@ -28,7 +28,9 @@ sys.path.insert(0, str(ROOT))
 import numpy as np  # noqa: E402
 import opendp.prelude as dp  # noqa: E402
 
+import opendp_sim.prelude  # noqa: E402, F401 - fills the registry
 from opendp_sim.audit.evidence import RECORD  # noqa: E402
+from opendp_sim.core.mechanism import REGISTRY  # noqa: E402
 from tests.bench._audit_laws import laws  # noqa: E402
 from tests.bench._audit_parts import BETA, controls, defects, mechanisms, power, twins  # noqa: E402
 from tests.bench._audit_rows import RowFile, engine_of  # noqa: E402
@@ -43,8 +45,13 @@ Table = list[list[object]]
 
 def summary(record: dict[str, Any]) -> Table:
     """The table: figure, target, measured."""
+    twins = record.get("twins", {})
+    own = {name: row for name, row in twins.items() if name.split("/")[0] in REGISTRY}
+    declared = {name: row for name, row in twins.items() if name not in own}
     return [
-        *_twins(record.get("twins", {})),
+        *_twins(own, "own mechanisms: "),
+        *_twins(declared, "declared objects: "),
+        *_opaque(record.get("opaque", {})),
         *_deep(record.get("deep", {})),
         *_controls(record.get("controls", {})),
         *_power(record.get("power", {})),
@@ -57,7 +64,37 @@ def summary(record: dict[str, Any]) -> Table:
     ]
 
 
-def _twins(found: dict[str, Any]) -> Table:
+def _opaque(found: dict[str, Any]) -> Table:
+    """Strangers' Python behind `make_user_measurement`, nothing declared, default settings."""
+    out: Table = []
+    for kind, target in (("broken", "90 %"), ("sound", "0")):
+        rows = found.get(kind, {}).values()
+        if not rows:
+            continue
+        audits, refuted = (sum(row[k] for row in rows) for k in ("seeds", "refuted"))
+        seconds = [row["seconds_median"] for row in rows]
+        longest = max(row["seconds_max"] for row in rows)
+        out += [
+            [
+                f"opaque objects: {kind}, refuted",
+                target,
+                f"{refuted} of {audits} audits of {len(rows)}",
+            ],
+            [
+                f"opaque objects: {kind}, CPU seconds of an audit, median and longest",
+                "3 and 12" if kind == "broken" else "12 at most",
+                f"{median(seconds):.2g} and {longest:.3g}",
+            ],
+        ]
+    return out
+
+
+def _twins(found: dict[str, Any], whose: str) -> Table:
+    """The rows of one part of the corpus; ``whose`` names the part."""
+    return [[f"{whose}{row[0]}", *row[1:]] for row in _twin_rows(found)]
+
+
+def _twin_rows(found: dict[str, Any]) -> Table:
     if not found:
         return []
     rows = found.values()
