@@ -12,7 +12,7 @@ from opendp_sim.audit.subject import Subject
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 
-__all__ = ["MOST_CHANGES", "check_claimed", "checked_distance"]
+__all__ = ["MOST_CHANGES", "check_claimed", "check_unconditional", "checked_distance"]
 
 MOST_CHANGES = 1000
 """Records (or persons) that a pair may differ by: every one of them is made and edited."""
@@ -74,6 +74,35 @@ def check_claimed(subject: Subject, distance: Any) -> None:
             distance,
             "at this distance the privacy map is infinite: whatever is released keeps it.",
         )
+
+
+def check_unconditional(obj: Any) -> None:
+    """Refuse a claim that holds under a condition which no pair of datasets keeps.
+
+    Raises:
+        AuditError: OS501, the claim is amplified by sampling: it speaks of a sample nobody sees.
+    """
+    if "make_population_amplification" in _constructors(obj):
+        raise AuditError(
+            "OS501", "audit.claim", expected="a claim about the datasets that the object is given",
+            got="make_population_amplification: it holds while the sample is secret",
+            hint="audit the measurement inside; that the sample is simple, secret and drawn once is for "
+            "you to see to.",
+        )  # fmt: skip
+
+
+def _constructors(obj: Any) -> set[str]:
+    """Return the names of the constructors that an object says it was made with, inner ones too."""
+    names: set[str] = set()
+    todo = [obj]
+    while todo:
+        made = getattr(todo.pop(), "__opendp_dict__", None)
+        if not isinstance(made, dict):
+            continue
+        names.add(str(made.get("__function__")))
+        for part in made.get("__kwargs__", {}).values():
+            todo += part if isinstance(part, (list, tuple)) else [part]
+    return names
 
 
 def _of_records(metric: dp.Metric | None) -> bool:

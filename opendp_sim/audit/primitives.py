@@ -22,7 +22,7 @@ import numpy as np
 import opendp.mod as native  # noqa: TID251 - the call that is put on the tape
 
 from opendp_sim.audit.mining import names_of
-from opendp_sim.audit.proxies import INPLACE, Proxy, like, maker, served
+from opendp_sim.audit.proxies import Proxy, like, maker, served
 from opendp_sim.audit.tape import Tape
 
 __all__ = ["tapped"]
@@ -84,7 +84,7 @@ def _modules(tape: Tape, undo: list[tuple[Any, str, Any]]) -> dict[int, Any]:
         (os, ("urandom",), "os"),
     ):  # fmt: skip
         for name in names:
-            if hasattr(module, name) and name not in INPLACE:
+            if hasattr(module, name):
                 put(module, name, served(tape, label, name, getattr(module, name)))
     for module, name, label in (
         (np.random, "default_rng", "rng"), (np.random, "RandomState", "rng"),
@@ -117,7 +117,7 @@ def _instances(  # noqa: C901 - one place a branch
             return Proxy(tape, value, "rng")
         if isinstance(value, _PYTHON):
             return Proxy(tape, value, "random")
-        if callable(value) and id(value) in copies and not isinstance(value, types.MethodType):
+        if callable(value) and id(value) in copies:  # the originals live on in ``undo``
             return copies[id(value)]
         owner = getattr(value, "__self__", None)
         if isinstance(value, types.BuiltinMethodType) and isinstance(owner, _NUMPY):

@@ -10,11 +10,11 @@ import numpy as np
 from opendp_sim.audit.laws import Law
 from opendp_sim.audit.tape import Tape
 
-__all__ = ["INPLACE", "Proxy", "like", "maker", "served"]
+__all__ = ["Proxy", "like", "maker", "served"]
 
 _LOCATED = ("laplace", "normal", "gumbel", "logistic", "gauss", "normalvariate")
-INPLACE = ("shuffle",)
-"""What changes its argument: not on the tape, found by the test for hidden randomness."""
+_IN_PLACE = "shuffle"
+"""Changes its argument: the order that it draws is on the tape."""
 _FAMILIES = {
     "laplace": "laplace",
     "normal": "gaussian",
@@ -31,7 +31,7 @@ class Proxy:
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(self._inner, name)
-        if name.startswith("_") or not callable(real) or name in INPLACE:
+        if name.startswith("_") or not callable(real):
             return real
         return served(self._tape, self._module, name, real, self._seeded)
 
@@ -44,6 +44,8 @@ def served(
     def call(*args: Any, **options: Any) -> Any:
         if tape.mode in ("real", "scout", "bulk") or tape.inside:
             return real(*args, **options)
+        if name == _IN_PLACE and args and not options and len(args) == 1:
+            return _shuffled(tape, f"{module}.{name}", real, args[0], seeded)
         if name == "choices" or (name == "choice" and "p" in options):
             return _categorical(tape, f"{module}.{name}", real, args, options, seeded)
         zero = _located(args, options) if name in _LOCATED else None
@@ -62,6 +64,19 @@ def served(
         )  # fmt: skip
 
     return call
+
+
+def _shuffled(tape: Tape, what: str, real: Callable[..., Any], rows: Any, seeded: str) -> None:
+    """Put rows into the order that is on the tape; one of another length is cut or filled up."""
+
+    def order() -> list[int]:
+        drawn = list(range(len(rows)))
+        real(drawn)
+        return drawn
+
+    drawn = tape.other(what, order, seeded=seeded)
+    places = [i for i in drawn if i < len(rows)] + list(range(len(drawn), len(rows)))
+    rows[:] = rows[places] if isinstance(rows, np.ndarray) else [rows[i] for i in places]
 
 
 def _free(module: str, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Law | None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit.accountants import accounting_layer
-from opendp_sim.audit.asked import check_claimed, checked_distance
+from opendp_sim.audit.asked import check_claimed, check_unconditional, checked_distance
 from opendp_sim.audit.distribution import distribution_layer
 from opendp_sim.audit.driver import Driver
 from opendp_sim.audit.drivers import default_driver
@@ -96,8 +96,9 @@ def audit(
         origin: what the object was made from, for the report.
 
     Raises:
-        AuditError: OS501, the object has no claim, nothing says what its datasets are, or ``d_in`` is
-            no distance that it claims anything about; or no dataset drawn is in the input domain.
+        AuditError: OS501, the object has no claim, or one that holds while a sample is secret; nothing
+            says what its datasets are; ``d_in`` is no distance that it claims anything about; or no
+            dataset drawn is in the input domain.
     """
     begin, cpu = time.perf_counter(), time.process_time()
     known = isinstance(budget, Budget) or budget in ("quick", "deep")
@@ -108,6 +109,7 @@ def audit(
             hint="quick is for a test suite, deep for the night.",
         )  # fmt: skip
     spend = budget if isinstance(budget, Budget) else Budget.of(budget)
+    check_unconditional(obj)
     d_in = checked_distance(getattr(obj, "input_metric", None), d_in)
     driver = default_driver(obj, d_in) if drive is None else drive
     given = tuple(Pair(left, right, d_in) for left, right in pairs)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,9 @@ from opendp_sim.audit.subject import Subject
 __all__ = ["StabilitySearch"]
 
 _LAYER = "L1 stability"
-_COUPLINGS = 5
+_COUPLINGS, _OF_A_SHAPE = 10, 2
+"""Coupling tests of one audit, and of pairs with the same lengths and distance: the first kind of random
+output that is met shall not use all of them up."""
 _LEAST, _OVERTIME = 200, 3
 """Pairs that are looked at on a slow machine too, in at most so many times the seconds."""
 _PATIENCE = 1500
@@ -109,6 +112,7 @@ class _Hunt:
     best_pair: Pair | None = None
     evidence: Evidence | None = None
     couplings: int = 0
+    shapes: Counter[Any] = field(default_factory=Counter)
     since: int = 0
 
     def visit(self, pair: Pair) -> bool:
@@ -141,6 +145,10 @@ class _Hunt:
         raised = any(isinstance(output, Raised) for output in measured.outputs)
         if self.couplings == _COUPLINGS or raised or isinstance(measured.claimed, tuple):
             return False  # what has no one distance has no coupling test
+        shape = _length(pair.left), _length(pair.right), pair.distance
+        if self.shapes[shape] == _OF_A_SHAPE:
+            return False
+        self.shapes[shape] += 1
         self.couplings += 1
         risk = self.beta / _COUPLINGS
         found = couple(
@@ -199,6 +207,10 @@ def _shrink(
                 pair, improved = smaller, True
                 break
     return pair
+
+
+def _length(data: Any) -> int:
+    return len(data) if hasattr(data, "__len__") else 1
 
 
 def _random_output(subject: Subject, pair: Pair, outputs: tuple[Any, Any]) -> bool:

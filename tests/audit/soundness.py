@@ -146,6 +146,33 @@ ARGUMENTS = {
     "opendp/pure_as_zcdp": "rho = eps^2 / 2 (Bun and Steinke, proposition 1.4)",
     "opendp/zcdp_as_approx": "a profile of rho-zCDP by its Renyi curve",
     "opendp/fixed_delta": "one point of that profile",
+    **dict.fromkeys(
+        ("opendp/is_null", "opendp/drop_null", "opendp/drop_null_of_a_cast", "opendp/index"),
+        "a row map, or one that leaves rows out by what they are: a row decides on its own row only",
+    ),
+    "opendp/lipschitz_float_mul": "a product with a constant, its rounding charged for the declared bounds",
+    **dict.fromkeys(
+        ("opendp/float_checked_sum", "opendp/float_ordered_sum"),
+        "at most size_limit rows are added; OpenDP's proof charges their rounding; L1 finds it unbroken",
+    ),
+    **dict.fromkeys(
+        (
+            "opendp/sized_split_sum",
+            "opendp/sized_checked_sum",
+            "opendp/sized_ordered_sum",
+            "opendp/sized_monotonic_sum",
+        ),
+        "one changed record of a public number of them moves an exact integer sum by at most U - L",
+    ),
+    "opendp/noise_pure": "integer Laplace with an exact map",
+    "opendp/noise_zcdp": "the discrete Gaussian (Canonne, Kamath and Steinke)",
+    "opendp/noisy_top_k": "k rounds of noisy max with exponential noise; scale pays for k",
+    "opendp/noisy_top_k_zcdp": "k rounds of a bounded-range mechanism: rho = k eps^2 / 8",
+    "opendp/canonical_noise": "the canonical noise of a tradeoff function (Awan and Vadhan)",
+    "opendp/noisy_max_gumbel": "the exponential mechanism by Gumbel noise",
+    "opendp/approximate": "a pure claim, with delta 0",
+    "opendp/fixed_approximate": "one point of a profile, read as a profile",
+    "opendp/basic_composition": "two pure releases of one dataset: losses add up",
 }
 
 

@@ -109,7 +109,7 @@ def _programs(asked: argparse.Namespace) -> Iterator[Task]:
 
 def _natives(asked: argparse.Namespace) -> Iterator[Task]:
     """OpenDP's sound objects, all of them before any a second time."""
-    _, controls = collect(ROOT / "tests/audit", "twins_opendp.py")
+    _, controls = collect(ROOT / "tests/audit", "twins_opendp*.py")
     for number in range(asked.native):
         entry = controls[number % len(controls)]
         yield (
