@@ -3,9 +3,10 @@
     python tests/bench/audit_opaque.py --seeds 3 --rows opaque.jsonl --write
     python tests/bench/audit_opaque.py --only clip_batch_gradient,observed_keys --broken
     python tests/bench/audit_opaque.py --native 150 --rows native.jsonl
+    python tests/bench/audit_opaque.py --excess 20
 
 ``--native`` audits that many sound objects of OpenDP's constructors, one seed after the other over all
-of them. Every audit is a line of ``--rows`` as soon as it has ended; the same command goes on where it
+of them; ``--excess`` a count whose claim is 5 % too small. Every audit is a line of ``--rows`` as soon as it has ended; the same command goes on where it
 stopped. ``--write`` puts the rows into the record that the scoreboard prints.
 """
 
@@ -59,9 +60,13 @@ def main() -> None:
     ask.add_argument("--sound", action="store_true")
     ask.add_argument("--rows", default="")
     ask.add_argument("--native", type=int, default=0)
+    ask.add_argument("--excess", type=int, default=0)
     ask.add_argument("--write", action="store_true")
     asked = ask.parse_args()
     dp.enable_features("contrib", "honest-but-curious", "idealized-numerics")
+    if asked.excess:
+        excess(asked.excess)
+        return
     done: list[dict[str, Any]] = []
     path = Path(asked.rows) if asked.rows else None
     if path is not None and path.exists():
@@ -90,6 +95,24 @@ def main() -> None:
         record = json.loads(RECORD.read_text("utf-8"))
         record["opaque"] = _record(done)
         RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", "utf-8")
+
+
+def excess(seeds: int) -> None:
+    """Audit an opaque count with noise of scale 1 that claims epsilon 1 / 1.05."""
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+    noise = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0)
+
+    def make() -> Any:
+        return dp.m.make_user_measurement(
+            *space, dp.max_divergence(), lambda rows: noise(len(rows)), lambda d: d / 1.05
+        )
+
+    rows = [one("count, 5 % too small", make, 1, seed) for seed in range(seeds)]
+    times = [row["cpu"] for row in rows]
+    print(
+        f"{sum(row['verdict'] == 'refuted' for row in rows)} of {seeds} seeds; "
+        f"median {median(times):.1f}, longest {max(times):.1f} CPU s"
+    )
 
 
 Task = tuple[str, Any, Any, int, dict[str, Any]]
