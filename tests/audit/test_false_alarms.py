@@ -18,11 +18,11 @@ from opendp_sim.audit.distribution import distribution_layer
 from opendp_sim.audit.encoding import encode
 from opendp_sim.audit.findings import Budget
 from opendp_sim.audit.freshness import fresh_tests
+from opendp_sim.audit.given import scored
 from opendp_sim.audit.losses import claim_ratio, laplace_renyi
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise import NoiseLaw
 from opendp_sim.audit.residuals import residual_tests
-from opendp_sim.audit.runner import _scored
 from opendp_sim.audit.spaces import GivenPairs, space_of
 from opendp_sim.audit.subject import Subject
 from opendp_sim.noise.rounded_gaussian import make_rounded_gaussian
@@ -172,7 +172,7 @@ def test_an_odometer_whose_driver_spends_by_its_answers_is_asked_about_one_conve
 
 
 def test_an_event_of_the_user_s_sees_an_output_without_those_beside_it() -> None:
-    score = _scored({"cells": lambda row: float(len(row))})["cells"]
+    score = scored({"cells": lambda row: float(len(row))})["cells"]
     assert score(encode([[1.0], [1.0, 2.0], [1.0] * 16])).tolist() == [1.0, 2.0, 16.0]
 
 
