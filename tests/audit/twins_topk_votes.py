@@ -198,7 +198,7 @@ CONTROLS = [
             USER,
             "l1",
         ),
-        options={"pairs": _held_pairs()},
+        options={"pairs": [tuple(map(RECORDS.normal, pair)) for pair in _held_pairs()]},  # as kept
     ),
     Control(
         name="vote_counts/sound",
