@@ -29,7 +29,7 @@ from unittest import mock
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-import yaml  # noqa: E402
+from ruamel.yaml import YAML  # noqa: E402
 
 from opendp_sim.dsl import charging, execute, plan as planning, serve  # noqa: E402
 from opendp_sim.sources.opening import open_source  # noqa: E402
@@ -37,6 +37,8 @@ from tests.bench import _neighbours as near, _texts as said  # noqa: E402
 from tests.bench._results import parser, table, write_section  # noqa: E402
 
 del charging, execute, serve
+_YAML = YAML(typ="safe", pure=True)
+_YAML.sort_base_mapping_type_on_output = False
 SPECS = sorted((ROOT / "specs").glob("*.yaml"), reverse=True)
 RECORDS, BLOCK = 9, 3
 Differences = dict[str, set[str]]
@@ -54,7 +56,7 @@ class Case:
         source = open_source(entry.source.kind, entry.source.argument, self.records, spec.parent)
         self.rows = near.rows_of(source.blocks(), self.records, RECORDS)
         self.spec = folder / "t.yaml"
-        self.spec.write_text(yaml.safe_dump(self._moved(spec), sort_keys=False), "utf-8")
+        _YAML.dump(self._moved(spec), self.spec)
 
     def _moved(self, spec: Path) -> dict[str, Any]:
         """Return the spec over this case's file, with a ledger, and few queries."""
@@ -132,7 +134,7 @@ def _text(spec: Path) -> str:
 
 
 def _document(spec: Path) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(_text(spec))
+    found: dict[str, Any] = _YAML.load(_text(spec))
     return found
 
 

@@ -27,7 +27,7 @@ from opendp_sim.spaces.encoded import day, day_text, days, truth, truths
         *((odd, None) for odd in ("2024-02-30", "20240229", "x" * 99, "", b"2024-02-29", 5, None)),
         *((odd, None) for odd in (pd.NaT, np.datetime64("NaT"), float("nan"), [1], object())),
     ],
-    ids=lambda v: f"{v!s:.30}",
+    ids=lambda v: "object" if type(v) is object else f"{v!s:.30}",
 )
 def test_a_day(cell: Any, date: str | None) -> None:
     wanted = MISSING if date is None else day(date)
