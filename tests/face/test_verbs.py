@@ -183,7 +183,8 @@ def test_errors_at_other_budgets_fall_with_epsilon():
     )
     plan = sim.plan(text)
     curve = plan.errors([0.5, 1.0, 2.0])
-    (errors,) = curve.errors.values()
+    errors, rounding = curve.errors.values()
+    assert len(set(rounding)) == 1  # of records and queries: no budget changes it
     assert errors[0] > errors[1] > errors[2] > 0
     assert errors[1] == plan.outputs["all"].expected["noise_error"]
     assert curve.table()["epsilon"] == [0.5, 1.0, 2.0]

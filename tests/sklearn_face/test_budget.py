@@ -92,13 +92,16 @@ def test_a_ledger_file_is_one_budget_for_many_processes(tmp_path):
     again = pickle.loads(pickle.dumps(budget))  # noqa: S301
     code = (
         "import sys, pickle; from opendp_sim.accounting.totals import Charge;"
-        "b = pickle.loads(bytes.fromhex(sys.argv[1]));"
+        "b = pickle.loads(bytes.fromhex(sys.argv[1])); print('ready', flush=True);"
         f"[b.charge(Charge('gdp', (0.01,)), {ROW!r}, 'fit') for _ in range(2)]"
     )
     run = [sys.executable, "-c", code, pickle.dumps(budget).hex()]
-    others = [subprocess.Popen(run, stderr=subprocess.PIPE) for _ in range(2)]
-    errors = [other.communicate()[1] for other in others]
-    assert [other.returncode for other in others] == [0, 0], errors
+    with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as other:
+        assert other.stdout.readline() == b"ready\n"
+        for _ in range(2):  # while the other one charges
+            budget.charge(Charge("gdp", (0.01,)), ROW, "fit")
+        _, errors = other.communicate()
+    assert other.returncode == 0, errors
     assert budget.fits == again.fits == 4
     with pytest.raises(BudgetError, match="OS402"):
         again.charge(Charge("gdp", (0.01,)), ROW, "fit")
