@@ -32,6 +32,7 @@ sys.path.insert(0, str(ROOT))
 from ruamel.yaml import YAML  # noqa: E402
 
 from opendp_sim.dsl import charging, execute, plan as planning, serve  # noqa: E402
+from opendp_sim.dsl.reader import draft_of_file  # noqa: E402
 from opendp_sim.sources.opening import open_source  # noqa: E402
 from tests.bench import _neighbours as near, _texts as said  # noqa: E402
 from tests.bench._results import parser, table, write_section  # noqa: E402
@@ -49,8 +50,8 @@ class Case:
 
     def __init__(self, spec: Path, route: str, mode: str, folder: Path) -> None:
         self.route, self.mode, self.folder = route, mode, folder
-        found = planning.plan_file(spec)
-        entry = next(e for e in found.program.data if not e.public)
+        program = draft_of_file(spec).program
+        entry = next(e for e in program.data if not e.public)
         self.records, self.name = entry.records, entry.name
         self.session = any("serve" in out for out in _document(spec)["outputs"].values())
         source = open_source(entry.source.kind, entry.source.argument, self.records, spec.parent)
