@@ -100,10 +100,9 @@ def test_the_command_writes_a_page_and_names_it(tmp_path):
     sound(target.read_text(encoding="utf-8"))
 
 
-def test_a_ledger_s_page_lists_what_was_spent(tmp_path):
-    write_small(tmp_path)
-    sim.apply(tmp_path / "small.yaml")
-    text = " ".join(sound(page_of(next(tmp_path.glob("*.ledger")))).text)
+def test_a_ledger_s_page_lists_what_was_spent(applied):
+    folder, _ = applied
+    text = " ".join(sound(page_of(next(folder.glob("*.ledger")))).text)
     assert "spent so far" in text
     assert "charge" in text
 
