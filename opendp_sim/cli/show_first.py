@@ -12,6 +12,8 @@ from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.promise import belief, who
 from opendp_sim.accounting.totals import loss_text
 from opendp_sim.core.shown import shown
+from opendp_sim.dsl.advice import advice
+from opendp_sim.dsl.describe import stage_plain
 from opendp_sim.dsl.plan import Plan, ReleasePlan
 from opendp_sim.dsl.standing import standing
 
@@ -22,9 +24,13 @@ _MORE = "; all numbers: plan -v"
 
 
 def show_first(plan: Plan, spec: str, out: Console) -> None:
-    """Print five lines and a tree, without a word of the field's but epsilon and delta."""
+    """Print five lines, advice where there is any, and a tree."""
     wide = min(out.width, _WIDE)
-    for word, text in (*_answers(plan), ("next", f"opendp-sim apply {spec}" + _MORE)):
+    for word, text in (
+        *_answers(plan),
+        *(("advice", text) for text in _advices(plan)),
+        ("next", f"opendp-sim apply {spec}" + _MORE),
+    ):
         first, *more = wrap(shown(text), wide - len(_MARGIN), break_on_hyphens=False)
         out.print(Text(f"{word:<{len(_MARGIN)}}", style="bold") + Text(first))
         for line in more:
@@ -33,6 +39,14 @@ def show_first(plan: Plan, spec: str, out: Console) -> None:
         out.print()
         for text in _tree(plan, name, release):
             out.print(Text(shown(text)))
+
+
+def _advices(plan: Plan) -> Iterator[str]:
+    """Yield what the steps and the plan advise: a setting that costs accuracy is said at once."""
+    for typed in plan.types.values():
+        for step in stage_plain(typed)["steps"]:
+            yield from (f"{step['step']}: {text}" for text in step.get("advice", ()))
+    yield from advice(plan)
 
 
 def _answers(plan: Plan) -> Iterator[tuple[str, str]]:

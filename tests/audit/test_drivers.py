@@ -101,7 +101,8 @@ def test_a_queryable_that_takes_no_measurement_is_refused_with_advice():
     )
     with pytest.raises(AuditError, match="pass drive="):
         audit(made, 1, SHORT)
-    report = audit(made, 1, SHORT, drive=lambda queryable: queryable("size"))
+    longer = replace(SHORT, seconds=3.0, witness_seconds=0.0)  # its runs take a millisecond
+    report = audit(made, 1, longer, drive=lambda queryable: queryable("size"))
     assert report.verdict == "refuted"
 
 
