@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, RootModel
 
 from opendp_sim.accounting.budget import Budget, MeasureName
-from opendp_sim.accounting.strict_models import Digest, Strict, Time, read_strictly
+from opendp_sim.accounting.strict_models import Digest, Strict, Time, read_both, read_strictly
 from opendp_sim.accounting.totals import Charge
 from opendp_sim.core.errors import SimError
 
@@ -178,8 +178,8 @@ def read_entry(
     seq: int, text: str, previous: str, refusal: Callable[[str], SimError]
 ) -> Entry:  # fmt: skip
     """Return the entry that a line of a ledger holds, or refuse what is no entry."""
-    read_strictly(_AnyBody, text, lambda where: refusal(f"no entry at {seq} ({where})"))
-    return Entry(seq, json.loads(text), chained(previous, text), text, previous)
+    _, body = read_both(_AnyBody, text, lambda where: refusal(f"no entry at {seq} ({where})"))
+    return Entry(seq, body, chained(previous, text), text, previous)
 
 
 def read_terms(text: str, refusal: Callable[[str], SimError]) -> Terms:

@@ -7,12 +7,11 @@ how each number follows from which, so that somebody who does not trust this cod
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any, Literal
 
 from opendp_sim.accounting._entries import Entry, canonical, chained
-from opendp_sim.accounting.strict_models import Digest, FileName, Plain, Strict, Time, read_strictly
+from opendp_sim.accounting.strict_models import Digest, FileName, Plain, Strict, Time, read_both
 from opendp_sim.core.errors import ReleaseError
 
 __all__ = [
@@ -152,6 +151,4 @@ def read_certificate(path: str | Path) -> tuple[Certificate, dict[str, Any]]:
         text = Path(path).read_bytes()
     except OSError:
         raise refusal("the path") from None
-    record = read_strictly(Certificate, text, refusal)
-    plain: dict[str, Any] = json.loads(text)
-    return record, plain
+    return read_both(Certificate, text, refusal)

@@ -31,7 +31,7 @@ from opendp_sim.accounting.atomic_files import replacing
 from opendp_sim.accounting.promise import promise
 from opendp_sim.accounting.questions import Questions
 from opendp_sim.accounting.release_header import Header
-from opendp_sim.accounting.strict_models import read_strictly
+from opendp_sim.accounting.strict_models import read_both
 from opendp_sim.core.claims import Noise, Private, Stable, Stage
 from opendp_sim.core.errors import ReleaseError, SimError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, lookup
@@ -238,10 +238,9 @@ class Release(Questions):
             with zipfile.ZipFile(path) as archive:
                 _check_sizes(archive, Path(path).stat().st_size)
                 raw = archive.read(_HEADER)
-                header = json.loads(raw)
                 if hashlib.sha256(raw).hexdigest() != archive.read(_DIGEST).decode():
                     raise _foreign()
-                read_strictly(Header, raw, lambda _: _foreign())
+                _, header = read_both(Header, raw, lambda _: _foreign())
                 arrays = {}
                 for name, about in header["arrays"].items():
                     with archive.open(f"{name}.npy") as member:

@@ -2,11 +2,13 @@
 
 A ledger, a certificate, a plan document, a run's list and a release's header can be edited, cut, or
 made by somebody else. Each is read through a frozen pydantic model that knows every field and its
-type and takes nothing else, so that code behind it never meets a value that it did not expect.
+type and takes nothing else, so that code behind it never meets a value that it did not expect. JSON
+that names a member twice is refused: two readers could take two different values from it.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from datetime import datetime
@@ -16,7 +18,17 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, V
 
 from opendp_sim.core.errors import SimError
 
-__all__ = ["Digest", "FileName", "PathText", "Plain", "Strict", "Time", "read_strictly"]
+__all__ = [
+    "Digest",
+    "FileName",
+    "PathText",
+    "Plain",
+    "Strict",
+    "Time",
+    "plain_json",
+    "read_both",
+    "read_strictly",
+]
 
 
 class Strict(BaseModel):
@@ -64,12 +76,41 @@ def read_strictly(model: type[M], text: str | bytes, refusal: Callable[[str], Si
         text: what was found.
         refusal: makes the refusal from the name of the first field that does not fit.
     """
-    where = None
+    return read_both(model, text, refusal)[0]
+
+
+def read_both(
+    model: type[M], text: str | bytes, refusal: Callable[[str], SimError]
+) -> tuple[M, Any]:
+    """Return the record that ``text`` (JSON) holds, and the same as plain values.
+
+    Args:
+        model: the format.
+        text: what was found.
+        refusal: makes the refusal from the name of the first field that does not fit.
+    """
+    where = "the file"
     try:
-        found = model.model_validate_json(text)
+        return model.model_validate_json(text), plain_json(text)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part)[:40] for part in first["loc"][:4]) or "the file"
-    else:
-        return found
+        where = ".".join(str(part)[:40] for part in first["loc"][:4]) or where
+    except (ValueError, RecursionError):
+        pass
     raise refusal(where)
+
+
+def plain_json(text: str | bytes) -> Any:
+    """Return what JSON of somebody else holds, as plain values.
+
+    Raises:
+        ValueError: it is no JSON, or an object in it names a member twice. RecursionError: too deep.
+    """
+    return json.loads(text, object_pairs_hook=_once)
+
+
+def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) != len(members):
+        raise ValueError("a member that is named twice")
+    return found

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from opendp_sim.accounting.strict_models import plain_json
 from opendp_sim.cli._run import handled
 from opendp_sim.cli._stop import note_charge
 from opendp_sim.core.errors import SimError, SpecError
@@ -165,7 +166,7 @@ def _returns(name: Any) -> bool:
 def _read(line: str) -> dict[str, Any]:
     try:
         line.encode()  # bytes that are no text came in as lone surrogates
-        message = json.loads(line)
+        message = plain_json(line)
     except (ValueError, RecursionError):
         raise _unreadable("a line that is no JSON") from None
     if not isinstance(message, dict) or not _returns(message.get("id")):

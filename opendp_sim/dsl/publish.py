@@ -18,6 +18,7 @@ from opendp_sim.accounting.certificate import digest_of, statement_digest
 from opendp_sim.accounting.ledger import Entry, Ledger
 from opendp_sim.accounting.release import Release
 from opendp_sim.accounting.signature import Signer
+from opendp_sim.accounting.strict_models import plain_json
 from opendp_sim.core.errors import ReleaseError, SimError
 from opendp_sim.dsl.applied import Applied
 from opendp_sim.dsl.certify import bound, certificate_path, ledger_part, statement
@@ -170,7 +171,7 @@ def _place(waiting: RunFolder, file: Saved, run: Run, done: Applied) -> None:
         beside.unlink(missing_ok=True)  # the old one, before the new file has its name
         sync_folder(final.parent)
         moved(made, final)
-    stated = json.loads((waiting.path / f"{file.staged}.statement").read_text(encoding="utf-8"))
+    stated = plain_json((waiting.path / f"{file.staged}.statement").read_bytes())
     write_json(beside, bound(stated, done.charge, run.signer))
     done.files[file.output], done.certificates[file.output] = final, beside
 
@@ -256,7 +257,7 @@ def _check_kept(plan: Plan, waiting: RunFolder, folder: File) -> None:
         made = waiting.path / file.staged
         where = made if made.exists() else folder / file.save  # renamed before the process died
         try:
-            stated = json.loads((waiting.path / f"{file.staged}.statement").read_bytes())
+            stated = plain_json((waiting.path / f"{file.staged}.statement").read_bytes())
             good = good and digest_of(where) == file.sha256
             good = good and statement_digest(stated) == file.statement
         except (OSError, ValueError, AttributeError, RecursionError):

@@ -25,6 +25,7 @@ from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.release import Release, versions
 from opendp_sim.accounting.shared_ledger import is_shared
 from opendp_sim.accounting.signature import check_signature, public_key
+from opendp_sim.accounting.strict_models import plain_json
 from opendp_sim.core.errors import BudgetError, ReleaseError, SimError
 from opendp_sim.dsl.certify import certificate_path, derived_statement, ledger_part
 from opendp_sim.dsl.charging import terms_of, unit_text
@@ -234,8 +235,8 @@ def _charge(report: _Report) -> None:
     if not record.charge.follows:
         raise report.differs("charge.hash")
     try:
-        body = json.loads(record.charge.body)
-    except ValueError:
+        body = plain_json(record.charge.body)
+    except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
         raise report.differs("charge.body")

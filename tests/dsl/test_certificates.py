@@ -356,7 +356,14 @@ def test_a_signature_shows_who_made_it(tmp_path):
         if named:
             with pytest.raises(ReleaseError, match=named):
                 verify(path, signer=signer)
-    body = json.loads(path.read_text())
+    text = path.read_text()
+    path.write_text(text.replace('"total":', '"total": [5e-07], "total":'))
+    assert json.loads(path.read_text()) == json.loads(
+        text
+    )  # a reader that takes the last sees nothing
+    with pytest.raises(ReleaseError, match="OS701"):
+        verify(path, signer=public)
+    body = json.loads(text)
     for change in (lambda b: b.update(signature=None),
                    lambda b: b["signature"].update(value="00" * 64),
                    lambda b: (b.update(time="2020-01-01T00:00:00+00:00"), rebound(b))):  # fmt: skip
