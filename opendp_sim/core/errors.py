@@ -148,6 +148,8 @@ class DataError(SimError):
 
     family = "OS6"
     results: Mapping[str, Any] | None = None
+    unread: bool = False
+    """Whether no record can have been looked at; said where the data is opened, never guessed later."""
 
 
 class ReleaseError(SimError):

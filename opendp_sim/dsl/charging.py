@@ -201,7 +201,7 @@ def gate(
         yield
     except DataError as error:
         if ledger is not None and reserved is not None:
-            kind = "void" if _harmless(plan, error) else "refusal"
+            kind = "void" if _harmless(error) else "refusal"
             with held():
                 ledger.settle(reserved, kind, _told(plan, error.code))  # type: ignore[arg-type]
                 charged("")
@@ -214,20 +214,14 @@ def counting(plan: Plan, ledger: Ledger | None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if ledger is not None and not _harmless(plan, error):
+        if ledger is not None and not _harmless(error):
             code = error.code if isinstance(error, SimError) else "OS902"
             ledger.refusal({"program": plan.program.hash, **_told(plan, code)})
         raise
 
 
-def _harmless(plan: Plan, error: Exception) -> bool:
-    """Say whether no record was looked at: no file, array or reader, a store that cannot be had."""
+def _harmless(error: Exception) -> bool:
+    """Say whether no record was looked at: the error says so, or a store cannot be had."""
     if isinstance(error, BudgetError):
         return error.got in (LOCKED, UNWRITABLE)
-    if not isinstance(error, DataError):
-        return False
-    entry = _entry(plan)
-    named = None if entry is None else entry.source.argument
-    named = named.get("file") if isinstance(named, dict) else named
-    absent = not (File(plan.program.folder) / str(named)).exists()
-    return error.code == "OS606" or (error.code == "OS601" and absent)
+    return isinstance(error, DataError) and error.unread

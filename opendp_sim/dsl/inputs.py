@@ -18,6 +18,7 @@ from opendp_sim.sources.delimited import NO_HEADER
 from opendp_sim.sources.frames import from_table, waits
 from opendp_sim.sources.gate import check_form, check_source, gated_blocks
 from opendp_sim.sources.opening import open_source
+from opendp_sim.sources.place import NO_FILE
 from opendp_sim.sources.source import Source
 from opendp_sim.spaces.records import Records
 
@@ -111,17 +112,31 @@ def _opened(
     for name, entry in _used(plan).items():
         if entry.public != public:
             continue
+        opened = False
         try:
             source = source_of(entry.source, entry.records, plan.program.folder, memory)
+            opened = True
             told("checking", 0)  # before the first block: a bar shows the phase, come what may
             check_source(source, entry.ingest, lambda rows: told("checking", rows))
         except DataError as error:
             refused = _naming(error, name, entry.source)
+            refused.unread = not opened and _unread(error, entry.source, memory)
             break
         blocks[name] = gated_blocks(source, entry.ingest)
     if refused is not None:
         raise refused  # outside the handler: it keeps no context whose frames hold data
     return blocks
+
+
+def _unread(error: DataError, ref: SourceRef, memory: Memory) -> bool:
+    """Say of a source that could not be opened whether no record can have been looked at.
+
+    A table in memory that was handed over may run a query, or read a stream, as it is opened: only one
+    that is not there was not looked at.
+    """
+    if ref.kind == "memory":
+        return ref.argument not in memory
+    return error.code == "OS606" or (error.code == "OS601" and error.got == NO_FILE)
 
 
 def _used(plan: Plan) -> dict[str, DataEntry]:

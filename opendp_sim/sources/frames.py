@@ -27,6 +27,8 @@ __all__ = ["from_table", "raw_columns", "told_apart", "waits"]
 
 _READ_ONCE: WeakSet[Any] = WeakSet()
 """Streams that were read: they would be empty tables now."""
+_HELD = ("builtins", "numpy", "pandas", "polars", "pyarrow")
+"""Libraries whose columns are in memory."""
 _PARTIAL = ("Reader", "Stream")
 """How the types of streams that can be read once are called."""
 
@@ -68,12 +70,25 @@ def from_table(records: Records, table: Any) -> Table:
 
 
 def waits(table: Any) -> bool:
-    """Say whether opening a table runs something or reads a stream: whether it fails can be private."""
-    if isinstance(table, Mapping | np.ndarray) or hasattr(table, "iloc"):
+    """Say whether opening a table runs something or reads a stream: whether it fails can be private.
+
+    Types are asked, of the libraries that are known: an object may call its columns what it likes.
+    """
+    kind, library = type(table), type(table).__module__.partition(".")[0]
+    if isinstance(table, Mapping):
+        return kind is not dict or any(map(_computes, table.values()))
+    if isinstance(table, np.ndarray):
         return False
-    if hasattr(table, "num_rows") or hasattr(table, "get_columns") or hasattr(table, "scanner"):
-        return False  # Arrow's tables, Polars' frames, datasets
-    return callable(table) or any(hasattr(table, n) for n in ("collect", "__arrow_c_stream__"))
+    held = {"pandas": "iloc", "pyarrow": "num_rows", "polars": "get_columns"}.get(library)
+    if held is not None and (hasattr(kind, held) or hasattr(kind, "scanner")):
+        return False
+    return callable(table) or any(hasattr(kind, n) for n in ("collect", "__arrow_c_stream__"))
+
+
+def _computes(column: Any) -> bool:
+    """Say whether reading a column of a dict may run something, as Dask's arrays do."""
+    library = type(column).__module__.partition(".")[0]
+    return not isinstance(column, np.ndarray) and library not in _HELD
 
 
 def raw_columns(table: Any, records: Records) -> dict[str, NDArray[Any]]:
@@ -253,12 +268,8 @@ def told_apart(name: str | None = None) -> Iterator[None]:
         raise
     except BaseException:  # noqa: BLE001 - a panic in Rust is no Exception
         if name is not None:
-            _bad_column(
-                name,
-                "a column of a type that Arrow has",
-                "another",
-                "convert it, for example to float64 or text.",
-            ).alone()
+            hint = "convert it, for example to float64 or text."
+            _bad_column(name, "a column of a type that Arrow has", "another", hint).alone()
         _no_table("a table that its library cannot hand over").alone()
 
 
@@ -268,13 +279,10 @@ def _bad_column(name: str, expected: str, got: str, hint: str) -> DataError:
 
 def _no_table(got: str) -> DataError:
     return DataError(
-        "OS601",
-        "table",
-        expected="a data frame, an Arrow table, a dict of columns, or an array",
-        got=got,
-        hint="anything with __arrow_c_stream__ will do; of a reader hand over `reader.read_all()`, "
-        "or a function that opens one each time.",
-    )
+        "OS601", "table", expected="a data frame, an Arrow table, a dict of columns, or an array",
+        got=got, hint="anything with __arrow_c_stream__ will do; of a reader hand over "
+        "`reader.read_all()`, or a function that opens one each time.",
+    )  # fmt: skip
 
 
 def _pyarrow() -> Any:

@@ -11,7 +11,10 @@ from typing import Any
 
 from opendp_sim.core.errors import DataError, SimError, SpecError
 
-__all__ = ["Place", "read_place", "reading"]
+__all__ = ["NO_FILE", "Place", "read_place", "reading"]
+
+NO_FILE = "no such file"
+"""What is told of a file that is not there."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ def reading(file: Path, kind: str) -> Iterator[None]:
         raise
     except Exception as error:  # noqa: BLE001 - zip, decoding, arrow and csv errors may quote data
         if isinstance(error, FileNotFoundError):
-            got = "no such file"
+            got = NO_FILE
         DataError(
             "OS601", str(file), expected=f"a {kind} file", got=got,
             hint="check the path (it is relative to the spec), the kind of source, and that the "
