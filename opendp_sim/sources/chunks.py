@@ -2,9 +2,10 @@
 
 Both give the same cells (``tests/sources/test_csv_chunks.py`` puts odd ones to both). A chunk without
 quotes, lone carriage returns and zero bytes is the same to every reader: lines are cut at their ends,
-and cells at the delimiter. pyarrow then makes numbers of it in one go. A number that pyarrow refuses, or
-reads as none that is finite, is read again as a cell of text by ``spaces.cell``, with its whole column;
-a line with another number of cells gives the whole chunk to the csv module. No odd cell is pyarrow's.
+and cells at the delimiter. pyarrow then makes numbers of it in one go. A number that pyarrow refuses or
+reads as none that is finite, or that is longer than a number may be, is read as a cell of text by
+``spaces.cell``, with its whole column; a line with another number of cells gives the whole chunk to the
+csv module. No odd cell is pyarrow's.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.sources.lines import ShortLines, good_lines
-from opendp_sim.spaces.cell import boxed, reals, wholes
+from opendp_sim.spaces.cell import DIGITS, boxed, reals, wholes
 
 __all__ = ["ANY", "CHUNK", "Chunks", "fast_cells"]
 
@@ -127,7 +128,9 @@ def fast_cells(
     """
     plain = not (b"0x" in chunk or b"0X" in chunk)  # pyarrow reads them as numbers of base 16
     types = {"text": "string", "real": "float64", "whole": "int64" if plain else "string"}
-    table = _read(chunk, delimiter, cells, {at: types[kind] for at, kind in kinds.items()})
+    table = None
+    if not _has_long(chunk, delimiter):
+        table = _read(chunk, delimiter, cells, {at: types[kind] for at, kind in kinds.items()})
     if table is not None:
         found = {at: _numbers(table.column(f"c{at}"), kind) for at, kind in kinds.items()}
         if all(values is not None for values in found.values()):
@@ -136,6 +139,17 @@ def fast_cells(
     if table is None:
         return None
     return {at: _cells(table.column(f"c{at}"), kind, plain=plain) for at, kind in kinds.items()}
+
+
+def _has_long(chunk: bytes, delimiter: str) -> bool:
+    """Say whether a cell has more bytes than a number may have characters."""
+    marks, at = (delimiter.encode(), b"\n"), 0
+    while at < len(chunk) - DIGITS:
+        found = max(chunk.rfind(mark, at, at + DIGITS + 1) for mark in marks)
+        if found < 0:
+            return True
+        at = found + 1
+    return False
 
 
 def _read(chunk: bytes, delimiter: str, cells: int, types: dict[int, str]) -> Any:
@@ -174,8 +188,10 @@ def _numbers(column: Any, kind: str) -> NDArray[Any] | None:
 def _cells(column: Any, kind: str, *, plain: bool) -> NDArray[Any]:
     """Return a column of text in its kind; odd columns are read cell by cell."""
     import pyarrow as pa  # noqa: PLC0415 - an extra
+    from pyarrow import compute  # noqa: PLC0415 - an extra
 
-    if kind == "real" or (kind == "whole" and plain):
+    longest = compute.max(compute.binary_length(column)).as_py() or 0
+    if longest <= DIGITS and (kind == "real" or (kind == "whole" and plain)):
         try:
             numbers = _numbers(column.cast("float64" if kind == "real" else "int64"), kind)
         except pa.ArrowInvalid:

@@ -19,11 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "DIGITS",
     "LONGEST",
     "MISSING",
     "boxed",
     "exact",
     "hashes",
+    "listed",
     "plain",
     "real",
     "reals",
@@ -38,8 +40,10 @@ MISSING = -(2**63)
 """Stands in an integer column for a cell that cannot be read."""
 LONGEST = 2**16
 """Characters of a text: a longer one is missing, wherever it comes from."""
-_DIGITS = 400
+DIGITS = 400
 """Characters of a number written as text; the longest float in plain digits has 327."""
+_LAST = 0x10FFFF
+"""The last code point; numpy's fixed-width texts may hold any 32 bits."""
 
 
 def plain(cell: object) -> str | int | float | None:
@@ -49,11 +53,13 @@ def plain(cell: object) -> str | int | float | None:
         cell: any object. Text (subclasses too) is text without the blanks around it; truth values and
             integers of Python and numpy are ``int``; floats are ``float``; a ``Decimal`` is an ``int``
             if it is whole, else a ``float``. Empty text, text of more than ``LONGEST`` characters,
-            NaN, None, bytes, dates and everything else have no value.
+            NaN, None, bytes, dates, spans of time and everything else have no value.
     """
     if isinstance(cell, str):
         found = str.__str__(cell).strip()  # exact: a subclass's own `__str__` is not asked
         return found if 0 < len(found) <= LONGEST else None
+    if isinstance(cell, np.timedelta64):  # a subclass of numpy's integers
+        return None
     if isinstance(cell, bool | np.bool_ | np.integer):
         return int(cell)
     if isinstance(cell, int):
@@ -116,7 +122,7 @@ def real(cell: object) -> float:
     value = plain(cell)
     if isinstance(value, str):
         try:
-            return float(value) if len(value) <= _DIGITS else math.nan
+            return float(value) if len(value) <= DIGITS else math.nan
         except ValueError:
             return math.nan
     try:
@@ -135,7 +141,7 @@ def _of_decimal(cell: Decimal) -> int | float | None:
 
 
 def _read_whole(cell: str) -> int | None:
-    if len(cell) > _DIGITS:
+    if len(cell) > DIGITS:
         return None
     try:
         return int(cell)
@@ -154,7 +160,7 @@ def _read_whole(cell: str) -> int | None:
 
 def texts(values: NDArray[Any] | Sequence[Any]) -> NDArray[Any]:
     """Return cells as canonical texts, shape (n,), an array of plain ``str``; empty where missing."""
-    cells = _listed(values)
+    cells = listed(values)
     if _all_of(cells, str):
         cells = list(map(str.strip, cells))
         if max(map(len, cells), default=0) > LONGEST:
@@ -166,7 +172,7 @@ def texts(values: NDArray[Any] | Sequence[Any]) -> NDArray[Any]:
 
 def wholes(values: NDArray[Any] | Sequence[Any]) -> NDArray[np.int64]:
     """Return cells as 64-bit integers, in the shape given; ``MISSING`` where there is none."""
-    cells, shape = _listed(values), _shape(values)
+    cells, shape = listed(values), _shape(values)
     read = int if _all_of(cells, int, bool) or _short(cells) else whole
     try:
         found = np.fromiter(map(read, cells), np.int64, len(cells))
@@ -177,7 +183,7 @@ def wholes(values: NDArray[Any] | Sequence[Any]) -> NDArray[np.int64]:
 
 def reals(values: NDArray[Any] | Sequence[Any]) -> NDArray[np.float64]:
     """Return cells as floats, in the shape given; NaN where there is none."""
-    cells, shape = _listed(values), _shape(values)
+    cells, shape = listed(values), _shape(values)
     read = float if _all_of(cells, float, int, bool) or _short(cells) else real
     try:
         found = np.fromiter(map(read, cells), np.float64, len(cells))
@@ -194,11 +200,20 @@ def boxed(cells: Sequence[Any]) -> NDArray[Any]:
     return out
 
 
-def _listed(values: NDArray[Any] | Sequence[Any]) -> list[Any]:
-    if isinstance(values, np.ndarray):
-        listed: list[Any] = values.ravel().tolist()
-        return listed
-    return list(values)
+def listed(values: NDArray[Any] | Sequence[Any]) -> list[Any]:
+    """Return cells as Python's own objects, flat; None for a text with a code point that is none."""
+    if not isinstance(values, np.ndarray):
+        return list(values)
+    flat = values.ravel()
+    if flat.dtype.kind != "U" or not flat.size or not flat.dtype.itemsize:
+        return flat.tolist()
+    points = np.ascontiguousarray(flat).view(flat.dtype.byteorder + "u4").reshape(len(flat), -1)
+    bad = (points > _LAST).any(axis=1)
+    if not bad.any():
+        return flat.tolist()
+    out = np.empty(len(flat), dtype=object)
+    out[~bad] = flat[~bad].tolist()
+    return out.tolist()
 
 
 def _shape(values: NDArray[Any] | Sequence[Any]) -> tuple[int, ...]:
@@ -211,4 +226,4 @@ def _all_of(cells: list[Any], *types: type) -> bool:
 
 def _short(cells: list[Any]) -> bool:
     """Say whether all cells are text that is short enough to be a number."""
-    return _all_of(cells, str) and max(map(len, cells), default=0) <= _DIGITS
+    return _all_of(cells, str) and max(map(len, cells), default=0) <= DIGITS

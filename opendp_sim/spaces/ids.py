@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError
-from opendp_sim.spaces.cell import boxed as boxed_cells, exact, plain, tagged
+from opendp_sim.spaces.cell import boxed as boxed_cells, exact, listed, plain, tagged
 from opendp_sim.spaces.normal import unmasked
 
 __all__ = ["boxed", "mixed", "packed", "parts_of", "persons", "unpacked"]
@@ -28,19 +28,22 @@ def persons(ids: Any) -> list[Any]:
         ids: shape (n,); an array of integers or texts, or a sequence of either.
 
     Raises:
-        DataError (OS602): another shape or type, a missing identifier, or both kinds.
+        DataError (OS602): another shape or type, a missing identifier, both kinds, or an integer that
+            64 bits do not hold.
     """
     array, holes = unmasked(ids if isinstance(ids, np.ndarray) else boxed(ids))
     kind = array.dtype.kind
     if array.ndim != 1 or kind not in "iuUOT" or (holes is not None and holes.any()):
         raise _refuse()
-    given = array.tolist()
-    if set(map(type, given)) <= {int}:
-        return given  # type: ignore[no-any-return]
+    given = listed(array)
+    if kind in "iu":
+        return given  # of 64 bits, as numpy's integers are
     if any(isinstance(one, bool | np.bool_ | float | np.floating) for one in given):
         raise _refuse()
     found: list[Any] = [str.__str__(v) if isinstance(v, str) else plain(v) for v in given]
-    if set(map(type, found)) not in ({str}, {int}):
+    if set(map(type, found)) not in ({str}, {int}, set()):
+        raise _refuse()
+    if found and isinstance(found[0], int) and not -(2**63) <= min(found) <= max(found) < 2**64:
         raise _refuse()
     return found
 

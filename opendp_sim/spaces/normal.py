@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.spaces.cell import MISSING, boxed, plain, reals, texts, whole, wholes
+from opendp_sim.spaces.cell import MISSING, boxed, listed, plain, reals, texts, whole, wholes
 from opendp_sim.spaces.encoded import ENCODED, days, truths
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def key_indices(raw: NDArray[Any], keys: tuple[str | int, ...]) -> NDArray[np.in
         return _number_places(raw, {k: at for k, at in places.items() if isinstance(k, int)})
     if kind == "S":
         raw = np.char.decode(raw, "utf-8", "surrogateescape")
-    cells = raw.tolist()
+    cells = listed(raw)
     known = {cell: _place(cell, places) for cell in set(filter(_is_text, cells))}
     found = (known[c] if _is_text(c) else _place(c, places) for c in cells)
     return np.fromiter(found, np.int64, len(cells))
@@ -101,7 +101,7 @@ def _stripped(array: NDArray[Any]) -> NDArray[Any]:
         array = np.char.decode(array, "utf-8", "surrogateescape")
     if array.dtype.kind not in _CELLS:
         return array
-    cells = array.tolist()
+    cells = listed(array)
     return boxed([str.strip(cell) if isinstance(cell, str) else cell for cell in cells])
 
 
@@ -185,10 +185,10 @@ def _entries(cell: Any, width: int) -> Sequence[Any] | None:
         cell = _parsed(cell, width)
     if isinstance(cell, np.ndarray):
         array, holes = unmasked(cell)
-        cell = array.ravel().astype(object)
+        cell = listed(array)
         if holes is not None:
-            cell[holes.ravel()] = None
-        cell = cell.tolist()
+            hidden = holes.ravel().tolist()
+            cell = [None if gone else one for one, gone in zip(cell, hidden, strict=True)]
     if not isinstance(cell, list | tuple):
         cell = [cell]
     return cell if len(cell) == width else None

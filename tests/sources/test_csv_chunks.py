@@ -12,6 +12,7 @@ import pytest
 from opendp_sim.sources import chunks, delimited
 from opendp_sim.sources.conform import conform
 from opendp_sim.sources.place import Place
+from opendp_sim.spaces.cell import reals, wholes
 from opendp_sim.spaces.records import Column, Records
 
 pytest.importorskip("pyarrow")
@@ -28,6 +29,10 @@ NUMBERS = (
     "-9223372036854775808", "-9223372036854775809", "007", "-0", "+7", "517.0", "1e3", "1,5", "\u00a01", "1\u2028",
     "Infinity", "infinity", "#N/A", "0b1", "1.2.3", "--1", "- 1", "1 2", "256", "255", "1" * 401, "0." + "0" * 390 + "1",
     "1.7976931348623157e308", "1.7976931348623159e308", "\x0c5", "5\x0b", "1e", "e1", ".", "-", "1.e2", "0e0", "١.٥",
+    "0.5" + "0" * 397, "0.5" + "0" * 398, "0.5" + "0" * 2000, "0" * 399 + "1", "0" * 400 + "1", "0" * 401 + "1", "-" + "0" * 400 + "7",
+    "0" * 5000 + "200", "200." + "0" * 400, " " * 401 + "2", "2" + "\t" * 401, "5e-" + "0" * 401 + "1", "1" + "0" * 390 + "e-390",
+    "0." + "0" * 390 + "1e391", "0e99999999999999999999", "1e-99999999999999999999", "1e+05", "1E5", "+-1", "-0x1", "0o7", "1_000",
+    "1__0", "1e5_0", "1f", "1L", "nan(1)", "snan", "infinit", "True", "2020-01-01", "1\u00a0", "١" * 200, "١" * 401,
 )  # fmt: skip
 TEXTS = (
     "a", "7", " a ", "", "NA", "null", "true", "b", "1.5", "\ufeffa", "é", "e\u0301", "a\u2028b", "7.0", "[1]", "#", "0x7",
@@ -75,7 +80,7 @@ def line(g: random.Random, odd: float) -> bytes:
     return ",".join(cells).encode("utf-8")
 
 
-@pytest.mark.parametrize("cell", NUMBERS)
+@pytest.mark.parametrize("cell", NUMBERS, ids=lambda cell: f"{len(cell)} {cell[:20]}")
 def test_one_odd_number(cell: str, tmp_path: Path) -> None:
     rows = [",".join([f"{at}"] * 5 + ["w", "a", "1", "2", "3"]) for at in range(6)]
     for place in (0, 3, 4, 7, 9):
@@ -85,6 +90,76 @@ def test_one_odd_number(cell: str, tmp_path: Path) -> None:
         (tmp_path / "t.csv").write_bytes(text.encode())
         slow, fast = both(tmp_path / "t.csv", 10**5)
         assert slow == fast
+
+
+DTYPES = ("float64", "int64", "array[f32, 1]", "str", "date", "bool")
+LONG = {
+    "0.5" + "0" * 398: (True, True), "0" * 400 + "1": (True, True), "0" * 5000: (True, True), " " * 400 + "1": (False, False),
+    "0.5" + "0" * 397: (False, True), "0" * 399 + "1": (False, False), "t" * (2**16 + 1): (True, True),
+}  # fmt: skip
+"""Cells, and whether a real and a whole column of them is missing."""
+
+
+def read(path: Path, text: str, column: Column) -> np.ndarray:
+    path.write_text(text)
+    records = Records((column, Column("k", "str")))
+    pieces = delimited._by_chunks(Place(path, {}, ","), records, 5)
+    return np.concatenate([conform(piece, records)["x"] for piece in pieces])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_record_elsewhere_changes_no_other(dtype: str, tmp_path: Path) -> None:
+    """A quote, an infinity or a cell of base 16 in one record changes how no other is read."""
+    for cell in (*LONG, *NUMBERS[::4], "2020-02-29", " 2020-02-29 ", "TRUE", "1.0"):
+        if "," in cell:
+            continue
+        found = [
+            read(tmp_path / "t.csv", "x,k\n" + f"{cell},b\n" * 3 + last + "\n", Column("x", dtype))[
+                :3
+            ]
+            for last in ("1,a", '1,"a"', "inf,a", "0x1,a", "1," + "t" * 500)
+        ]
+        assert len({repr(values.tolist()) for values in found}) == 1, cell[:20]
+        if cell in LONG and dtype in ("float64", "int64"):
+            values = found[0]
+            missing = np.isnan(values) if dtype == "float64" else values == -(2**63)
+            assert missing.tolist() == [LONG[cell][dtype == "int64"]] * 3
+
+
+@pytest.mark.parametrize("delimiter", chunks._DELIMITERS)
+def test_long_cells_are_measured_between_delimiters(delimiter: str) -> None:
+    """Four hundred bytes are a number yet; a long line, or a long text beside it, are no long cell."""
+    for ends in (b"\n", b"\r\n"):
+        for size, missing in ((400, False), (401, True)):
+            row = delimiter.encode().join([b"0" * (size - 1) + b"1", b"t" * 900, b"2"])
+            found = chunks.fast_cells(
+                row + ends + row + ends, delimiter, 3, {0: "real", 1: "text", 2: "whole"}
+            )
+            assert found is not None
+            assert np.isnan(found[0]).tolist() == [missing] * 2
+            assert found[2].tolist() == [2, 2]
+            assert found[1].tolist() == ["t" * 900] * 2
+
+
+def test_random_numbers_of_every_form() -> None:
+    """What pyarrow reads of 400 characters or fewer is what the cell's own door reads."""
+    g = random.Random(5)  # noqa: S311 - cells of a test
+
+    def digits(*counts: int) -> str:
+        return "".join(g.choice("0123456789") for _ in range(g.choice(counts)))
+
+    for _ in range(500):
+        cell = g.choice(("", "-", "+", " ", "\t", "- ")) + "0" * g.choice((0, 0, 5, 380, 400))
+        cell += digits(0, 1, 17, 19, 20, 60) + g.choice(("", ".")) + digits(0, 1, 18, 330)
+        cell += (
+            g.choice(("", "", "e", "E", "e+", "e-0"))
+            + digits(0, 1, 3, 20)
+            + g.choice(("", " ", "f"))
+        )
+        for kind, read in (("real", reals), ("whole", wholes)):
+            found = chunks.fast_cells(f"{cell}|1\n".encode(), "|", 2, {0: kind})
+            assert found is not None
+            assert found[0].tobytes() == read([cell]).tobytes(), cell
 
 
 @pytest.mark.parametrize("seed", range(24))

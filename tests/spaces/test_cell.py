@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from opendp_sim.core.errors import SpecError
+from opendp_sim.core.errors import DataError, SpecError
 from opendp_sim.spaces.cell import (
     LONGEST,
     MISSING,
@@ -26,8 +26,10 @@ from opendp_sim.spaces.cell import (
     whole,
     wholes,
 )
+from opendp_sim.spaces.ids import boxed, persons
 from opendp_sim.spaces.normal import normal
 from opendp_sim.spaces.records import Column, Records
+from opendp_sim.spaces.rows import GridRows, Rows
 
 
 class Word(str):
@@ -72,7 +74,7 @@ def test_equal_values_have_one_form(value: Any, cells: list[Any]) -> None:
 @pytest.mark.parametrize(
     "cell",
     [None, "", "  ", math.nan, np.float64("nan"), np.ma.masked, b"a", [1], dt.date(2020, 1, 1),
-     np.datetime64("2020-01-01"), 1j, "x" * (LONGEST + 1), Decimal("nan"), object()],
+     np.datetime64("2020-01-01"), np.timedelta64(5, "s"), np.timedelta64(5), np.timedelta64("NaT"), 1j, "x" * (LONGEST + 1), Decimal("nan"), object()],
     ids=lambda v: f"{type(v).__name__} {str(v)[:9]}",
 )  # fmt: skip
 def test_what_holds_no_value_is_missing(cell: object) -> None:
@@ -208,3 +210,43 @@ def test_membership_never_raises() -> None:
     records = Records((Column("v", "str"),))
     for data in (None, [], {}, {"v": "a"}, {"v": None}, {"v": 5}, {5: 5}):
         assert not records.member(data)
+
+
+def test_a_code_point_that_is_none_is_missing() -> None:
+    """numpy's texts may hold any 32 bits; Python has no text of them, and raises a bare SystemError."""
+    records = Records((
+        Column("w", "str"), Column("k", "category", keys=("a", "", 7)), Column("d", "date"), Column("t", "bool"),
+    ))  # fmt: skip
+    for order in "<>":
+        for bad in (0x110000, 2**32 - 1):
+            raw = np.array([97, bad, 98, 0, 0x10FFFF], dtype=f"{order}u4").view(f"{order}U1")
+            packed = np.zeros(5, dtype=[("b", "i1"), ("f", raw.dtype)])
+            packed["f"] = raw
+            for column in (raw, packed["f"], np.repeat(raw, 2)[::2]):
+                words, keys, days, truths = (normal(column, c) for c in records.columns)
+                assert words.tolist() == ["a", "", "b", "", "\U0010ffff"]
+                assert keys.tolist() == [0, -1, -1, 1, -1]
+                assert set(days.tolist()) == set(truths.tolist()) == {MISSING}
+            with pytest.raises(DataError):
+                persons(raw)
+    cells = np.empty(2, dtype=object)
+    cells[:] = [raw[:2], [1.0, 2.0]]
+    assert np.isnan(normal(cells, Column("x", "array[f64, 2]"))).tolist() == [
+        [True] * 2,
+        [False] * 2,
+    ]
+
+
+@pytest.mark.parametrize(
+    "far", [10**5000, -(10**5000), 2**64, -(2**63) - 1], ids=("long", "low", "high", "below")
+)
+def test_a_person_has_64_bits(far: int) -> None:
+    """Digits of a longer integer are more than Python turns into text: refused where ids come in."""
+    for ids in ([far], [1, far], np.array([far, 1], dtype=object)):
+        with pytest.raises(DataError) as told:
+            persons(ids)
+        assert told.value.code == "OS602"
+    assert persons([2**64 - 1, -(2**63)]) == [2**64 - 1, -(2**63)]
+    rows = Rows(np.zeros((1, 1), dtype=np.int64), None, boxed([far]))
+    with pytest.raises(DataError):
+        GridRows(1, ids=True, unit=1.0).normal(rows)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from opendp_sim.core.errors import DataError
+from opendp_sim.sources.gate import gated_blocks
+from opendp_sim.sources.source import from_arrays
 from opendp_sim.spaces.cell import MISSING
 from opendp_sim.spaces.encoded import day, day_text, days, truth, truths
+from opendp_sim.spaces.records import Column, Records
 
 
 @pytest.mark.parametrize(
@@ -47,6 +53,44 @@ def test_days_of_every_unit(unit: str) -> None:
     ends = np.array([2**63 - 1, -(2**63) + 1]).astype(f"M8[{unit}]")
     far = days(ends)
     assert far[0] > 0 > far[1]
+
+
+@pytest.mark.parametrize(
+    ("unit", "each"),
+    [("1000D", 1000), ("1000000000W", 7 * 10**9), ("36h", 1.5), ("7s", 7 / 86400), ("2147483647D", 2**31 - 1),
+     ("ps", 1 / 86400e12), ("1000000ps", 1 / 86400e6), ("25ns", 25 / 86400e9)],
+)  # fmt: skip
+def test_days_of_several_units_at_once(unit: str, each: float) -> None:
+    """Exact where numpy holds the days, and clamped behind: never a number that wrapped."""
+    ticks = [0, 1, -1, 5, -7, 2**40 + 1, -(2**40) - 1, 2**62, -(2**62), 2**63 - 1, -(2**63) + 1]
+    found = days(np.array(ticks).astype(f"M8[{unit}]")).tolist()
+    assert np.all(np.diff(np.array(found)[np.argsort(ticks)]) >= 0)
+    for tick, day_ in zip(ticks, found, strict=True):
+        exact = math.floor(tick * Fraction(each).limit_denominator(10**18))
+        assert day_ == exact if abs(exact) < 2**61 else abs(day_) >= 2**60 and day_ * tick > 0
+
+
+def test_days_of_years_and_months_by_the_hundred_million() -> None:
+    for unit in ("100000000Y", "2147483647Y", "2147483647M", "12M", "7Y"):
+        ticks = [-(2**63) + 1, -(2**50), -(2**31), -1, 0, 1, 2**31, 2**50, 2**63 - 1]
+        found = days(np.array(ticks).astype(f"M8[{unit}]"))
+        assert np.all(np.diff(found) >= 0), unit
+        assert found[3] < found[4] == 0 < found[5]
+    assert days(np.array([3], dtype="M8[12M]")).tolist() == [day("1973-01-01")]
+    assert days(np.array(["2261-12-31"], dtype="M8[ns]")).tolist() == [day("2261-12-31")]
+
+
+@pytest.mark.parametrize("unit", ["as", "fs", "1000as", "7fs"])
+def test_units_in_which_64_bits_hold_no_day_are_no_dates(unit: str) -> None:
+    array = np.array([1, 0]).astype(f"M8[{unit}]")
+    assert days(array).dtype.kind == "V"
+    records = Records((Column("d", "date"),))
+    for some in (array, array[:0]):
+        for policy in ("enforce", "refuse"):
+            with pytest.raises(DataError) as told:
+                list(gated_blocks(from_arrays(records, {"d": some}), policy)())
+            assert told.value.code == "OS602"
+    assert day(array[0]) == MISSING
 
 
 @pytest.mark.parametrize(
