@@ -105,6 +105,10 @@ class Session:
         """Let go of the store."""
         self._store.close()
 
+    def keep(self, release: Callable[[], None]) -> None:
+        """Call ``release`` when the store is closed, after it."""
+        self._store.keep(release)
+
     def take_turn(self, name: str, last: str) -> str:
         """Mark the store as opened now, so that a ledger can refuse its copies; return the mark."""
         return self._store.take_turn(name, last)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
+from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +12,16 @@ from pathlib import Path
 from opendp_sim.accounting._durable import claimed
 from opendp_sim.core.errors import BudgetError
 
-__all__ = ["LOCKED", "UNWRITABLE", "Mark", "damaged", "mark_of", "refused", "unusable"]
+__all__ = [
+    "LOCKED",
+    "UNWRITABLE",
+    "Mark",
+    "claimed_name",
+    "damaged",
+    "mark_of",
+    "refused",
+    "unusable",
+]
 
 LOCKED, UNWRITABLE = "a locked or foreign file", "one that cannot be written"
 """What a refusal says that has nothing to do with the records."""
@@ -47,6 +58,22 @@ def mark_of(path: str | Path) -> Mark | None:
     if not {"name", "turn", "before"} <= set(found):
         raise refused("a store that this process can lock", LOCKED)
     return Mark(found["name"], found["turn"], found["before"])
+
+
+def claimed_name(ledger: Path, name: str) -> Callable[[], None]:
+    """Lock the name of a store under a ledger's file; return what lets go of it, as dying does.
+
+    A store and its copies share a name, and not a file: so of all of them one is served at a time, on
+    one machine. The lock's file lies beside the ledger and is named after a digest of the name, which
+    comes out of somebody's file.
+
+    Raises:
+        BudgetError (OS407): a store of this name is being served.
+    """
+    real, digest = ledger.resolve(), hashlib.sha256(str(name).encode()).hexdigest()[:32]
+    with suppress(sqlite3.Error, OSError):
+        return claimed(real.with_name(f"{real.name}.{digest}")).release
+    raise refused("a store of which no copy is served", LOCKED)
 
 
 def refused(expected: str, got: str) -> BudgetError:

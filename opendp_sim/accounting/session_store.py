@@ -110,6 +110,12 @@ class SessionStore:
         """Close the file, and let go of the lock after it."""
         self._open.close()
 
+    def keep(self, release: Callable[[], None]) -> None:
+        """Let go of what is held for this store as well, after its file and its lock."""
+        file, self._open = self._open, ExitStack()
+        self._open.callback(release)
+        self._open.callback(file.close)
+
     def take_turn(self, name: str, last: str) -> str:
         """Draw a turn, and keep it beside the one that a ledger knows.
 

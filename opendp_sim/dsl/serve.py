@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import secrets
+import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path as File
@@ -15,7 +17,8 @@ import numpy as np
 
 from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.session import Session
-from opendp_sim.accounting.session_mark import mark_of
+from opendp_sim.accounting.session_mark import claimed_name, mark_of
+from opendp_sim.accounting.shared_ledger import is_shared
 from opendp_sim.core.claims import Stage
 from opendp_sim.core.errors import BudgetError, DataError, SpecError
 from opendp_sim.dsl.charging import (
@@ -48,6 +51,9 @@ from opendp_sim.spaces.ids import boxed, persons
 from opendp_sim.spaces.records import Column, Records
 
 __all__ = ["Served", "serve"]
+
+_PATIENCE = 10.0
+"""Seconds that the end of a session waits for a ledger that another run has open."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +167,10 @@ def serve(
         paid = is_paid(ledger, mark)
         waiting = unserved(plan, ledger) if mark is None else None
         name = mark.name if mark is not None else waiting or secrets.token_hex(16)
+        release = _untold_end
+        if ledger is not None and not is_shared(ledger.path):
+            release = claimed_name(ledger.path, name)
+        undo.callback(release)
         inputs = open_public(plan, memory or {}, _untold)
         check_forms(plan, memory or {})
         reserved = None
@@ -175,6 +185,7 @@ def serve(
         with counting(plan, ledger if paid else None):
             session = Session((*typed.stages, last), inputs.blocks[typed.entry.name], path, name)
         undo.callback(session.close)
+        session.keep(release)
         turn = ""
         if ledger is not None:
             if (told := ledger.head_told(name)) is not None:
@@ -197,13 +208,28 @@ def _untold_end() -> None:
 def _tell_end(plan: Plan, session: Session, name: str, turn: str) -> None:
     """Tell the ledger where the chain of a store ended: a copy from before is refused from then on.
 
-    Where the ledger is in use, or the store cannot be written, it keeps what it heard at the opening.
+    Where the ledger is in use for long, or one of the two cannot be written, it keeps what it heard at
+    the opening, and a warning says so.
     """
     path, terms = ledger_path(plan), terms_of(plan)
-    with suppress(BudgetError):
-        if path is not None:
+    if path is None:
+        return
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
             with Ledger.open(path, terms) as ledger:
                 ledger.opened(name, turn, session.tell())
+        except BudgetError as error:
+            if "locked" not in str(error.got) or time.monotonic() > until:
+                break
+        else:
+            return
+        time.sleep(0.05)
+    warnings.warn(
+        f"the ledger {path} did not hear where this session ended: until its store is opened again, a "
+        "copy that was made during the session would be taken for it. Open and close it once more.",
+        RuntimeWarning, stacklevel=3,
+    )  # fmt: skip
 
 
 def _untold(_phase: str, _rows: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from opendp_sim.accounting._durable import claimed
 from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.session_mark import mark_of
 from opendp_sim.cli import app
@@ -468,3 +470,70 @@ def test_the_store_of_a_spec_stays_in_its_folder(folder):
         assert not (folder.parent / "out.session").exists()
         assert not (folder / "people.ledger").exists()
     run(folder / "away.yaml", "--store", folder.parent / f"{folder.name}.session", lines=ONE)
+
+
+def test_a_copy_of_a_store_that_is_served_is_refused_until_the_end(folder):
+    """Both have the ledger's turn; what is locked is the name, which they share."""
+    spec, store, copy = folder / "people.yaml", folder / "people.session", folder / "copy.session"
+    (folder / "links").mkdir()
+    (folder / "links" / "ledger.jsonl").symlink_to(folder / "ledger.jsonl")
+    shutil.copy(folder / "people.npz", folder / "links")
+    linked = folder / "links" / "people.yaml"
+    shutil.copy(spec, linked)
+    with serve(plan_file(spec)) as served:
+        shutil.copy(store, copy)
+        for other in (spec, linked):
+            with pytest.raises(BudgetError, match="OS407"):
+                serve(plan_file(other), store=copy)
+        served.ask([[0.5, 0.5]])
+        run(spec, "--store", folder / "other.session", lines=ONE)  # of another name
+    assert charges(folder) == 2
+    with Ledger.open(folder / "ledger.jsonl") as ledger:
+        assert ledger.refusals() == 0
+    with pytest.raises(BudgetError, match="OS407"):
+        serve(plan_file(spec), store=copy)
+    with serve(plan_file(spec)) as served:
+        assert served.session.answered == 1
+
+
+def test_a_refused_opening_leaves_the_name_of_its_store_free(folder, monkeypatch):
+    spec = folder / "people.yaml"
+    run(spec, lines=ONE)
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "opened", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            serve(plan_file(spec))
+    served = serve(plan_file(spec))
+    served.session.close()
+    with serve(plan_file(spec)) as served:
+        assert served.session.answered == 1
+
+
+def test_the_end_of_a_session_waits_for_the_ledger(folder):
+    """Another run has it for a moment: a copy that was made meanwhile is refused all the same."""
+    spec, store, copy = folder / "people.yaml", folder / "people.session", folder / "copy.session"
+    with serve(plan_file(spec)) as served:
+        shutil.copy(store, copy)
+        served.ask([[0.5, 0.5]])
+        busy = claimed(folder / "ledger.jsonl")
+        free = threading.Timer(0.4, busy.release)
+        free.start()
+    free.join()
+    with pytest.raises(BudgetError, match="OS407"):
+        serve(plan_file(spec), store=copy)
+
+
+def test_an_end_that_the_ledger_does_not_hear_is_said(folder, monkeypatch):
+    """And the next opening of the store makes up for it."""
+    spec, store, copy = folder / "people.yaml", folder / "people.session", folder / "copy.session"
+    monkeypatch.setattr("opendp_sim.dsl.serve._PATIENCE", 0.2)
+    served = serve(plan_file(spec))
+    shutil.copy(store, copy)
+    served.ask([[0.5, 0.5]])
+    busy = claimed(folder / "ledger.jsonl")
+    with pytest.warns(RuntimeWarning, match="did not hear"), served:
+        pass
+    busy.release()
+    run(spec, lines=ONE)
+    with pytest.raises(BudgetError, match="OS407"):
+        serve(plan_file(spec), store=copy)
