@@ -12,7 +12,7 @@ from opendp_sim.core.claims import Measure
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.core.rounding import float_down
 
-__all__ = ["MEASURES", "Budget", "MeasureName"]
+__all__ = ["MEASURES", "MOST_DELTA", "Budget", "MeasureName"]
 
 MeasureName = Literal["pure", "gdp", "zcdp", "approx_zcdp", "approx"]
 MEASURES: dict[MeasureName, Measure] = {
@@ -27,6 +27,10 @@ MEASURES: dict[MeasureName, Measure] = {
 Gaussian DP composes as zCDP with ``rho = mu**2 / 2``; what enters such a composition is decided by
 ``mu_squared`` of a claim, never by this word."""
 _LARGEST = sys.float_info.max
+MOST_DELTA = 0.5
+"""On a Gaussian curve: from here on floats lose the curve's slope by cancellation."""
+_MOST_EPSILON = 1e9
+"""Beside a delta under ``gdp``: beyond it floats do not hold the curve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,16 @@ class Budget:
             (measure != "gdp" and mu, "mu under `gdp` only", "mu under another measure"),
             (measure == "gdp" and rho, "mu, or epsilon and delta, under `gdp`", "rho"),
             (measure == "gdp" and delta and not epsilon, "an epsilon beside delta", "delta alone"),
+            (
+                measure == "gdp" and (self.delta or 0.0) >= MOST_DELTA,
+                f"delta < {MOST_DELTA:g} under `gdp`",
+                f"delta {self.delta}",
+            ),
+            (
+                measure == "gdp" and (self.epsilon or 0.0) > _MOST_EPSILON,
+                f"an epsilon of at most {_MOST_EPSILON:g} under `gdp`",
+                f"epsilon {self.epsilon}",
+            ),
             (measure == "pure" and (rho or delta), "epsilon alone under `pure`", "rho or delta"),
             (
                 measure == "approx" and (rho or not epsilon),

@@ -69,7 +69,7 @@ def gdp_to_epsilon(square: float, delta: float) -> float:
     def fits(epsilon: float) -> bool:
         a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
         if a < -_NEAR:
-            return bool(ndtr(-a) - math.exp(epsilon + log_ndtr(-b)) <= delta)
+            return bool(ndtr(-a) - math.exp(min(0.0, epsilon + log_ndtr(-b))) <= delta)
         gap = float(erfcx(a / root) - erfcx(b / root)) / 2
         return gap <= 0 or math.log(gap) - a * a / 2 <= math.log(delta)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -35,7 +36,10 @@ def float_up(value: Fraction | float) -> float:
 
 def float_down(value: Fraction | float) -> float:
     """Return the greatest float that is at most ``value``, exactly."""
-    near = float(value)
+    try:
+        near = float(value)
+    except OverflowError:
+        return sys.float_info.max if value > 0 else -math.inf
     return near if Fraction(near) <= value else math.nextafter(near, -math.inf)
 
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from opendp_sim.accounting.budget import MEASURES, MeasureName
+from opendp_sim.accounting.budget import MEASURES, MOST_DELTA, MeasureName
 from opendp_sim.accounting.conversion import (
     gaussian_rho,
     gdp_to_epsilon,
@@ -44,6 +44,8 @@ def derived(typed: Typed, bound: Bound, d_in: int, delta: float = 0.0) -> tuple[
             return "max_divergence", (laplace_epsilon(sensitivity.l1, d_in, noise.scale),)
         if noise.family in ("discrete_gaussian", "rounded_gaussian"):
             rho = gaussian_rho(sensitivity.l2_squared, d_in, noise.scale)
+            if claim.measure == "smoothed_max_divergence":  # rounded noise by its own curve
+                return MEASURES["approx"], _on_curve(2 * rho, delta)
             return "zero_concentrated_divergence", (rho,)
     if sensitivity is not None and bound.norm is not None:
         value = claim.privacy_map(sensitivity.bound(bound.norm, d_in))
@@ -53,6 +55,16 @@ def derived(typed: Typed, bound: Bound, d_in: int, delta: float = 0.0) -> tuple[
         return MEASURES["approx"], (Fraction(_epsilon_at(value, delta)), Fraction(delta))
     parts = value if isinstance(value, tuple) else (value,)
     return claim.measure, tuple(Fraction(part) for part in parts)
+
+
+def _on_curve(square: Fraction, delta: float) -> Exact:
+    """Return a Gaussian curve at ``delta``, or refuse a delta at which floats do not hold it."""
+    if delta >= MOST_DELTA:
+        raise BudgetError(
+            "OS401", "privacy.budget", expected=f"delta < {MOST_DELTA:g} for a curve", got=f"{delta}",
+            hint="state a smaller delta, or leave out `accounting: curve`.",
+        )  # fmt: skip
+    return Fraction(gdp_to_epsilon(float_up(square), delta)), Fraction(delta)
 
 
 def _epsilon_at(curve: Callable[[float], float], delta: float) -> float:
