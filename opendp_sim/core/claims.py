@@ -151,6 +151,9 @@ class Stable:
     """What can be asked of a release of this sketch: name to a protocol object (``capabilities.py``)."""
     matrices: Sequence[NDArray[np.generic]] = ()
     """Public matrices drawn from a seed, large ones at the first look. Fingerprinted in releases."""
+    constants: tuple[int, ...] = ()
+    """Public integers of the features that were rounded from reals: two machines may round them
+    otherwise, and parts of one sum must not be made with both."""
     expected: Mapping[str, float] = field(default_factory=dict)
     """Facts for the plan: expected errors and sizes, by name."""
     advice: tuple[str, ...] = ()

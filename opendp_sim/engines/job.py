@@ -34,8 +34,8 @@ class Job:
     """What the driver knows of a job, and what of it travels.
 
     Attributes:
-        text: JSON, the same for every task: program, release, token, versions, fingerprint of the public
-            matrices, buckets. Public.
+        text: JSON, the same for every task: program, release, token, versions, fingerprints of the public
+            matrices and claims, buckets. Public.
         tasks: JSON of each task: files, row groups, sizes and times of their last change.
         buckets: how many parts of the persons there are; None where any partition will do.
     """
@@ -121,10 +121,17 @@ def _plain(part: Part) -> dict[str, Any]:
     return asdict(part) | {"file": str(part.file.resolve()), "keys": dict(part.keys)}
 
 
-def _matrices(typed: Typed) -> str:
-    """Name the public matrices: seeds draw them on each worker, and generators differ by version."""
-    claims = [stage.claim for stage in typed.stages if isinstance(stage.claim, Stable)]
-    names = json.dumps([fingerprint(claim.matrices) for claim in claims])
+def _claims(typed: Typed) -> str:
+    """Name what workers compute for themselves: matrices, integers of the features, sensitivities.
+
+    Seeds draw the matrices, and generators differ by version; the integers are rounded from reals,
+    whose last bits differ by processor.
+    """
+    names = json.dumps([
+        (fingerprint(claim.matrices), claim.constants, claim.output.identifier,
+         str(claim.sensitivity))
+        for claim in (stage.claim for stage in typed.stages) if isinstance(claim, Stable)
+    ])  # fmt: skip
     return hashlib.sha256(names.encode()).hexdigest()
 
 
@@ -141,7 +148,7 @@ def _typed(program: str, folder: str, release: str) -> tuple[Typed | None, dict[
 
 
 def _sameness(program: Program, typed: Typed) -> dict[str, Any]:
-    return {"hash": program.hash, "versions": versions(), "matrices": _matrices(typed)}
+    return {"hash": program.hash, "versions": versions(), "claims": _claims(typed)}
 
 
 def typed_of(text: str) -> Typed:

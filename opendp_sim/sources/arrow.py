@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.sources.conform import missing_column
-from opendp_sim.spaces.cell import MISSING
+from opendp_sim.sources.conform import ANY, missing_column, unquoted
+from opendp_sim.spaces.cell import MISSING, boxed
 from opendp_sim.spaces.normal import normal
 from opendp_sim.spaces.records import Column
 
@@ -32,10 +32,18 @@ def from_arrow(array: Any, column: Column) -> NDArray[Any]:
         Shape (n,), or (n, width) for a vector: lists of another length are missing. Integers and truth
         values are numbers, decimals are the numbers they write, a dictionary is what it stands for, a
         column of type null is missing throughout, dates and times are such where ``date`` is
-        declared. Text where numbers are declared, binary, dates,
-        times, structures and lists where no vector is declared come back with a dtype that the gate
-        refuses.
+        declared. Texts are decoded as a ``.csv`` is: bytes that are no UTF-8 stay as they are. Text
+        where numbers are declared, binary, dates, times, structures and lists where no vector is
+        declared come back with a dtype that the gate refuses.
     """
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+
+    if isinstance(
+        array, pa.ChunkedArray
+    ):  # Arrow mistakes half floats where it unifies dictionaries
+        chunks = array.chunks or [pa.nulls(0, array.type)]
+        parts = [from_arrow(chunk, column) for chunk in chunks]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
     array = _laid_out(array)
     if column.is_vector and _is_list(array.type):
         return _lists(array, column)
@@ -64,11 +72,16 @@ def stored_in(
 
 
 def column_of(column: Column, parts: Sequence[Any]) -> NDArray[Any]:
-    """Return a column from its parts: one, or one for each entry of a vector, Arrow's or numpy's."""
-    if len(parts) == 1:
-        return _numpy(parts[0], column)
-    entry = entry_of(column)
-    return np.stack([normal(_numpy(part, entry), entry) for part in parts], axis=1)
+    """Return a column from its parts: one, or one for each entry of a vector, Arrow's or numpy's.
+
+    Raises:
+        DataError (OS602): Arrow cannot convert it; the text is constant.
+    """
+    with unquoted(column.name):
+        if len(parts) == 1:
+            return _numpy(parts[0], column)
+        entry = entry_of(column)
+        return np.stack([normal(_numpy(part, entry), entry) for part in parts], axis=1)
 
 
 def _numpy(part: Any, column: Column) -> NDArray[Any]:
@@ -86,8 +99,6 @@ def _laid_out(array: Any) -> Any:
     import pyarrow as pa  # noqa: PLC0415 - an extra
     from pyarrow import compute, types  # noqa: PLC0415 - an extra
 
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
     if isinstance(array, pa.ExtensionArray):
         if array.type.extension_name.startswith("pandas."):  # periods are no numbers of anything
             return array
@@ -101,15 +112,14 @@ def _laid_out(array: Any) -> Any:
         return whole.dictionary_decode()
     if types.is_string_view(kind):
         return array.cast("large_string")
-    if types.is_list_view(kind) or types.is_large_list_view(kind):
-        return array.cast(pa.large_list(kind.value_type))
     return array
 
 
 def _is_list(kind: Any) -> bool:
     from pyarrow import types  # noqa: PLC0415 - an extra
 
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+    plain = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return bool(plain or types.is_list_view(kind) or types.is_large_list_view(kind))
 
 
 def _cells(array: Any, column: Column) -> NDArray[Any]:
@@ -126,8 +136,7 @@ def _cells(array: Any, column: Column) -> NDArray[Any]:
         return np.zeros(len(array), dtype="V1")
     number = column.dtype != "str"
     if (not number or column.keys) and (types.is_string(kind) or types.is_large_string(kind)):
-        texts: NDArray[Any] = array.to_numpy(zero_copy_only=False)
-        return texts.astype(object, copy=False)
+        return _texts(array)
     if number and types.is_decimal(kind):
         return np.array([*array.to_pylist(), None], dtype=object)[:-1]
     if number and types.is_floating(kind):
@@ -136,6 +145,12 @@ def _cells(array: Any, column: Column) -> NDArray[Any]:
     if number and (types.is_boolean(kind) or types.is_integer(kind)):
         return _integers(array, real=not column.keys and column.numpy_dtype.kind == "f")
     return np.zeros(len(array), dtype="V1")
+
+
+def _texts(array: Any) -> NDArray[Any]:
+    """Return texts as objects. Nobody has checked that they are UTF-8: each cell is read by itself."""
+    cells = array.cast("large_binary").to_numpy(zero_copy_only=False).tolist()
+    return boxed([None if cell is None else cell.decode("utf-8", ANY) for cell in cells])
 
 
 def _integers(array: Any, *, real: bool) -> NDArray[Any]:
@@ -157,7 +172,10 @@ def _integers(array: Any, *, real: bool) -> NDArray[Any]:
 
 
 def _lists(array: Any, column: Column) -> NDArray[Any]:
-    """Return lists as rows; a null, or a list of another length, is a row of missing entries."""
+    """Return lists as rows; a null, or a list of another length, is a row of missing entries.
+
+    Views are lists too, in whatever order. Casting them to lists loses the last one (pyarrow 26).
+    """
     import pyarrow as pa  # noqa: PLC0415 - an extra
     from pyarrow import compute  # noqa: PLC0415 - an extra
 

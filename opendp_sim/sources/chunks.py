@@ -20,15 +20,14 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.sources.conform import ANY
 from opendp_sim.sources.lines import ShortLines, good_lines
 from opendp_sim.spaces.cell import DIGITS, boxed, reals, wholes
 
-__all__ = ["ANY", "CHUNK", "Chunks", "fast_cells"]
+__all__ = ["CHUNK", "Chunks", "fast_cells"]
 
 CHUNK = 2**20
 """Bytes read at a time."""
-ANY = "surrogateescape"
-"""Any bytes are text, and other bytes another text: one odd cell may not stop the run."""
 _DELIMITERS = ",;\t|"
 _BOM = b"\xef\xbb\xbf"
 

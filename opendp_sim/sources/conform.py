@@ -8,16 +8,28 @@ gate then refuses it or drops its record.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from opendp_sim.core.errors import DataError
+from opendp_sim.core.errors import DataError, SimError
 from opendp_sim.sources.blocks import Block
 from opendp_sim.spaces.cell import MISSING
 from opendp_sim.spaces.normal import as_array, key_indices, normal
 from opendp_sim.spaces.records import Records
 
-__all__ = ["MISSING", "check_lengths", "conform", "key_indices", "missing_column"]
+__all__ = [
+    "ANY",
+    "MISSING",
+    "check_lengths",
+    "conform",
+    "key_indices",
+    "missing_column",
+    "unquoted",
+]
+
+ANY = "surrogateescape"
+"""Any bytes are text, and other bytes another text: one odd cell may not stop the run."""
 
 
 def conform(raw: Mapping[str, Any], records: Records) -> Block:
@@ -27,16 +39,17 @@ def conform(raw: Mapping[str, Any], records: Records) -> Block:
     gate to refuse.
 
     Raises:
-        DataError (OS602): a declared column is missing, or columns differ in length.
+        DataError (OS602): a declared column is missing, or cannot be read, or columns differ in length.
     """
     block = {}
     for column in records.columns:
         if column.name not in raw:
             raise missing_column(column.name)
-        held = as_array(raw[column.name])
-        if not held.ndim:
-            raise missing_column(column.name, "one cell a record")
-        block[column.name] = normal(held, column)
+        with unquoted(column.name):
+            held = as_array(raw[column.name])
+            if not held.ndim:
+                raise missing_column(column.name, "one cell a record")
+            block[column.name] = normal(held, column)
     check_lengths(block)
     return block
 
@@ -56,3 +69,17 @@ def missing_column(name: str, expected: str = "the column") -> DataError:
         "OS602", f"column {name}", expected=expected, got="no such column in the source",
         hint="name the source's columns in `columns`, or map them in the source's own options.",
     )  # fmt: skip
+
+
+@contextmanager
+def unquoted(name: str) -> Iterator[None]:
+    """Turn whatever a library says about a column into a constant text (OS602): it could quote."""
+    try:
+        yield
+    except (SimError, GeneratorExit, KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException:  # noqa: BLE001 - a panic in Rust is no Exception
+        DataError(
+            "OS602", f"column {name}", expected="a column of a type that Arrow has", got="another",
+            hint="convert it, for example to float64 or text.",
+        ).alone()  # fmt: skip

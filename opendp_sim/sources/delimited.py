@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError
-from opendp_sim.sources.chunks import ANY, CHUNK, Chunks, fast_cells
-from opendp_sim.sources.conform import missing_column
+from opendp_sim.sources.chunks import CHUNK, Chunks, fast_cells
+from opendp_sim.sources.conform import ANY, missing_column
 from opendp_sim.sources.lines import ShortLines, good_lines
 from opendp_sim.sources.place import Place, reading
 from opendp_sim.sources.source import Raw, Table

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.errors import DataError, SimError
 from opendp_sim.sources.arrays import side_by_side
 from opendp_sim.sources.arrow import column_of, stored_in
+from opendp_sim.sources.conform import unquoted
 from opendp_sim.sources.source import Raw, Table, from_arrays
 from opendp_sim.spaces.records import Records
 
@@ -125,21 +126,17 @@ def _of_pandas(frame: Any, records: Records) -> Table:
         for name in {name for names in parts.values() for name in names}
     }
 
-    def pieces(rows: int) -> Iterator[Raw]:
-        for start in range(0, len(frame), rows):
-            part = slice(start, start + rows)
-            yield {
-                c.name: column_of(c, [cut[name](part) for name in parts[c.name]])
-                for c in records.columns
+    def read(part: slice) -> Raw:
+        with told_apart():
+            return {
+                c.name: column_of(c, [cut[n](part) for n in parts[c.name]]) for c in records.columns
             }
 
-    def form() -> Raw:
-        none = slice(0, 0)
-        return {
-            c.name: column_of(c, [cut[n](none) for n in parts[c.name]]) for c in records.columns
-        }
+    def pieces(rows: int) -> Iterator[Raw]:
+        for start in range(0, len(frame), rows):
+            yield read(slice(start, start + rows))
 
-    return Table(records, pieces, len(frame), form)
+    return Table(records, pieces, len(frame), lambda: read(slice(0, 0)))
 
 
 def _once(name: str, known: list[str], frame: Any) -> Any:
@@ -164,7 +161,7 @@ def _slices(series: Any, name: str) -> Callable[[slice], Any]:
     arrow = _pyarrow()
 
     def converted(part: slice) -> Any:
-        with told_apart(name):
+        with unquoted(name):
             return arrow.array(series.iloc[part], from_pandas=True)
 
     return converted
@@ -200,7 +197,7 @@ def _of_polars(frame: Any, records: Records) -> Any:
     """Hand over one column after another: a type that Arrow does not have is refused by name."""
     arrow, columns = _pyarrow(), {}
     for name in _wanted(records, frame.columns):
-        with told_apart(name):
+        with unquoted(name):
             stream = arrow.RecordBatchReader.from_stream(frame.select(name))
             columns[name] = stream.read_all().column(0)
     return arrow.table(columns)
@@ -234,17 +231,19 @@ def _batches(stream: Any) -> Iterator[Any]:
 
 
 def _pieces(batches: Iterable[Any], records: Records, rows: int) -> Iterator[Raw]:
-    for batch in batches:
-        for start in range(0, batch.num_rows, rows):
-            yield _piece(batch.slice(start, rows), records)
+    with told_apart():
+        for batch in batches:
+            for start in range(0, batch.num_rows, rows):
+                yield _piece(batch.slice(start, rows), records)
 
 
 def _piece(batch: Any, records: Records) -> Raw:
     known = batch.schema.names
-    return {
-        c.name: column_of(c, [batch.column(name) for name in stored_in(c, c.name, known)])
-        for c in records.columns
-    }
+    with told_apart():
+        return {
+            c.name: column_of(c, [batch.column(name) for name in stored_in(c, c.name, known)])
+            for c in records.columns
+        }
 
 
 def _wanted(records: Records, known: list[str]) -> list[str]:
@@ -260,16 +259,13 @@ def _wanted(records: Records, known: list[str]) -> list[str]:
 
 
 @contextmanager
-def told_apart(name: str | None = None) -> Iterator[None]:
+def told_apart() -> Iterator[None]:
     """Turn whatever a library says about a table into a constant text: it could quote a record."""
     try:
         yield
     except (SimError, GeneratorExit, KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException:  # noqa: BLE001 - a panic in Rust is no Exception
-        if name is not None:
-            hint = "convert it, for example to float64 or text."
-            _bad_column(name, "a column of a type that Arrow has", "another", hint).alone()
         _no_table("a table that its library cannot hand over").alone()
 
 

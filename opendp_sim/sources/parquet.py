@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from pathlib import Path
@@ -85,9 +86,9 @@ def parquet_parts(place: Place, count: int) -> tuple[list[tuple[Part, ...]], int
     found: list[tuple[Part, int]] = []
     for part in _parts(place):
         with reading(place.file, "readable .parquet"), _opened(arrow, part) as file:
-            state = part.file.stat()
+            state = _state(part.file)
             for group in range(file.metadata.num_row_groups):
-                one = replace(part, groups=[group], pinned=(state.st_size, state.st_mtime_ns))
+                one = replace(part, groups=[group], pinned=state)
                 found.append((one, int(file.metadata.row_group(group).num_rows)))
     total, runs, seen = sum(rows for _, rows in found), [], 0
     for part, rows in found:
@@ -138,15 +139,28 @@ def _keys(folders: tuple[str, ...]) -> dict[str, str]:
     return {unquote(name): unquote(value) for name, sign, value in named if sign}
 
 
-def _opened(arrow: Any, part: Part) -> Any:
-    if part.pinned is not None:
-        state = part.file.stat()
-        if (state.st_size, state.st_mtime_ns) != part.pinned:
-            raise DataError(
-                "OS601", str(part.file), expected="the file that was listed",
-                got="another one: it was changed while it was read", hint="run again.",
-            )  # fmt: skip
-    return arrow.ParquetFile(part.file, pre_buffer=False, buffer_size=_PAGE)
+@contextmanager
+def _opened(arrow: Any, part: Part) -> Iterator[Any]:
+    """Open a file that stays the same, the one that was listed if it is pinned, up to the last batch."""
+    state = part.pinned or _state(part.file)
+    _check_state(part.file, state)
+    with arrow.ParquetFile(part.file, pre_buffer=False, buffer_size=_PAGE) as file:
+        yield file
+    _check_state(part.file, state)
+
+
+def _state(file: Path) -> tuple[int, int]:
+    """Return the size and the time of the last change."""
+    found = file.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+def _check_state(file: Path, state: tuple[int, int]) -> None:
+    if _state(file) != state:
+        raise DataError(
+            "OS601", str(file), expected="the file that was listed",
+            got="another one: it was changed while it was read", hint="run again.",
+        )  # fmt: skip
 
 
 def _pyarrow() -> Any:

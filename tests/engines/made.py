@@ -29,6 +29,8 @@ STEPS: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "race": ("row", [*ROWS, RACE]),
     "fourier": ("row", [*ROWS, {"fourier_sketch": {"frequencies": 4, "kernel": {"gaussian": {"bandwidth": 1.0}},
                                                    "seed": 2}}]),
+    "lattice": ("row", [*ROWS, {"fourier_sketch": {"frequencies": 400, "kernel": {"gaussian": {"bandwidth": 1.0}},
+                                                   "features": "deterministic", "seed": 2}}]),
     "moments": ("row", [*ROWS, {"moments_sketch": {}}]),
     "tree": ("row", [*ROWS, {"distance_tree": {"levels": 4}}]),
     "thresholds": ("row", [*ROWS, {"threshold_sketch": {"thresholds": 8}}]),
@@ -62,7 +64,11 @@ def plan_for(name: str, folder: Path, source: Any = None, **entry: Any) -> Any:
     ).stage("s", "r", steps=steps)
     release: dict[str, Any] = {
         "noise": "gaussian",
-        "scale": 1000.0 if of != "row" or name in ("race", "fourier") else 1e7,
+        "scale": 1e9
+        if name == "lattice"
+        else 1000.0
+        if of != "row" or name in ("race", "fourier")
+        else 1e7,
     }
     if votes:
         release = {"mechanism": {"top_k": {"k": 2}}, "spend": "100%"}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from opendp_sim.core.errors import DataError, InternalError
@@ -227,6 +228,33 @@ def test_other_versions_or_matrices_on_a_worker_are_refused(
 
     one = job.job_of(plan, "n", 2)
     monkeypatch.setattr(job, "versions", lambda: {"numpy": "another"})
+    job._typed.cache_clear()
+    found = read(work.whole(one.text, one.tasks[0]))
+    job._typed.cache_clear()
+    assert (found.code, found.payload) == (611, b"")
+
+
+@pytest.mark.parametrize("name", ["lattice", "tree"])
+def test_integers_that_were_rounded_otherwise_on_a_worker_are_refused(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One multiplier more and one less: the matrices are the same, and so is the sum of them."""
+    plan = made.plan_for(name, folder)
+    from opendp_sim.engines import job
+    from opendp_sim.sketches.distances.parts.tree_reader import TreeReader
+    from opendp_sim.sketches.kernels.parts.lattice_reader import LatticeReader
+
+    one = job.job_of(plan, "n", 2)
+    reader = LatticeReader if name == "lattice" else TreeReader
+    held = reader.__dict__["multipliers"]
+    own = getattr(held, "fget", None) or held.func
+
+    def moved(self: object) -> Any:
+        found = own(self).copy()
+        found[:2] += np.array([1, -1])
+        return found
+
+    monkeypatch.setattr(reader, "multipliers", property(moved))
     job._typed.cache_clear()
     found = read(work.whole(one.text, one.tasks[0]))
     job._typed.cache_clear()

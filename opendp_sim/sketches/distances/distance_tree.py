@@ -101,6 +101,7 @@ class DistanceTree(Mechanism):
             accumulate=reader.accumulate,
             sensitivity=output.sensitivity,
             capabilities={"distance_sums": reader, "interval_counts": reader},
+            constants=tuple(times),
             expected={"distance bias per record, at most": reader.bias(None)},
         )
 

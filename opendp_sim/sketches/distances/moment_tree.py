@@ -113,6 +113,7 @@ class MomentTree(Mechanism):
             accumulate=reader.accumulate,
             sensitivity=output.sensitivity,
             capabilities={"distance_sums": reader, "interval_counts": reader},
+            constants=tuple(features),
             expected={
                 "distance deviation per cell deviation, at most": reader.spread(None, 0.0) or 0.0,
                 "distance bias per record, at most": reader.bias(None),

@@ -148,6 +148,7 @@ class FourierSketch(Mechanism):
             sensitivity=output.sensitivity,
             capabilities={"kernel_sums": reader},
             matrices=reader.matrices,
+            constants=() if lattice is None else tuple(lattice.multipliers.tolist()),
             advice=self._advice(rows),
             expected={
                 "noise per unit of cell noise": reader.noise_factor(),
