@@ -42,6 +42,7 @@ STEPS: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "by_row": ("row", [{"vote_counts": {"item": "item"}}]),
     "by_row_user": ("row", [{"vote_counts": {"item": "item", "user": "name", "universe": 4}}]),
 }  # fmt: skip
+SCALES = {"lattice": 1e9, "race": 1000.0, "fourier": 1000.0}
 
 
 def plan_for(name: str, folder: Path, source: Any = None, **entry: Any) -> Any:
@@ -64,11 +65,7 @@ def plan_for(name: str, folder: Path, source: Any = None, **entry: Any) -> Any:
     ).stage("s", "r", steps=steps)
     release: dict[str, Any] = {
         "noise": "gaussian",
-        "scale": 1e9
-        if name == "lattice"
-        else 1000.0
-        if of != "row" or name in ("race", "fourier")
-        else 1e7,
+        "scale": SCALES.get(name, 1e7 if of == "row" else 1000.0),
     }
     if votes:
         release = {"mechanism": {"top_k": {"k": 2}}, "spend": "100%"}
