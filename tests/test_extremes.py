@@ -21,12 +21,13 @@ from annotated_types import Ge, Gt, Le, Lt
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.core.bridge import build, whole_function
-from opendp_sim.core.claims import Stable
+from opendp_sim.core.claims import Block, Stable
+from opendp_sim.core.countable import TOO_MANY
 from opendp_sim.core.errors import DataError, ParameterError, SimError, SpaceError
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import GridRows, RealRows, Rows
-from opendp_sim.spaces.sketch import IntVector
+from opendp_sim.spaces.sketch import IntVector, Sketch
 from tests.cases import cases
 
 CASES = cases()
@@ -151,6 +152,7 @@ def _bound(mechanism, domain, metric, what):
         return None
     if isinstance(claim, Stable) and claim.sensitivity is not None:
         assert claim.sensitivity.l1 >= claim.sensitivity.linf > 0, what
+        assert max(block.linf for block in claim.output.blocks) <= 2**32, what
         assert all(np.isfinite(v) and v >= 0 for v in claim.expected.values()), what
     return claim
 
@@ -216,6 +218,19 @@ def test_more_records_than_opendp_counts_are_refused():
 def test_more_cells_than_opendp_holds_are_refused():
     with pytest.raises(ParameterError, match="OS103"):
         IntVector(2**31).native()
+
+
+def test_a_feature_that_int64_sums_do_not_hold_is_refused():
+    """Whatever the sketch, and whatever its weights: 2**31 - 1 records of 2**32 are the most."""
+    for largest, weight in ((2**32, 1), (2**32 + 1, 1), (2**33, 4)):
+        block = Block("cells", (1,), largest, largest**2, largest, weight)
+        output = Sketch("made", (block,))
+        parts = {"output": output, "accumulate": lambda *_: None, "sensitivity": output.sensitivity}
+        if largest <= 2**32:
+            assert Stable(**parts).sensitivity.linf * (TOO_MANY - 1) < 2**63
+        else:
+            with pytest.raises(SpaceError, match="OS203"):
+                Stable(**parts)
 
 
 @pytest.mark.parametrize("l2", [2**27, 10**200, 10**400])

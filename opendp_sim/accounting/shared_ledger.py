@@ -9,6 +9,7 @@ Laws and their proofs: ``shared_ledger.md``.
 from __future__ import annotations
 
 import secrets
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -33,13 +34,17 @@ def is_shared(path: str | Path) -> bool:
 
 
 class SharedLedger(Ledger):
-    """One ledger of a database, for any number of processes on any number of machines."""
+    """One ledger of a database, for any number of processes on any number of machines.
+
+    Threads may share the object: their calls come one after another.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, None)
         self._db: Any = None
         self._token = ""
         self._known: list[Entry] = []  # what this process has verified
+        self._turn = threading.RLock()  # one connection and one transaction: threads take turns
 
     @classmethod
     def open(cls, path: str | Path, terms: Terms | None = None) -> SharedLedger:
@@ -105,8 +110,9 @@ class SharedLedger(Ledger):
 
     def verify(self, head: str | None = None) -> int:
         """Check every link from the first one; return the number of entries."""
-        self._known = []
-        return super().verify(head)
+        with self._turn:
+            self._known = []
+            return super().verify(head)
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -189,6 +195,11 @@ class SharedLedger(Ledger):
         return entry
 
     def _tried(self, action: Callable[[], T]) -> T:
+        """Run on a connection, one thread after another, so that no one sees another's transaction."""
+        with self._turn:
+            return self._again(action)
+
+    def _again(self, action: Callable[[], T]) -> T:
         """Run on a connection; again where the server went away, since no answer is no refusal."""
         if self._db is not None:
             return action()

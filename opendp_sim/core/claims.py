@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core import dp
-from opendp_sim.core.errors import ParameterError
+from opendp_sim.core.countable import LARGEST_FEATURE
+from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.rounding import bounded_int, float_up, sqrt_up
 from opendp_sim.core.space import Domain, Metric
 
@@ -158,6 +159,26 @@ class Stable:
     """Facts for the plan: expected errors and sizes, by name."""
     advice: tuple[str, ...] = ()
     """What the plan should say about this step on this space, such as a better choice."""
+
+    def __post_init__(self) -> None:
+        """Refuse a sketch whose sum over 2**31 - 1 records, as many as are admitted, could leave int64.
+
+        Raises:
+            SpaceError (OS203): a feature of one record may be above 2**32.
+        """
+        if self.accumulate is None or self.sensitivity is None:
+            return
+        blocks: tuple[Block, ...] = getattr(self.output, "blocks", ())
+        largest = max(
+            self.sensitivity.linf, *(Fraction(block.linf) for block in blocks), Fraction(0)
+        )
+        if largest > LARGEST_FEATURE:
+            raise SpaceError(
+                "OS203", getattr(self.output, "key", "sketch"),
+                expected="integer features up to 2**32 in every cell",
+                got=f"one record adds up to 2**{math.log2(largest):.2f}",
+                hint="lower the sketch's sizes or weights, or quantize to fewer bits.",
+            )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,12 @@ from typing import Any
 
 from opendp_sim.core.errors import DataError
 
-__all__ = ["TOO_MANY", "countable", "need_countable", "records_in"]
+__all__ = ["LARGEST_FEATURE", "TOO_MANY", "countable", "need_countable", "records_in"]
 
 TOO_MANY = 2**31
 """So many records, or more, are refused: the lemmas' sums could leave int64."""
+LARGEST_FEATURE = 2**32
+"""No integer feature of one record is larger, so int64 sums hold the features of 2**31 - 1 records."""
 
 
 def need_countable(records: int) -> None:

@@ -40,7 +40,7 @@ class ColumnLook:
 
     Attributes:
         missing: cells that are no value of the declared dtype, and labels outside the keys.
-        clamped: records with a value outside the bounds.
+        clamped: records with a value outside the bounds, or outside the declared integers.
         stored: the dtype that the data has, where it has one.
         better: the dtype that reads more of the cells than the declared one does, or None.
     """
@@ -210,16 +210,26 @@ def _any(cells: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.asarray(cells.reshape(len(cells), math.prod(cells.shape[1:])).any(axis=1))
 
 
+def _outside(values: NDArray[Any], column: Column) -> NDArray[np.bool_]:
+    """Say which records have a value outside the bounds, or that the declared integers do not hold."""
+    ranges = [column.bounds] if column.bounds else []
+    if column.numpy_dtype.kind in "iu" and values.dtype.kind in "iu" and not column.keys:
+        held = np.iinfo(column.numpy_dtype)
+        ranges.append((int(held.min), int(held.max)))
+    outside = np.zeros(len(values), dtype=bool)
+    with np.errstate(invalid="ignore"):
+        for low, high in ranges:
+            outside |= _any((values < low) | (values > high))
+    return outside
+
+
 def _count(block: Mapping[str, Any], records: Records, found: Look) -> None:
     dropped = np.zeros(length_of(dict(block)), dtype=bool)
     for look, column in zip(found.columns, records.columns, strict=True):
         values = block[column.name]
         missing = _missing(values, column)
         look.missing += int(missing.sum())
-        if column.bounds:
-            with np.errstate(invalid="ignore"):
-                outside = _any((values < column.bounds[0]) | (values > column.bounds[1]))
-            look.clamped += int((outside & ~missing).sum())
+        look.clamped += int((_outside(values, column) & ~missing).sum())
         dropped |= missing
     found.records += len(dropped)
     found.dropped += int(dropped.sum())

@@ -17,8 +17,9 @@ from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.on_use import special
 from opendp_sim.core.shared_parameters import Confidence
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.queries.parts.asked import check_queries, kernel_sums
+from opendp_sim.queries.parts.asked import a_release, check_queries, kernel_sums
 from opendp_sim.queries.parts.public_points import PublicPoints, with_public
+from opendp_sim.queries.parts.quantiles import laplace_quantile
 from opendp_sim.spaces.released import Answers
 from opendp_sim.spaces.rows import GridRows
 
@@ -101,6 +102,7 @@ class Density(Mechanism):
         del metric
         sums, deviation = kernel_sums(self.key, domain)
         noise, rounding = deviation * sums.noise_factor(), rounded(sums, domain)
+        least = laplace_quantile(a_release(self.key, domain), self.confidence)
         expected = {"noise_error times records" if self.normalise else "noise_error": noise}
         if rounding:
             expected["rounding, per record at most"] = rounding
@@ -108,7 +110,7 @@ class Density(Mechanism):
         def answer(released: Arrays, queries: Any) -> dict[str, NDArray[np.float64]]:
             asked = check_queries(domain, queries)
             read = with_public(self.public, self.key, domain, sums, deviation, asked)
-            return self._answer(read, released, asked, (noise, deviation, rounding))
+            return self._answer(read, released, asked, (noise, deviation, rounding, least))
 
         return Post(
             answer,
@@ -119,9 +121,9 @@ class Density(Mechanism):
         )
 
     def _answer(
-        self, sums: KernelSums, released: Arrays, queries: Any, errors: tuple[float, float, float]
+        self, sums: KernelSums, released: Arrays, queries: Any, errors: tuple[float, ...]
     ) -> dict[str, NDArray[np.float64]]:
-        noise, deviation, rounding = errors
+        noise, deviation, rounding, of_laplace = errors
         groups = self.groups if self.estimator == "median_of_means" else 1
         found = sums.estimate(released, queries, groups)
         values = np.median(found.groups, axis=0).T
@@ -133,7 +135,9 @@ class Density(Mechanism):
         sizes, factor = sums.totals(released)
         least = least_records(factor * deviation, math.sqrt(loss) * noise)
         # The deviation is estimated from the repetitions, so an interval reaches farther for few.
-        quantile = special.stdtrit(found.freedom.T, 0.5 + self.confidence / 2)
+        quantile = np.maximum(
+            special.stdtrit(found.freedom.T, 0.5 + self.confidence / 2), of_laplace
+        )
         unseen = self._unseen(found, deviation)
         reach = quantile * np.sqrt(noise_variance + sketch_variance) + unseen
         lower, upper = values - reach, values + reach

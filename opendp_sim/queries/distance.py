@@ -15,10 +15,10 @@ from opendp_sim.core.capabilities import Arrays, DistanceReading, DistanceSums
 from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import DataError, ReleaseError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
-from opendp_sim.core.on_use import special
 from opendp_sim.core.shared_parameters import Confidence
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.queries.parts.asked import check_queries, offered
+from opendp_sim.queries.parts.quantiles import quantile
 from opendp_sim.spaces.released import Answers, Released
 from opendp_sim.spaces.rows import GridRows
 
@@ -206,14 +206,6 @@ def longest(rows: Any, power: float) -> float:
     width = rows.width // max(len(rows.lower), 1)
     spans = [b - a for a, b in zip(rows.lower, rows.upper, strict=True)]
     return width * math.fsum(math.pow(span * rows.unit, power) for span in spans)
-
-
-def quantile(release: Released, confidence: float) -> float:
-    """Return how many deviations an interval reaches: the larger of a normal's and a Laplace's."""
-    normal = float(special.ndtri(0.5 + confidence / 2))
-    if release.noise is not None and release.noise.family == "discrete_laplace":
-        return max(normal, -math.log1p(-confidence) / math.sqrt(2))
-    return normal
 
 
 def refused(key: str, sums: DistanceSums, p: float | None) -> ReleaseError:

@@ -16,8 +16,8 @@ from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.shared_parameters import Confidence
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.queries.distance import quantile
 from opendp_sim.queries.parts.asked import check_queries, offered
+from opendp_sim.queries.parts.quantiles import quantile
 from opendp_sim.spaces.frame import middles_and_units
 from opendp_sim.spaces.released import Answers
 

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,22 @@ def test_two_drivers_never_pass_the_limit(place: str) -> None:
     told = [int(line) for one in drivers for line in one.communicate()[0].split()]
     assert sorted(told) == list(range(1, 25))
     assert Ledger.open(place).verify() == 24
+
+
+def test_threads_of_one_object_take_turns(place: str) -> None:
+    """They shared one connection and its transaction: a hang, or an AttributeError."""
+    ledger = SharedLedger.open(place, terms(12))
+
+    def charge(at: int) -> int:
+        seq = ledger.charge(ONE, {"program": str(at)}).seq
+        assert ledger.verify() >= seq
+        return seq
+
+    with ThreadPoolExecutor(6) as pool:
+        told = list(pool.map(charge, range(12), timeout=60))
+    assert sorted(told) == list(range(1, 13))
+    with pytest.raises(BudgetError, match="OS402"):
+        ledger.charge(ONE, {"program": "p"})
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,13 @@ from typer.testing import CliRunner
 
 from opendp_sim.cli import app
 from opendp_sim.cli.doctor import doctor_command
+from opendp_sim.core.errors import DataError
 from opendp_sim.dsl import plan_file
-from opendp_sim.dsl.doctor import doctor
+from opendp_sim.dsl.doctor import ColumnLook, Look, _count, doctor
 from opendp_sim.sources.gate import gated_blocks
 from opendp_sim.sources.opening import open_source
 from opendp_sim.sources.source import from_arrays
+from opendp_sim.spaces.records import Column, Records
 from tests._small import points, write_small
 
 KINDS = [*"ab" * 97, "A", "", "b ", "c", "a", "b"]
@@ -108,3 +110,15 @@ def test_a_stored_dtype_that_cannot_be_meant(tmp_path):
     (entry,) = plan.program.data
     (look,) = doctor(plan, {"points": from_arrays(entry.records, points(7))})
     assert look.records == 7
+
+
+@pytest.mark.parametrize("bounds", [(), (0.0, 400.0)])
+def test_it_counts_values_that_the_declared_integers_do_not_hold(bounds):
+    """The gate refuses 300 as ``u8`` (OS605) or clamps it to 255: the doctor said that it does nothing."""
+    column = Column("x", "array[u8,2]", bounds=bounds)
+    values = np.array([[1, 300], [255, 0], [-1, 2], [3, 4]])
+    look = Look("d", "enforce", columns=[ColumnLook("x", column.dtype)])
+    _count({"x": values}, Records((column,)), look)
+    assert (look.records, look.dropped, look.columns[0].clamped) == (4, 0, 2)
+    with pytest.raises(DataError, match="OS605"):
+        column.check(values, 4)

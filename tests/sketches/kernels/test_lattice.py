@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 
 from opendp_sim.accounting.release import Release
 from opendp_sim.core.claims import Noise
+from opendp_sim.core.countable import TOO_MANY
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps
@@ -254,3 +255,15 @@ def test_what_a_lattice_cannot_hold_is_refused(columns: int, kernel: Any):
     with pytest.raises(ParameterError, match=r"OS102 fourier_sketch\.features") as error:
         bound("fourier_sketch", grid(columns), **given)
     assert "features: auto" in error.value.hint
+
+
+def test_the_total_of_the_finest_lattice_stays_in_int64():
+    """Its automatic weight was 2**32.86: 2**30.2 records, fewer than are admitted, left int64."""
+    line = GridRows(width=1, unit=1.0, lower=(-(2**19),), upper=(2**19,))
+    claim, reader = sketch(line, 20.0, 65536, features="deterministic")
+    assert isinstance(reader, LatticeReader)
+    assert max(block.linf for block in claim.output.blocks) == reader.weight == 2**32 - 1
+    assert reader.weight * (TOO_MANY - 1) < 2**63
+    cells = built(claim, Rows(np.array([[0.0], [-(2.0**19)]])))
+    assert int(cells["total"][0]) == 2 * reader.weight
+    assert reader.totals(cells)[0].tolist() == [2.0]

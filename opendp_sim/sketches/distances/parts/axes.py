@@ -14,11 +14,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.core.countable import LARGEST_FEATURE
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.spaces.rows import GridRows
 
 __all__ = [
-    "LARGEST_FEATURE",
     "Dyadic",
     "columns_of",
     "dyadic_pieces",
@@ -29,8 +29,6 @@ __all__ = [
     "splits",
 ]
 
-LARGEST_FEATURE = 2**32
-"""No integer feature of one record is larger, so int64 sums hold 2**31 records."""
 _MAGIC = 1.5 * 2.0**52
 
 

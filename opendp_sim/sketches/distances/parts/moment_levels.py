@@ -13,7 +13,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.sketches.distances.parts.axes import LARGEST_FEATURE, Dyadic, columns_of, fits
+from opendp_sim.core.countable import LARGEST_FEATURE
+from opendp_sim.sketches.distances.parts.axes import Dyadic, columns_of, fits
 from opendp_sim.spaces.rows import GridRows
 
 __all__ = ["MomentLevels"]

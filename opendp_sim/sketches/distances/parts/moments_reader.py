@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linear
 from opendp_sim.core.class_means import ReleasedSums
+from opendp_sim.core.countable import LARGEST_FEATURE
 from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.linear import public_product
 from opendp_sim.core.row_products import squared_norms
 from opendp_sim.core.sums import ClassSums
-from opendp_sim.sketches.distances.parts.axes import LARGEST_FEATURE, fits, powered
+from opendp_sim.sketches.distances.parts.axes import fits, powered
 from opendp_sim.sketches.parts.classes import Classes
 from opendp_sim.spaces.centre import Centre, nearest_centre
 from opendp_sim.spaces.rows import GridRows, as_rows

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.capabilities import Arrays, KernelEstimates
 from opendp_sim.core.claims import Block
+from opendp_sim.core.countable import LARGEST_FEATURE
 from opendp_sim.core.grid import PhaseProjection, chunks, room_for
 from opendp_sim.core.linear import public_product
 from opendp_sim.sketches.kernels.parts.fourier_reader import Parameters, sample_variance
@@ -105,12 +106,12 @@ class LatticeReader(Classes):
 
     @cached_property
     def weight(self) -> int:
-        """The weight of the total's cell, which is the feature of frequency 0 too."""
+        """The weight of the total's cell, which is the feature of frequency 0 too: below 2**32."""
         top = max(float(self.shares.max()), self.lattice.zero)
         own = LENGTH * max(1, round(_TOP * math.sqrt(self.lattice.zero / top)))
         asked = self.mechanism.count_weight
         count = math.isqrt(self.features_block().l2_squared // 20) + 1 if asked is None else asked
-        return max(own, count)
+        return max(own, min(count, LARGEST_FEATURE - 1))
 
     def features_block(self) -> Block:
         """State Lemma 3: integer maxima of the table, times the multipliers."""

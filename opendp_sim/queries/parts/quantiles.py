@@ -1,0 +1,27 @@
+"""How many deviations of the noise an interval reaches, by the law of the noise."""
+
+from __future__ import annotations
+
+import math
+
+from opendp_sim.core.on_use import special
+from opendp_sim.spaces.released import Released
+
+__all__ = ["laplace_quantile", "quantile"]
+
+
+def laplace_quantile(release: Released, confidence: float) -> float:
+    """Return the quantile of one Laplace variable of variance 1, or 0 under noise of another law.
+
+    One cell (the total's) may carry nearly all of an estimate's noise, and its tails are then those of
+    the interval: ``P[|L| > t] = exp(-sqrt(2) t)``.
+    """
+    if release.noise is None or release.noise.family != "discrete_laplace":
+        return 0.0
+    return -math.log1p(-confidence) / math.sqrt(2)
+
+
+def quantile(release: Released, confidence: float) -> float:
+    """Return how many deviations an interval reaches: the larger of a normal's and a Laplace's."""
+    normal = float(special.ndtri(0.5 + confidence / 2))
+    return max(normal, laplace_quantile(release, confidence))
