@@ -32,8 +32,12 @@ from opendp_sim.dsl.charging import terms_of, unit_text
 from opendp_sim.dsl.diagnostic import Refused
 from opendp_sim.dsl.plan import Plan, plan_of
 from opendp_sim.dsl.reader import draft_of, draft_of_file
+from opendp_sim.dsl.stated_ledger import stated_wrongly
 
-__all__ = ["load_checked", "verify"]
+__all__ = ["NOT_FOUND", "load_checked", "verify"]
+
+NOT_FOUND = "the ledger was not found (--ledger)"
+"""How what only a ledger can show is told where there was none."""
 
 
 @dataclass
@@ -257,6 +261,12 @@ def _charge(report: _Report) -> None:
         f"`{plan.charge.measure}`, per {unit_text(plan)}, for dataset {dataset}"
     )
     report.checked.append("the quoted entry holds the digests of this file and of this statement")
+    wrong = stated_wrongly(plan, terms, record, body)
+    if wrong is not None:
+        raise report.differs(wrong)
+    report.checked.append(
+        "what it says of the ledger is of the program's ledger, and could be its sum"
+    )
 
 
 def _ledger_file(
@@ -284,7 +294,7 @@ def _ledger(report: _Report, file: File | None) -> None:
         return
     if file is None or not (is_shared(file) or file.exists()):
         report.left.append(f"that entry {record.charge.entry} is in {record.ledger.file}, and what "
-                           "was spent and left: the ledger was not found (--ledger)")  # fmt: skip
+                           f"was spent and left: {NOT_FOUND}")  # fmt: skip
         return
     try:
         with Ledger.open(file) as ledger:

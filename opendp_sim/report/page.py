@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,15 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
+from opendp_sim.accounting._entries import Entry, counted
 from opendp_sim.accounting.certificate import read_certificate
 from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.totals import Charge
 from opendp_sim.core.shown import shown
 from opendp_sim.dsl.plan import Plan, plan_file, plan_of
 from opendp_sim.dsl.plan_document import load_plan
 from opendp_sim.dsl.reader import draft_of
-from opendp_sim.dsl.verification import verify
+from opendp_sim.dsl.verification import NOT_FOUND, verify
 from opendp_sim.report.answered import answered
 from opendp_sim.report.audited import audit_facts
 from opendp_sim.report.facts import Facts, Tile, facts_of
@@ -74,13 +75,19 @@ def _of_certificate(file: Path) -> Facts:
     if record.owner is not None:
         facts.details.insert(0, ("owner", record.owner))
     if record.ledger is not None:
-        spent = f"spent {_said(record.ledger.spent)}; left {_said(record.ledger.left)}"
-        facts.tiles[-1] = Tile("in the ledger", f"with this run, {spent}")
+        facts.tiles[-1] = _standing(
+            record.ledger, checked=not any(text.endswith(NOT_FOUND) for text in left)
+        )
     return facts
 
 
-def _said(part: Any) -> str:
-    return part if isinstance(part, str) else json.dumps(part)
+def _standing(part: Any, *, checked: bool) -> Tile:
+    """Return the tile of what was spent and left, and whether the ledger was there to say so."""
+    rest = ", ".join(f"{name} {value:.6g}" for name, value in part.left.items()) or "nothing"
+    told = f"with this run, spent {part.spent['text']}; left {rest}"
+    if checked:
+        return Tile("in the ledger", told)
+    return Tile("stated, not checked", f"{told}: {NOT_FOUND}", warn=True)
 
 
 def _of_ledger(file: Path) -> Facts:
@@ -99,7 +106,7 @@ def _of_ledger(file: Path) -> Facts:
         Tile(total.limit_text, "the limit"),
         Tile(str(len(entries)), "entries, each bound to the one before it by a hash"),
     ]
-    facts.charges = [_row(entry) for entry in entries]
+    facts.charges = [_row(entry) for entry in counted(entries)]
     facts.not_promised = [
         "That no run was made past this ledger: it counts only what it was asked.",
         "That an older copy of the file is noticed without the head that was written down.",
@@ -112,20 +119,10 @@ def _of_ledger(file: Path) -> Facts:
     return facts
 
 
-def _row(entry: Any) -> tuple[str, str, str]:
-    body = entry.body
-    name = body.get("name") or body.get("program") or body.get("of") or ""
-    loss = body.get("charge") or body.get("loss") or {}
-    shown = loss.get("loss") if isinstance(loss, dict) else loss
-    parts = [_number(part) for part in shown] if isinstance(shown, list) else []
-    return str(entry.seq), f"{body.get('kind', '')} {str(name)[:80]}".strip(), ", ".join(parts)
-
-
-def _number(part: Any) -> str:
-    try:
-        return f"{float.fromhex(part) if isinstance(part, str) else float(part):.6g}"
-    except (ValueError, TypeError):
-        return str(part)
+def _row(entry: Entry) -> tuple[str, str, str]:
+    """Return a row for an entry whose loss counts: a charge, or a reserve that nothing has settled."""
+    name = str(entry.body.get("name") or entry.body.get("program") or "")
+    return str(entry.seq), f"{entry.kind} {name[:80]}".strip(), Charge.read(entry.body["loss"]).text
 
 
 def ledger_head(entries: tuple[Any, ...]) -> str:

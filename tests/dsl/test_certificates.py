@@ -172,9 +172,10 @@ EDITS = {
     "the terms": (put("ledger", "terms", "measure", "pure"), "ledger.terms"),
     "the limit": (put("ledger", "terms", "limit", "epsilon", 1.0), "ledger.terms"),
     "the ledger's name": (put("ledger", "file", "other.ledger"), "statement"),
+    "the ledger's name, rehashed": (lambda c, f: (put("ledger", "file", "other.ledger")(c, f), rebound(c)), "ledger.file"),
     "what was spent": (put("ledger", "spent", "loss", [0.0]), "statement"),
     "what is left": (put("ledger", "left", "epsilon", 99.0), "statement"),
-    "what was spent, rehashed": (lambda c, f: (put("ledger", "spent", "loss", [0.0])(c, f), rebound(c)), "charge: entry"),
+    "what was spent, rehashed": (lambda c, f: (put("ledger", "spent", "loss", [0.0])(c, f), rebound(c)), "ledger.spent"),
     "the time, rehashed": (lambda c, f: (put("time", "2020-01-01T00:00:00+00:00")(c, f), rebound(c)), "charge: entry"),
     "entry 999": (put("charge", "entry", 999), "entry 999"),
     "another number": (put("charge", "entry", 5), "entry 5"),
@@ -231,6 +232,65 @@ def test_without_the_ledger_it_says_so_and_still_binds(made, tmp_path):
     verify(path, ledger=made / "points.ledger")
     (tmp_path / "out" / "release.npz").unlink()
     assert any("not beside the certificate" in line for line in verify(path)[1])
+
+
+INVENTED = {
+    # (edit, what the refusal names); every digest and hash is made to fit, and no ledger is there
+    "another ledger": (put("ledger", "file", "other.ledger"), "ledger.file"),
+    "entry -7": (put("charge", "entry", -7), "entry -7"),
+    "entry 0": (put("charge", "entry", 0), "entry 0"),
+    "a reserve behind its charge": (lambda c, _: body_of(c, of=9), "charge.body.of"),
+    "a measure that is none": (put("ledger", "spent", "measure", "gdpx"), "ledger.spent"),
+    "another measure": (put("ledger", "spent", "measure", "pure"), "ledger.spent"),
+    "nothing spent": (put("ledger", "spent", "loss", [0.0]), "ledger.spent"),
+    "less than this run": (lambda c, _: spending(c, 1e-4), "ledger.spent.loss"),
+    "more than the limit": (lambda c, _: spending(c, 1e4), "ledger.spent.loss"),
+    "less than nothing": (put("ledger", "spent", "loss", [-1.0]), "ledger.spent.loss"),
+    "a number as text": (put("ledger", "spent", "loss", ["0x1p-3"]), "ledger.spent.loss"),
+    "no sum": (put("ledger", "spent", {}), "ledger.spent"),
+    "no list": (put("ledger", "spent", "loss", 0.1), "ledger.spent"),
+    "its epsilon": (put("ledger", "spent", "epsilon", 0.01), "ledger.spent"),
+    "its text": (put("ledger", "spent", "text", "rho 0"), "ledger.spent"),
+    "a field more": (put("ledger", "spent", "seal", "gold"), "ledger.spent"),
+    "what is left": (put("ledger", "left", "epsilon", 29.9), "ledger.left"),
+    "what is left in words": (put("ledger", "left", "plenty"), "ledger.left"),
+}  # fmt: skip
+
+
+def spending(c, rho):
+    """State another sum, with everything that follows from it."""
+    from opendp_sim.accounting._entries import read_terms
+    from opendp_sim.accounting.totals import Charge, total_of
+    from opendp_sim.dsl.certify import standing
+
+    genesis = canonical({"format": "opendp_sim/ledger/2", **c["ledger"]["terms"]})
+    terms = read_terms(genesis, AssertionError)
+    total = total_of((Charge(terms.measure, (rho,)),), terms.measure, terms.limit)
+    c["ledger"] |= standing(total)
+
+
+@pytest.mark.parametrize("name", INVENTED)
+def test_what_is_invented_about_a_ledger_that_is_not_there_is_refused(made, tmp_path, name):
+    shutil.copytree(made / "out", tmp_path / "out")
+    path, (edit, named) = tmp_path / NAME, INVENTED[name]
+    body = json.loads(path.read_text())
+    edit(body, made)
+    rebound(body)
+    path.write_text(json.dumps(body))
+    with pytest.raises(ReleaseError, match="OS701") as caught:
+        verify(path)
+    assert named in str(caught.value.got), caught.value.got
+
+
+def test_a_sum_that_could_be_is_left_to_the_ledger(made, tmp_path):
+    shutil.copytree(made / "out", tmp_path / "out")
+    body = json.loads((tmp_path / NAME).read_text())
+    spending(body, 0.5)
+    rebound(body)
+    (tmp_path / NAME).write_text(json.dumps(body))
+    assert any(verification.NOT_FOUND in line for line in verify(tmp_path / NAME)[1])
+    with pytest.raises(ReleaseError, match="OS701"):
+        verify(tmp_path / NAME, ledger=made / "points.ledger")
 
 
 def _copy(made, tmp_path):

@@ -11,12 +11,15 @@ import pytest
 from typer.testing import CliRunner
 
 import opendp_sim as sim
+from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.totals import Charge
 from opendp_sim.cli import app
 from opendp_sim.report.answered import _bars, _items
 from opendp_sim.report.audited import read_audits
 from opendp_sim.report.facts import Box, Facts, Figure, Flow, Tile
 from opendp_sim.report.page import page_of, render
 from tests._small import write_small
+from tests.accounting.test_ledger import TERMS
 from tests.report.audits import audit_file
 
 SPECS = Path(__file__).parents[2] / "specs"
@@ -105,6 +108,35 @@ def test_a_ledger_s_page_lists_what_was_spent(applied):
     text = " ".join(sound(page_of(next(folder.glob("*.ledger")))).text)
     assert "spent so far" in text
     assert "charge" in text
+
+
+def test_a_ledger_s_page_shows_each_run_once_with_its_loss_in_words(tmp_path):
+    with Ledger.open(tmp_path / "l.ledger", TERMS) as ledger:
+        paid = ledger.reserve(Charge("zcdp", (0.02,)), {"name": "paid"})
+        ledger.settle(paid, "charge", {})
+        ledger.settle(
+            ledger.reserve(Charge("zcdp", (0.03,)), {"name": "refused"}),
+            "refusal",
+            {"code": "OS605"},
+        )
+        ledger.reserve(Charge("zcdp", (0.04,)), {"name": "open"})
+    rows = re.findall(r"<tr><td>(.*?)</tr>", page_of(tmp_path / "l.ledger"))
+    assert [re.sub("<.*?>", "|", row) for row in rows] == [
+        "2||charge paid||rho 0.02|", "5||reserve open||rho 0.04|"
+    ]  # fmt: skip
+
+
+def test_what_no_ledger_was_there_to_say_is_not_said_to_be_in_it(applied, tmp_path):
+    _, done = applied
+    path = next(iter(done.certificates.values()))
+    text = " ".join(sound(page_of(path)).text)
+    assert "in the ledger" in text
+    assert "stated, not checked" not in text
+    shutil.copytree(path.parent, tmp_path / "alone")
+    text = " ".join(sound(page_of(tmp_path / "alone" / path.name)).text)
+    assert "stated, not checked" in text
+    assert "in the ledger" not in text
+    assert "with this run, spent rho 0.0243" in text
 
 
 def test_an_audit_s_page_says_what_was_looked_at(tmp_path):
