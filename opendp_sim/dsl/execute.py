@@ -94,10 +94,8 @@ def apply(
             check_writable(folder / output.decl.save, f"outputs.{name}.save")
     with ExitStack() as stack:
         ledger = open_ledger(plan, stack)
-        done = finish(plan, folder, ledger, signer, resume)
-        return done or _fresh(
-            plan, Run(folder, ledger, signer, workers, told, charged, engine), memory or {}, stack
-        )
+        run = Run(folder, ledger, signer, workers, told, charged, engine)
+        return finish(plan, run, resume) or _fresh(plan, run, memory or {}, stack)
 
 
 def _fresh(plan: Plan, run: Run, memory: Memory, stack: ExitStack) -> Applied:

@@ -179,16 +179,14 @@ def _place(waiting: RunFolder, file: Saved, run: Run, done: Applied) -> None:
 # --- going on -------------------------------------------------------------------------------------
 
 
-def finish(
-    plan: Plan, folder: File, ledger: Ledger | None, signer: Signer | None, resume: int | None
-) -> Applied | None:
+def finish(plan: Plan, run: Run, resume: int | None) -> Applied | None:
     """Finish a run of this plan whose outputs are complete and charged or reserved; None for none.
 
     Raises:
         ReleaseError (OS702): ``resume`` names no run that can be finished. (OS701): a kept file was
             changed.
     """
-    run = Run(folder, ledger, signer)
+    folder, ledger = run.folder, run.ledger
     for waiting in kept_folders(folder, plan.program.hash, ledger=ledger is not None):
         reserved = _reserved(waiting, ledger)
         if ledger is None or reserved is None:
@@ -200,6 +198,8 @@ def finish(
         number = reserved.seq if charge is None else charge.seq
         if resume is not None and resume not in (reserved.seq, number):
             continue
+        if plan.charge is not None:  # from before, and whatever stops this process
+            run.charged(f"entry {number} of {ledger.path} charges {plan.charge.text}, and stands")
         return _finished(plan, waiting, run, reserved)
     if resume is None:
         return None

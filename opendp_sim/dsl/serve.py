@@ -178,6 +178,8 @@ def serve(
             reserved = reserve(plan, ledger, store=name, charged=charged)
         else:
             may_be_refused(plan, ledger)
+            if ledger is not None:
+                charged(f"what {ledger.path} charged for this session before stands")
         # A store of other data or another spec is a refusal by the data as well.
         with gate(plan, ledger, reserved, charged) if reserved else counting(plan, ledger):
             inputs = open_private(plan, memory or {}, _untold, inputs)

@@ -162,6 +162,23 @@ def test_resume_finishes_what_was_charged_and_nothing_else(tmp_path, monkeypatch
     assert state(tmp_path)[0] == 2
 
 
+def test_a_resumed_run_that_is_stopped_says_what_stands(tmp_path, monkeypatch):
+    from opendp_sim.dsl import publish
+
+    spec, said = unfinished(tmp_path, monkeypatch), []
+
+    def stop(*_):
+        raise Stopped
+
+    monkeypatch.setattr(publish, "publish", stop)
+    for resume in (2, None):
+        with pytest.raises(Stopped):
+            apply(plan_file(spec), resume=resume, charged=said.append)
+        assert said[-1].startswith("entry 2 of ")
+        assert said[-1].endswith(", and stands")
+    assert len(said) == 2
+
+
 @pytest.mark.parametrize("name", ["0.csv", "1.npz", "1.npz.statement", "run.json"])
 def test_a_kept_file_that_was_changed_is_never_published(tmp_path, monkeypatch, name):
     spec = unfinished(tmp_path, monkeypatch)
