@@ -25,6 +25,7 @@ from opendp_sim.dsl.ir import TEMPLATE
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.schema import json_schema
 from opendp_sim.dsl.stubs import stubs, write_stubs
+from opendp_sim.dsl.targets import check_target
 from opendp_sim.dsl.write import check_writable
 from opendp_sim.face.templates import RECIPES, recipe_text
 
@@ -95,7 +96,7 @@ def schema_command(
                 )
             say(f"{check}: up to date")
         elif output is not None:
-            check_writable(File(output), "--output")
+            check_target(File(output), "schema", ())
             File(output).write_text(text, encoding="utf-8")
         else:
             say(text.rstrip(), lines=True)

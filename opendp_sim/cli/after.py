@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path as File
 from typing import Annotated, Any
 
@@ -14,8 +15,9 @@ from opendp_sim.accounting.ledger import REFUSALS, Ledger
 from opendp_sim.cli._run import AsJson, console, counted, handled, refuse_usage, say, say_json
 from opendp_sim.dsl.ask import ask, reference
 from opendp_sim.dsl.derivation import derivation
+from opendp_sim.dsl.targets import check_target, kept_of
 from opendp_sim.dsl.verification import load_checked, verify
-from opendp_sim.dsl.write import check_writable, table_of, write_output
+from opendp_sim.dsl.write import table_of, write_output
 
 __all__ = ["answer_command", "ledger_app", "verify_command"]
 
@@ -43,7 +45,8 @@ def answer_command(
                 "--output ending in .csv, .json or .npz", save, "choose one of them."
             )
         if save is not None:
-            check_writable(File(save), "--output")
+            asked_of = chain(kept_of(release), [("the queries", File(queries))])
+            check_target(File(save), "answer", asked_of)
         answers, domain, asked = ask(load_checked(release), reference(queries), post)
         answers = _beside(asked, answers)
         if save is not None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from opendp_sim.cli._run import handled, say
-from opendp_sim.dsl.write import check_writable
+from opendp_sim.dsl.targets import check_target, kept_of
 
 __all__ = ["plot_command"]
 
@@ -37,6 +37,6 @@ def plot_command(
         from opendp_sim.plots.choose import display_of  # noqa: PLC0415 - at first use
 
         target = Path(output)
-        check_writable(target, "--output")
+        check_target(target, "picture of `plot`", kept_of(about))
         display_of(Path(about), kind, column or ()).save(target)
         say(f"picture in {target}")

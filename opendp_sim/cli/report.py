@@ -9,7 +9,7 @@ import typer
 
 from opendp_sim.accounting.atomic_files import replacing
 from opendp_sim.cli._run import handled, say
-from opendp_sim.dsl.write import check_writable
+from opendp_sim.dsl.targets import check_target, kept_of
 
 __all__ = ["report_command"]
 
@@ -35,7 +35,7 @@ def report_command(
         from opendp_sim.report.page import page_of  # noqa: PLC0415 - templates load at first use
 
         target = Path(output) if output is not None else Path(f"{about}.html")
-        check_writable(target, "--output")
+        check_target(target, "page of `report`", kept_of(about))
         page = page_of(about)
         with replacing(target) as stream:
             stream.write(page.encode("utf-8"))

@@ -33,7 +33,7 @@ from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.plan_document import is_plan, load_plan, save_plan
 from opendp_sim.dsl.predict import predict
 from opendp_sim.dsl.standing import standing
-from opendp_sim.dsl.write import check_writable
+from opendp_sim.dsl.targets import check_target, kept_by
 
 __all__ = ["apply_command", "check_command", "plan_command", "types_command"]
 
@@ -85,7 +85,7 @@ def plan_command(
         plan = plan_file(spec, parameters(param))
         told = {} if like is None else predict(plan, reference(like), size)
         if output is not None:
-            check_writable(File(output), "--output")
+            check_target(File(output), "plan", kept_by(plan.program, spec))
         if json_:
             found = plan.plain() | {"ledger": standing(plan), "advice": advice(plan)}
             each = {name: asdict(parts) | {"total": parts.total} for name, parts in told.items()}

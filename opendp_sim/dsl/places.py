@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Iterator
 from pathlib import Path as File
 
@@ -9,7 +10,15 @@ from opendp_sim.accounting._durable import LOCK, SIDES
 from opendp_sim.dsl.diagnostic import Notes, Path
 from opendp_sim.dsl.ir import Program, SourceRef
 
-__all__ = ["check_inside", "check_places", "check_saves", "is_private"]
+__all__ = [
+    "beside",
+    "check_inside",
+    "check_places",
+    "check_saves",
+    "is_private",
+    "kept_files",
+    "one_file",
+]
 
 _Place = tuple[str, str]
 """(``file`` and its path, links followed; or another kind of source and its name)."""
@@ -43,6 +52,27 @@ def _same(one: _Place, other: _Place) -> bool:
         return File(one[1]).samefile(other[1])
     except (OSError, ValueError):
         return False
+
+
+def one_file(one: File, other: File) -> bool:
+    """Say whether two paths are one file, links followed, there or not."""
+    return _same(_file(one), _file(other))
+
+
+def beside(file: File) -> Iterator[File]:
+    """Yield a ledger or store and every file that is kept beside it."""
+    for side in ("", LOCK, *SIDES):
+        yield File(f"{file}{side}")
+
+
+def kept_files(program: Program, spec: str | None = None) -> Iterator[tuple[str, File]]:
+    """Yield (what it is, path) of all that a program reads, keeps and saves in the spec's folder."""
+    for what, (kind, name) in _inputs(program, spec):
+        if kind == "file":
+            yield what, File(name)
+    for output in program.outputs:
+        for file in _written(output.save, output.store, program, File(program.folder)):
+            yield f"what output `{output.name}` writes", file
 
 
 def is_private(program: Program, ref: SourceRef, folder: str | None = None) -> bool:
@@ -80,6 +110,11 @@ def check_places(program: Program, notes: Notes, spec: str | None = None) -> Non
             notes.error("OS704", "`queries` reads the private dataset",
                         ("outputs", output.name, "queries"), label="neither released nor public",
                         help="queries are public: name a source that is not private.")  # fmt: skip
+    for entry in program.data:
+        if entry.ledger is not None and os.path.isdir(File(program.folder) / entry.ledger.file):  # noqa: PTH112 - no error for an odd name
+            notes.error("OS304", f"the ledger of `{entry.name}` is a folder",
+                        ("data", entry.name, "ledger"), label="a folder",
+                        help="name a file, for example points.ledger.")  # fmt: skip
     _check_stores(program, notes)
     check_saves(program, notes, File(program.folder), spec)
 
@@ -130,9 +165,8 @@ def _inputs(program: Program, spec: str | None) -> Iterator[tuple[str, _Place]]:
     for entry in program.data:
         yield f"the dataset `{entry.name}`", _place(entry.source, program.folder)
         if entry.ledger is not None:
-            ledger = File(program.folder) / entry.ledger.file
-            for side in ("", LOCK, *SIDES):
-                yield "the ledger", _file(ledger.with_name(ledger.name + side))
+            for file in beside(File(program.folder) / entry.ledger.file):
+                yield "the ledger", _file(file)
     for output in program.outputs:
         if output.queries is not None:
             place = _place(output.queries, program.folder)
@@ -143,9 +177,7 @@ def _written(save: str | None, store: str | None, program: Program, into: File) 
     """Yield every file that an output makes, in passing or to stay."""
     if save is not None:
         file = into / save
-        for ending in ("", ".certificate.json"):
-            yield file.with_name(file.name + ending)
+        yield file
+        yield File(f"{file}.certificate.json")
     if store is not None:
-        file = File(program.folder) / store
-        for side in ("", LOCK, *SIDES):
-            yield file.with_name(file.name + side)
+        yield from beside(File(program.folder) / store)

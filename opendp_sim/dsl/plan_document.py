@@ -15,7 +15,7 @@ from opendp_sim.core.errors import SpecError
 from opendp_sim.dsl.charging import ledger_path
 from opendp_sim.dsl.plan import Plan, plan_file
 
-__all__ = ["FORMAT", "is_plan", "load_plan", "save_plan"]
+__all__ = ["FORMAT", "is_plan", "load_plan", "save_plan", "spec_of"]
 
 FORMAT = "opendp_sim/plan/1"
 
@@ -66,6 +66,22 @@ def _read(path: str | File) -> bytes | None:
     return text if isinstance(found, dict) and found.get("format") == FORMAT else None
 
 
+def spec_of(path: str | File) -> tuple[File, Plain]:
+    """Return the spec's path and parameters as a plan document names them; the spec is not opened."""
+    found = _document(path)
+    return File(path).parent / found.spec, found.values
+
+
+def _document(path: str | File) -> _Document:
+    text = _read(path)
+    if text is None:
+        raise _moved(path, "a plan document", "another file")
+    return read_strictly(
+        _Document, text,
+        lambda where: _moved(path, "a plan document as `plan -o` writes it", f"another value at {where}"),
+    )  # fmt: skip
+
+
 def load_plan(path: str | File, *, resuming: bool = False) -> Plan:
     """Plan again what the document planned, and refuse if anything differs (OS309).
 
@@ -73,13 +89,7 @@ def load_plan(path: str | File, *, resuming: bool = False) -> Plan:
         path: the document.
         resuming: a run of this plan is to be finished: its own entries stand in the ledger by now.
     """
-    text = _read(path)
-    if text is None:
-        raise _moved(path, "a plan document", "another file")
-    found = read_strictly(
-        _Document, text,
-        lambda where: _moved(path, "a plan document as `plan -o` writes it", f"another value at {where}"),
-    )  # fmt: skip
+    found = _document(path)
     plan = plan_file(File(path).parent / found.spec, found.values)
     if plan.program.hash != found.plan.get("program"):
         raise _moved(path, "the spec that was planned", "a spec that was edited since")

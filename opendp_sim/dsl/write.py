@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os.path
 import secrets
 from collections.abc import Mapping
 from pathlib import Path as File
@@ -28,14 +29,16 @@ def digests(files: Mapping[str, File]) -> dict[str, str]:
 def check_writable(path: File, where: str) -> None:
     """Make the folder of ``path`` and write a file of the longest name beside it, or refuse (OS609)."""
     token = secrets.token_hex(8)
-    longest = path.with_name(f".{path.name}.certificate.json.{token}.part")
     try:
+        if os.path.lexists(path) and not path.is_file():
+            raise unwritable(where, f"{path}, which is no regular file")
+        longest = path.with_name(f".{path.name}.certificate.json.{token}.part")
         path.parent.mkdir(parents=True, exist_ok=True)
         with fresh(longest) as stream:
             stream.write(bytes(1))
         longest.unlink()
-        free = not path.is_dir() and not path.with_name(path.name + ".certificate.json").is_dir()
-    except (OSError, ValueError):  # ValueError: a name with a NUL, which no file has
+        free = not path.with_name(path.name + ".certificate.json").is_dir()
+    except (OSError, ValueError):  # ValueError: no name, or one with a NUL, which no file has
         free = False
     if not free:
         raise unwritable(where, str(path))

@@ -1,0 +1,122 @@
+"""What ``-o`` may replace: a file of the kind that is written, and nothing that the command needs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path as File
+from typing import Any
+
+from opendp_sim.accounting.certificate import read_certificate
+from opendp_sim.core.errors import DataError, SimError
+from opendp_sim.dsl.diagnostic import Refused
+from opendp_sim.dsl.ir import VERSION, Program
+from opendp_sim.dsl.places import beside, kept_files, one_file
+from opendp_sim.dsl.plan_document import is_plan, spec_of
+from opendp_sim.dsl.reader import draft_of, draft_of_file
+from opendp_sim.dsl.write import check_writable, unwritable
+
+__all__ = ["check_target", "kept_by", "kept_of"]
+
+_WHERE = "--output"
+_READ = 2**26
+"""Bytes; what is longer was not written by these commands."""
+
+Kept = Iterable[tuple[str, File]]
+"""(what it is, its path) of files that must stay as they are."""
+
+
+def check_target(path: File, kind: str, kept: Kept) -> None:
+    """Refuse a file that ``-o`` must not replace (OS609); nothing is written but a trial file.
+
+    Args:
+        path: where the command would write.
+        kind: what it would write: one of ``_KINDS``; an ``answer`` has no mark of its own, and so
+            replaces no file at all.
+        kept: the command's arguments, and what their program reads and keeps.
+    """
+    for what, file in kept:
+        if one_file(path, file):
+            raise _refused(path, "another file than this command is about", what,
+                           "choose another name.")  # fmt: skip
+    try:
+        foreign = path.is_file() and not (path.stat().st_size <= _READ and _KINDS[kind](path))
+    except (OSError, ValueError):
+        raise unwritable(_WHERE, str(path)) from None
+    if foreign:
+        held = "no file there" if kind == "answer" else f"no file there, or a {kind} to replace"
+        raise _refused(path, held, "an existing file",
+                       "delete it if it is not needed, or choose another name.")  # fmt: skip
+    check_writable(path, _WHERE)
+
+
+def kept_by(program: Program, spec: str | None) -> Kept:
+    """Yield the spec, what its program reads, its ledgers and stores, and what it saves."""
+    yield from kept_files(program, spec)
+
+
+def kept_of(about: str) -> Kept:
+    """Yield the file that a command is about, what lies beside it, and what its program needs.
+
+    Args:
+        about: a spec, plan, certificate, ledger, release or audit; one that cannot be read yields
+            itself, and the command refuses it later.
+    """
+    for file in beside(File(about)):
+        yield "the file that it is about", file
+    with suppress(SimError, Refused, OSError, ValueError):
+        yield from _needed(File(about))
+
+
+def _needed(file: File) -> Kept:
+    if file.name.endswith(".certificate.json"):
+        record, _ = read_certificate(file)
+        yield "the output that is certified", file.parent / record.file.name
+        program = draft_of(record.program, folder=str(file.parent)).program
+        saves = [
+            File(each.save) for each in program.outputs if each.name == record.output and each.save
+        ]
+        deep = len(saves[0].parts) - 1 if saves else 0
+        for folder in (file.parent, *file.resolve().parents[deep : deep + 1]):  # as `verify` looks
+            yield from kept_by(replace(program, folder=str(folder)), None)
+    elif file.suffix in (".ledger", ".npz", ".json"):
+        return
+    elif is_plan(file):
+        spec, values = spec_of(file)
+        yield from kept_by(draft_of_file(spec, values).program, str(spec))
+    else:
+        yield from kept_by(draft_of_file(file).program, str(file))
+
+
+def _refused(path: File, expected: str, got: str, hint: str) -> DataError:
+    return DataError("OS609", _WHERE, expected=expected, got=f"{path}: {got}", hint=hint)
+
+
+def _is_page(path: File) -> bool:
+    head = path.read_bytes()[:4096]
+    return head.startswith(b"<!doctype html>") and b"<title>Privacy report: " in head
+
+
+def _is_picture(path: File) -> bool:
+    marks = {".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}
+    text = path.read_bytes()
+    mark = marks.get(path.suffix)
+    return mark is not None and text.startswith(mark) and b"Matplotlib" in text
+
+
+def _is_schema(path: File) -> bool:
+    with suppress(ValueError, RecursionError):
+        found: Any = json.loads(path.read_bytes())
+        return isinstance(found, dict) and found.get("$id") == VERSION and "$schema" in found
+    return False
+
+
+_KINDS: Mapping[str, Callable[[File], bool]] = {
+    "plan": is_plan,
+    "page of `report`": _is_page,
+    "picture of `plot`": _is_picture,
+    "schema": _is_schema,
+    "answer": lambda _: False,
+}

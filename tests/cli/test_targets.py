@@ -1,0 +1,131 @@
+"""``-o`` replaces a file of its own kind, or none: no ledger, data, spec or paid release is lost to it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from opendp_sim.cli import app
+from opendp_sim.core.errors import DataError
+from opendp_sim.dsl.targets import check_target, kept_of
+from tests._small import write_small
+
+
+def _run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("targets")
+    spec = write_small(folder)
+    assert _run("apply", spec).exit_code == 0
+    assert _run("plan", spec, "-o", folder / "p.plan").exit_code == 0
+    (folder / "other.html").write_text("<!doctype html><title>mine</title>")
+    (folder / "other.json").write_text('{"spec": 1}')
+    (folder / "d.csv").write_text("x\n1\n")
+    return folder
+
+
+@pytest.fixture
+def folder(made, tmp_path):
+    shutil.copytree(made, tmp_path / "f")
+    return tmp_path / "f"
+
+
+def _state(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+COMMANDS = {
+    "plan": ("plan", "small.yaml", "-o"),
+    "report": ("report", "small.yaml", "-o"),
+    "report plan": ("report", "p.plan", "-o"),
+    "report ledger": ("report", "points.ledger", "-o"),
+    "report certificate": ("report", "out/release.npz.certificate.json", "-o"),
+    "plot": ("plot", "small.yaml", "-o"),
+    "answer": ("answer", "out/release.npz", "--queries", "queries.npz", "--post", "density", "-o"),
+    "schema": ("schema", "-o"),
+}
+TARGETS = ("small.yaml", "points.npz", "points.ledger", "queries.npz", "out/release.npz", "d.csv",
+           "other.html", "other.json", "out/release.npz.certificate.json")  # fmt: skip
+
+
+KINDS = ("plan", "page of `report`", "picture of `plot`", "schema", "answer")
+
+
+def _refused(target, kind, about):
+    with pytest.raises(DataError) as told:
+        check_target(Path(target), kind, kept_of(about))
+    assert told.value.code == "OS609", target
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_of_another_kind_is_replaced(folder, monkeypatch, kind):
+    monkeypatch.chdir(folder)
+    Path("linked.csv").hardlink_to("d.csv")
+    Path("link.html").symlink_to("points.ledger")
+    os.mkfifo("fifo.csv")
+    Path("dangling.csv").symlink_to("nowhere")
+    before = _state(folder)
+    odd = ("linked.csv", "link.html", "fifo.csv", "dangling.csv", ".", "", "/", "/dev/null", "a\0")
+    for target in (*TARGETS, *odd):
+        _refused(target, kind, "nothing.npz")
+        assert _state(folder) == before, target
+
+
+@pytest.mark.parametrize(
+    "about", ["small.yaml", "p.plan", "points.ledger", "out/release.npz.certificate.json"]
+)
+def test_the_place_of_a_ledger_is_no_output_even_before_it_exists(folder, monkeypatch, about):
+    monkeypatch.chdir(folder)
+    for side in ("-wal", "-shm", "-journal", ".lock", ""):
+        Path(f"points.ledger{side}").unlink(missing_ok=True)
+        _refused(f"points.ledger{side}", "page of `report`", about)
+        assert not Path(f"points.ledger{side}").exists()
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_every_command_asks_before_it_writes(folder, monkeypatch, name):
+    monkeypatch.chdir(folder)
+    before = _state(folder)
+    for target in ("", "d.csv", "small.yaml" if name == "schema" else COMMANDS[name][1]):
+        done = _run(*COMMANDS[name], target)
+        assert done.exit_code in (1, 4), (target, done.output)
+        assert "OS609" in done.output or "OS304" in done.output, (target, done.output)
+        assert _state(folder) == before, target
+
+
+def test_a_file_of_its_own_kind_is_replaced_and_an_answer_replaces_none(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    for name, target in (("plan", "p.plan"), ("report", "page.html"), ("schema", "schema.json")):
+        for _ in range(2):
+            assert _run(*COMMANDS[name], target).exit_code == 0, name
+    assert _run(*COMMANDS["answer"], "a.csv").exit_code == 0
+    again = _run(*COMMANDS["answer"], "a.csv")
+    assert again.exit_code == 4
+    assert "delete it" in again.output
+
+
+@pytest.mark.parametrize("ending", ["svg", "png", "pdf"])
+def test_a_picture_is_replaced_by_the_next_one(folder, monkeypatch, ending):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(folder)
+    for _ in range(2):
+        done = _run(*COMMANDS["plot"], f"p.{ending}")
+        assert done.exit_code == 0, done.output
+    Path(f"q.{ending}").write_bytes(b"%PDF <?xml \x89PNG")
+    assert _run(*COMMANDS["plot"], f"q.{ending}").exit_code == 4
+
+
+def test_a_ledger_that_is_a_folder_is_refused_with_a_code(tmp_path, monkeypatch):
+    spec = write_small(tmp_path, ("points.ledger", "."))
+    monkeypatch.chdir(tmp_path)
+    for words in (("check",), ("plan",), ("apply",)):
+        done = _run(*words, spec.name)
+        assert done.exit_code == 1, done.output
+        assert "OS304" in done.output
