@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.accounting.budget import MeasureName
 from opendp_sim.accounting.normal_tail import root_bounds, upper_tail
-from opendp_sim.core.rounding import float_up
+from opendp_sim.core.rounding import float_up, up_text
 
 __all__ = ["RATES", "Attacker", "attacker_of"]
 
@@ -37,10 +37,13 @@ class Attacker:
     Attributes:
         measure: the claim's measure.
         loss: (mu squared / 2,), (rho,), (epsilon,), (rho, delta) or (epsilon, delta).
+        exact: whether some neighbours reach the bound, as far as the claims say: every release is
+            Gaussian DP by its own claim. A pure one joins with an upper bound of its mu.
     """
 
     measure: MeasureName
     loss: tuple[float, ...]
+    exact: bool = False
 
     def power(self, rate: float) -> float:
         """Return the greatest true-positive rate at false-positive rate ``rate`` in (0, 1) (Lemma A1)."""
@@ -72,31 +75,28 @@ class Attacker:
     def plain(self) -> dict[str, Any]:
         """The JSON form: the advantage, and the trade-off curve at ``RATES``."""
         return {
-            "exact": self.measure == "gdp",
+            "exact": self.exact,
             "advantage": self.advantage,
             "tpr_at_fpr": {f"{rate:g}": self.power(rate) for rate in RATES},
         }
 
+    def found(self, rate: float) -> str:
+        """Say how many in 100 are found at most at false-positive rate ``rate``, rounded up."""
+        return up_text(min(100.0, 100 * self.power(rate) * (1 - 1e-12)), 3)
+
     @property
     def sentence(self) -> str:
         """One true sentence for a plan."""
-        found = _shown(100 * self.power(0.01))
         return (
-            f"someone who knows all other records and accuses 1 in 100 innocents finds at most {found} "
-            "in 100 members; guessing finds 1"
+            "someone who knows all other records and accuses 1 in 100 innocents finds at most "
+            f"{self.found(0.01)} in 100 members; guessing finds 1"
         )
 
 
 @lru_cache(maxsize=256)
-def attacker_of(measure: MeasureName, loss: tuple[float, ...]) -> Attacker:
+def attacker_of(measure: MeasureName, loss: tuple[float, ...], *, exact: bool = False) -> Attacker:
     """Return the attacker of a total in a program's measure (``gdp`` losses are mu squared over 2)."""
-    return Attacker(measure, loss)
-
-
-def _shown(value: float) -> str:
-    """Render a bound with three digits, never below it."""
-    digits = 2 - math.floor(math.log10(value))
-    return f"{min(100.0, math.ceil(value * 10.0**digits * (1 - 1e-12)) / 10.0**digits):.3g}"
+    return Attacker(measure, loss, exact)
 
 
 def _up(value: float) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from opendp_sim.accounting.totals import loss_text
+from opendp_sim.core.rounding import up_text
 
 __all__ = ["belief", "promise", "who"]
 
@@ -24,7 +25,7 @@ def promise(privacy: Mapping[str, Any]) -> str:
     claim, measure, total = (privacy.get(name) for name in ("claim", "measure", "total"))
     loss = loss_text(measure, tuple(total)) if measure and total is not None else ""
     if claim:
-        parts.append(f"({', '.join(f'{part:g}' for part in claim)})-DP")
+        parts.append(f"({', '.join(up_text(part) for part in claim)})-DP")
         parts.append(f"[{loss}]" if loss else "")
     elif loss:
         parts.append(loss)
@@ -46,5 +47,8 @@ def who(unit: Mapping[str, Any]) -> str:
 
 
 def belief(epsilon: float) -> float:
-    """Return what a suspicion of one half can rise to, ``e**epsilon / (1 + e**epsilon)``."""
+    """Return what a suspicion of one half can rise to, ``e**epsilon / (1 + e**epsilon)``.
+
+    Under pure DP alone: with a delta, or under a curve, no number below 1 bounds it.
+    """
     return 1.0 if epsilon > 700 else math.exp(epsilon) / (1 + math.exp(epsilon))

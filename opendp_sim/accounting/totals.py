@@ -26,7 +26,7 @@ from opendp_sim.core import dp
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Private
 from opendp_sim.core.errors import BudgetError
-from opendp_sim.core.rounding import float_down
+from opendp_sim.core.rounding import float_down, sqrt_up, up_text
 from opendp_sim.spaces.metrics import VectorNorm
 from opendp_sim.spaces.sketch import IntVector
 
@@ -102,12 +102,13 @@ def _no_loss(expected: str, got: str) -> BudgetError:
 
 
 def loss_text(measure: MeasureName, loss: tuple[float, ...]) -> str:
-    """Render a loss: ``rho 0.0245``, ``epsilon 1, delta 1e-06``."""
+    """Render a loss, rounded up: ``rho 0.0245``, ``epsilon 1, delta 1e-06``."""
     if measure == "gdp":
-        return f"mu {math.sqrt(2 * loss[0]):.6g}"
+        infinite = math.isinf(loss[0])
+        return f"mu {up_text(math.inf if infinite else sqrt_up(2 * Fraction(loss[0])))}"
     first = "rho" if "zcdp" in measure else "epsilon"
-    parts = [f"{first} {loss[0]:.6g}"]
-    return ", ".join(parts + [f"delta {v:.3g}" for v in loss[1:]])
+    parts = [f"{first} {up_text(loss[0])}"]
+    return ", ".join(parts + [f"delta {up_text(v, 3)}" for v in loss[1:]])
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ class Total:
     @property
     def text(self) -> str:
         """What was spent."""
-        stated = "" if self.epsilon is None else f" (epsilon {self.epsilon:.6g})"
+        stated = "" if self.epsilon is None else f" (epsilon {up_text(self.epsilon)})"
         return loss_text(self.measure, self.loss) + (stated if self.measure in _CONVERTED else "")
 
     @property

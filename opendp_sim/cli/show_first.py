@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.text import Text
 
 from opendp_sim.accounting.attackers import attacker_of
-from opendp_sim.accounting.promise import belief, who
+from opendp_sim.accounting.promise import who
 from opendp_sim.accounting.totals import loss_text
+from opendp_sim.core.rounding import up_text
 from opendp_sim.core.shown import shown
 from opendp_sim.dsl.advice import advice
 from opendp_sim.dsl.describe import stage_plain
@@ -29,7 +30,7 @@ def show_first(plan: Plan, spec: str, out: Console) -> None:
     for word, text in (
         *_answers(plan),
         *(("advice", text) for text in _advices(plan)),
-        ("next", f"opendp-sim apply {spec}" + _MORE),
+        ("next", f"{_command(plan)} {spec}" + _MORE),
     ):
         first, *more = wrap(shown(text), wide - len(_MARGIN), break_on_hyphens=False)
         out.print(Text(f"{word:<{len(_MARGIN)}}", style="bold") + Text(first))
@@ -39,6 +40,12 @@ def show_first(plan: Plan, spec: str, out: Console) -> None:
         out.print()
         for text in _tree(plan, name, release):
             out.print(Text(shown(text)))
+
+
+def _command(plan: Plan) -> str:
+    """Return the command that runs this plan: a session is served, not applied."""
+    asked = any(output.decl.serve == "session" for output in plan.outputs.values())
+    return "opendp-sim session" if asked else "opendp-sim apply"
 
 
 def _advices(plan: Plan) -> Iterator[str]:
@@ -65,8 +72,8 @@ def _sure(plan: Plan) -> Iterator[str]:
     assert plan.privacy is not None  # noqa: S101 - the caller asked
     if plan.claim is not None:
         epsilon, *delta = plan.claim
-        yield f"epsilon {epsilon:.3g}" + "".join(f", delta {part:.2g}" for part in delta) + ":"
-        yield f"a suspicion of 50% rises to at most {belief(epsilon):.0%};"
+        told = "".join(f", delta {up_text(part, 2)}" for part in delta)
+        yield f"epsilon {up_text(epsilon, 3)}{told}:"
     else:
         yield f"{loss_text(plan.privacy.measure, plan.total)}:"
     yield attacker_of(plan.privacy.measure, plan.total).sentence

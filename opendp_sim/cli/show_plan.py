@@ -11,6 +11,7 @@ from rich.text import Text
 from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.totals import loss_text
 from opendp_sim.cli._run import table
+from opendp_sim.core.rounding import up_text
 from opendp_sim.core.shown import shown
 from opendp_sim.dsl.advice import advice
 from opendp_sim.dsl.describe import dropped
@@ -171,8 +172,8 @@ def _total(plan: Plan, body: dict[str, Any], out: Console) -> None:
         if body["gaussian"] is not None:
             how = f"by the exact curve (as zCDP: {body['gaussian']['epsilon_by_zcdp']:.6g})"
         out.print(
-            f"claim     ({epsilon:.6g}, {delta:.3g})-DP: {loss_text(measure, plan.total)} converted at "
-            f"delta {body['conversion_delta']:.3g} {how}"
+            f"claim     ({up_text(epsilon)}, {up_text(delta, 3)})-DP: "
+            f"{loss_text(measure, plan.total)} converted at delta {body['conversion_delta']:.3g} {how}"
         )
     else:
         out.print(f"claim     {loss_text(measure, plan.total)} under {measure}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 
 from opendp_sim.core.errors import SpaceError
@@ -18,6 +19,8 @@ __all__ = [
     "least",
     "least_int",
     "sqrt_up",
+    "up_text",
+    "whole_distance",
 ]
 
 I64_MAX = 2**63 - 1
@@ -41,6 +44,27 @@ def float_down(value: Fraction | float) -> float:
     except OverflowError:
         return sys.float_info.max if value > 0 else -math.inf
     return near if Fraction(near) <= value else math.nextafter(near, -math.inf)
+
+
+def up_text(value: float, digits: int = 6) -> str:
+    """Render a bound with ``digits`` significant digits, as ``:g`` does, but never below it.
+
+    A float counts as the number that its shortest text says: 0.1 stays ``0.1``.
+    """
+    if not math.isfinite(value):
+        return f"{value:g}"
+    exact = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
+    return f"{float(exact):.{digits}g}"
+
+
+def whole_distance(value: float | Fraction, where: str) -> Fraction:
+    """Return an input distance exactly, or refuse one that is negative, infinite or NaN (OS206)."""
+    if not 0 <= value < math.inf:
+        raise SpaceError(
+            "OS206", where, expected="a finite distance of at least 0", got=f"{float(value):g}",
+            hint="ask at a distance that two neighbours can have.",
+        )  # fmt: skip
+    return Fraction(value)
 
 
 def sqrt_up(square: Fraction | int) -> float:

@@ -15,6 +15,7 @@ from opendp_sim.accounting.gaussian_curve import delta_up
 from opendp_sim.core import dp
 from opendp_sim.core.bridge import curve_measurement
 from opendp_sim.core.errors import BudgetError
+from opendp_sim.core.rounding import whole_distance
 from opendp_sim.dsl.accountant import cast, chain, compose, prefix
 from opendp_sim.dsl.stage_checks import spend_of
 
@@ -73,4 +74,5 @@ def _joined(plan: Plan, release: ReleasePlan) -> dp.Measurement:
 
 def _curve(composed: dp.Measurement, d_in: Any) -> Callable[[float], float]:
     """Return the exact curve of a Gaussian total: twice OpenDP's rho, a rational, is mu**2."""
+    whole_distance(d_in, "plan.map")
     return partial(delta_up, 2 * Fraction(composed.map(d_in)))

@@ -13,7 +13,7 @@ from opendp_sim.core.errors import InternalError
 if TYPE_CHECKING:
     from opendp_sim.dsl.plan import Plan
 
-__all__ = ["attackers_of", "check_gaussian", "gaussian_facts"]
+__all__ = ["attackers_of", "check_gaussian", "gaussian_facts", "is_tight"]
 
 
 def gaussian_facts(plan: Plan) -> dict[str, Any] | None:
@@ -50,8 +50,16 @@ def attackers_of(plan: Plan) -> dict[str, Any] | None:
     """Return what tests can do against the program: against one record, and against the unit."""
     if plan.privacy is None or not plan.total:
         return None
-    measure = plan.privacy.measure
+    measure, exact = plan.privacy.measure, is_tight(plan)
     return {
-        "one": attacker_of(measure, plan.of_one).plain(),
-        "unit": attacker_of(measure, plan.total).plain(),
+        "one": attacker_of(measure, plan.of_one, exact=exact).plain(),
+        "unit": attacker_of(measure, plan.total, exact=exact).plain(),
     }
+
+
+def is_tight(plan: Plan) -> bool:
+    """Whether the Gaussian curve is every release's own claim; a pure one's mu is an upper bound."""
+    if plan.privacy is None or plan.privacy.measure != "gdp":
+        return False
+    bounds = [release.bound for release in plan.releases.values() if release.bound is not None]
+    return all(bound.claim.mu_squared is not None for bound in bounds)

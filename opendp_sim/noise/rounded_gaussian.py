@@ -18,6 +18,7 @@ from opendp_sim.accounting.gaussian_curve import delta_up
 from opendp_sim.core.claims import Noise, Private
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.rounding import whole_distance
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.noise.parts.bulk import cells_of, runs_of, weighted_space
 from opendp_sim.noise.parts.bulk_gaussian import gaussian_map
@@ -148,7 +149,8 @@ def _why(factor: int) -> str:
 
 def _curve(square: Fraction) -> Callable[[float | Fraction], Callable[[float], float]]:
     """Return the map to the whole curve: distances are taken as the exact numbers that they are."""
-    return lambda d_in: partial(delta_up, Fraction(d_in) ** 2 * square)
+    where = "rounded_gaussian.map"
+    return lambda d_in: partial(delta_up, whole_distance(d_in, where) ** 2 * square)
 
 
 def _noiseless(domain: Domain, factor: int, data: Any) -> NDArray[Any]:

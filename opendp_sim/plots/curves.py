@@ -11,6 +11,7 @@ from opendp_sim.accounting.attackers import Attacker, attacker_of
 from opendp_sim.accounting.conversion import zcdp_to_epsilon
 from opendp_sim.accounting.gaussian_curve import epsilon_up
 from opendp_sim.core.errors import ParameterError
+from opendp_sim.dsl.gaussian_facts import is_tight
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.plots.canvas import COLORS, MARKERS, Display, label
 
@@ -80,7 +81,7 @@ class PrivacyDisplay(Display):
 
     Attributes:
         rates: false-positive rates.
-        power: the greatest true-positive rate at each (exact under ``gdp``, else an upper bound).
+        power: the greatest true-positive rate at each (an upper bound; see ``exact``).
         deltas: from large to small.
         epsilons: the epsilon that the claim gives at each delta.
         exact: whether the trade-off is the curve itself.
@@ -88,9 +89,9 @@ class PrivacyDisplay(Display):
 
     size = (8.0, 3.6)
 
-    def __init__(self, measure: Any, loss: tuple[float, ...]) -> None:
+    def __init__(self, measure: Any, loss: tuple[float, ...], *, exact: bool = False) -> None:
         attacker: Attacker = attacker_of(measure, loss)
-        self.measure, self.loss, self.exact = measure, loss, measure == "gdp"
+        self.measure, self.loss, self.exact = measure, loss, exact
         self.rates = list(_RATES)
         self.power = [attacker.power(rate) for rate in _RATES]
         self.deltas, self.epsilons = _profile(measure, loss)
@@ -107,7 +108,7 @@ class PrivacyDisplay(Display):
                 "OS101", "plot", expected="a program that protects something", got="public data only",
                 hint="there is nothing for an attacker to gain.",
             )  # fmt: skip
-        return cls(plan.privacy.measure, plan.total)
+        return cls(plan.privacy.measure, plan.total, exact=is_tight(plan))
 
     def plot(self, ax: Any = None, profile_ax: Any = None) -> Self:
         """Draw the trade-off on ``ax`` and, where the claim is a curve, the profile beside it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from markupsafe import Markup
@@ -15,6 +16,8 @@ from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.accounting.promise import belief, promise, who
 from opendp_sim.accounting.totals import loss_text
 from opendp_sim.core.errors import SimError
+from opendp_sim.core.rounding import up_text
+from opendp_sim.dsl.gaussian_facts import is_tight
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.report.charts import attack_chart, error_chart
 from opendp_sim.report.plain_steps import in_words
@@ -136,13 +139,16 @@ def _tiles(plan: Plan, plain: Mapping[str, Any], unit: Mapping[str, Any]) -> Ite
     if claim is not None:
         epsilon = claim[0]
         yield Tile(
-            f"epsilon = {epsilon:.3g}",
-            f"strength: a suspicion of 50% can rise to at most {belief(epsilon):.0%}",
+            f"epsilon = {up_text(epsilon, 3)}",
+            f"strength: {_strength(plan, claim)}",
             warn=epsilon > 10,
         )
         delta = claim[1] if len(claim) > 1 else 0.0
-        slack = f"one in {1 / delta:,.0f}" if 0 < delta <= 0.1 else f"{delta:.2g}"
-        yield Tile(f"delta = {delta:.2g}", f"slack: {slack} is added to what an attacker can gain")
+        rare = 0 < delta <= 0.1
+        slack = f"one in {int(1 / Decimal(repr(delta))):,}" if rare else up_text(delta, 2)
+        yield Tile(
+            f"delta = {up_text(delta, 2)}", f"slack: {slack} is added to what an attacker can gain"
+        )
     else:
         yield Tile(_claim(plain), "the loss in the measure of the program")
     yield Tile(who(unit), "this is who is protected; nobody is protected beyond it")
@@ -155,6 +161,14 @@ def _tiles(plan: Plan, plain: Mapping[str, Any], unit: Mapping[str, Any]) -> Ite
             "this page cannot say what else was released about the same records",
             warn=True,
         )
+
+
+def _strength(plan: Plan, claim: Sequence[float]) -> str:
+    """Say what an attacker gains; what a suspicion rises to is bounded by a pure claim alone."""
+    assert plan.privacy is not None  # noqa: S101 - the caller asked
+    if len(claim) > 1:
+        return attacker_of(plan.privacy.measure, plan.total).sentence
+    return f"a suspicion of 50% can rise to at most {up_text(100 * belief(claim[0]), 3)}%"
 
 
 def _flow(plan: Plan, name: str) -> Flow:
@@ -188,12 +202,12 @@ def _figures(plan: Plan) -> Iterator[Figure]:
         attacker = attacker_of(plan.privacy.measure, plan.total)
         rates = sorted({_MARKED, 0.002, *(i / 40 for i in range(1, 40))})
         curve = [(rate, attacker.power(rate)) for rate in rates]
-        exact = " (this bound is exact)" if plan.privacy.measure == "gdp" else ""
-        found = attacker.power(_MARKED)
+        exact = " (this bound is exact)" if is_tight(plan) else ""
         yield Figure(
             "What an attacker gains", attack_chart(curve, _MARKED),
             "Somebody who knows all other records and accuses 1 in 100 of those who were absent finds "
-            f"at most {100 * found:.3g} in 100 of those who were present{exact}; guessing finds 1.",
+            f"at most {attacker.found(_MARKED)} in 100 of those who were present{exact}; guessing "
+            "finds 1.",
         )  # fmt: skip
     shown = _errors(plan)
     if shown is not None:

@@ -1,0 +1,88 @@
+"""Bounds that are printed: never below the number, exact only where that is so."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+import pytest
+
+import opendp_sim.prelude as sim
+from opendp_sim.accounting.attackers import Attacker
+from opendp_sim.accounting.promise import promise
+from opendp_sim.accounting.totals import loss_text
+from opendp_sim.core import dp
+from opendp_sim.core.errors import SpaceError
+from opendp_sim.core.rounding import up_text
+from opendp_sim.dsl import plan_file
+from opendp_sim.dsl.accountant import _BETTER
+from opendp_sim.noise.rounded_gaussian import RoundedGaussian
+from opendp_sim.plots.curves import PrivacyDisplay
+from opendp_sim.report.facts import facts_of
+from opendp_sim.spaces.metrics import VectorNorm
+from opendp_sim.spaces.sketch import IntVector
+from tests._small import write_small
+
+GDP = ("measure: zcdp", "measure: gdp")
+NO_LEDGER = ("    ledger: {file: points.ledger, limit: {epsilon: 3.0, delta: 1.0e-5}}\n", "")
+PURE = ("noise: gaussian", "noise: laplace")
+
+
+@pytest.mark.parametrize("digits", [2, 3, 6])
+def test_a_bound_is_shown_at_its_digits_and_never_below(digits):
+    for value in (1.83249, 1.00227, 1.049e-6, 1e-6, 0.1, 1.0, 99.96, 123456.7, 1e300, 0.0):
+        text = up_text(value, digits)
+        assert Decimal(text) >= Decimal(repr(value))
+        assert float(text) <= value * (1 + 10.0 ** (1 - digits))
+    assert [up_text(v, 3) for v in (0.1, 1e-6, 1.0, 1.83249)] == ["0.1", "1e-06", "1", "1.84"]
+    assert up_text(math.inf) == "inf"
+
+
+def test_losses_and_promises_are_rounded_up():
+    assert loss_text("zcdp", (0.12345601,)) == "rho 0.123457"
+    assert loss_text("approx", (1.0000001, 1.0001e-6)) == "epsilon 1.00001, delta 1.01e-06"
+    assert loss_text("gdp", (0.125,)) == "mu 0.5"
+    assert loss_text("gdp", (0.12500000001,)) == "mu 0.500001"
+    assert loss_text("gdp", (math.inf,)) == "mu inf"
+    assert promise({"claim": (1.0022701, 1.0490001e-6)}) == "(1.00228, 1.04901e-06)-DP"
+
+
+def test_exact_is_said_only_where_every_release_is_gaussian_by_its_own_claim(tmp_path):
+    for change, exact in (((), True), ((PURE,), False)):
+        plan = plan_file(write_small(tmp_path, GDP, NO_LEDGER, *change))
+        assert plan.plain()["attackers"]["one"]["exact"] is exact
+        assert PrivacyDisplay.from_plan(plan).exact is exact
+        captions = " ".join(figure.caption for figure in facts_of(plan, "plan", "x").figures)
+        assert ("this bound is exact" in captions) is exact
+
+
+@pytest.mark.parametrize("measure", ["gdp", "zcdp", "approx"])
+def test_a_suspicion_is_bounded_under_pure_claims_only(tmp_path, measure):
+    plan = plan_file(write_small(tmp_path, ("measure: zcdp", f"measure: {measure}"), NO_LEDGER))
+    said = " ".join(tile.small for tile in facts_of(plan, "plan", "x").tiles)
+    assert "suspicion" not in said
+    budget = ("budget: {epsilon: 1.0, delta: 1.0e-6}", "budget: {epsilon: 1.0}")
+    pure = plan_file(write_small(tmp_path, ("zcdp", "pure"), PURE, budget, NO_LEDGER))
+    said = " ".join(tile.small for tile in facts_of(pure, "plan", "x").tiles)
+    assert "at most 73.2%" in said
+
+
+def test_the_report_rounds_what_an_attacker_finds_up():
+    found = Attacker("gdp", (0.125,)).found(0.01)
+    assert float(found) >= 100 * Attacker("gdp", (0.125,)).power(0.01)
+
+
+@pytest.mark.parametrize("far", [-1.0, math.nan, math.inf, -math.inf])
+def test_a_curve_at_no_distance_is_refused(far):
+    claim = RoundedGaussian(scale=4.0, accounting="curve").bind(IntVector(2), VectorNorm("l2"))
+    with pytest.raises(SpaceError, match="OS206"):
+        claim.privacy_map(far)
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float)
+    curve = space >> sim.then_rounded_gaussian(scale=4.0, accounting="curve")
+    with pytest.raises(Exception, match="OS206"):
+        curve.map(far)
+
+
+def test_the_hint_for_gdp_names_the_linear_model():
+    assert "linear_model" in _BETTER["gdp"]
