@@ -114,7 +114,8 @@ def test_an_attacker_s_curve_is_between_guessing_and_certainty():
     display = PrivacyDisplay("gdp", (0.5,))
     assert all(rate < power <= 1 for rate, power in zip(display.rates, display.power, strict=True))
     assert display.epsilons == sorted(display.epsilons)
-    assert display.exact
+    assert not display.exact
+    assert PrivacyDisplay("gdp", (0.5,), exact=True).exact
     assert PrivacyDisplay("pure", (1.0,)).epsilons == [1.0] * 11
     assert PrivacyDisplay("approx", (1.0, 1e-6)).deltas == [1e-6]
     zcdp = PrivacyDisplay("approx_zcdp", (0.1, 1e-8))
