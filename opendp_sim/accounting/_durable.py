@@ -54,6 +54,8 @@ def create(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
     A file that is there is not opened: closing it would drop the POSIX locks that a connection of
     this process may hold on it.
     """
+    if path.is_symlink() and not path.exists():  # SQLite would make the file it names, and empty
+        raise sqlite3.OperationalError("a link to no file")
     _sweep(path)
     if path.exists():
         return

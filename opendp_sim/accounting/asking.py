@@ -31,6 +31,9 @@ __all__ = [
     "read_queries",
 ]
 
+_MOST_QUERIES = 2**30
+"""Bytes of the queries of one question."""
+
 
 def questions_of(release: Any) -> tuple[str, ...]:
     """Return the questions that a release answers, best first read in ``opendp-sim ops``."""
@@ -155,6 +158,14 @@ def read_queries(opened: Callable[[], Source], where: str) -> Block:
     """Read all queries of a source; refuse none, and any that is no possible record (OS607)."""
     try:
         source = opened()
+        width = 8 * sum(column.width for column in source.records.columns)
+        if (
+            source.length or 0
+        ) * width > _MOST_QUERIES:  # known from the file's form, before reading
+            raise DataError(
+                "OS607", where, expected=f"queries of at most {_MOST_QUERIES:,} bytes at once",
+                got="more", hint="ask in several parts; answers cost nothing.",
+            )  # fmt: skip
         parts = list(source.blocks())
         if not parts:
             raise DataError(

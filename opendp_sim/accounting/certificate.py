@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from opendp_sim.accounting._entries import Entry, canonical, chained
-from opendp_sim.accounting.strict_models import Digest, FileName, Plain, Strict, Time, read_both
+from opendp_sim.accounting.strict_models import (
+    Digest,
+    FileName,
+    Plain,
+    Strict,
+    Time,
+    is_heavy,
+    read_both,
+)
 from opendp_sim.core.errors import ReleaseError
 
 __all__ = [
@@ -27,6 +35,8 @@ __all__ = [
 ]
 
 FORMAT = "opendp_sim/certificate/2"
+_LONGEST = 2**26
+"""Bytes of a certificate: a program and its plan with all keys."""
 BINDS = ("charge", "signature")
 """The fields that are about the statement, which is everything else."""
 
@@ -148,7 +158,10 @@ def read_certificate(path: str | Path) -> tuple[Certificate, dict[str, Any]]:
         )  # fmt: skip
 
     try:
-        text = Path(path).read_bytes()
-    except OSError:
+        long = Path(path).stat().st_size > _LONGEST
+        text = b"" if long else Path(path).read_bytes()
+    except (OSError, ValueError):
         raise refusal("the path") from None
+    if long or is_heavy(text):
+        raise refusal("its size")
     return read_both(Certificate, text, refusal)

@@ -72,6 +72,9 @@ class Ledger:
         if terms is not None:
             terms.limit.check(terms.measure, "ledger.limit")
         with system_errors(file), ExitStack() as undo:
+            if file.is_symlink() and not file.exists():
+                raise refused(file, "a ledger", "a link to a file that is not there",
+                              "restore that file, or name the file itself.")  # fmt: skip
             if not file.exists():
                 make(file, terms)
             undo.callback(claimed(file).release)

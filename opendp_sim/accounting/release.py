@@ -31,7 +31,7 @@ from opendp_sim.accounting.atomic_files import replacing
 from opendp_sim.accounting.promise import promise
 from opendp_sim.accounting.questions import Questions
 from opendp_sim.accounting.release_header import Header
-from opendp_sim.accounting.strict_models import read_both
+from opendp_sim.accounting.strict_models import is_heavy, read_both
 from opendp_sim.core.claims import Noise, Private, Stable, Stage
 from opendp_sim.core.errors import ReleaseError, SimError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, lookup
@@ -238,6 +238,8 @@ class Release(Questions):
             with zipfile.ZipFile(path) as archive:
                 _check_sizes(archive, Path(path).stat().st_size)
                 raw = archive.read(_HEADER)
+                if is_heavy(raw):
+                    raise _foreign()
                 if hashlib.sha256(raw).hexdigest() != archive.read(_DIGEST).decode():
                     raise _foreign()
                 _, header = read_both(Header, raw, lambda _: _foreign())

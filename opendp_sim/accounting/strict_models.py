@@ -25,6 +25,7 @@ __all__ = [
     "Plain",
     "Strict",
     "Time",
+    "is_heavy",
     "plain_json",
     "read_both",
     "read_strictly",
@@ -64,6 +65,17 @@ Time = Annotated[str, AfterValidator(_known_time)]
 """A moment in ISO 8601."""
 Plain = dict[str, Any]
 """A part that is compared as a whole with what is derived again."""
+
+_HOLDERS, _ITEMS = 2**18, 2**21
+
+
+def is_heavy(text: bytes) -> bool:
+    """Say whether JSON has more lists, maps or entries than any file of ours: parsed, each takes many
+    times its bytes.
+    """
+    holders = text.count(b"{") + text.count(b"[")
+    return holders > _HOLDERS or text.count(b",") > _ITEMS
+
 
 M = TypeVar("M", bound=BaseModel)
 

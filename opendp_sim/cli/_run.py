@@ -21,6 +21,7 @@ from opendp_sim.core.shown import shown
 from opendp_sim.dsl.diagnostic import Refused
 from opendp_sim.dsl.document import Document
 from opendp_sim.dsl.render import as_json, as_text
+from opendp_sim.dsl.write import unwritable
 
 __all__ = [
     "EXITS",
@@ -59,7 +60,8 @@ class _Plain(Console):
         """Print; a string is data, never markup."""
         if hushed() and not self.stderr:
             return
-        super().print(*(shown(o) if isinstance(o, str) else o for o in objects), **options)
+        with _written():
+            super().print(*(shown(o) if isinstance(o, str) else o for o in objects), **options)
 
     def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
         """Render, with every character that could steer a terminal made visible."""
@@ -91,12 +93,27 @@ def say(text: str, *, lines: bool = False) -> None:
     """Print a line; with ``lines``, a text of several, of which every line was made by ``shown``."""
     if hushed():
         return
-    typer.echo(shown(text, "\n\t" if lines else "\t"))
+    with _written():
+        typer.echo(shown(text, "\n\t" if lines else "\t"))
 
 
 def say_json(value: Any) -> None:
     """Print JSON."""
-    typer.echo(json.dumps(value, indent=1, sort_keys=True))
+    with _written():
+        typer.echo(json.dumps(value, indent=1, sort_keys=True))
+
+
+@contextmanager
+def _written() -> Iterator[None]:
+    """Turn a standard output that takes no more into OS609; a closed pipe is the reader's wish."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError:
+        raise unwritable(
+            "standard output", "one that takes no more", "make room where it is redirected to."
+        ) from None
 
 
 def counted(number: int, word: str, many: str = "") -> str:
@@ -123,16 +140,12 @@ def handled(*, as_json_text: bool = False, exits: Mapping[str, int] = EXITS) -> 
         yield
     except Refused as error:
         document = error.document if isinstance(error.document, Document) else None
-        if as_json_text:
-            say_json({"errors": as_json(error.findings, document)})
-        else:
+        if not (as_json_text and _told({"errors": as_json(error.findings, document)})):
             _complain(as_text(error.findings, document))
             _complain(f"\n{counted(len(error.findings), 'error')}.")
         raise typer.Exit(1) from None
     except SimError as error:
-        if as_json_text:
-            say_json({"errors": [_plain(error)]})
-        else:
+        if not (as_json_text and _told({"errors": [_plain(error)]})):
             _complain(_simple(error))
         raise typer.Exit(exits[error.code[:3]]) from None
     except (typer.Exit, typer.BadParameter, typer.Abort):
@@ -145,6 +158,15 @@ def handled(*, as_json_text: bool = False, exits: Mapping[str, int] = EXITS) -> 
             "   = help: its text is withheld; report the command as a bug."
         )
         raise typer.Exit(70) from None
+
+
+def _told(value: Any) -> bool:
+    """Print JSON, if standard output takes it."""
+    try:
+        say_json(value)
+    except SimError:
+        return False
+    return True
 
 
 def _complain(text: str) -> None:

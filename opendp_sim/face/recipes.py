@@ -14,6 +14,7 @@ import numpy as np
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.release import Release
+from opendp_sim.accounting.shared_ledger import is_shared
 from opendp_sim.core.errors import DataError, ParameterError
 from opendp_sim.dsl.builder import Builder, program
 from opendp_sim.dsl.execute import apply
@@ -250,6 +251,11 @@ def _bounds(columns: Any) -> dict[str, tuple[float, float]]:
     return found
 
 
+def _absolute(ledger: str | PathLike[str]) -> str:
+    """Return the ledger's place for good: one fit spends in one ledger, whatever folder is current."""
+    return str(ledger) if is_shared(str(ledger)) else str(Path(ledger).absolute())
+
+
 def _program(
     name: str,
     columns: Bounds,
@@ -279,7 +285,7 @@ def _program(
         told[unit] = {"dtype": ids, "role": "privacy_id"}
         first = [{"bound_contributions": {"max_rows": max_rows}}, *first]
     budget = {"epsilon": epsilon} | ({} if delta is None else {"delta": delta})
-    kept = None if ledger is None else {"file": str(ledger), "limit": dict(limit or budget)}
+    kept = None if ledger is None else {"file": _absolute(ledger), "limit": dict(limit or budget)}
     noise = "laplace" if measure == "pure" else "gaussian"
     return (
         program(name)

@@ -1,0 +1,108 @@
+"""Small files of other people that would take the memory, or ledgers that are no file: refused by their form."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import opendp_sim as sim
+from opendp_sim.accounting import asking, certificate
+from opendp_sim.accounting._entries import Terms
+from opendp_sim.accounting.budget import Budget
+from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.release import Release
+from opendp_sim.cli import app
+from opendp_sim.core.errors import BudgetError, DataError, ReleaseError
+from tests._small import write_small
+
+LISTS = b"[" + b"{}," * 2**20 + b"{}]"
+TERMS = Terms("zcdp", "{}", Budget(epsilon=1.0, delta=1e-6))
+
+
+def _peak(act, error):
+    tracemalloc.start()
+    try:
+        with pytest.raises(error):
+            act()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_header_of_a_million_maps_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "r.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", LISTS)
+        archive.writestr("header.sha256", hashlib.sha256(LISTS).hexdigest())
+    assert _peak(lambda: Release.load(tmp_path / "r.npz"), ReleaseError) < 4 * len(LISTS)
+
+
+def test_a_certificate_is_refused_by_its_size(tmp_path: Path, monkeypatch) -> None:
+    file = tmp_path / "x.certificate.json"
+    file.write_bytes(LISTS)
+    assert _peak(lambda: certificate.read_certificate(file), ReleaseError) < 4 * len(LISTS)
+    monkeypatch.setattr(certificate, "_LONGEST", 2**10)
+    file.write_bytes(b" " * 2**22)
+    assert _peak(lambda: certificate.read_certificate(file), ReleaseError) < 2**20
+
+
+def test_queries_are_refused_by_the_length_that_their_file_states(
+    tmp_path: Path, monkeypatch
+) -> None:
+    fit = sim.density({"x": (0, 1)}, bandwidth=0.1, epsilon=1e4)
+    release = fit.apply({"x": np.linspace(0, 1, 50)}, into=tmp_path)
+    release.save(tmp_path / "r.npz")
+    np.savez_compressed(tmp_path / "q.npz", x=np.zeros(2**21))
+    monkeypatch.setattr(asking, "_MOST_QUERIES", 2**20)
+    with pytest.raises(DataError, match="OS607"):
+        release.density({"x": np.zeros(2**21)})
+    words = ["answer", tmp_path / "r.npz", "--queries", tmp_path / "q.npz", "--post", "density"]
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == 4
+    assert "several parts" in done.output
+
+
+def test_one_fit_spends_in_one_ledger_whatever_folder_is_current(
+    tmp_path: Path, monkeypatch
+) -> None:
+    table = {"x": np.linspace(0, 1, 50)}
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    fit = sim.density(
+        {"x": (0, 1)}, bandwidth=0.1, ledger="x.ledger", limit={"epsilon": 2.5, "delta": 1e-5}
+    )
+    fit.apply(table)
+    monkeypatch.chdir(tmp_path / "b")
+    fit.apply(table)
+    assert not list((tmp_path / "b").glob("*.ledger*"))
+    with Ledger.open(tmp_path / "a" / "x.ledger") as ledger:
+        assert len(ledger.charges) == 2
+
+
+def test_a_link_to_no_file_is_no_ledger_and_makes_none(tmp_path: Path) -> None:
+    (tmp_path / "d.ledger").symlink_to(tmp_path / "gone.ledger")
+    for _ in range(2):
+        with pytest.raises(BudgetError, match="OS403"):
+            Ledger.open(tmp_path / "d.ledger", TERMS)
+    assert [file.name for file in tmp_path.iterdir()] == ["d.ledger"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("words", [("check",), ("check", "--json"), ("plan",)])
+def test_a_full_standard_output_is_told_with_a_code(tmp_path: Path, capsys, words) -> None:
+    spec = write_small(tmp_path)
+    with Path("/dev/full").open("w") as full, pytest.MonkeyPatch.context() as patched:
+        patched.setattr("sys.stdout", full)
+        with pytest.raises(SystemExit) as ended:
+            app([*words, str(spec)])
+        patched.undo()
+        assert ended.value.code == 4
+        assert "OS609" in capsys.readouterr().err
+        os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())
