@@ -65,7 +65,7 @@ def pictures(ledger):
         "error": ErrorDisplay(
             [0.5, 1.0, 2.0], {"out: noise_error": [8, 4, 2], "out: rmse": [9, 6, 5]}, 1.0
         ),
-        "privacy": PrivacyDisplay("gdp", (0.5,)),
+        "privacy": PrivacyDisplay("gdp", (0.5,), exact=True),
         "slice": DensityDisplay(("age",), x, None, answers(x), 0.95),
         "map": DensityDisplay(("age", "income"), x, y, answers(x, y), 0.95),
         "classes": ClassMapDisplay(("age", "income"), x, y, ("a", "b"), winner, sure),
