@@ -16,11 +16,13 @@ import pytest
 
 import opendp_sim
 from opendp_sim.accounting._entries import canonical, chained
-from opendp_sim.accounting.certificate import digest_of, statement_digest
+from opendp_sim.accounting.certificate import digest_of, read_certificate, statement_digest
 from opendp_sim.accounting.release import Release
 from opendp_sim.core.errors import ReleaseError, SimError
 from opendp_sim.dsl import apply, plan_file, verification, verify
+from opendp_sim.dsl.charging import terms_of
 from opendp_sim.dsl.derivation import derivation
+from opendp_sim.dsl.stated_ledger import stated_wrongly
 from tests._small import write_small
 
 NAME = "out/release.npz.certificate.json"
@@ -280,6 +282,16 @@ def test_what_is_invented_about_a_ledger_that_is_not_there_is_refused(made, tmp_
     with pytest.raises(ReleaseError, match="OS701") as caught:
         verify(path)
     assert named in str(caught.value.got), caught.value.got
+
+
+def test_a_program_without_a_ledger_has_none_stated(made, tmp_path):
+    record, plain = read_certificate(made / NAME)
+    plan, body = plan_file(made / "small.yaml"), json.loads(plain["charge"]["body"])
+    terms = terms_of(plan)
+    assert stated_wrongly(plan, terms, record, body) is None
+    none = ("    ledger: {file: points.ledger, limit: {epsilon: 3.0, delta: 1.0e-5}}\n", "")
+    without = plan_file(write_small(tmp_path, none))
+    assert stated_wrongly(without, terms, record, body) == "ledger"
 
 
 def test_a_sum_that_could_be_is_left_to_the_ledger(made, tmp_path):
