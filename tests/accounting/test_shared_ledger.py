@@ -241,7 +241,8 @@ def test_killed_clients_and_a_killed_server_lose_and_double_nothing(
     kept = ledger.verify()
     assert len(set(told)) == len(told)
     assert set(told) <= set(range(1, kept + 1))
-    assert kept - len(told) <= len(waits) + 1  # each killed client: one that was kept and not told
+    # Each kill, of a client or of the server, may leave one that was kept and not told.
+    assert kept - len(told) <= len(waits) + 2
     assert all(line.startswith("OS403") for line in errors.splitlines() if line)
 
 

@@ -40,7 +40,7 @@ TWINS = [
         name="opendp/laplace_threshold",
         why="noisy counts equal to the threshold are released; the map's delta counts those above it",
         make=lambda: (
-            dp.t.make_count_by(free(str), SYMMETRIC) >> dp.m.then_laplace_threshold(1.0, 3)
+            dp.t.make_count_by(free(str), SYMMETRIC) >> dp.m.then_laplace_threshold(1.0, 2)
         ),
     ),
     Twin(

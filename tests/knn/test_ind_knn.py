@@ -425,7 +425,10 @@ def test_ids_of_the_other_kind_are_refused_and_change_nothing(ids, foreign):
     assert service.predict(np.array([LEFT])).labels
 
 
-@given(st.lists(st.text(max_size=3), max_size=6) | st.lists(st.integers(), max_size=6))
+@given(
+    st.lists(st.text(max_size=3), max_size=6)
+    | st.lists(st.integers(-(2**63), 2**64 - 1), max_size=6)
+)
 def test_kept_ids_come_back_as_they_were(ids):
     assert unpacked(packed(ids)).tolist() == ids
     assert len(packed(ids)) == len(packed(boxed(ids)))

