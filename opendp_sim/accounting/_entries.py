@@ -22,6 +22,7 @@ __all__ = [
     "canonical",
     "chained",
     "counted",
+    "read_anew",
     "read_entry",
     "read_terms",
 ]
@@ -167,6 +168,8 @@ class _Genesis(Strict):
     measure: MeasureName
     unit: str
     limit: _Limit
+    anew: Time | None = None
+    """When it took the place of a lost ledger, whose charges are forgotten."""
 
 
 class _Head(Strict):
@@ -190,6 +193,13 @@ def read_terms(text: str, refusal: Callable[[str], SimError]) -> Terms:
     return Terms(
         found.measure, found.unit, Budget(limit.epsilon, limit.delta, limit.rho, reserve, limit.mu)
     )
+
+
+def read_anew(text: str, refusal: Callable[[str], SimError]) -> str | None:
+    """Return when a ledger took the place of a lost one; None for a first one."""
+    return read_strictly(
+        _Genesis, text, lambda where: refusal(f"terms that are none ({where})")
+    ).anew
 
 
 def read_head(text: str, refusal: Callable[[str], SimError]) -> tuple[int, str]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
-from opendp_sim.accounting._durable import SIDES, create
+from opendp_sim.accounting._durable import LOCK, SIDES, create
 from opendp_sim.accounting._entries import FORMAT, Terms, canonical, chained
 from opendp_sim.core.errors import BudgetError
 
-__all__ = ["RESTORE", "make", "put", "refused", "system_errors"]
+__all__ = ["FORGET", "RESTORE", "lost", "make", "put", "refused", "system_errors", "was_opened"]
 
 _TABLES = (
     "CREATE TABLE entries (seq INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL)",
@@ -20,13 +22,51 @@ _TABLES = (
 RESTORE = "restore the ledger from a backup; until then treat the budget as spent."
 
 
-def make(file: Path, terms: Terms | None) -> None:
-    """Make a ledger with no entry yet."""
+FORGET = (
+    "restore it from a backup, or name where it is now; if it is gone for good, `opendp-sim ledger "
+    "new SPEC --forget` begins another one, which says that it forgets what was charged before."
+)
+
+
+def was_opened(file: Path) -> bool:
+    """Say whether the ledger of this path was open at some time: the files of its locks stay.
+
+    Ask before looking for the ledger itself: it is made before its lock, so that somebody else's first
+    run, at this moment, is not taken for a loss.
+    """
+    real = file.resolve()
+    lock = re.compile(re.escape(real.name) + r"(\.[0-9a-f]{32})?" + re.escape(LOCK))
+    with suppress(OSError):
+        return any(lock.fullmatch(found.name) for found in real.parent.iterdir())
+    return False
+
+
+def lost(file: Path, trace: str) -> BudgetError:
+    """Return the refusal to begin at nothing where a ledger was (OS407).
+
+    Args:
+        file: where it was.
+        trace: what still knows of it.
+    """
+    return BudgetError(
+        "OS407", str(file), expected="the ledger that was charged here before",
+        got=f"no such file, and {trace}", hint=FORGET,
+    )  # fmt: skip
+
+
+def make(file: Path, terms: Terms | None, *, anew: bool = False) -> None:
+    """Make a ledger with no entry yet.
+
+    Args:
+        file: where.
+        terms: its measure, unit and limit.
+        anew: record that it takes the place of one that is lost, whose charges are forgotten.
+    """
     if any(file.with_name(file.name + side).exists() for side in SIDES):
         raise refused(file, "a ledger", "only the files that SQLite keeps beside one", RESTORE)
     if terms is None:
         raise refused(file, "a ledger", "no such file", "the first `apply` makes it.")
-    genesis = canonical({"format": FORMAT, **terms.plain()})
+    genesis = canonical({"format": FORMAT, **terms.plain(), **_since(anew=anew)})
 
     def fill(connection: sqlite3.Connection) -> None:
         for table in _TABLES:
@@ -36,6 +76,10 @@ def make(file: Path, terms: Terms | None) -> None:
 
     file.parent.mkdir(parents=True, exist_ok=True)
     create(file, fill)
+
+
+def _since(*, anew: bool) -> dict[str, str]:
+    return {"anew": datetime.now(UTC).isoformat(timespec="seconds")} if anew else {}
 
 
 def put(connection: sqlite3.Connection, key: str, value: str) -> None:

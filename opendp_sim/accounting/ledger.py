@@ -30,11 +30,20 @@ from opendp_sim.accounting._entries import (
     canonical,
     chained,
     counted,
+    read_anew,
     read_entry,
     read_head,
     read_terms,
 )
-from opendp_sim.accounting._ledger_file import RESTORE, make, put, refused, system_errors
+from opendp_sim.accounting._ledger_file import (
+    RESTORE,
+    lost,
+    make,
+    put,
+    refused,
+    system_errors,
+    was_opened,
+)
 from opendp_sim.accounting.totals import Charge, Total, total_of
 from opendp_sim.core.errors import BudgetError
 
@@ -57,12 +66,18 @@ class Ledger:
         raise refused(self.path, "one open ledger", "a copy of it", "open the file again.")
 
     @classmethod
-    def open(cls, path: str | Path, terms: Terms | None = None) -> Ledger:
+    def open(cls, path: str | Path, terms: Terms | None = None, *, forget: bool = False) -> Ledger:
         """Open a ledger and lock it; with ``terms``, make it when it does not exist.
+
+        Args:
+            path: its file, or ``postgresql:SERVICE/LEDGER``.
+            terms: measure, unit and limit.
+            forget: begin another ledger where one was and is lost. It records that it does: whatever was
+                charged to the lost one is in no total any more.
 
         Raises:
             BudgetError (OS403): missing, locked, foreign, broken, or made with other terms. (OS401):
-                the terms' limit is none.
+                the terms' limit is none. (OS407): it was here before, and is gone.
         """
         if str(path).startswith("postgresql:"):
             from opendp_sim.accounting.shared_ledger import SharedLedger  # noqa: PLC0415 - its own
@@ -75,8 +90,11 @@ class Ledger:
             if file.is_symlink() and not file.exists():
                 raise refused(file, "a ledger", "a link to a file that is not there",
                               "restore that file, or name the file itself.")  # fmt: skip
+            before = was_opened(file)
             if not file.exists():
-                make(file, terms)
+                if before and not forget:
+                    raise lost(file, "the file of its lock is there still")
+                make(file, terms, anew=forget)
             undo.callback(claimed(file).release)
             connection = sqlite3.connect(file, timeout=0.0, isolation_level=None)
             undo.callback(connection.close)
@@ -125,6 +143,11 @@ class Ledger:
     def terms(self) -> Terms:
         """Measure, unit and limit of this ledger."""
         return read_terms(self._meta("genesis"), self._broken)
+
+    @property
+    def anew(self) -> str | None:
+        """When this ledger took the place of a lost one, whose charges it does not know; or None."""
+        return read_anew(self._meta("genesis"), self._broken)
 
     @property
     def head(self) -> str:

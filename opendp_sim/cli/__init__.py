@@ -44,7 +44,7 @@ COMMANDS = {
         "after:verify_command",
         "Derive every number of a certificate again, compare every part, and say what cannot be checked.",
     ),
-    "ledger": ("after:ledger_app", "Read a ledger."),
+    "ledger": ("after:ledger_app", "Read a ledger, or begin one."),
     "engine": ("engine:engine_app", "Look at an engine before private data is given to it."),
     "report": (
         "report:report_command",

@@ -12,9 +12,22 @@ import typer
 
 from opendp_sim.accounting._entries import counted as counted_entries
 from opendp_sim.accounting.ledger import REFUSALS, Ledger
-from opendp_sim.cli._run import AsJson, console, counted, handled, refuse_usage, say, say_json
+from opendp_sim.cli._run import (
+    AsJson,
+    Params,
+    SpecPath,
+    console,
+    counted,
+    handled,
+    parameters,
+    refuse_usage,
+    say,
+    say_json,
+)
 from opendp_sim.dsl.ask import ask, reference
+from opendp_sim.dsl.charging import begin_ledger
 from opendp_sim.dsl.derivation import derivation
+from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.targets import check_target, kept_of
 from opendp_sim.dsl.verification import load_checked, verify
 from opendp_sim.dsl.write import table_of, write_output
@@ -110,7 +123,7 @@ ODOMETER = (
 )
 """Lemma 6 of ``individual_filter.md`` is about a limit that was stated in advance."""
 
-ledger_app = typer.Typer(name="ledger", no_args_is_help=True, help="Read a ledger.")
+ledger_app = typer.Typer(name="ledger", no_args_is_help=True, help="Read a ledger, or begin one.")
 
 
 @ledger_app.command("show")
@@ -124,6 +137,7 @@ def ledger_show(
             say_json(
                 {
                     "terms": ledger.terms.plain(),
+                    "anew": ledger.anew,
                     "head": ledger.head,
                     "entries": [{"seq": e.seq, "hash": e.hash, **e.body} for e in ledger.entries],
                     "spent": list(total.loss),
@@ -133,6 +147,10 @@ def ledger_show(
                 }
             )
             return
+        if ledger.anew is not None:
+            say(
+                f"anew      begun on {ledger.anew} in place of a lost ledger, whose charges are forgotten"
+            )
         say(f"limit     {total.limit_text}, {ledger.terms.measure}, {ledger.terms.unit}")
         for line in _losses(ledger):
             say(line)
@@ -156,6 +174,32 @@ def _losses(ledger: Ledger) -> Iterator[str]:
         about: dict[str, Any] = entry.body
         yield (f"  {entry.seq:>4}  {about['time']}  {charge.text}  "
                f"{about.get('name', '')}  {str(about.get('program', ''))[:16]}{state}")  # fmt: skip
+
+
+@ledger_app.command("new")
+def ledger_new(
+    spec: SpecPath,
+    param: Params = None,
+    into: Annotated[
+        str | None, typer.Option(help="Folder that outputs are saved under; default the spec's.")
+    ] = None,
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget", help="Begin where one was lost: what it was charged is forgotten."
+        ),
+    ] = False,
+) -> None:
+    """Begin the ledger that a spec names; the first `apply` does so too, unless one was lost."""
+    with handled():
+        path, known = begin_ledger(
+            plan_file(spec, parameters(param)), None if into is None else File(into), forget=forget
+        )
+        say(f"begun     {path}")
+        if known:
+            say(
+                f"forgotten whatever was charged before, though {known}; no total counts it any more"
+            )
 
 
 @ledger_app.command("verify")

@@ -15,12 +15,14 @@ from pathlib import Path as File
 from opendp_sim.accounting.ledger import Entry, Ledger, Terms
 from opendp_sim.accounting.session_mark import LOCKED, UNWRITABLE, Mark
 from opendp_sim.accounting.shared_ledger import is_shared
-from opendp_sim.core.errors import BudgetError, DataError, SimError
+from opendp_sim.core.errors import BudgetError, DataError, SimError, SpecError
 from opendp_sim.core.interrupts import held
 from opendp_sim.dsl.ir import DataEntry
+from opendp_sim.dsl.lost_ledger import refuse_lost, trace_of
 from opendp_sim.dsl.plan import Plan
 
 __all__ = [
+    "begin_ledger",
     "counting",
     "gate",
     "is_paid",
@@ -113,25 +115,59 @@ def _loss(plan: Plan) -> object:
     return None if plan.charge is None else plan.charge.plain()
 
 
-def open_ledger(plan: Plan, stack: ExitStack, *, store: Mark | None = None) -> Ledger | None:
+def open_ledger(
+    plan: Plan, stack: ExitStack, *, store: Mark | None = None, folder: File | None = None
+) -> Ledger | None:
     """Open the plan's ledger until ``stack`` closes, if the plan may be put to the data at all.
 
     Args:
         plan: what is to run.
         stack: closes the ledger.
         store: a session's store that is there already; an older copy of one is refused.
+        folder: where outputs are saved; default the spec's.
 
     Raises:
-        BudgetError (OS407): the store is an older copy.
+        BudgetError (OS407): the store is an older copy; or the ledger was charged, and is gone.
         BudgetError (OS402): too many runs were refused by the data. (OS403): no ledger of these terms.
     """
     terms, path = terms_of(plan), ledger_path(plan)
     if terms is None or path is None or plan.charge is None:
         return None
     terms.limit.check(terms.measure, "ledger.limit")
+    refuse_lost(plan, path, folder, store)
     ledger = stack.enter_context(Ledger.open(path, terms))
     is_paid(ledger, store)
     return ledger
+
+
+def begin_ledger(plan: Plan, into: File | None, *, forget: bool) -> tuple[File, str | None]:
+    """Make the plan's ledger before its first run; return its path, and what was forgotten with it.
+
+    Args:
+        plan: what names the ledger.
+        into: the folder that outputs are saved under; default the spec's.
+        forget: also where a ledger was lost, which is recorded.
+
+    Raises:
+        SpecError (OS306): the plan charges no ledger's file. BudgetError (OS403): it is there. (OS407):
+            it was lost, and ``forget`` is not set.
+    """
+    terms, path = terms_of(plan), ledger_path(plan)
+    if terms is None or path is None or is_shared(path):
+        raise SpecError(
+            "OS306", "data", expected="a private dataset with a ledger in a file", got="none",
+            hint="write `ledger: {file: NAME, limit: ...}` under the dataset.",
+        )  # fmt: skip
+    if path.exists():
+        raise BudgetError(
+            "OS403", str(path), expected="no ledger yet", got="one that is there",
+            hint="`opendp-sim ledger show` reads it; charges that it holds cannot be forgotten.",
+        )  # fmt: skip
+    known = trace_of(plan, path, into)
+    if not forget:
+        refuse_lost(plan, path, into)
+    Ledger.open(path, terms, forget=known is not None).close()
+    return path, known
 
 
 def reserve(

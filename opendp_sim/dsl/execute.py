@@ -78,7 +78,8 @@ def apply(
             charged and no data was opened, or the text says which charge stands and how to go on.
             (Other OS6xx): the data or a query is refused; nothing was
             charged, and the ledger counts what the data refused. BudgetError (OS402, OS403): the ledger
-            refuses; nothing ran. InternalError (OS902): a private function failed; the charge stands.
+            refuses; nothing ran. (OS407): the ledger was charged before, and is gone.
+            InternalError (OS902): a private function failed; the charge stands.
             ReleaseError (OS702): nothing to resume.
     """
     _no_sessions(plan)
@@ -93,7 +94,7 @@ def apply(
         if output.decl.save is not None:
             check_writable(folder / output.decl.save, f"outputs.{name}.save")
     with ExitStack() as stack:
-        ledger = open_ledger(plan, stack)
+        ledger = open_ledger(plan, stack, folder=folder)
         run = Run(folder, ledger, signer, workers, told, charged, engine)
         return finish(plan, run, resume) or _fresh(plan, run, memory or {}, stack)
 

@@ -24,7 +24,7 @@ from opendp_sim.accounting.atomic_files import fresh, sync_folder, write_json
 from opendp_sim.accounting.strict_models import Digest, FileName, Strict, read_strictly
 from opendp_sim.core.errors import ReleaseError
 
-__all__ = ["RunFolder", "Saved", "kept_folders"]
+__all__ = ["RunFolder", "Saved", "kept_folders", "listed_program"]
 
 _NAME = re.compile(r"\.opendp_sim-([0-9a-f]{16})")
 _PROGRAM = re.compile(rb'"program":\s*"([0-9a-f]{64})"')
@@ -154,6 +154,14 @@ def kept_folders(beside: File, program: str, *, ledger: bool) -> Iterator[RunFol
             elif listed.program == program:
                 found.listed = listed
                 yield found
+
+
+def listed_program(path: File) -> str | None:
+    """Return the program of a complete run whose folder this is, if it was charged to a ledger."""
+    with suppress(OSError, ReleaseError):
+        listed = _read(path) if _NAME.fullmatch(path.name) else None
+        return None if listed is None or listed.ledger is None else listed.program
+    return None
 
 
 def _of_another(path: File, program: str) -> bool:

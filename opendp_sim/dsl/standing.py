@@ -9,6 +9,7 @@ from opendp_sim.accounting.shared_ledger import is_shared
 from opendp_sim.accounting.totals import total_of
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl.charging import ledger_path, terms_of
+from opendp_sim.dsl.lost_ledger import refuse_lost
 from opendp_sim.dsl.plan import Plan
 
 __all__ = ["standing"]
@@ -28,6 +29,7 @@ def standing(plan: Plan) -> dict[str, Any] | None:
             with Ledger.open(path, terms) as ledger:
                 spent, after = ledger.total(), ledger.total(plan.charge)
         else:
+            refuse_lost(plan, path)
             spent, after = (
                 total_of(charges, terms.measure, terms.limit) for charges in ((), (plan.charge,))
             )

@@ -83,14 +83,28 @@ class Budget:
         mu: float | None = None,
         measure: MeasureName = MEASURE,
         unit: str = "row",
+        forget: bool = False,
     ) -> Self:
         """Open a ledger file, or make it; with a limit, the file must have been made with the same.
 
+        Args:
+            path: the ledger's file.
+            epsilon: as in ``Budget``, and so are the others.
+            delta: see ``Budget``.
+            rho: see ``Budget``.
+            mu: see ``Budget``.
+            measure: see ``Budget``.
+            unit: see ``Budget``.
+            forget: begin another ledger where one was and is lost; what it was charged is forgotten.
+
         Raises:
             BudgetError (OS403): missing and no limit given, locked, broken, or made with other terms.
+                (OS407): it was there before and is gone.
         """
         limit = Limit(epsilon=epsilon, delta=delta, rho=rho, mu=mu)
         terms = Terms(measure, _unit(unit), limit) if limit.stated() else None
+        if forget and terms is not None:
+            Ledger.open(Path(path).absolute(), terms, forget=True).close()
         made = cls.__new__(cls)
         made.__setstate__((Path(path).absolute(), terms))
         return made

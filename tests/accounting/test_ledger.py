@@ -211,6 +211,9 @@ def test_an_emptied_or_lost_main_file_is_no_new_ledger(filled):
         assert filled.read_bytes() == damaged
     filled.unlink()
     filled.with_name(filled.name + "-wal").write_bytes(b"something")
+    assert _refusal(lambda: Ledger.open(filled, TERMS)).code == "OS407"
+    assert _refusal(lambda: Ledger.open(filled, TERMS, forget=True)).code == "OS403"
+    filled.with_name(filled.name + ".lock").unlink()
     assert _refusal(lambda: Ledger.open(filled, TERMS)).code == "OS403"
     assert not filled.exists()
 

@@ -325,7 +325,7 @@ def test_an_edited_ledger_of_whole_hashes_is_still_read_strictly(tmp_path):
                  '{"kind":"charge","time":"2026-01-01","loss":{"measure":"zcdp","loss":["0x1p99999"]}}',
                  '{"kind":"charge","time":"never","loss":{"measure":"zcdp","loss":["0x1p0"]}}'):  # fmt: skip
         Path(path).unlink(missing_ok=True)
-        Ledger.open(path, TERMS).close()
+        Ledger.open(path, TERMS, forget=True).close()
         with sqlite3.connect(path) as db:
             genesis = db.execute("SELECT value FROM meta WHERE key='genesis'").fetchone()[0]
             digest = chained(chained("", genesis), body)
