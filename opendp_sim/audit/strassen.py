@@ -7,6 +7,8 @@ differ never raise an alarm.
 
 from __future__ import annotations
 
+import hashlib
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -38,28 +40,57 @@ def couple(
     risk: float,
 ) -> Coupling:
     """Test one pair in both directions; each has half of the risk."""
-    runs = 0
+    runs, outputs = 0, _Outputs(run, distance)
     for side in (pair, pair.flipped()):
-        found = _one_way(run, side, distance, d_out, risk / 2)
+        found = _one_way(outputs, side, d_out, risk / 2)
         runs += 2 * (_SCORING + _CERTIFYING) + _CENTRES
         if found is not None:
             return Coupling(runs, found)
     return Coupling(runs, None)
 
 
-def _one_way(
-    run: Callable[[Any], Any],
-    pair: Pair,
-    distance: Callable[[Any, Any], Any],
-    d_out: float,
-    risk: float,
-) -> Evidence | None:
-    centres = [run(pair.left) for _ in range(_CENTRES)]
-    train_left = [run(pair.left) for _ in range(_SCORING)]
-    train_right = [run(pair.right) for _ in range(_SCORING)]
+class _Outputs:
+    """Draws of a random function, numbered by content, and their distances, each worked out once.
+
+    A function whose coin seldom falls has few contents; a distance of long outputs takes milliseconds.
+    """
+
+    def __init__(self, run: Callable[[Any], Any], distance: Callable[[Any, Any], Any]) -> None:
+        self.run, self._distance = run, distance
+        self.values: list[Any] = []
+        self._numbers: dict[bytes, int] = {}
+        self._known: dict[tuple[int, int], float] = {}
+
+    def draw(self, data: Any, count: int) -> list[int]:
+        """Run the function, and return the number of each output."""
+        return [self._number(self.run(data)) for _ in range(count)]
+
+    def distance(self, left: int, right: int) -> float:
+        """Return the distance of two outputs by their numbers."""
+        if (left, right) not in self._known:
+            found = self._distance(self.values[left], self.values[right])
+            self._known[left, right] = to_float(found)
+        return self._known[left, right]
+
+    def _number(self, value: Any) -> int:
+        new = len(self.values)
+        try:
+            content = hashlib.sha256(pickle.dumps(value)).digest()
+        except Exception:  # noqa: BLE001 - a stranger's object may refuse in any way
+            content = new.to_bytes(8, "big")  # what has no bytes is a content of its own
+        number = self._numbers.setdefault(content, new)
+        if number == new:
+            self.values.append(value)
+        return number
+
+
+def _one_way(outputs: _Outputs, pair: Pair, d_out: float, risk: float) -> Evidence | None:
+    centres = outputs.draw(pair.left, _CENTRES)
+    train_left = outputs.draw(pair.left, _SCORING)
+    train_right = outputs.draw(pair.right, _SCORING)
     reached = d_out * (1 + _ROUNDING)  # what rounding alone carried too far is near
-    near = [[to_float(distance(b, c)) for c in centres] for b in train_right]
-    same = [[to_float(distance(a, c)) for c in centres] for a in train_left]
+    near = [[outputs.distance(b, c) for c in centres] for b in train_right]
+    same = [[outputs.distance(a, c) for c in centres] for a in train_left]
     best, chosen, radius = 0.0, list(range(_CENTRES)), 0.0
     for reach in (0.0, d_out):
         # drop centres that the other side comes close to most often, a quarter at a time
@@ -72,13 +103,9 @@ def _one_way(
                 best, chosen, radius = gap, kept, reach
     if best <= 0:
         return None
-    inside = sum(
-        _within(distance, run(pair.left), centres, chosen, radius) for _ in range(_CERTIFYING)
-    )
-    close = sum(
-        _within(distance, run(pair.right), centres, chosen, radius + reached)
-        for _ in range(_CERTIFYING)
-    )
+    near_these = [centres[c] for c in chosen]
+    inside = _within(outputs, pair.left, near_these, radius)
+    close = _within(outputs, pair.right, near_these, radius + reached)
     low = lower_limit(inside, _CERTIFYING, risk / 2)
     high = upper_limit(close, _CERTIFYING, risk / 2)
     if low <= high:
@@ -89,7 +116,7 @@ def _one_way(
         d_out,
         f"P[left in O] >= {low:.4f} > {high:.4f} >= P[right within the map of O]",
         pair,
-        (centres[chosen[0]], train_right[0]),
+        (outputs.values[near_these[0]], outputs.values[train_right[0]]),
         f"1 - {risk:.1g}",
     )
 
@@ -98,11 +125,7 @@ def _hits(rows: list[list[float]], kept: list[int], radius: float) -> float:
     return sum(any(row[c] <= radius for c in kept) for row in rows) / len(rows)
 
 
-def _within(
-    distance: Callable[[Any, Any], Any],
-    value: Any,
-    centres: list[Any],
-    kept: list[int],
-    radius: float,
-) -> bool:
-    return any(to_float(distance(value, centres[c])) <= radius for c in kept)
+def _within(outputs: _Outputs, data: Any, centres: list[int], radius: float) -> int:
+    """How many of fresh outputs come so near to one of the centres."""
+    fresh = outputs.draw(data, _CERTIFYING)
+    return sum(any(outputs.distance(value, c) <= radius for c in centres) for value in fresh)
