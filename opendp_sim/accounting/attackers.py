@@ -72,6 +72,13 @@ class Attacker:
             return _up(math.tanh(first / 2) + 2 * delta / (math.exp(min(first, 700.0)) + 1))
         return _up((1 - delta) * _renyi_advantage(first) + delta)
 
+    @property
+    def right(self) -> str:
+        """How many guesses in 100 are right at most, at even odds (Lemma A3), rounded up."""
+        value = 50 * (1 + self.advantage)
+        digits = 3 if value < 99 else 4 if value < 99.9 else 6
+        return up_text(min(100.0, value * (1 - 1e-12)), digits)
+
     def plain(self) -> dict[str, Any]:
         """The JSON form: the advantage, and the trade-off curve at ``RATES``."""
         return {

@@ -1,7 +1,8 @@
-"""What `plan` says first: who is protected, how sure, how wrong answers will be, and the way there."""
+"""What `plan` says first: who is protected, how sure, how wrong, at what cost; then a tree."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from textwrap import wrap
 
@@ -9,37 +10,57 @@ from rich.console import Console
 from rich.text import Text
 
 from opendp_sim.accounting.attackers import attacker_of
-from opendp_sim.accounting.promise import who
 from opendp_sim.accounting.totals import loss_text
+from opendp_sim.cli.show_tree import tree
 from opendp_sim.core.rounding import up_text
 from opendp_sim.core.shown import shown
 from opendp_sim.dsl.advice import advice
 from opendp_sim.dsl.describe import stage_plain
-from opendp_sim.dsl.plan import Plan, ReleasePlan
+from opendp_sim.dsl.how_wrong import how_wrong
+from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.standing import standing
 
 __all__ = ["show_first"]
 
-_WIDE, _MARGIN = 80, " " * 11
-_MORE = "; all numbers: plan -v"
+_WIDE, _MARGIN = 80, 11
+_NAME = 20
+"""Letters of a name that the first lines show; `-v` has the rest."""
 
 
-def show_first(plan: Plan, spec: str, out: Console) -> None:
-    """Print five lines, advice where there is any, and a tree."""
+def show_first(plan: Plan, spec: str, out: Console, *, whole: bool = False) -> None:
+    """Print five lines of one row each, a tree, and advice where there is any.
+
+    Args:
+        plan: the plan.
+        spec: its file, for the command that comes next.
+        out: where to.
+        whole: whether each line goes on over several rows, with the error of every output.
+    """
     wide = min(out.width, _WIDE)
-    for word, text in (
-        *_answers(plan),
-        *(("advice", text) for text in _advices(plan)),
-        ("next", f"{_command(plan)} {spec}" + _MORE),
-    ):
-        first, *more = wrap(shown(text), wide - len(_MARGIN), break_on_hyphens=False)
-        out.print(Text(f"{word:<{len(_MARGIN)}}", style="bold") + Text(first))
-        for line in more:
-            out.print(Text(_MARGIN + line))
-    for name, release in plan.releases.items():
+    for word, text in _answers(plan, whole=whole):
+        _row(out, word, text, wide, whole=whole)
+    last = f"{_command(plan)} {shown(spec)}" + ("" if whole else "; more: -v")
+    # A command is never cut: somebody will copy it.
+    out.print(Text(f"{'next':<{_MARGIN}}", style="bold") + Text(last), soft_wrap=True)
+    out.print()
+    for line in tree(plan):
+        row = Text(shown(line))
+        row.truncate(wide, overflow="ellipsis")
+        out.print(row)
+    advised = list(dict.fromkeys(_advices(plan)))
+    if advised:
         out.print()
-        for text in _tree(plan, name, release):
-            out.print(Text(shown(text)))
+    for text in advised:
+        _row(out, "advice", text, wide, whole=True)
+
+
+def _row(out: Console, word: str, text: str, wide: int, *, whole: bool) -> None:
+    room = wide - _MARGIN
+    lines = wrap(shown(text), room, break_on_hyphens=False) if whole else [shown(text)]
+    for at, line in enumerate(lines):
+        row = Text(line)
+        row.truncate(room, overflow="ellipsis")
+        out.print(Text(f"{'' if at else word:<{_MARGIN}}", style="bold") + row)
 
 
 def _command(plan: Plan) -> str:
@@ -56,56 +77,67 @@ def _advices(plan: Plan) -> Iterator[str]:
     yield from advice(plan)
 
 
-def _answers(plan: Plan) -> Iterator[tuple[str, str]]:
-    privacy = plan.privacy
-    if privacy is None:
+def _answers(plan: Plan, *, whole: bool) -> Iterator[tuple[str, str]]:
+    if plan.privacy is None:
         yield "protected", "nobody: all data is declared public"
     else:
-        unit = privacy.plain()["unit"]
-        yield "protected", f"{who(unit)}: whoever knows all others can hardly tell which it was"
-        yield "how sure", " ".join(_sure(plan))
-    yield ("how wrong", "; ".join(_wrong(plan)) or "no error is stated: it depends on the question")
-    yield "spent", _spent(plan)
+        yield "protected", _who(plan)
+        yield "how sure", _sure(plan)
+    yield "how wrong", _wrong(plan, whole=whole)
+    if plan.privacy is not None:
+        yield "cost", _cost(plan)
 
 
-def _sure(plan: Plan) -> Iterator[str]:
+def _short(name: str, most: int = _NAME) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
+def _who(plan: Plan) -> str:
     assert plan.privacy is not None  # noqa: S101 - the caller asked
-    if plan.claim is not None:
-        epsilon, *delta = plan.claim
-        told = "".join(f", delta {up_text(part, 2)}" for part in delta)
-        yield f"epsilon {up_text(epsilon, 3)}{told}:"
+    unit = plan.privacy.plain()["unit"]
+    of, replaced = str(unit["of"]), "replace" in unit
+    number = unit.get("replace", unit.get("add_remove", 1))
+    noun = "record" if of == "row" else "person"
+    whom = f"each {noun}" if number == 1 else f"any {number} {noun}s together"
+    whom += " (one row)" if of == "row" and number == 1 else ""
+    whom += "" if of == "row" else f" (column `{_short(of, 7)}`)"
+    if replaced:
+        return f"{whom}, from having its content found out"
+    return f"{whom}, from being found out to be in the data"
+
+
+def _sure(plan: Plan) -> str:
+    assert plan.privacy is not None  # noqa: S101 - the caller asked
+    right = attacker_of(plan.privacy.measure, plan.total).right
+    return f"at even odds the best guess is right at most {right} in 100 (coin: 50)"
+
+
+def _wrong(plan: Plan, *, whole: bool) -> str:
+    """Tell the errors, of outputs alike at once; the first error alone unless ``whole``."""
+    alike = defaultdict(list)
+    for name, text in how_wrong(plan).items():
+        alike[text].append(name if whole else _short(name))
+    told = [f"{', '.join(names if whole else names[:2])}: {text}" for text, names in alike.items()]
+    if not told:
+        return "not stated: it depends on what the release is asked"
+    return "; ".join(told) if whole else told[0]
+
+
+def _cost(plan: Plan) -> str:
+    """Tell what a run would spend, and who counts it."""
+    assert plan.privacy is not None  # noqa: S101 - the caller asked
+    measure, spent = plan.privacy.measure, plan.claim
+    if spent is None and measure in {"pure", "approx"}:
+        spent = plan.total
+    if spent is None:
+        loss = loss_text(measure, plan.total)
     else:
-        yield f"{loss_text(plan.privacy.measure, plan.total)}:"
-    yield attacker_of(plan.privacy.measure, plan.total).sentence
-
-
-def _wrong(plan: Plan) -> Iterator[str]:
-    for name, output in plan.outputs.items():
-        for error, value in list(output.expected.items())[:1]:
-            yield f"{name} by about {value:.3g} ({error.replace('_', ' ')})"
-
-
-def _spent(plan: Plan) -> str:
+        loss = f"epsilon {up_text(spent[0], 3)}"
+        loss += "".join(f", delta {up_text(delta, 2)}" for delta in spent[1:])
     found = standing(plan)
     if found is None:
-        return "nothing: no data was opened; no ledger adds this up with other runs"
+        return f"nothing yet; a run: {loss}; no ledger counts it"
     if "refused" in found:
-        return f"nothing: no data was opened; {found['file']} cannot be read"
-    told = "leave " + found["left"] if found["fits"] else "pass the limit, and be refused"
-    return (
-        f"nothing: no data was opened; {found['file']} holds {found['spent']}; a run would {told}"
-    )
-
-
-def _tree(plan: Plan, name: str, release: ReleasePlan) -> Iterator[str]:
-    """One stage a line, with the most that whoever is protected changes there."""
-    bounds = dict(release.maps)
-    yield f"{release.typed.entry.name}"
-    for stage in release.typed.stages:
-        key = stage.mechanism.key
-        yield f"├─ {key:<24}" + (f"changes by at most {bounds[key]:.6g}" if key in bounds else "")
-    if release.record is not None and plan.privacy is not None:
-        cost = loss_text(plan.privacy.measure, tuple(release.loss))
-        yield f"├═ {release.record.key:<24}noise; costs {cost}"
-    answered = [o.decl.name for o in plan.outputs.values() if o.stage.name == name]
-    yield f"└─ {', '.join(answered) or name:<24} costs nothing more"
+        return f"nothing yet; a run: {loss}; its ledger cannot be read"
+    told = f"leaves {found['left']}" if found["fits"] else "is refused: too little is left"
+    return f"nothing yet; a run: {loss}; {told}"

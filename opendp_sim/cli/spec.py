@@ -91,7 +91,7 @@ def plan_command(
             each = {name: asdict(parts) | {"total": parts.total} for name, parts in told.items()}
             say_json(found | ({"predicted": each} if each else {}))
         else:
-            show_first(plan, spec, console())
+            show_first(plan, spec, console(), whole=verbose)
             if verbose:
                 console().print()
                 show_plan(plan, console())

@@ -112,6 +112,7 @@ class Modes(Mechanism):
             takes="release",
             output=Answers(COLUMNS),
             expected={"noise_error": noise},
+            of_a_record=1.0,
             asks=False,
         )
 

@@ -103,5 +103,9 @@ class Outliers(Mechanism):
             }
 
         return Post(
-            flag, takes="release", output=Answers(COLUMNS, sums.labels), expected=density.expected
+            flag,
+            takes="release",
+            output=Answers(COLUMNS, sums.labels),
+            expected=density.expected,
+            of_a_record=density.of_a_record,
         )

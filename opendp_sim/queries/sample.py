@@ -81,4 +81,5 @@ class Sample(Mechanism):
             takes="release",
             output=Answers(("candidate", "label")),
             expected={"noise_error": deviation * sums.noise_factor()},
+            of_a_record=1.0,
         )

@@ -93,7 +93,7 @@ def facts_of(plan: Plan, kind: str, command: str) -> Facts:
     unit = {} if privacy is None else privacy["unit"]
     by_person = unit.get("of", "row") != "row"
     noun = "person" if by_person else "record"
-    out = Facts(kind, plan.program.name, _promise(plain, unit, noun), noun, command)
+    out = Facts(kind, plan.program.name, _promise(plan, unit, noun), noun, command)
     out.tiles = list(_tiles(plan, plain, unit))
     out.flows = [_flow(plan, name) for name in plan.releases]
     out.figures = list(_figures(plan))
@@ -112,15 +112,22 @@ def facts_of(plan: Plan, kind: str, command: str) -> Facts:
     return out
 
 
-def _promise(plain: Mapping[str, Any], unit: Mapping[str, Any], noun: str) -> str:
-    if plain["privacy"] is None:
+def _promise(plan: Plan, unit: Mapping[str, Any], noun: str) -> str:
+    privacy = plan.privacy
+    if privacy is None:
         return "All data is declared public: nothing is protected."
-    done = "was replaced by another" if "replace" in unit else "was in the data at all"
     number = unit.get("replace", unit.get("add_remove", 1))
     several = f"{number} {noun}s of somebody's choice" if number != 1 else f"one {noun}"
+    was = "were" if number != 1 else "was"
+    done = (
+        f"which of two things {several} said"
+        if "replace" in unit
+        else f"whether {several} {was} in the data"
+    )
+    right = attacker_of(privacy.measure, plan.total).right
     return (
-        f"Whoever sees everything that is released here, and already knows every other {noun}, can "
-        f"hardly tell whether {several} {done}."
+        f"Whoever sees everything that is released here, and knows every other {noun} already, can guess "
+        f"{done}: at even odds the guess is right at most {right} times in 100. A coin: 50 times."
     )
 
 
@@ -167,7 +174,10 @@ def _strength(plan: Plan, claim: Sequence[float]) -> str:
     """Say what an attacker gains; what a suspicion rises to is bounded by a pure claim alone."""
     assert plan.privacy is not None  # noqa: S101 - the caller asked
     if len(claim) > 1:
-        return attacker_of(plan.privacy.measure, plan.total).sentence
+        right = attacker_of(plan.privacy.measure, plan.total).right
+        return (
+            f"at even odds the best guess is right at most {right} times in 100; a coin, 50 times"
+        )
     return f"a suspicion of 50% can rise to at most {up_text(100 * belief(claim[0]), 3)}%"
 
 

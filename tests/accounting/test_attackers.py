@@ -83,3 +83,16 @@ def test_the_sentence_rounds_up():
         assert 100 * attacker.power(0.01) <= shown * (1 + 1e-9)
         assert shown <= 100 * attacker.power(0.01) * 1.01
     assert "at most 1 in 100" in Attacker("gdp", (0.0,)).sentence
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 3.0, 8.0, 12.0, 800.0])
+@pytest.mark.parametrize("measure", ["pure", "approx", "gdp", "zcdp"])
+def test_a_guess_at_even_odds_is_told_rounded_up(measure, epsilon):
+    """The best guess of randomised response is right as often as is said: the words are not below it."""
+    attacker = Attacker(measure, (epsilon, 1e-6) if measure == "approx" else (epsilon,))
+    true = 50 * (1 + attacker.advantage)
+    assert true * (1 - 1e-11) <= float(attacker.right) <= min(100.0, true + 0.1)
+    if measure == "pure":
+        assert true == pytest.approx(100 * special.expit(epsilon), rel=1e-9)
+    if epsilon == 0 and measure != "approx":
+        assert attacker.right == "50"
