@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given, strategies as st
 from opendp.extras.numpy import array2_domain
 
-from opendp_sim.core.bridge import adopt_domain, adopt_metric, guarded, to_dp_domain, to_dp_metric
+from opendp_sim.core.adopt import adopt_domain, adopt_metric
+from opendp_sim.core.bridge import to_dp_domain, to_dp_metric
 from opendp_sim.core.claims import Block, sensitivity_of
 from opendp_sim.core.errors import CATALOGUE, DataError, InternalError, SimError, SpaceError
 from opendp_sim.core.grid import count_ids
+from opendp_sim.core.guard import guarded
 from opendp_sim.core.rounding import float_down, float_up, sqrt_up
 from opendp_sim.spaces.metrics import IdDistance, Symmetric, VectorNorm
 from opendp_sim.spaces.records import Column, Records

@@ -12,9 +12,9 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from opendp_sim.accounting.session_store import SessionStore
-from opendp_sim.core.bridge import guarded
 from opendp_sim.core.claims import Interactive, Stable, Stage
 from opendp_sim.core.errors import BudgetError, DataError, SpaceError
+from opendp_sim.core.guard import guarded
 from opendp_sim.core.pipeline import on_queries, resolve
 from opendp_sim.core.randomness import fingerprint
 from opendp_sim.sources.fold import collect_rows

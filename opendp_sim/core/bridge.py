@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import opendp._convert as _conversions
 import opendp._lib as _library
 import opendp.mod as _modules
@@ -29,22 +28,20 @@ from opendp.mod import OdometerQueryable, _PartialConstructor, assert_features
 
 from opendp_sim.core import dp
 from opendp_sim.core.claims import Claim, Interactive, Noise, Norm, Post, Private, Stable, norm_of
-from opendp_sim.core.countable import need_countable, records_in
-from opendp_sim.core.errors import InternalError, SimError, SpaceError
-from opendp_sim.core.interrupts import catch_dropped, holding, shielded
+from opendp_sim.core.errors import SpaceError
+from opendp_sim.core.guard import guarded
+from opendp_sim.core.interrupts import catch_dropped, holding
 from opendp_sim.core.rounding import U32_MAX, bounded_int
-from opendp_sim.core.space import FOREIGN_DOMAINS, FOREIGN_METRICS, Domain, Metric
+from opendp_sim.core.space import Domain, Metric
+from opendp_sim.core.whole import whole_function
 
 __all__ = [
     "Parts",
     "ServiceParts",
-    "adopt_domain",
-    "adopt_metric",
     "answers_questions",
     "build",
     "curve_measurement",
     "fill_bytes",
-    "guarded",
     "measure_of",
     "measure_to_dp",
     "parts_of",
@@ -142,69 +139,6 @@ def to_dp_metric(metric: Metric) -> dp.Metric:
     return native if native is not None else _extrinsic_distance(metric.identifier, metric)
 
 
-def adopt_domain(domain: dp.Domain | Domain) -> Domain:
-    """Return our descriptor of an OpenDP domain: our own, or one of OpenDP's that we can read."""
-    found: Domain = _adopt(domain, Domain, FOREIGN_DOMAINS, "OS201", "input_domain")
-    return found
-
-
-def adopt_metric(metric: dp.Metric | Metric) -> Metric:
-    """Return our descriptor of an OpenDP metric."""
-    found: Metric = _adopt(metric, Metric, FOREIGN_METRICS, "OS202", "input_metric")
-    return found
-
-
-def _adopt(native: Any, kind: type, readers: list[Any], code: str, where: str) -> Any:
-    if isinstance(native, kind):
-        return native
-    descriptor = getattr(native, "descriptor", None)
-    if isinstance(descriptor, kind):
-        return descriptor
-    for read in readers:
-        if (found := read(native)) is not None:
-            return found
-    hint = (
-        "start from array2_domain(num_columns=..., nan=False, T=float) under "
-        "symmetric_distance(), or from a domain of opendp_sim."
-    )
-    if "FrameDomain" in str(native):
-        hint = (
-            "frames do not chain here: give Context `data=frame.select(columns).to_numpy()` and "
-            "`domain=array2_domain(...)`, or hand the frame itself to `sim.density` or `sim.apply`."
-        )
-    raise SpaceError(
-        code, where, expected=f"a {where.split('_')[1]} this package has a proof for",
-        got=str(native), hint=hint,
-    )  # fmt: skip
-
-
-def guarded(function: Callable[[Any], Any], where: str) -> Callable[[Any], Any]:
-    """Let nothing of an exception out of a private function: it could carry a record.
-
-    A ``SimError`` has constant text by construction and passes, anything else becomes OS902. Neither
-    keeps a cause, a context or a traceback whose frames hold data. Arithmetic warnings are silent,
-    since whether they appear depends on the data.
-    """
-    inner = shielded(function)
-
-    def run(data: Any) -> Any:
-        try:
-            with np.errstate(all="ignore"):
-                return inner(data)
-        except SimError as error:
-            failed = error.with_traceback(None)
-            failed.__cause__ = failed.__context__ = None
-        except Exception:  # noqa: BLE001 - whatever it says may be about the data
-            failed = InternalError(
-                "OS902", where, expected="an answer", got="a failure inside the mechanism",
-                hint="the text is withheld; run the mechanism on public data to reproduce it.",
-            )  # fmt: skip
-        del data
-        raise failed
-
-    return run
-
-
 def build(claim: Claim, key: str, domain: Domain, metric: Metric, norm: Norm | None = None) -> Any:
     """Make the OpenDP object of a claim: Transformation, Measurement or Function.
 
@@ -293,32 +227,6 @@ def _transformation(
         guarded(gated, key),
         guarded(stability_map, key),
     )
-
-
-def whole_function(claim: Stable) -> Callable[[Any], Any]:
-    """Return the claim's function on a whole dataset held in memory."""
-    if claim.accumulate is not None:
-        size, accumulate = claim.output.size, claim.accumulate  # type: ignore[attr-defined]
-
-        def total(data: Any) -> Any:
-            need_countable(records_in(data))
-            out = np.zeros(size, dtype=np.int64)
-            accumulate(data, out)
-            return out
-
-        return total
-    if claim.fold is not None:
-        fold = claim.fold
-        return lambda data: fold(lambda: [data])
-    if claim.survey is not None:
-        survey = claim.survey
-        return lambda data: survey([data])(data)
-    if claim.function is None:
-        raise InternalError(
-            "OS903", "claim", expected="a function, accumulate, fold or survey", got="none of them",
-            hint="report this as a bug of the mechanism.",
-        )  # fmt: skip
-    return claim.function
 
 
 def _interactive(

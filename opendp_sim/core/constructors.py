@@ -7,7 +7,8 @@ from inspect import Parameter, Signature, signature
 from typing import Any
 
 from opendp_sim.core import dp
-from opendp_sim.core.bridge import adopt_domain, adopt_metric, build, then
+from opendp_sim.core.adopt import adopt_domain, adopt_metric
+from opendp_sim.core.bridge import build, then
 from opendp_sim.core.claims import Norm, norm_of
 from opendp_sim.core.mechanism import Mechanism
 

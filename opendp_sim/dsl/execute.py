@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 from opendp_sim.accounting.release import Release
 from opendp_sim.accounting.signature import Signer
-from opendp_sim.core.bridge import guarded
 from opendp_sim.core.claims import Interactive, Noise, Private, Stable
 from opendp_sim.core.errors import DataError, InternalError, SimError, SpecError
+from opendp_sim.core.guard import guarded
 from opendp_sim.core.pipeline import resolve
 from opendp_sim.dsl.applied import Applied
 from opendp_sim.dsl.certify import claim_about

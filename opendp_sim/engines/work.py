@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.core.bridge import guarded
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.errors import DataError, InternalError, SimError
+from opendp_sim.core.guard import guarded
 from opendp_sim.core.pipeline import resolve
 from opendp_sim.dsl.typed import Typed
 from opendp_sim.engines.job import gathered_by, source_of_task, typed_of

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.bridge import guarded
 from opendp_sim.core.claims import Stable, Stage
 from opendp_sim.core.errors import InternalError
+from opendp_sim.core.guard import guarded
 from opendp_sim.core.pipeline import resolve
 from opendp_sim.spaces.records import Records
 from opendp_sim.spaces.rows import Rows, length

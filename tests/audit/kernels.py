@@ -14,9 +14,9 @@ import numpy as np
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.audit import NoiseLaw
-from opendp_sim.core.bridge import whole_function
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.mechanism import lookup
+from opendp_sim.core.whole import whole_function
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import GridRows, Rows
 from tests.audit.stand_ins import POINTS, Release, additive, gaussian, laplace

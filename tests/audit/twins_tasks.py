@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit import Control, Twin
-from opendp_sim.core.bridge import whole_function
 from opendp_sim.core.claims import Noise
 from opendp_sim.core.mechanism import lookup
+from opendp_sim.core.whole import whole_function
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.released import Released
 from opendp_sim.spaces.rows import Rows

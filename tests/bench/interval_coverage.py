@@ -21,10 +21,10 @@ from numpy.typing import NDArray  # noqa: E402
 
 import opendp_sim.prelude  # noqa: E402, F401 - fills the registry
 from opendp_sim.accounting.release import Release  # noqa: E402
-from opendp_sim.core.bridge import whole_function  # noqa: E402
 from opendp_sim.core.claims import Noise  # noqa: E402
 from opendp_sim.core.mechanism import Mechanism, lookup  # noqa: E402
 from opendp_sim.core.pipeline import bind_steps, resolve  # noqa: E402
+from opendp_sim.core.whole import whole_function  # noqa: E402
 from opendp_sim.spaces.metrics import Symmetric  # noqa: E402
 from opendp_sim.spaces.rows import RealRows, Rows  # noqa: E402
 from tests.bench._results import parser, table, write_section  # noqa: E402

@@ -8,10 +8,10 @@ import numpy as np
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.accounting.release import Release
-from opendp_sim.core.bridge import whole_function
 from opendp_sim.core.claims import Noise
 from opendp_sim.core.mechanism import Mechanism, lookup
 from opendp_sim.core.pipeline import bind_steps, resolve
+from opendp_sim.core.whole import whole_function
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import GridRows, RealRows, Rows
 from opendp_sim.testing import Case

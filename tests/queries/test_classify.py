@@ -10,10 +10,10 @@ import pytest
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.accounting.release import Release
-from opendp_sim.core.bridge import whole_function
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, resolve
+from opendp_sim.core.whole import whole_function
 from opendp_sim.queries.classify import Classify
 from opendp_sim.queries.density import Density, rounded
 from opendp_sim.queries.outliers import Outliers

@@ -11,10 +11,10 @@ from scipy.spatial.distance import cdist
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.accounting.release import Release
-from opendp_sim.core.bridge import whole_function
 from opendp_sim.core.claims import Noise, Stable
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, resolve
+from opendp_sim.core.whole import whole_function
 from opendp_sim.noise.parts.sampling_noise import add_gaussian
 from opendp_sim.queries.density import Density
 from opendp_sim.queries.modes import Modes

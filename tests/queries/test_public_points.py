@@ -11,11 +11,11 @@ from scipy.spatial.distance import cdist
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.accounting.release import Release
-from opendp_sim.core.bridge import whole_function
 from opendp_sim.core.claims import Noise
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, resolve
+from opendp_sim.core.whole import whole_function
 from opendp_sim.queries.parts.public_points import with_public
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import RealRows, Rows

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from opendp_sim.accounting.release import Release
-from opendp_sim.core.bridge import whole_function
 from opendp_sim.core.claims import Noise, Stable
 from opendp_sim.core.errors import DataError, ParameterError, ReleaseError
 from opendp_sim.core.linear import integer_gram
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, resolve
+from opendp_sim.core.whole import whole_function
 from opendp_sim.noise.parts.sampling_noise import add_gaussian
 from opendp_sim.queries.regress import Regress, least_squares
 from opendp_sim.sketches.moments.parts.standard import LEVELS, Standard

@@ -12,11 +12,11 @@ from hypothesis import given, settings, strategies as st
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.accounting.release import Release
-from opendp_sim.core.bridge import whole_function
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.errors import ParameterError, SimError
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, resolve
+from opendp_sim.core.whole import whole_function
 from opendp_sim.spaces.frame import composed, middles_and_units, told
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.records import Column, Records

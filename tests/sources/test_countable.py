@@ -10,9 +10,9 @@ import pytest
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.cli._run import progress
-from opendp_sim.core.bridge import whole_function
 from opendp_sim.core.countable import TOO_MANY, countable, need_countable
 from opendp_sim.core.errors import DataError
+from opendp_sim.core.whole import whole_function
 from opendp_sim.sources.gate import gated_blocks
 from opendp_sim.spaces.records import Column, Records
 from opendp_sim.spaces.rows import Rows

@@ -6,40 +6,20 @@ Proof of the stability map and of the estimator: ``race_sketch.md``, beside this
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from opendp_sim.core.capabilities import Arrays, KernelEstimates
 from opendp_sim.core.claims import Block, Stable
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.drawn import AT_ONCE, Drawn
-from opendp_sim.core.grid import (
-    PhaseProjection,
-    UniversalHash,
-    chunks,
-    chunks_in_room,
-    count_ids,
-    group_starts,
-)
 from opendp_sim.core.mechanism import Mechanism, Source, one_of, param, register
-from opendp_sim.core.memory import check_memory
-from opendp_sim.core.randomness import public_generator
 from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.sketches.kernels.parts.hash_families import FAMILIES, Family, SignedProjections
-from opendp_sim.sketches.parts.classes import Classes, PerLabel
+from opendp_sim.sketches.kernels.parts.hash_families import FAMILIES, Family
+from opendp_sim.sketches.kernels.parts.race_reader import RaceReader
+from opendp_sim.sketches.parts.classes import PerLabel
 from opendp_sim.spaces.checks import grid_rows, kept_distance
-from opendp_sim.spaces.rows import GridRows, Rows, as_rows
 from opendp_sim.spaces.sketch import Sketch
 
 __all__ = ["RaceSketch", "make_race_sketch", "then_race_sketch"]
-
-_TABLE_CELLS = 2**24
-"""Raw id tables up to this many cells (128 MiB) are counted unhashed and rehashed once at the end."""
 
 
 @register
@@ -153,230 +133,6 @@ class RaceSketch(Mechanism):
         if self.count_weight is not None:
             return self.count_weight
         return max(1, round(math.sqrt(self.repetitions / 50)))
-
-
-@dataclass(frozen=True)
-class RaceReader(Classes):
-    """The public hash functions of one bound sketch: builds it, and reads a release of it."""
-
-    mechanism: RaceSketch
-    rows: GridRows
-    rehash: UniversalHash
-
-    @classmethod
-    def bound(cls, mechanism: RaceSketch, rows: GridRows) -> RaceReader:
-        """Return the hash functions of ``mechanism.seed`` for this grid; large ones are drawn later."""
-        family: Family = mechanism.family
-        columns = mechanism.repetitions * family.projections
-        where, lower = mechanism.key, "`repetitions`, or the columns (`jl_projection`)"
-        check_memory(8 * rows.width * columns, where, "the hash functions", lower)
-        rehash = UniversalHash.draw(
-            public_generator(mechanism.seed, mechanism.key, "rehash"),
-            mechanism.repetitions,
-            1 if cls._coded(mechanism) else family.projections,
-            mechanism.buckets,
-        )
-        reader = cls(mechanism, rows, rehash)
-        if rows.width * columns <= AT_ONCE:
-            _ = reader.projection
-        return reader
-
-    @cached_property
-    def projection(self) -> PhaseProjection:
-        """The hash functions before rehashing."""
-        mechanism, family = self.mechanism, self.mechanism.family
-        matrix, offset = family.draw(
-            public_generator(mechanism.seed, mechanism.key, "directions"),
-            self.rows.width,
-            mechanism.repetitions * family.projections,
-            self.rows.unit,
-            self.rows.magnitude,
-        )
-        where = f"{mechanism.key}.input_domain"
-        return PhaseProjection.fit(matrix, offset, self.rows.magnitude, where)
-
-    @property
-    def matrices(self) -> Drawn:
-        """The public matrices, for the release's fingerprint."""
-        columns = self.mechanism.repetitions * self.mechanism.family.projections
-        rehash = self.rehash.multipliers, self.rehash.addends
-        nbytes = 8 * (self.rows.width + 1) * columns + sum(part.nbytes for part in rehash)
-        return Drawn(nbytes, lambda: (self.projection.folded, *rehash))
-
-    @staticmethod
-    def _coded(mechanism: RaceSketch) -> bool:
-        return isinstance(mechanism.family, SignedProjections)
-
-    @property
-    def per_label(self) -> bool:
-        """Whether there is one structure a label."""
-        return self.mechanism.per_label
-
-    @property
-    def distance(self) -> str:
-        """The distance that the kernel is a function of."""
-        return str(self.mechanism.family.distance)
-
-    @property
-    def rehashed(self) -> bool:
-        """Whether different hash values can share a bucket."""
-        family = self.mechanism.family
-        signs = isinstance(family, SignedProjections)
-        return not (signs and 2**family.projections <= self.mechanism.buckets)
-
-    # --- building -------------------------------------------------------------------------------
-
-    @cached_property
-    def _table(self) -> int:
-        """Width of the raw id table, or 0 when ids are rehashed one by one."""
-        width = int(2 * self.projection.base.max())
-        one = self.mechanism.family.projections == 1 and not self._coded(self.mechanism)
-        cells = width * self.classes * self.mechanism.repetitions
-        return width if one and cells <= _TABLE_CELLS else 0
-
-    def accumulate(self, data: Any, out: NDArray[np.int64]) -> None:
-        """Add the features of ``data`` to the flat vector ``out``."""
-        rows = as_rows(data)
-        shape = self.classes, self.mechanism.repetitions, self.mechanism.buckets
-        counts, total = out[: math.prod(shape)].reshape(shape), out[math.prod(shape) :]
-        labels = rows.labels if self.mechanism.per_label else None
-        self._count(rows, labels, counts)
-        if total.size:
-            sizes = [len(rows)] if labels is None else np.bincount(labels, minlength=self.classes)
-            total += self.mechanism.weight * np.asarray(sizes, dtype=np.int64)
-
-    def _count(
-        self, rows: Rows, labels: NDArray[np.int64] | None, counts: NDArray[np.int64]
-    ) -> None:
-        width = self._table or self.mechanism.buckets
-        raw = np.zeros((self.mechanism.repetitions, self.classes, width), dtype=np.int64)
-        matrix = self.projection.workspace()
-        group, starts = 1, None
-        if self._table:
-            group, starts = group_starts(self.mechanism.repetitions, self.classes * width)
-        for part, room in chunks_in_room(len(rows), rows.values.shape[1], len(matrix)):
-            ids = self.projection.ids(rows.values[part], matrix, starts=starts, room=room)
-            cells = ids if self._table else self._buckets(ids)
-            count_ids(cells, None if labels is None else labels[part], raw, group)
-        if not self._table:
-            counts += raw.transpose(1, 0, 2)
-            return
-        for label in range(self.classes):
-            np.add.at(counts[label].reshape(-1), self._cell_of_id, raw[:, label].reshape(-1))
-
-    @cached_property
-    def _cell_of_id(self) -> NDArray[np.int64]:
-        """For the raw id table, flattened (R * width): the flat cell (R * W) of each id."""
-        shape = self.mechanism.repetitions, self._table
-        ids = np.broadcast_to(np.arange(self._table), shape).copy()
-        starts = np.arange(self.mechanism.repetitions) * self.mechanism.buckets
-        return (self._buckets(ids) + starts[:, None]).reshape(-1)
-
-    def _buckets(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Ids (R * m, n) to buckets (R, n). Overwrites ``ids``."""
-        tuples = ids.reshape(self.mechanism.repetitions, self.mechanism.family.projections, -1)
-        if self._coded(self.mechanism):
-            # Floor lies in [-base, base) and is -1 or 0: the sign is whether it reached base.
-            powers = 2 ** np.arange(tuples.shape[1], dtype=np.int64)
-            signs = tuples >= self.projection.base.reshape(tuples.shape[:2])[:, :, None]
-            tuples = (signs * powers[:, None]).sum(axis=1, keepdims=True)
-            if not self.rehashed:
-                return np.ascontiguousarray(tuples[:, 0])
-        return self.rehash(tuples)
-
-    # --- reading --------------------------------------------------------------------------------
-
-    def estimate(self, released: Arrays, queries: Any, groups: int = 1) -> KernelEstimates:
-        """Return unbiased estimates of the kernel sums (Lemma 2 of ``race_sketch.md``)."""
-        values = as_rows(queries).values
-        counts = np.asarray(released["counts"])
-        repetitions = self.mechanism.repetitions
-        groups = min(groups, repetitions)
-        sums = np.zeros((groups, self.classes, len(values)))
-        squares = np.zeros((self.classes, len(values)))
-        for part in chunks(len(values), self.projection.columns * self.classes):
-            cells = self._buckets(self._asked(values[part]))
-            for label in range(self.classes):
-                found = np.take_along_axis(counts[label], cells, axis=1).astype(np.float64)
-                for group in range(groups):
-                    sums[group, label, part] = found[group::groups].mean(axis=0)
-                # One repetition tells nothing about its own error.
-                squares[label, part] = found.var(axis=0, ddof=1) if repetitions > 1 else math.inf
-        jump = np.abs(counts).max(axis=(1, 2)).astype(np.float64)
-        if self.rehashed:
-            share = 1.0 / self.mechanism.buckets
-            # Few records meet the query by chance, and together: all buckets tell how far they may err.
-            met = counts.astype(np.float64).var(axis=2).mean(axis=1)
-            squares, jump = np.maximum(squares, met[:, None]), jump / (1.0 - share)
-            sums = (sums - self._sizes(released)[None, :, None] * share) / (1.0 - share)
-            squares /= (1.0 - share) ** 2
-        return KernelEstimates(
-            sums, squares, repetitions, np.array(max(1.0, repetitions - 1.0)), jump
-        )
-
-    def _asked(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the ids of public queries; one that no record can have becomes one that none has.
-
-        Hashing reads ids modulo 2**32, so an id far away would meet the records of another one.
-        """
-        ids = self.projection.far_ids(values)
-        if self._coded(self.mechanism):  # only the side of zero is read
-            return ids
-        past = 2 * self.projection.base[:, None]
-        return np.where((ids < 0) | (ids >= past), past, ids)
-
-    def _sizes(self, released: Arrays) -> NDArray[np.float64]:
-        """Records per class: from the total's own cell, or the mean over repetitions without one."""
-        if "total" in released:
-            return np.asarray(released["total"], dtype=np.float64) / self.mechanism.weight
-        return np.asarray(released["counts"]).sum(axis=2).mean(axis=1)  # type: ignore[no-any-return]
-
-    def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
-        """Return the released sizes per class and their deviation per unit of cell noise."""
-        weight = self.mechanism.weight
-        factor = (
-            1.0 / weight
-            if weight
-            else math.sqrt(self.mechanism.buckets / self.mechanism.repetitions)
-        )
-        return self._sizes(released), factor
-
-    def noise_factor(self) -> float:
-        """Return the noise deviation of an estimate per unit of cell noise (Lemma 3)."""
-        repetitions, share = self.mechanism.repetitions, 1.0 / self.mechanism.buckets
-        if not self.rehashed:
-            return 1.0 / math.sqrt(repetitions)
-        weight = self.mechanism.weight
-        if not weight:
-            return 1.0 / math.sqrt(repetitions * (1.0 - share))
-        return math.hypot(1.0 / math.sqrt(repetitions), share / weight) / (1.0 - share)
-
-    def bias(self, queries: Any = None) -> float:
-        """Zero: the estimate is unbiased (Lemma 2)."""
-        del queries
-        return 0.0
-
-    def change(self, moved: float) -> float:
-        """Bound the change of one record's kernel value when its distance changes by ``moved``.
-
-        ``k(0) - k(moved)``, as the p-stable kernels fall and are convex in the distance (Lemma 4 of
-        ``density.md``). 0 for signs: a step can turn a short row by any angle.
-        """
-        if self._coded(self.mechanism):
-            return 0.0
-        return float(1.0 - self.kernel(np.array([moved]))[0])
-
-    def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the kernel at real distances."""
-        values: NDArray[np.float64] = self.mechanism.family.kernel(distance)
-        return values
-
-    def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound the deviation without noise (Lemma 4), per query, from real distances (n, q)."""
-        share = 1.0 / self.mechanism.buckets if self.rehashed else 0.0
-        kernel = self.kernel(distance)
-        spread: NDArray[np.float64] = np.sqrt(kernel + (1.0 - kernel) * share).sum(axis=0)
-        return spread / ((1.0 - share) * math.sqrt(self.mechanism.repetitions))
 
 
 make_race_sketch, then_race_sketch = constructors(RaceSketch)

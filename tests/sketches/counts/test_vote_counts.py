@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from opendp_sim.core.bridge import whole_function
 from opendp_sim.core.errors import DataError, ParameterError, SpaceError
+from opendp_sim.core.whole import whole_function
 from opendp_sim.sketches.counts.vote_counts import VoteCounts
 from opendp_sim.spaces.counts import USERS, KnownCounts, OpenCounts
 from opendp_sim.spaces.metrics import IdDistance, Symmetric

@@ -13,10 +13,10 @@ import pytest
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.accounting.release import Release
-from opendp_sim.core.bridge import whole_function
 from opendp_sim.core.errors import DataError, ParameterError, ReleaseError, SpaceError
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, on_queries, resolve
+from opendp_sim.core.whole import whole_function
 from opendp_sim.queries.parts.quantiles import quantile
 from opendp_sim.sources.builtin import builtin_source
 from opendp_sim.spaces.metrics import Symmetric

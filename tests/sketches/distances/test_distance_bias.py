@@ -10,10 +10,10 @@ import pytest
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.accounting.release import Release
-from opendp_sim.core.bridge import whole_function
 from opendp_sim.core.errors import DataError, ParameterError, SimError, SpaceError
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, on_queries, resolve
+from opendp_sim.core.whole import whole_function
 from opendp_sim.queries.distance import interval
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import GridRows, RealRows, Rows

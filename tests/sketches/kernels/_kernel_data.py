@@ -8,9 +8,9 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
-from opendp_sim.core.bridge import whole_function
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.mechanism import lookup
+from opendp_sim.core.whole import whole_function
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import GridRows, Rows
 

@@ -15,11 +15,11 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from opendp_sim.accounting.release import Release
-from opendp_sim.core.bridge import whole_function
 from opendp_sim.core.claims import Noise, Stable
 from opendp_sim.core.errors import ParameterError, ReleaseError, SimError, SpaceError
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, resolve
+from opendp_sim.core.whole import whole_function
 from opendp_sim.dsl import Refused, apply, plan_file
 from opendp_sim.queries.density import Density
 from opendp_sim.sources.fold import build_sketch

@@ -12,15 +12,15 @@ from scipy.spatial.distance import cdist
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.accounting.release import Release
-from opendp_sim.core.bridge import whole_function
 from opendp_sim.core.claims import Noise, Stable
 from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps
+from opendp_sim.core.whole import whole_function
 from opendp_sim.noise.parts.sampling_noise import add_gaussian
 from opendp_sim.queries.classify import Classify
 from opendp_sim.queries.density import Density
-from opendp_sim.sketches.kernels import race_sketch as module
+from opendp_sim.sketches.kernels.parts import race_reader as module
 from opendp_sim.sketches.kernels.parts.hash_families import PStableL1, PStableL2, SignedProjections
 from opendp_sim.sketches.kernels.race_sketch import RaceReader, RaceSketch
 from opendp_sim.spaces.metrics import Symmetric
