@@ -175,7 +175,7 @@ def _held_out(array: NDArray[Any], groups: Any, share: float, seed: int) -> NDAr
     else:
         ids, dtype = ids_of(groups)
         names = normal(ids, Column("groups", dtype)).tolist()
-        cells = (str(name).encode("utf-8", "surrogateescape") for name in names)
+        cells = (str(name).encode("utf-8", "surrogatepass") for name in names)
     most = int(share * 2**64)
     hashes = (blake2b(cell, digest_size=8, key=key).digest() for cell in cells)
     return np.fromiter((int.from_bytes(h, "big") < most for h in hashes), bool, len(array))

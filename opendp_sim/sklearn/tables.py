@@ -16,7 +16,9 @@ from sklearn.utils.validation import validate_data
 from opendp_sim.sklearn.refusals import InputRefused, InputTypeRefused, as_refusals
 from opendp_sim.sources.frames import from_table, told_apart
 from opendp_sim.sources.gate import check_form
-from opendp_sim.spaces.normal import normal
+from opendp_sim.sources.held import frame_columns, typed
+from opendp_sim.spaces.cell import MISSING, boxed, plain, whole
+from opendp_sim.spaces.normal import is_typed, normal
 from opendp_sim.spaces.records import Column, Records
 
 __all__ = ["column_of", "dtype_of", "ids_of", "matrix_of", "numbers_of", "seen"]
@@ -85,7 +87,7 @@ def column_of(values: Any, name: str) -> NDArray[Any]:
             got=f"This estimator requires {name} to be passed, but the target {name} is None",
             hint=f"call fit(X, {name}).",
         )
-    array = values if isinstance(values, np.ndarray) else _plain(values)
+    array = _one_column(values, name)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -100,11 +102,16 @@ def column_of(values: Any, name: str) -> NDArray[Any]:
 
 
 def ids_of(values: Any) -> tuple[NDArray[Any], str]:
-    """Return person identifiers and the dtype that declares them: whole numbers, or text."""
+    """Return person identifiers and the dtype that declares them: whole numbers, or text.
+
+    A list, or an array of objects, has no type: each cell stands for the text that it is written as.
+    """
     ids = column_of(values, "groups")
     if ids.dtype.kind in "iu":
         return ids, "int64"
-    if ids.dtype.kind in "OUST":
+    if ids.dtype.kind == "O":
+        return boxed([_named(cell) for cell in ids]), "str"
+    if ids.dtype.kind in "UST":
         return ids, "str"
     raise InputRefused(
         "OS602",
@@ -163,39 +170,94 @@ def _framed(table: Any) -> NDArray[Any]:
     Without that, a column of dates or texts would be missing in every record, and all would be left out.
     """
     table = _ran(table)
+    if isinstance(table, list | tuple):
+        return _rows(table)
     names = getattr(table, "column_names", None) or getattr(table, "columns", None)
-    if names is None or isinstance(table, list | tuple):
+    if names is None:
         return _plain(table)
     known = [str(name) for name in names]
     if len(set(known)) < len(known):  # columns are told by place
-        return _plain(table)
+        known = [str(place) for place in range(len(known))]
+        table = dict(zip(known, frame_columns(table) or (), strict=True))
     with as_refusals():
         records = Records(tuple(Column(name, "float64") for name in known))
         source = from_table(records, table)
         check_form(source)
-        if hasattr(table, "__array__"):
-            return _plain(table)
+        if _is_numpys(table):
+            return np.asarray(table)
         blocks = [np.stack(list(block.values()), axis=1) for block in source.blocks()]
     return np.concatenate(blocks) if blocks else np.zeros((0, len(known)))
 
 
-def _plain(table: Any) -> NDArray[Any]:
-    """Return lists and frames as an array; what has no form as one is refused without a word of it.
+def _is_numpys(table: Any) -> bool:
+    """Say whether a frame's columns are all of numpy's types: then so is the array that it becomes."""
+    kinds = getattr(table, "dtypes", None) if hasattr(table, "iloc") else None
+    return kinds is not None and all(isinstance(kind, np.dtype) for kind in kinds)
 
-    A list has no dtype: its cells are read one by one, so that none decides about the others.
+
+def _rows(table: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
+    """Return lists of rows as an array of the very objects in them; how long each row is, is their form.
+
+    ``numpy.array`` looks into every cell for one dimension more: one record would decide for all.
     """
+    rows = [row if isinstance(row, list | tuple) else _plain(row) for row in table]
+    flat = all(isinstance(row, list | tuple) or row.ndim == 1 for row in rows)
+    if not flat:
+        return np.empty(len(rows), dtype=object)  # of one dimension, whatever the rows are
+    widths = {len(row) for row in rows}
+    if len(widths) > 1:
+        raise _no_rows()
+    out = np.empty((len(rows), *widths), dtype=object)
+    for place, row in enumerate(rows):
+        out[place] = boxed(list(row))
+    return out
+
+
+def _one_column(values: Any, name: str) -> NDArray[Any]:
+    """Return a column as an array: by its own type where it has one, a list cell by cell."""
+    if isinstance(values, np.ndarray):
+        return values
+    if isinstance(values, list | tuple):
+        return boxed([_opened(cell) for cell in values])
+    frame = frame_columns(values)
+    if frame is not None and len(frame) == 1:
+        return _one_column(frame[0], name)
+    with as_refusals():
+        found = typed(values, name) if frame is None else None
+    return _plain(values) if found is None else found
+
+
+def _opened(cell: Any) -> Any:
+    """Return what a row of one cell holds."""
+    if isinstance(cell, np.ndarray) and cell.size == 1:
+        return cell.ravel()[0]
+    return cell[0] if isinstance(cell, list | tuple) and len(cell) == 1 else cell
+
+
+def _named(cell: object) -> str | None:
+    """Return an identifier as text: of a whole number its digits, of anything else but text None."""
+    found = plain(cell)
+    if isinstance(found, str):
+        return found
+    number = whole(cell)
+    return None if number == MISSING else str(number)
+
+
+def _plain(table: Any) -> NDArray[Any]:
+    """Return something that numpy reads as an array, or refuse it without a word of what it holds."""
+    if is_typed(table):
+        raise _no_rows()
     try:
-        found = (
-            np.array(table, dtype=object) if isinstance(table, list | tuple) else np.asarray(table)
-        )
+        return np.asarray(table)
     except Exception:  # noqa: BLE001 - numpy quotes cells
-        found = None
-    if found is None:
-        raise InputRefused(
-            "OS602",
-            "X",
-            expected="rows of equal length",
-            got="something else",
-            hint="pass an array, a data frame, or a list of rows.",
-        )
-    return found
+        _no_rows().alone()
+
+
+def _no_rows() -> InputRefused:
+    return InputRefused(
+        "OS602",
+        "X",
+        expected="rows of equal length",
+        got="something else",
+        hint="pass an array, a data frame, or a list of rows.",
+    )

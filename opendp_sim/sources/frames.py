@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 from weakref import WeakSet
 
@@ -21,6 +20,7 @@ from opendp_sim.core.errors import DataError, SimError
 from opendp_sim.sources.arrays import side_by_side
 from opendp_sim.sources.arrow import column_of, stored_in
 from opendp_sim.sources.conform import unquoted
+from opendp_sim.sources.held import pyarrow, slices
 from opendp_sim.sources.source import Raw, Table, from_arrays
 from opendp_sim.spaces.records import Records
 
@@ -122,7 +122,7 @@ def _of_pandas(frame: Any, records: Records) -> Table:
     known = [str(name) for name in frame.columns]
     parts = {c.name: stored_in(c, c.name, known) for c in records.columns}
     cut: dict[str, Callable[[slice], Any]] = {
-        name: _slices(_once(name, known, frame), name)
+        name: slices(_once(name, known, frame), name)
         for name in {name for names in parts.values() for name in names}
     }
 
@@ -145,28 +145,6 @@ def _once(name: str, known: list[str], frame: Any) -> Any:
     return frame.iloc[:, known.index(name)]
 
 
-def _slices(series: Any, name: str) -> Callable[[slice], Any]:
-    """Return what gives a slice of a pandas column, by its dtype alone.
-
-    Objects have no type: each cell is read by itself, so that none decides about the others.
-    """
-    words = getattr(getattr(series, "cat", None), "categories", series)
-    objects = words.dtype == object or getattr(words.dtype, "storage", "") == "python"
-    if objects:
-        return lambda part: series.iloc[part].to_numpy(dtype=object)
-    if isinstance(series.dtype, np.dtype):
-        return lambda part: series.iloc[part].to_numpy()
-    if hasattr(series, "sparse"):
-        return lambda part: np.asarray(series.iloc[part])
-    arrow = _pyarrow()
-
-    def converted(part: slice) -> Any:
-        with unquoted(name):
-            return arrow.array(series.iloc[part], from_pandas=True)
-
-    return converted
-
-
 # --- everything that speaks Arrow -----------------------------------------------------------------
 
 
@@ -180,7 +158,7 @@ def _held(table: Any, library: str, records: Records) -> Any:
         return _of_polars(table, records)
     if not hasattr(table, "__arrow_c_stream__"):
         raise _no_table(f"a {type(table).__name__}")
-    arrow = _pyarrow()
+    arrow = pyarrow()
     if type(table).__name__.endswith(_PARTIAL):
         if table in _READ_ONCE:
             raise _no_table("a stream that was read before")
@@ -195,7 +173,7 @@ def _held(table: Any, library: str, records: Records) -> Any:
 
 def _of_polars(frame: Any, records: Records) -> Any:
     """Hand over one column after another: a type that Arrow does not have is refused by name."""
-    arrow, columns = _pyarrow(), {}
+    arrow, columns = pyarrow(), {}
     for name in _wanted(records, frame.columns):
         with unquoted(name):
             stream = arrow.RecordBatchReader.from_stream(frame.select(name))
@@ -223,7 +201,7 @@ def _batches(stream: Any) -> Iterator[Any]:
     if not hasattr(stream, "__arrow_c_stream__"):
         raise _no_table(f"a function that returned a {type(stream).__name__}")
     with told_apart():
-        reader = _pyarrow().RecordBatchReader.from_stream(stream)
+        reader = pyarrow().RecordBatchReader.from_stream(stream)
         try:
             yield from reader
         finally:
@@ -279,16 +257,3 @@ def _no_table(got: str) -> DataError:
         got=got, hint="anything with __arrow_c_stream__ will do; of a reader hand over "
         "`reader.read_all()`, or a function that opens one each time.",
     )  # fmt: skip
-
-
-def _pyarrow() -> Any:
-    try:
-        return import_module("pyarrow")
-    except ImportError:
-        raise DataError(
-            "OS606",
-            "table",
-            expected="pyarrow, which reads data frames",
-            got="no such package",
-            hint="pip install 'opendp_sim[parquet]', or pass a dict of numpy arrays.",
-        ) from None

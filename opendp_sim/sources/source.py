@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from opendp_sim.sources.blocks import Block, block_rows, length_of, recut
-from opendp_sim.sources.conform import check_lengths, conform, missing_column
-from opendp_sim.spaces.normal import as_array
+from opendp_sim.sources.blocks import Block, block_rows, recut
+from opendp_sim.sources.conform import check_lengths, conform
+from opendp_sim.sources.held import held_columns
 from opendp_sim.spaces.records import Records
 
 __all__ = ["Source", "Table", "fold_blocks", "from_arrays", "from_chunks", "map_blocks"]
@@ -75,27 +75,22 @@ def from_arrays(records: Records, arrays: Raw) -> Table:
 
     Args:
         records: the declared type.
-        arrays: column name to an array with one entry (or row) a record, or a list of them;
-            categories hold keys. What is masked in a masked array is missing.
+        arrays: column name to an array with one entry (or row) a record, or a list of them, or a
+            column of pandas, Polars or Arrow; categories hold keys. What is masked in a masked array
+            is missing.
 
     Raises:
         DataError (OS602): a declared column is missing, or columns differ in length.
     """
-    for column in records.columns:
-        if column.name not in arrays:
-            raise missing_column(column.name)
-    held = {column.name: as_array(arrays[column.name]) for column in records.columns}
-    for name, array in held.items():
-        if not array.ndim:
-            raise missing_column(name, "one cell a record")
+    held, read = held_columns(arrays, records)
     check_lengths(held)
-    count = length_of(held)
+    count = len(next(iter(held.values()), ()))
 
     def pieces(rows: int) -> Iterator[Raw]:
         for start in range(0, max(count, 1), rows):  # without records too: their dtypes are checked
-            yield {name: array[start : start + rows] for name, array in held.items()}
+            yield read(slice(start, start + rows))
 
-    return Table(records, pieces, count, lambda: {name: array[:0] for name, array in held.items()})
+    return Table(records, pieces, count, lambda: read(slice(0, 0)))
 
 
 def from_chunks(
@@ -108,7 +103,12 @@ def from_chunks(
         open_chunks: returns a fresh iterator of dicts of arrays, the same records each time.
         length: number of records, when known.
     """
-    return Table(records, lambda _rows: open_chunks(), length)
+
+    def pieces(_rows: int) -> Iterator[Raw]:
+        for chunk in open_chunks():
+            yield held_columns(chunk, records)[1](slice(None))
+
+    return Table(records, pieces, length)
 
 
 def map_blocks(

@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.core.errors import DataError
 from opendp_sim.spaces.cell import MISSING, boxed, listed, plain, reals, texts, whole, wholes
 from opendp_sim.spaces.encoded import ENCODED, days, truths
 
 if TYPE_CHECKING:
     from opendp_sim.spaces.records import Column
 
-__all__ = ["as_array", "is_int64", "key_indices", "normal", "unmasked"]
+__all__ = ["as_array", "is_int64", "is_typed", "key_indices", "normal", "unmasked"]
 
 _CELLS = "OUT"
 """Kinds of array that may hold text."""
+_TYPED = ("pandas", "polars", "pyarrow")
+"""Libraries whose columns have types that numpy does not know."""
 _ROOM = 400
 """Characters that one number of a list written as text may take, blanks included."""
 
@@ -57,10 +60,36 @@ def normal(values: Any, column: Column, *, indices: bool = False) -> NDArray[Any
 
 
 def as_array(values: Any) -> NDArray[Any]:
-    """Return a column as an array; a list or tuple as the very objects in it, one a record."""
+    """Return a column as an array; a list or another sequence as the very objects in it, one a record.
+
+    Raises:
+        DataError (OS602): a column of a library with types of its own (``sources.held`` reads those).
+    """
     if isinstance(values, np.ndarray):
         return values
-    return boxed(values) if isinstance(values, list | tuple) else np.asarray(values)
+    if is_typed(values):
+        raise DataError(
+            "OS602", "a column", expected="a numpy array or a list", got=type(values).__name__,
+            hint="convert it by its type, or hand the table itself to `sim.apply` or `from_table`.",
+        )  # fmt: skip
+    unlike = hasattr(values, "__array__") or isinstance(values, memoryview | str | bytes)
+    if isinstance(values, list | tuple) or (isinstance(values, Sequence) and not unlike):
+        return boxed(values)
+    return np.asarray(values)
+
+
+def is_typed(values: object) -> bool:
+    """Say whether a column has a type of its own which ``numpy.asarray`` would lose to a null.
+
+    Types are asked alone: a series of numpy's dtype is numpy's, whoever holds it.
+    """
+    if isinstance(values, np.ndarray | list | tuple):
+        return False
+    if isinstance(getattr(values, "dtype", None), np.dtype):
+        return False
+    libraries = {kind.__module__.partition(".")[0] for kind in type(values).__mro__}
+    arrow = ("__arrow_c_stream__", "__arrow_c_array__")
+    return not libraries.isdisjoint(_TYPED) or any(hasattr(type(values), name) for name in arrow)
 
 
 def unmasked(array: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
@@ -86,7 +115,9 @@ def key_indices(raw: NDArray[Any], keys: tuple[str | int, ...]) -> NDArray[np.in
     places = {key: at for at, key in enumerate(keys)}
     kind = raw.dtype.kind
     if kind in "biuf":
-        return _number_places(raw, {k: at for k, at in places.items() if isinstance(k, int)})
+        return _number_places(
+            raw, {k: at for k, at in places.items() if isinstance(k, int) and _is_held(k)}
+        )
     if kind == "S":
         raw = np.char.decode(raw, "utf-8", "surrogateescape")
     cells = listed(raw)
@@ -107,6 +138,11 @@ def _stripped(array: NDArray[Any]) -> NDArray[Any]:
 
 def _is_text(cell: object) -> bool:
     return type(cell) is str
+
+
+def _is_held(key: int) -> bool:
+    """Say whether a cell may hold this number: ``whole`` gives no other."""
+    return MISSING < key < 2**63
 
 
 def _place(cell: object, places: dict[str | int, int]) -> int:

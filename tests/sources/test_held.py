@@ -1,0 +1,145 @@
+"""Columns of a dict, as every library holds them: one record more never changes what the others are."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import opendp_sim as sim
+from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.core.errors import DataError
+from opendp_sim.sources.frames import from_table
+from opendp_sim.sources.gate import check_form, gated_blocks
+from opendp_sim.sources.held import typed
+from opendp_sim.sources.source import from_chunks
+from opendp_sim.spaces.normal import normal
+from opendp_sim.spaces.records import Column, Records
+
+FAR = 2**53 + 1
+"""A number that float64 does not hold."""
+
+
+class Speaks:
+    """A library that nobody knows, which speaks Arrow."""
+
+    def __init__(self, cells: list[Any]) -> None:
+        self._cells = pl.Series(cells)
+
+    def __arrow_c_stream__(self, schema: Any = None) -> Any:
+        return self._cells.__arrow_c_stream__(schema)
+
+
+HOLDERS = {
+    "polars": pl.Series,
+    "arrow": pa.array,
+    "arrow in chunks": lambda cells: pa.chunked_array([cells[:1], cells[1:]], pa.array(cells).type),
+    "pandas nullable": lambda cells: pd.Series(cells, dtype="Int64"),
+    "pandas array": lambda cells: pd.array(cells, dtype="Int64"),
+    "pandas index": lambda cells: pd.Index(cells, dtype="Int64"),
+    "pandas over arrow": lambda cells: pd.Series(cells, dtype="int64[pyarrow]"),
+    "another library": Speaks,
+    "a list": list,
+    "a deque": deque,
+    "objects": lambda cells: np.array([*cells, None], dtype=object)[:-1],
+}
+COLUMNS = {
+    "whole": Column("x", "int64"),
+    "bounded": Column("x", "int64", bounds=(-9.0, 9.0)),
+    "real": Column("x", "float64"),
+    "bool": Column("x", "bool"),
+    "keys": Column("x", "category", keys=(5, FAR)),
+    "person": Column("x", "int64", role="privacy_id"),
+    "keys beyond 64 bits": Column("x", "category", keys=(1, 5, 2**63, -(2**70))),
+}
+
+
+def kept(column: Column, cells: Any) -> list[Any]:
+    table = from_table(Records((column,)), {"x": cells})
+    check_form(table)
+    blocks = [b["x"] for b in gated_blocks(table, "enforce")()]
+    assert len({b.dtype for b in blocks}) <= 1
+    return [cell for block in blocks for cell in block.tolist()]
+
+
+@pytest.mark.parametrize("holder", HOLDERS.values(), ids=HOLDERS)
+@pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
+def test_a_null_changes_no_other_record_and_refuses_nothing(column: Column, holder: Any) -> None:
+    """``numpy.asarray`` gave int64 without a null, and float64 with one."""
+    cells = [5, FAR, 1, -3]
+    first = kept(column, holder(cells))
+    for place in range(len(cells) + 1):
+        assert kept(column, holder([*cells[:place], None, *cells[place:]])) == first
+    assert first == kept(column, cells)
+    assert kept(column, np.array(cells)) == first
+
+
+@pytest.mark.parametrize("holder", HOLDERS.values(), ids=HOLDERS)
+def test_chunks_are_read_by_the_same_door(holder: Any) -> None:
+    chunks = [{"x": holder([FAR, 5])}, {"x": holder([5, None, FAR])}]
+    source = from_chunks(Records((COLUMNS["whole"],)), lambda: chunks)
+    blocks = list(gated_blocks(source, "enforce")())
+    assert [cell for b in blocks for cell in b["x"].tolist()] == [FAR, 5, 5, FAR]
+
+
+FRAMES = {
+    "polars": pl.DataFrame,
+    "pandas": lambda d: pd.DataFrame({n: pd.array(c, dtype="Int64") for n, c in d.items()}),
+    "arrow": pa.table,
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
+def test_a_frame_in_a_dict_is_a_vector(frame: Any) -> None:
+    column = Column("x", "array[i64, 2]")
+    first = kept(column, frame({"a": [FAR, 2], "b": [3, 4]}))
+    assert first == [[FAR, 3], [2, 4]]
+    assert kept(column, frame({"a": [FAR, 2, None], "b": [3, 4, 5]})) == first
+    with pytest.raises(DataError, match="OS602"):
+        kept(column, frame({"a": [1]}))
+
+
+def test_a_null_is_no_fault_of_the_form(tmp_path: Any) -> None:
+    """A null made the check of the form fail: not charged, not counted, for any number of runs."""
+    file = tmp_path / "a.ledger"
+    fit = sim.density({"a": (0, 10)}, bandwidth=2.0, epsilon=0.1, unit="who", ids="int64", max_rows=1,
+                      ledger=file)  # fmt: skip
+    fit.apply({"a": [1.0, 2.0, 3.0], "who": pl.Series([1, 2, None])})
+    with Ledger.open(file) as ledger:
+        assert "charge" in {entry.kind for entry in ledger.entries}
+
+
+def test_a_native_chain_refuses_by_the_type_alone() -> None:
+    """Behind OpenDP no dict is converted: a column with a type of its own is refused, nulls or none."""
+    for cells in ([1, 2], [1, None], []):
+        with pytest.raises(DataError, match="OS602"):
+            normal(pl.Series(cells, dtype=pl.Int64), COLUMNS["whole"])
+    assert normal(pd.Series([1, 2]), COLUMNS["whole"]).tolist() == [1, 2]
+
+
+def test_what_raises_while_it_is_converted_says_nothing() -> None:
+    class Odd:
+        def __array__(self, *_: Any, **__: Any) -> Any:
+            raise ValueError("record 17 holds Ada")
+
+    with pytest.raises(DataError, match="OS602") as caught:
+        kept(COLUMNS["whole"], Odd())
+    assert "Ada" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_a_column_s_own_type_is_that_of_its_library() -> None:
+    for cells in ([1, 2], [1, None]):
+        for holder in ("polars", "arrow", "pandas nullable", "another library"):
+            found = typed(HOLDERS[holder](cells), "y")
+            assert found is not None
+            assert found.dtype == np.int64
+    assert typed(np.arange(2), "y") is None
+    assert typed([1, 2], "y") is None
+    assert typed(pl.Series(["a", None]), "y").tolist() == ["a", None]  # type: ignore[union-attr]
+    assert typed(pl.Series([0.5, None]), "y").dtype == np.float64  # type: ignore[union-attr]
