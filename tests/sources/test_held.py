@@ -109,7 +109,7 @@ def test_a_null_is_no_fault_of_the_form(tmp_path: Any) -> None:
     file = tmp_path / "a.ledger"
     fit = sim.density({"a": (0, 10)}, bandwidth=2.0, epsilon=0.1, unit="who", ids="int64", max_rows=1,
                       ledger=file)  # fmt: skip
-    fit.apply({"a": [1.0, 2.0, 3.0], "who": pl.Series([1, 2, None])})
+    fit.apply({"a": [1.0, 2.0, 3.0], "who": pl.Series([1, 2, None])}, into=tmp_path)
     with Ledger.open(file) as ledger:
         assert "charge" in {entry.kind for entry in ledger.entries}
 
