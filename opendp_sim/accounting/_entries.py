@@ -114,6 +114,8 @@ class _Body(Strict):
 class _Reserve(_Body):
     kind: Literal["reserve"]
     loss: _Loss
+    seal: Digest | None = None
+    """Of the files that the run will leave (``one_time_seal.py``)."""
 
 
 class _Written(Strict):

@@ -176,6 +176,7 @@ def reserve(
     *,
     token: str | None = None,
     store: str | None = None,
+    seal: str | None = None,
     charged: Callable[[str], None] = lambda _text: None,
 ) -> Entry | None:
     """Reserve the plan's loss, durably, before a record is read.
@@ -185,6 +186,7 @@ def reserve(
         ledger: where; None for a plan without a ledger.
         token: what names the run.
         store: the name of a session's store.
+        seal: what the run's files will be sealed with.
         charged: told in words what stands from now on, before a signal can stop the run.
 
     Raises:
@@ -201,6 +203,7 @@ def reserve(
         "dataset": None if entry is None else entry.name,
         "token": token,
         "store": store,
+        "seal": seal,
     }
     with held():
         made = ledger.reserve(plan.charge, {k: v for k, v in about.items() if v is not None})

@@ -108,7 +108,8 @@ def _fresh(plan: Plan, run: Run, memory: Memory, stack: ExitStack) -> Applied:
         run.engine.check(plan)
     waiting = stack.enter_context(run_folder(plan, run.folder, public.queries))
     token = waiting.token if waiting else secrets.token_hex(8)
-    reserved = reserve(plan, ledger, token=token, charged=run.charged)
+    seal = waiting.seal.public if waiting else None
+    reserved = reserve(plan, ledger, token=token, seal=seal, charged=run.charged)
     with gate(plan, ledger, reserved, run.charged):
         inputs, sums = public, {}
         if run.engine is None:

@@ -76,7 +76,7 @@ def _traces(plan: Plan, path: File, into: File) -> Iterator[str]:
                 yield f"{found.name} says that it was charged to it"
     with suppress(OSError):
         for found in into.glob(".opendp_sim-*"):
-            if listed_program(found) == plan.program.hash:
+            if listed_program(found, charged=True) == plan.program.hash:
                 yield f"{found.name} holds the files of a run that was charged to it"
 
 

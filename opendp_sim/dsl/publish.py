@@ -23,7 +23,7 @@ from opendp_sim.core.errors import ReleaseError, SimError
 from opendp_sim.dsl.applied import Applied
 from opendp_sim.dsl.certify import bound, certificate_path, ledger_part, statement
 from opendp_sim.dsl.plan import Plan
-from opendp_sim.dsl.run_folder import RunFolder, Saved, kept_folders
+from opendp_sim.dsl.run_folder import RunFolder, Saved, changed, kept_folders, listed_program
 from opendp_sim.dsl.write import unwritable, write_output
 from opendp_sim.sources.blocks import Block
 
@@ -141,7 +141,7 @@ def publish(
     digests = {f.output: {"sha256": f.sha256, "statement": f.statement} for f in written}
     done.charge = settle(ledger, reserved, {"files": digests})
     if done.charge is not None and done.charge.body.get("files") != digests:
-        raise _changed(waiting)
+        raise changed(waiting)
     try:
         for file in written:
             _place(waiting, file, run, done)
@@ -187,10 +187,14 @@ def finish(plan: Plan, run: Run, resume: int | None) -> Applied | None:
             changed.
     """
     folder, ledger = run.folder, run.ledger
-    for waiting in kept_folders(folder, plan.program.hash, ledger=ledger is not None):
-        reserved = _reserved(waiting, ledger)
-        if ledger is None or reserved is None:
-            continue  # another ledger's: it goes on there
+    for waiting in kept_folders(folder):
+        if ledger is None:
+            if listed_program(waiting.path) == plan.program.hash:
+                waiting.done()  # such a run is simply repeated
+            continue
+        reserved = _reserved(waiting, plan, ledger)
+        if reserved is None:
+            continue  # another program's or ledger's: it goes on there
         charge = ledger.settlement_of(reserved)
         if charge is not None and ledger.outcome_of(charge) is not None:
             waiting.done()  # it died while it removed the folder
@@ -211,22 +215,22 @@ def finish(plan: Plan, run: Run, resume: int | None) -> Applied | None:
     )  # fmt: skip
 
 
-def _reserved(waiting: RunFolder, ledger: Ledger | None) -> Entry | None:
-    listed = waiting.listed
-    if listed is None or listed.reserve is None or ledger is None:
-        return None
-    entries = ledger.entries
-    if not 1 <= listed.reserve <= len(entries):
-        return None
-    found = entries[listed.reserve - 1]
-    mine = found.hash == listed.ledger and found.body.get("token") == waiting.token
-    return found if mine and found.kind == "reserve" else None
+def _reserved(waiting: RunFolder, plan: Plan, ledger: Ledger) -> Entry | None:
+    """Return what was reserved for the run of a folder: its name tells, not what is in it."""
+    return next((e for e in ledger.entries if e.kind == "reserve"
+                 and e.body.get("token") == waiting.token
+                 and e.body.get("program") == plan.program.hash), None)  # fmt: skip
 
 
 def _finished(plan: Plan, waiting: RunFolder, run: Run, reserved: Entry) -> Applied:
-    listed, ledger = waiting.listed, run.ledger
-    assert listed is not None  # noqa: S101 - `kept_folders` yields no other
+    ledger = run.ledger
     assert ledger is not None  # noqa: S101 - the caller asked
+    waiting.open_list(reserved.body.get("seal"))
+    listed = waiting.listed
+    assert listed is not None  # noqa: S101 - it was read
+    unsealed = "seal" not in reserved.body and ledger.settlement_of(reserved) is None
+    if unsealed or (listed.reserve, listed.ledger) != (reserved.seq, reserved.hash):
+        raise changed(waiting)
     if listed.signed and run.signer is None:
         raise ReleaseError(
             "OS702", "--sign", expected="the key that the run was started with", got="none",
@@ -263,12 +267,4 @@ def _check_kept(plan: Plan, waiting: RunFolder, folder: File) -> None:
         except (OSError, ValueError, AttributeError, RecursionError):
             good = False
     if not good:
-        raise _changed(waiting)
-
-
-def _changed(waiting: RunFolder) -> ReleaseError:
-    return ReleaseError(
-        "OS701", str(waiting.path), expected="the files of an unfinished run, as it left them",
-        got="changed or missing ones",
-        hint="its charge stands; remove the folder to give the run up, and run it anew.",
-    )  # fmt: skip
+        raise changed(waiting)

@@ -9,6 +9,7 @@ Proof: ``charging.md``, beside this file.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -20,15 +21,15 @@ from typing import Literal, Self
 
 from filelock import FileLock, Timeout
 
-from opendp_sim.accounting.atomic_files import fresh, sync_folder, write_json
+from opendp_sim.accounting.atomic_files import fresh, replacing, sync_folder
+from opendp_sim.accounting.one_time_seal import Seal, closed_by
 from opendp_sim.accounting.strict_models import Digest, FileName, Strict, read_strictly
 from opendp_sim.core.errors import ReleaseError
 
-__all__ = ["RunFolder", "Saved", "kept_folders", "listed_program"]
+__all__ = ["RunFolder", "Saved", "changed", "kept_folders", "listed_program"]
 
 _NAME = re.compile(r"\.opendp_sim-([0-9a-f]{16})")
-_PROGRAM = re.compile(rb'"program":\s*"([0-9a-f]{64})"')
-_LIST, _LOCK, _ROOM = "run.json", "lock", "room"
+_LIST, _LOCK, _ROOM, _SEAL = "run.json", "lock", "room", "seal"
 
 
 class Saved(Strict):
@@ -59,6 +60,8 @@ class RunFolder:
     def __init__(self, path: File, lock: FileLock, *, keep: bool = False) -> None:
         self.path, self._lock, self._keep = path, lock, keep
         self.listed: _List | None = None
+        self.seal = Seal()
+        """Its digest is in the ledger before the run; it is closed over the list of the files."""
 
     @classmethod
     def make(cls, beside: File, room: int) -> RunFolder:
@@ -96,10 +99,32 @@ class RunFolder:
         """Write the list of the files, all of which are complete: from here on the folder is kept."""
         listed = _List(format="opendp_sim/run/1", program=program, reserve=reserve, ledger=ledger,
                        signed=signed, files=list(files))  # fmt: skip
-        sync_folder(self.path)
-        write_json(self.path / _LIST, listed.model_dump())
+        text = json.dumps(listed.model_dump(), indent=1, sort_keys=True)
+        with fresh(self.path / _SEAL) as stream:
+            stream.write(self.seal.close(text.encode()))
+        with replacing(self.path / _LIST, "w") as stream:
+            stream.write(text)
         sync_folder(self.path.parent)
         self.listed, self._keep = listed, True
+
+    def open_list(self, seal: str | None) -> None:
+        """Read the list of a folder that another process left, and see that it is the one it wrote.
+
+        Args:
+            seal: what the ledger recorded before the run; None for an entry from before there were
+                seals, whose charge has to hold the digests of the files then.
+
+        Raises:
+            ReleaseError (OS701): the list or its seal was changed, or is no list.
+        """
+        try:
+            text = (self.path / _LIST).read_bytes()
+            shown = b"" if seal is None else (self.path / _SEAL).read_bytes()
+        except OSError:
+            raise changed(self) from None
+        if seal is not None and not closed_by(seal, text, shown):
+            raise changed(self)
+        self.listed = _listed(text)
 
     def done(self) -> None:
         """Say that everything was published: the folder goes when it is let go of."""
@@ -125,14 +150,11 @@ class RunFolder:
         self.release()
 
 
-def kept_folders(beside: File, program: str, *, ledger: bool) -> Iterator[RunFolder]:
-    """Yield the complete folders of a program that no process holds; remove incomplete ones.
+def kept_folders(beside: File) -> Iterator[RunFolder]:
+    """Yield the folders of runs that no process holds and that had all their files; remove others.
 
     Args:
         beside: the folder that ``save:`` paths start from.
-        program: the hash; folders of other programs are left alone.
-        ledger: whether the program has a ledger. Without one there is nothing to go on with: a run
-            is simply repeated, and what it left is removed.
     """
     if not beside.is_dir():
         return
@@ -146,51 +168,39 @@ def kept_folders(beside: File, program: str, *, ledger: bool) -> Iterator[RunFol
             continue
         found = RunFolder(path, lock, keep=True)
         with found:
-            if _of_another(path, program):
-                continue
-            listed = _read(path)
-            if listed is None or (listed.program == program and not ledger):
-                found.done()
-            elif listed.program == program:
-                found.listed = listed
+            if (path / _LIST).exists():
                 yield found
+            else:
+                found.done()
 
 
-def listed_program(path: File) -> str | None:
-    """Return the program of a complete run whose folder this is, if it was charged to a ledger."""
+def listed_program(path: File, *, charged: bool = False) -> str | None:
+    """Return the program whose complete run a folder says that it holds; None if it says nothing.
+
+    Args:
+        path: the folder.
+        charged: ask only for a run that was charged to a ledger.
+    """
     with suppress(OSError, ReleaseError):
-        listed = _read(path) if _NAME.fullmatch(path.name) else None
-        return None if listed is None or listed.ledger is None else listed.program
+        listed = _listed((path / _LIST).read_bytes())
+        return listed.program if listed.ledger is not None or not charged else None
     return None
 
 
-def _of_another(path: File, program: str) -> bool:
-    """Say whether the list names another program, also where the rest of it is damaged.
-
-    A damaged list then stops nobody but the program whose run it is.
-    """
-    try:
-        named = _PROGRAM.search((path / _LIST).read_bytes())
-    except FileNotFoundError:
-        return False
-    return named is not None and named[1].decode() != program
+def _listed(text: bytes) -> _List:
+    return read_strictly(_List, text, lambda where: _changed(f"another value at {where}"))
 
 
-def _read(path: File) -> _List | None:
-    """Return the list of a folder; None where the run had not completed it.
+def changed(folder: RunFolder) -> ReleaseError:
+    """Return the refusal of a folder whose files are not those that the run left (OS701)."""
+    return _changed(f"changed or missing ones in {folder.path}")
 
-    Raises:
-        ReleaseError (OS701): there is one, and it is no list.
-    """
-    try:
-        text = (path / _LIST).read_bytes()
-    except FileNotFoundError:
-        return None
-    return read_strictly(_List, text, lambda where: ReleaseError(
-        "OS701", str(path / _LIST), expected="the list of a run as `apply` writes it",
-        got=f"another value at {where}",
-        hint="the file was changed; remove its folder if the run is not wanted: its charge stands.",
-    ))  # fmt: skip
+
+def _changed(got: str) -> ReleaseError:
+    return ReleaseError(
+        "OS701", "the kept files", expected="the files of an unfinished run, as it left them", got=got,
+        hint="its charge stands; remove the folder to give the run up, and run it anew.",
+    )  # fmt: skip
 
 
 def _allocate(handle: int, size: int) -> None:

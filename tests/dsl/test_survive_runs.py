@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from opendp_sim.accounting.atomic_files import replacing
-from opendp_sim.accounting.certificate import digest_of
+from opendp_sim.accounting.certificate import digest_of, statement_digest
 from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.release import Release
 from opendp_sim.cli import app
@@ -122,8 +122,8 @@ def test_at_every_file_call_nothing_is_released_uncharged_or_charged_twice(tmp_p
     assert ended >= ({"stopped"} if fault == "stop" else {"OS609"})
 
 
-def unfinished(folder, monkeypatch, **named):
-    """Return the spec of a run that was stopped between its charge and its first rename."""
+def unfinished(folder, monkeypatch, stopped_at="_place", **named):
+    """Return the spec of a run that was stopped between its charge and its first rename, or before."""
     from opendp_sim.dsl import publish
 
     spec = small(folder)
@@ -132,7 +132,7 @@ def unfinished(folder, monkeypatch, **named):
         raise Stopped
 
     with monkeypatch.context() as patch:
-        patch.setattr(publish, "_place", stop)
+        patch.setattr(publish, stopped_at, stop)
         with pytest.raises(Stopped):
             apply(plan_file(spec), **named)
     assert not published(folder)
@@ -179,7 +179,7 @@ def test_a_resumed_run_that_is_stopped_says_what_stands(tmp_path, monkeypatch):
     assert len(said) == 2
 
 
-@pytest.mark.parametrize("name", ["0.csv", "1.npz", "1.npz.statement", "run.json"])
+@pytest.mark.parametrize("name", ["0.csv", "1.npz", "1.npz.statement", "run.json", "seal"])
 def test_a_kept_file_that_was_changed_is_never_published(tmp_path, monkeypatch, name):
     spec = unfinished(tmp_path, monkeypatch)
     file = next(tmp_path.glob(".opendp_sim-*")) / name
@@ -190,6 +190,50 @@ def test_a_kept_file_that_was_changed_is_never_published(tmp_path, monkeypatch, 
     assert not published(tmp_path)
     file.write_bytes(raw)
     assert apply(plan_file(spec)).resumed == 2
+
+
+@pytest.mark.parametrize("stopped_at", ["settle", "_place"])
+def test_whoever_can_write_the_private_folder_cannot_have_it_published(
+    tmp_path, monkeypatch, stopped_at
+):
+    """All of it agrees with itself after the edit: only the ledger knows what the run left."""
+    spec = unfinished(tmp_path, monkeypatch, stopped_at)
+    before = state(tmp_path)
+    folder = next(tmp_path.glob(".opendp_sim-*"))
+    listed = json.loads((folder / "run.json").read_text())
+    whole = {p.name: p.read_bytes() for p in folder.iterdir()}
+    table = (folder / "0.csv").read_bytes()
+    (folder / "0.csv").write_bytes(table.replace(b"1", b"2"))
+    stated = json.loads((folder / "0.csv.statement").read_text())
+    stated["file"]["sha256"] = digest_of(folder / "0.csv")
+    (folder / "0.csv.statement").write_text(json.dumps(stated))
+    listed["files"][0] |= {
+        "sha256": stated["file"]["sha256"],
+        "statement": statement_digest(stated),
+    }
+    (folder / "run.json").write_text(json.dumps(listed))
+    for resume in (before[0], 2, None):
+        with pytest.raises(ReleaseError, match="OS70"):
+            apply(plan_file(spec), resume=resume)
+    assert not published(tmp_path)
+    assert state(tmp_path) == before
+    for name, raw in whole.items():
+        (folder / name).write_bytes(raw)
+    assert apply(plan_file(spec)).resumed == 2
+    released_as_charged(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("signed", True), ("program", "0" * 64), ("reserve", 7), ("ledger", "0" * 64), ("files", [])],
+)
+def test_every_field_of_the_list_is_sealed(tmp_path, monkeypatch, field, value):
+    spec = unfinished(tmp_path, monkeypatch)
+    file = next(tmp_path.glob(".opendp_sim-*")) / "run.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {field: value}))
+    with pytest.raises(ReleaseError, match="OS701"):
+        apply(plan_file(spec))
+    assert state(tmp_path)[0] == 1
 
 
 def test_another_plan_does_not_take_over_a_run(tmp_path, monkeypatch):
@@ -340,12 +384,11 @@ def test_an_edited_ledger_of_whole_hashes_is_still_read_strictly(tmp_path):
 def test_a_damaged_list_stops_its_own_program_only(tmp_path, monkeypatch):
     spec = unfinished(tmp_path, monkeypatch)
     file = next(tmp_path.glob(".opendp_sim-*")) / "run.json"
-    mine = plan_file(spec).program.hash.encode()
     raw = file.read_bytes()
     file.write_bytes(raw[:-20])
     with pytest.raises(ReleaseError, match="OS701") as refused:
         apply(plan_file(spec))
-    assert str(file) in str(refused.value)
-    file.write_bytes(raw[:-20].replace(mine, b"0" * 64))
+    assert str(file.parent) in str(refused.value)
+    spec.write_text(spec.read_text().replace("seed: 7", "seed: 8"))
     assert apply(plan_file(spec)).resumed is None
     assert file.exists()  # the other program's, left alone
