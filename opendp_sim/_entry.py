@@ -8,24 +8,41 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from types import FrameType
 
-__all__ = ["main"]
+from opendp_sim._watched import watched
+
+__all__ = ["SIGNALS", "main"]
+
+SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+"""What ends a command: Ctrl-C, a polite kill, and a terminal that is closed."""
 
 
 def _end(signum: int, frame: FrameType | None) -> None:
     """Nothing was opened yet: say so, and leave past whatever is being imported."""
     del frame
-    word = b"interrupted" if signum == signal.SIGINT else b"terminated"
+    word = {signal.SIGINT: b"interrupted", signal.SIGTERM: b"terminated"}.get(
+        signal.Signals(signum), b"hung up"
+    )
     os.write(2, word + b"; nothing was charged\n")
     os._exit(128 + signum)
 
 
 def main() -> None:
     """Run the command line."""
-    for signum in (signal.SIGINT, signal.SIGTERM):
+    for signum in SIGNALS:
         if signal.getsignal(signum) is not signal.SIG_IGN:
             signal.signal(signum, _end)
+    if next((word for word in sys.argv[1:] if not word.startswith("-")), "") == "audit":
+        watched(_command, SIGNALS)
+    else:
+        _command()
+
+
+def _command() -> None:
     from opendp_sim.cli import main as command  # noqa: PLC0415 - after the handlers
     from opendp_sim.cli._stop import to_the_end  # noqa: PLC0415
 

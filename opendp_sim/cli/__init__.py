@@ -3,7 +3,8 @@
 A command's module is imported when that command is run, so that help is quick.
 
 Exit codes: 0 fine; 1 refused, with diagnostics; 2 wrong usage; 3 budget or ledger; 4 data; 5 release
-or certificate; 70 internal error; 130 interrupted (Ctrl-C), 143 terminated.
+or certificate; 70 internal error; 129 hung up (a closed terminal), 130 interrupted (Ctrl-C), 141
+standard output was closed, 143 terminated.
 """
 
 from __future__ import annotations

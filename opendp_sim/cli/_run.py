@@ -15,7 +15,7 @@ from rich.segment import Segment
 from rich.table import Table
 
 from opendp_sim.cli._quiet import hushed
-from opendp_sim.cli._stop import begun
+from opendp_sim.cli._stop import begun, unread
 from opendp_sim.core.errors import SimError, SpecError
 from opendp_sim.core.shown import shown
 from opendp_sim.dsl.diagnostic import Refused
@@ -62,6 +62,10 @@ class _Plain(Console):
             return
         with _written():
             super().print(*(shown(o) if isinstance(o, str) else o for o in objects), **options)
+
+    def on_broken_pipe(self) -> None:
+        """End as a shell expects; Rich would exit with 1, and say nothing of a charge."""
+        raise unread()
 
     def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
         """Render, with every character that could steer a terminal made visible."""
@@ -151,7 +155,7 @@ def handled(*, as_json_text: bool = False, exits: Mapping[str, int] = EXITS) -> 
     except (typer.Exit, typer.BadParameter, typer.Abort):
         raise
     except BrokenPipeError:
-        raise typer.Exit(0) from None
+        raise unread() from None
     except Exception as error:  # noqa: BLE001 - its text could quote a record
         _complain(
             f"error[OS903]: an internal error of kind {type(error).__name__}\n"

@@ -16,9 +16,13 @@ from typing import Any
 
 from opendp_sim.core.interrupts import send_again
 
-__all__ = ["Interrupted", "begun", "note_charge", "stoppable", "to_the_end"]
+__all__ = ["Interrupted", "begun", "note_charge", "stoppable", "to_the_end", "unread"]
 
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+if hasattr(signal, "SIGHUP"):  # the terminal was closed
+    _WORDS[signal.SIGHUP] = "hung up"
+_SIGPIPE = 13
+"""As on every POSIX system; others have the number by convention only."""
 
 
 class Interrupted(BaseException):
@@ -39,6 +43,28 @@ class _Process:
 def note_charge(text: str) -> None:
     """Remember what is charged for good; the last line says it if the command is stopped."""
     _Process.charged = text
+
+
+def unread() -> Interrupted:
+    """Return what ends a command whose standard output nobody reads any more, as a shell expects (141).
+
+    It ends in silence, but for a charge that was made: that one is named.
+    """
+    _Process.seen = _SIGPIPE
+    return Interrupted()
+
+
+def _is_closed(end: SystemExit) -> bool:
+    """Say whether nobody reads standard output: Click or Rich met that, or what is left to write does."""
+    if isinstance(end.__context__, BrokenPipeError):  # they end the process themselves, with 1
+        return True
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return True
+    except (OSError, ValueError, AttributeError):
+        pass  # full, closed or none
+    return False
 
 
 def _stop(signum: int, frame: FrameType | None) -> None:
@@ -64,12 +90,14 @@ def _end() -> None:
     _Process.leaving = True
     for signum in _WORDS:
         signal.signal(signum, signal.SIG_IGN)
-    word = _WORDS.get(signal.Signals(_Process.seen), "stopped")
+    closed = _Process.seen == _SIGPIPE
+    word = "standard output was closed" if closed else _WORDS[signal.Signals(_Process.seen)]
     charged = _Process.charged or "nothing was charged"
     with suppress(Exception):
         sys.stdout.flush()
     with suppress(Exception):
-        sys.stderr.write(f"{word}; {charged}\n")
+        if _Process.charged or not closed:
+            sys.stderr.write(f"{word}; {charged}\n")
         sys.stderr.flush()
     with suppress(BaseException):
         atexit._run_exitfuncs()  # noqa: SLF001 - what `os._exit` leaves out
@@ -83,7 +111,7 @@ def begun() -> None:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Let SIGINT and SIGTERM end the process cleanly while the block runs."""
+    """Let SIGINT, SIGTERM and SIGHUP end the process cleanly while the block runs."""
     usual = sys.unraisablehook
     if signal.getsignal(signal.SIGINT) is _stop:  # inside another one
         yield
@@ -98,6 +126,10 @@ def stoppable() -> Iterator[None]:
         yield
     except (Interrupted, KeyboardInterrupt):
         _Process.seen = _Process.seen or signal.SIGINT
+    except SystemExit as end:
+        if _is_closed(end):
+            _Process.seen = _SIGPIPE
+        raise
     finally:
         _Process.starting = False
         sys.unraisablehook = usual

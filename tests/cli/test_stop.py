@@ -202,3 +202,53 @@ def test_the_script_starts_with_the_light_module() -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert said.stdout == "False\n"
+
+
+def _closed(*arguments: object, lines: int) -> tuple[int, str]:
+    """Run a command whose standard output is closed after some lines; return code and errors."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAIN, *map(str, arguments)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    for _ in range(lines):
+        process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr is not None
+    said = process.stderr.read()
+    process.stderr.close()
+    return process.wait(timeout=60), said
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of a POSIX system")
+def test_a_closed_pipe_ends_a_command_as_a_shell_expects(tmp_path: Path) -> None:
+    """Quietly with 141; where a charge was made, the last line names it."""
+    file = spec(tmp_path)
+    assert _closed("--help", lines=0) == (141, "")
+    assert _closed("ops", lines=0) == (141, "")
+    code, said = _closed("apply", file, lines=0)  # the plan is printed first: nothing ran yet
+    assert (code, said, charges(tmp_path)) == (141, "", 0)
+    code, said = _closed("apply", file, "--json", lines=0)  # all is written before a word is said
+    assert code == 141
+    assert charges(tmp_path) == 1
+    assert said.startswith("standard output was closed; entry ")
+    assert said.endswith(", and stands\n")
+    assert (tmp_path / "out" / "sketch.npz.certificate.json").exists()
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="terminals of a POSIX system")
+def test_a_closed_terminal_ends_a_command_like_a_polite_kill(tmp_path: Path) -> None:
+    file = spec(tmp_path)
+    code = PATCHED.replace("SIGINT", "SIGHUP")
+    done = subprocess.run([sys.executable, "-c", code, "apply", str(file)],
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 129
+    assert done.stderr.startswith("hung up; entry ")
+    assert charges(tmp_path) == 1
+    before = MAIN.replace("main()", "import os, signal; os.kill(os.getpid(), signal.SIGHUP)")
+    early = subprocess.run(
+        [sys.executable, "-c", before.replace("import main;", "import main, SIGNALS, _end; "
+         "import signal; [signal.signal(s, _end) for s in SIGNALS];")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (early.returncode, early.stderr) == (129, "hung up; nothing was charged\n")

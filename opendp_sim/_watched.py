@@ -1,0 +1,96 @@
+"""An audit runs somebody's code, which can end the process: its result is told, not an exit code.
+
+``os._exit(0)`` while a module is imported, or while it is audited, would look like "not refuted". So the
+command line is in two processes: one runs it and tells its exit code over a pipe when it has ended; the
+other waits, and takes nothing else for a result. A module that means to deceive could write to
+the pipe as well, or replace the audit: an audit trusts that its subject does not attack it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+
+__all__ = ["watched"]
+
+_WORD = "ended with "
+_STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM, 129, 141)
+"""What a command ends with that was stopped by a signal: nobody takes it for a result."""
+_NO_RESULT = 2
+"""The exit code of an audit that had none: as for a subject that cannot be audited."""
+
+
+def watched(run: Callable[[], object], signals: tuple[signal.Signals, ...]) -> None:
+    """Run a command in a process of its own, and end with the exit code that it tells.
+
+    Call it before anything starts a thread: the process is forked. A system without forks runs the
+    command as it is.
+
+    Args:
+        run: ends with ``SystemExit``, or returns.
+        signals: what is passed on to the process that runs it.
+    """
+    if not hasattr(os, "fork"):
+        run()
+        return
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        _tell(run, writer)
+        return
+    os.close(writer)
+    _pass_on(child, signals)
+    with os.fdopen(reader) as told:
+        text = told.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os._exit(_result(text, code if code >= 0 else 128 - code))
+
+
+def _tell(run: Callable[[], object], writer: int) -> None:
+    code: object = 0
+    try:
+        run()
+    except SystemExit as end:
+        code = end.code
+        raise
+    except BaseException:
+        code = 70
+        raise
+    finally:
+        code = code if isinstance(code, int) else int(code is not None)
+        with suppress(OSError):
+            os.write(writer, f"{_WORD}{code}\n".encode())
+
+
+def _pass_on(child: int, signals: tuple[signal.Signals, ...]) -> None:
+    """Send signals on; a terminal sends Ctrl-C to both, and the one that runs answers it."""
+
+    def send(signum: int, frame: FrameType | None) -> None:
+        del frame
+        with suppress(ProcessLookupError):
+            os.kill(child, signum)
+
+    for signum in signals:
+        if signal.getsignal(signum) is not signal.SIG_IGN:
+            signal.signal(signum, signal.SIG_IGN if signum == signal.SIGINT else send)
+
+
+def _result(text: str, code: int) -> int:
+    """Return the exit code that was told; without one there is no result."""
+    lines = [line for line in text.splitlines() if line.startswith(_WORD)]
+    if lines and (told := lines[-1].removeprefix(_WORD)).isdigit():
+        return int(told)
+    if code in _STOPPED:
+        return code
+    sys.stderr.write(
+        "error[OS501]: `audit` expects code that lets the audit end\n"
+        f"   = got a process that ended with exit code {code} before it told a verdict\n"
+        "   = help: nothing was found out; look for `os._exit`, or a crash, in the audited module.\n"
+    )
+    sys.stderr.flush()
+    return _NO_RESULT
