@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import types
 from abc import abstractmethod
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -11,7 +10,7 @@ from importlib.metadata import entry_points
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 from pydantic import (
     BaseModel,
@@ -25,18 +24,17 @@ from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
+from opendp_sim.core.about import describe
 from opendp_sim.core.claims import Claim
 from opendp_sim.core.errors import InternalError, ParameterError
 from opendp_sim.core.space import Domain, Metric
 
 __all__ = [
     "REGISTRY",
-    "About",
     "Mechanism",
     "Option",
     "Source",
     "current_key",
-    "describe",
     "load_plugins",
     "lookup",
     "one_of",
@@ -220,56 +218,6 @@ class Mechanism(_Record):
     def bind(self, domain: Domain, metric: Metric) -> Claim:
         """Check the space, then state the claim; refuse with a ``SpaceError``."""
 
-
-@dataclass(frozen=True, slots=True)
-class About:
-    """One parameter, as docs, errors, schema and CLI all show it."""
-
-    text: str
-    symbol: str
-    unit: str
-    hint: str
-    range: str
-    default: str
-
-
-def describe(cls: type[_Record]) -> dict[str, About]:
-    """Read every parameter of ``cls`` back from its single declaration."""
-    return {name: _about(info) for name, info in cls.model_fields.items()}
-
-
-def _about(info: FieldInfo) -> About:
-    extra = cast("dict[str, str]", info.json_schema_extra)
-    limits = {k: getattr(m, k) for m in info.metadata for k in _SIGNS if hasattr(m, k)}
-    bounds = " and ".join(f"{_SIGNS[k]} {limits[k]}" for k in _SIGNS if k in limits)
-    choices = [f"{{{key}: ...}}" for m in info.metadata if isinstance(m, one_of) for key in m.known]
-    kind = "one of " + ", ".join(choices) if choices else _kind(info.annotation)
-    default = "required" if info.is_required() else repr(info.default)
-    text = info.description or ""
-    return About(text, range=f"{kind} {bounds}".strip(), default=default, **extra)
-
-
-def _kind(annotation: Any) -> str:
-    if get_origin(annotation) is Annotated:
-        annotation, *metadata = get_args(annotation)
-        for m in metadata:
-            if isinstance(m, one_of):
-                return "one of " + ", ".join(f"{{{key}: ...}}" for key in m.known)
-    if get_origin(annotation) is tuple:
-        parts = get_args(annotation)
-        if parts[-1] is Ellipsis:
-            return f"list of {_kind(parts[0])}"
-        return f"[{', '.join(map(_kind, parts))}]"
-    if get_origin(annotation) is Literal:
-        return "one of " + ", ".join(map(repr, get_args(annotation)))
-    if get_origin(annotation) in (Union, types.UnionType):
-        return " or ".join("nothing" if a is type(None) else _kind(a) for a in get_args(annotation))
-    if isinstance(annotation, type) and get_origin(annotation) is None:
-        return annotation.__name__
-    return str(annotation)
-
-
-_SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 M = TypeVar("M", bound=type[Mechanism])
 REGISTRY: dict[str, type[Mechanism]] = {}

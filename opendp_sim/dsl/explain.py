@@ -8,8 +8,9 @@ from typing import Any
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.evidence import record, tier
+from opendp_sim.core.about import describe
 from opendp_sim.core.errors import CATALOGUE, SpecError
-from opendp_sim.core.mechanism import REGISTRY, Mechanism, current_key, describe, page_beside
+from opendp_sim.core.mechanism import REGISTRY, Mechanism, current_key, page_beside
 from opendp_sim.core.shown import shown
 from opendp_sim.dsl.describe import stage_plain
 from opendp_sim.dsl.diagnostic import nearest

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from opendp_sim.core.about import describe
 from opendp_sim.core.errors import InternalError, ParameterError, SimError
-from opendp_sim.core.mechanism import Mechanism, describe, lookup
+from opendp_sim.core.mechanism import Mechanism, lookup
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.testing.case import Case
 

@@ -22,8 +22,9 @@ from opendp_sim.cli import app
 from opendp_sim.cli.about import schema_text
 from opendp_sim.cli.show_first import show_first
 from opendp_sim.cli.show_tree import tree
+from opendp_sim.core.about import describe
 from opendp_sim.core.errors import CATALOGUE, ReleaseError
-from opendp_sim.core.mechanism import REGISTRY, describe
+from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl import plan_file
 from opendp_sim.dsl.diagnostic import Notes
 from opendp_sim.dsl.document import parse

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
+from opendp_sim.core.about import describe
 from opendp_sim.core.claims import Block, Post, Private, Sensitivity, Stable
 from opendp_sim.core.errors import InternalError
-from opendp_sim.core.mechanism import REGISTRY, describe, param, register
+from opendp_sim.core.mechanism import REGISTRY, param, register
 from opendp_sim.noise.gaussian import Gaussian
 from opendp_sim.queries.classify import Classify
 from opendp_sim.rows.quantize import Quantize

@@ -7,14 +7,11 @@ published route; ``fourier_sketch`` with the ``rational`` kernel needs one struc
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.capabilities import Arrays, KernelEstimates, KernelSums
 from opendp_sim.core.claims import Block, Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.drawn import Drawn
@@ -25,6 +22,7 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.sketches.kernels.fourier_sketch import FourierSketch
 from opendp_sim.sketches.kernels.gauss_transform_sketch import GaussTransformSketch
 from opendp_sim.sketches.kernels.parts.kernels import Exponential, Gaussian, Laplacian, Rational
+from opendp_sim.sketches.kernels.parts.sum_reader import SumReader
 from opendp_sim.sketches.parts.classes import PerLabel
 from opendp_sim.spaces.checks import grid_rows, kept_distance
 from opendp_sim.spaces.sketch import Sketch
@@ -152,7 +150,14 @@ class ExponentialSum(Mechanism):
             for index, (claim, noise) in enumerate(zip(claims, self._noise(weights), strict=True))
             for block in claim.output.blocks  # type: ignore[attr-defined]
         )
-        reader = SumReader(self, claims, weights, self._noise(weights))
+        reader = SumReader(
+            Rational(bandwidth=self.bandwidth, distance=self.distance),
+            self.accuracy,
+            claims,
+            weights,
+            self._noise(weights),
+            biased=isinstance(self.structure, GaussTransform),
+        )
         return Stable(
             output=(output := Sketch(self.key, blocks)),
             accumulate=reader.accumulate,
@@ -229,101 +234,6 @@ def _renamed(block: Block, index: int, noise: int) -> Block:
         linf=block.linf,
         weight=noise,
     )
-
-
-@dataclass(frozen=True)
-class SumReader:
-    """Builds the terms of one bound sketch, and reads a release of it."""
-
-    mechanism: ExponentialSum
-    claims: tuple[Stable, ...]
-    weights: NDArray[np.float64]
-    noise: tuple[int, ...]
-
-    @cached_property
-    def terms(self) -> tuple[KernelSums, ...]:
-        """The terms' own readers."""
-        return tuple(claim.capabilities["kernel_sums"] for claim in self.claims)
-
-    @property
-    def labels(self) -> tuple[str | int, ...] | None:
-        """The public labels of the classes, or None."""
-        return self.terms[0].labels
-
-    @property
-    def distance(self) -> str:
-        """The distance that the kernel is a function of."""
-        return self.terms[0].distance
-
-    def accumulate(self, data: Any, out: NDArray[np.int64]) -> None:
-        """Add the features of ``data`` to the flat vector ``out``, term after term."""
-        start = 0
-        for claim in self.claims:
-            size = claim.output.size  # type: ignore[attr-defined]
-            claim.accumulate(data, out[start : start + size])  # type: ignore[misc]
-            start += size
-
-    def _own(self, released: Arrays, index: int) -> Arrays:
-        prefix = f"t{index}_"
-        return {n.removeprefix(prefix): a for n, a in released.items() if n.startswith(prefix)}
-
-    def estimate(self, released: Arrays, queries: Any, groups: int = 1) -> KernelEstimates:
-        """Return the weighted sum of the terms' estimates (Lemma 2)."""
-        found = [
-            term.estimate(self._own(released, index), queries, groups)
-            for index, term in enumerate(self.terms)
-        ]
-        scaled = zip(self.weights, found, strict=True)
-        sums = sum(weight * one.groups for weight, one in scaled)
-        total = sum(w * w * one.variance for w, one in zip(self.weights, found, strict=True))
-        least = np.min([one.freedom.min() for one in found if one.freedom.size], initial=math.inf)
-        return KernelEstimates(
-            np.asarray(sums), np.asarray(total), found[0].repetitions, np.asarray(least)
-        )
-
-    def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
-        """Return the mean of the terms' sizes, each weighted by its precision."""
-        pairs = [term.totals(self._own(released, i)) for i, term in enumerate(self.terms)]
-        deviations = np.array([f * m for (_, f), m in zip(pairs, self.noise, strict=True)])
-        precision = deviations**-2.0
-        sizes = np.array([size for size, _ in pairs])
-        mean = (sizes * precision[:, None]).sum(axis=0) / precision.sum()
-        return mean, float(precision.sum() ** -0.5)
-
-    def noise_factor(self) -> float:
-        """Return the noise deviation of an estimate per unit of cell noise (Lemma 3)."""
-        factors = np.array([term.noise_factor() for term in self.terms])
-        return float(np.linalg.norm(self.weights * factors * np.array(self.noise)))
-
-    def bias(self, queries: Any = None) -> float:
-        """Return the largest error of one record's kernel value: the sum's own and its terms'."""
-        del queries
-        terms = zip(self.weights, self.terms, strict=True)
-        return self.mechanism.accuracy + float(sum(w * float(term.bias()) for w, term in terms))
-
-    def change(self, moved: float) -> float:
-        """Bound the change of one record's kernel value when its distance changes by ``moved``."""
-        record = self.mechanism
-        slope = Rational(bandwidth=record.bandwidth, distance=record.distance).slope
-        return min(moved * slope, 1.0)
-
-    def kernel(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return 1/(1+z), which the estimate approximates within the stated accuracy."""
-        record = self.mechanism
-        return Rational(bandwidth=record.bandwidth, distance=record.distance).value(distance)
-
-    def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound the deviation without noise: the terms' bounds, and the kernel's own error."""
-        terms = [
-            weight * term.sketch_deviation(distance)
-            for weight, term in zip(self.weights, self.terms, strict=True)
-        ]
-        # Random errors of different terms are independent; truncations may all point one way.
-        biased = isinstance(self.mechanism.structure, GaussTransform)
-        bound: NDArray[np.float64] = (
-            np.sum(terms, axis=0) if biased else np.sqrt(np.square(terms).sum(axis=0))
-        )
-        return bound + len(distance) * self.mechanism.accuracy
 
 
 make_exponential_sum, then_exponential_sum = constructors(ExponentialSum)

@@ -13,7 +13,7 @@ import pytest
 
 from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.noise.parts.sampling_noise import add_gaussian
-from opendp_sim.sketches.kernels.gauss_transform_sketch import hermite_terms
+from opendp_sim.sketches.kernels.parts.gauss_reader import hermite_terms
 from opendp_sim.spaces.rows import GridRows, Rows, take
 from tests.sketches.kernels._kernel_data import bound, built, distances, grid, kernel_values, points
 

@@ -1,0 +1,67 @@
+"""Parameters read back from their one declaration, for docs, errors, schema and commands."""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+__all__ = ["About", "describe"]
+
+_SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """One parameter, as docs, errors, schema and CLI all show it."""
+
+    text: str
+    symbol: str
+    unit: str
+    hint: str
+    range: str
+    default: str
+
+
+def describe(cls: type[BaseModel]) -> dict[str, About]:
+    """Read every parameter of ``cls`` back from its single declaration."""
+    return {name: _about(info) for name, info in cls.model_fields.items()}
+
+
+def _about(info: FieldInfo) -> About:
+    extra = cast("dict[str, str]", info.json_schema_extra)
+    limits = {k: getattr(m, k) for m in info.metadata for k in _SIGNS if hasattr(m, k)}
+    bounds = " and ".join(f"{_SIGNS[k]} {limits[k]}" for k in _SIGNS if k in limits)
+    choices = [f"{{{key}: ...}}" for m in info.metadata for key in _options(m)]
+    kind = "one of " + ", ".join(choices) if choices else _kind(info.annotation)
+    default = "required" if info.is_required() else repr(info.default)
+    text = info.description or ""
+    return About(text, range=f"{kind} {bounds}".strip(), default=default, **extra)
+
+
+def _kind(annotation: Any) -> str:
+    if get_origin(annotation) is Annotated:
+        annotation, *metadata = get_args(annotation)
+        for m in metadata:
+            if options := _options(m):
+                return "one of " + ", ".join(f"{{{key}: ...}}" for key in options)
+    if get_origin(annotation) is tuple:
+        parts = get_args(annotation)
+        if parts[-1] is Ellipsis:
+            return f"list of {_kind(parts[0])}"
+        return f"[{', '.join(map(_kind, parts))}]"
+    if get_origin(annotation) is Literal:
+        return "one of " + ", ".join(map(repr, get_args(annotation)))
+    if get_origin(annotation) in (Union, types.UnionType):
+        return " or ".join("nothing" if a is type(None) else _kind(a) for a in get_args(annotation))
+    if isinstance(annotation, type) and get_origin(annotation) is None:
+        return annotation.__name__
+    return str(annotation)
+
+
+def _options(constraint: Any) -> dict[str, Any]:
+    """Return the options of a ``one_of``, by key; none for any other constraint."""
+    return getattr(constraint, "known", {})
