@@ -11,6 +11,7 @@ from scipy.special import gamma
 
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.sketches.kernels.exponential_sum import _aliasing, terms_of
+from opendp_sim.sketches.kernels.parts.sum_reader import SumReader
 from tests.sketches.kernels._kernel_data import bound, built, distances, grid, kernel_values, points
 
 UNIT = 1 / 2048
@@ -57,6 +58,10 @@ def test_fourier_terms_estimate_the_rational_kernel(distance: str) -> None:
     assert (error <= 4 * deviation + 200 * 0.01).all()
     assert (deviation <= reader.sketch_deviation(distances(claim, rows, queries, UNIT))).all()
     assert reader.totals(built(claim, rows))[0] == pytest.approx([200.0])
+    assert isinstance(reader, SumReader)
+    moved = np.linspace(0, 1, 200)
+    change = [reader.change(step) for step in moved]
+    assert (np.abs(reader.kernel(moved) - reader.kernel(np.zeros(1))) <= change).all()
 
 
 def test_gauss_terms_estimate_the_rational_kernel() -> None:
