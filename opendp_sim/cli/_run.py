@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.segment import Segment
 from rich.table import Table
 
+from opendp_sim.cli._folding import folded
 from opendp_sim.cli._quiet import hushed
 from opendp_sim.cli._stop import begun, unread
 from opendp_sim.core.errors import SimError, SpecError
@@ -42,6 +43,8 @@ EXITS = {"OS1": 1, "OS2": 1, "OS3": 1, "OS4": 3, "OS5": 1, "OS6": 4, "OS7": 5, "
 """Exit code by family of error: 1 refused, 3 budget or ledger, 4 data, 5 release or certificate, 70
 internal. Whatever is found while a spec is checked is 1; wrong usage of a command is 2."""
 
+_PIPED = 80
+
 SpecPath = Annotated[str, typer.Argument(help="A spec file.", metavar="SPEC")]
 Params = Annotated[
     list[str] | None,
@@ -53,7 +56,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")
 class _Plain(Console):
     """A console that obeys nobody's markup and shows control characters: the one door for tables.
 
-    Strings given to ``print`` are one line each; what is laid out by Rich is filtered as it is rendered.
+    Strings given to ``print`` are one line each, folded where it is too long (unless ``soft_wrap``);
+    what is laid out by Rich is filtered as it is rendered.
     """
 
     def print(self, *objects: Any, **options: Any) -> None:
@@ -61,7 +65,12 @@ class _Plain(Console):
         if hushed() and not self.stderr:
             return
         with _written():
-            super().print(*(shown(o) if isinstance(o, str) else o for o in objects), **options)
+            super().print(*(self._line(o, **options) for o in objects), **options)
+
+    def _line(self, given: Any, *, soft_wrap: bool = False, **_options: Any) -> Any:
+        if not isinstance(given, str):
+            return given
+        return shown(given) if soft_wrap else folded(shown(given), self.width)
 
     def on_broken_pipe(self) -> None:
         """End as a shell expects; Rich would exit with 1, and say nothing of a charge."""
@@ -74,10 +83,10 @@ class _Plain(Console):
 
 
 def console(*, error: bool = False) -> Console:
-    """Return a console; 100 columns wide when it is not a terminal, so that output is stable."""
+    """Return a console; 80 columns wide when it is not a terminal, so that output is stable."""
     plain: dict[str, Any] = {"stderr": error, "highlight": False, "markup": False, "emoji": False}
     made = _Plain(**plain)
-    return made if made.is_terminal else _Plain(**plain, width=100, no_color=True)
+    return made if made.is_terminal else _Plain(**plain, width=_PIPED, no_color=True)
 
 
 def table(*columns: str) -> Table:
@@ -93,12 +102,19 @@ class _Cells(Table):
         super().add_row(*(shown(c) if isinstance(c, str) else c for c in cells), **options)
 
 
-def say(text: str, *, lines: bool = False) -> None:
-    """Print a line; with ``lines``, a text of several, of which every line was made by ``shown``."""
+def say(text: str, *, lines: bool = False, fold: bool = True) -> None:
+    """Print a line, folded where it is too long; what is data or code for programs is not folded.
+
+    Args:
+        text: what to print.
+        lines: whether it is a text of several lines, of which every line was made by ``shown``.
+        fold: whether long lines go on in the next.
+    """
     if hushed():
         return
+    said = shown(text, "\n\t" if lines else "\t")
     with _written():
-        typer.echo(shown(text, "\n\t" if lines else "\t"))
+        typer.echo(folded(said, console().width) if fold else said)
 
 
 def say_json(value: Any) -> None:
@@ -174,7 +190,7 @@ def _told(value: Any) -> bool:
 
 
 def _complain(text: str) -> None:
-    typer.echo(shown(text, "\n\t"), err=True)
+    typer.echo(folded(shown(text, "\n\t"), console(error=True).width), err=True)
 
 
 def _simple(error: SimError) -> str:

@@ -20,7 +20,7 @@ from opendp_sim.cli._run import (
     say_json,
     table,
 )
-from opendp_sim.dsl.explain import catalogue, explain, explain_stage
+from opendp_sim.dsl.explain import catalogue, explain, explain_stage, facts_of
 from opendp_sim.dsl.ir import TEMPLATE
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.schema import json_schema
@@ -46,13 +46,19 @@ def explain_command(
     ],
     spec: Annotated[str | None, typer.Option(help="A spec whose stage is meant.")] = None,
     param: Params = None,
+    json_: AsJson = False,
 ) -> None:
     """Print the page of a mechanism, an error code, a word of a spec, or a stage."""
-    with handled():
-        if spec is None:
-            say(explain(word), lines=True)
+    with handled(as_json_text=json_):
+        if spec is not None:
+            plan = plan_file(spec, parameters(param))
+            page, facts = explain_stage(plan, word), {"stage": plan.plain()["stages"][word]}
         else:
-            say(explain_stage(plan_file(spec, parameters(param)), word), lines=True)
+            page, facts = explain(word), facts_of(word)
+        if json_:
+            say_json({"word": word, "page": page} | facts)
+        else:
+            say(page, lines=True)
 
 
 def ops_command(json_: AsJson = False) -> None:
@@ -84,9 +90,10 @@ def schema_command(
     check: Annotated[
         str | None, typer.Option(help="Compare with this file and fail when it differs.")
     ] = None,
+    json_: AsJson = False,
 ) -> None:
-    """Print the JSON Schema of specs, for editors."""
-    with handled():
+    """Print the JSON Schema of specs, for editors; it is JSON with and without ``--json``."""
+    with handled(as_json_text=json_):
         text = schema_text()
         if check is not None:
             have = File(check)
@@ -94,29 +101,34 @@ def schema_command(
                 raise refuse_usage(
                     "the schema of this version", check, f"run `opendp-sim schema -o {check}`."
                 )
-            say(f"{check}: up to date")
+            _say(json_, f"{check}: up to date", {"up_to_date": check})
         elif output is not None:
             check_target(File(output), "schema", ())
             File(output).write_text(text, encoding="utf-8")
+            if json_:
+                say_json({"wrote": output})
+        elif json_:
+            say_json(json.loads(text))
         else:
-            say(text.rstrip(), lines=True)
+            say(text.rstrip(), lines=True, fold=False)
 
 
 def stubs_command(
     write: Annotated[bool, typer.Option("--write", help="Write those that differ.")] = False,
+    json_: AsJson = False,
 ) -> None:
     """Compare the package's type stubs with its records, for whoever adds a mechanism."""
-    with handled():
+    with handled(as_json_text=json_):
         if write:
-            for file in write_stubs():
-                say(f"wrote {file}")
+            written = [str(file) for file in write_stubs()]
+            _say(json_, "\n".join(f"wrote {file}" for file in written), {"wrote": written})
             return
         have = {file: file.read_text("utf-8") if file.exists() else "" for file in stubs()}
         if have != stubs():
             raise refuse_usage(
                 "the stubs of this version", "others", "run `opendp-sim stubs --write`."
             )
-        say("stubs: up to date")
+        _say(json_, "stubs: up to date", {"up_to_date": "stubs"})
 
 
 def init_command(
@@ -127,14 +139,14 @@ def init_command(
     data: Annotated[
         str | None, typer.Option(help="The file that the records are in: .csv, .parquet, .npz.")
     ] = None,
+    json_: AsJson = False,
 ) -> None:
     """Write a commented template; its holes (???) fail `check` until they are filled in."""
-    with handled():
+    with handled(as_json_text=json_):
         if file is None:
-            if not (sys.stdin.isatty() and sys.stdout.isatty()):
-                _show_recipes()
+            _say(json_, _recipes(), {"recipes": RECIPES})
+            if json_ or not (sys.stdin.isatty() and sys.stdout.isatty()):
                 return
-            _show_recipes()
             recipe = recipe or typer.prompt("Which recipe", default="density")
             data = data or typer.prompt(
                 "In which file are the records", default="", show_default=False
@@ -148,10 +160,19 @@ def init_command(
             raise refuse_usage("a new file", file, "choose another name, or remove the file.")
         check_writable(path, "FILE")
         path.write_text(recipe_text(recipe, data or None, TEMPLATE), encoding="utf-8")
-        say(f"wrote {file}; fill in the ??? and run `opendp-sim check {file}`")
+        then = f"opendp-sim check {file}"
+        _say(
+            json_, f"wrote {file}; fill in the ??? and run `{then}`", {"wrote": file, "next": then}
+        )
 
 
-def _show_recipes() -> None:
-    say("opendp-sim init FILE --recipe NAME [--data RECORDS]")
-    for name, line in RECIPES.items():
-        say(f"  {name:<8} {line}")
+def _recipes() -> str:
+    lines = ["opendp-sim init FILE --recipe NAME [--data RECORDS]"]
+    return "\n".join(lines + [f"  {name:<8} {line}" for name, line in RECIPES.items()])
+
+
+def _say(as_json: bool, text: str, value: object) -> None:
+    if as_json:
+        say_json(value)
+    elif text:
+        say(text, lines=True)

@@ -64,7 +64,10 @@ def answer_command(
         answers = _beside(asked, answers)
         if save is not None:
             write_output(File(save), answers, domain)
-            say(f"wrote     {save}")
+            if json_:
+                say_json({"wrote": save})
+            else:
+                say(f"wrote     {save}")
             return
         names, rows = table_of(answers, getattr(domain, "labels", None))
         if json_:

@@ -14,7 +14,7 @@ import typer
 from opendp_sim.audit import Report, audit, to_sarif
 from opendp_sim.audit.modules import makers
 from opendp_sim.cli._audit_spec import Auditable, spec_subjects
-from opendp_sim.cli._run import EXITS, handled, say
+from opendp_sim.cli._run import EXITS, AsJson, handled, say
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 from opendp_sim.core.shown import shown
@@ -37,6 +37,7 @@ def audit_command(
     output: Annotated[Literal["text", "json", "sarif"], typer.Option("--format")] = "text",
     seed: Annotated[int, typer.Option(help="seed of the public search")] = 0,
     beta: Annotated[float, typer.Option(help="bound on the chance of a false alarm")] = 1e-3,
+    json_: AsJson = False,
 ) -> None:
     """Say `refuted`, with a counterexample, or `not refuted`, with what would have been seen.
 
@@ -46,6 +47,7 @@ def audit_command(
     Exit code 0: not refuted. 1: refuted, or a spec that `check` refuses as well. 2: wrong usage, or
     nothing there that can be audited.
     """
+    output = "json" if json_ else output
     with handled(as_json_text=output == "json", exits=EXITS | {"OS5": 2}):
         distance = _number(d_in)
         subjects = _subjects(target, distance)
@@ -56,7 +58,7 @@ def audit_command(
             reports.append(
                 audit(obj, distance, budget, seed=seed, beta=share, origin=shown(name), **options)
             )
-    say(_render(reports, output, target), lines=True)
+    say(_render(reports, output, target), lines=True, fold=False)
     raise typer.Exit(int(any(report.evidence is not None for report in reports)))
 
 

@@ -59,7 +59,7 @@ def doctor_command(
             _show(look)
             if look.delimiter is not None or any(c.better for c in look.columns):
                 say("mended    its form only; bounds and keys are never taken from data:")
-                say(yaml_text({look.dataset: mended[look.dataset]}), lines=True)
+                say(yaml_text({look.dataset: mended[look.dataset]}), lines=True, fold=False)
 
 
 def _entry(plan: Plan, name: str) -> DataEntry:

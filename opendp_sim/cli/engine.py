@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from opendp_sim.cli._run import handled, say
+from opendp_sim.cli._run import AsJson, handled, say, say_json
 from opendp_sim.engines.check import check
 from opendp_sim.engines.engine import ENGINES, engine_of
 
@@ -29,18 +30,24 @@ def check_command(
     folder: Annotated[
         str | None, typer.Option(help="Where made files go: a folder that every worker sees.")
     ] = None,
+    json_: AsJson = False,
 ) -> None:
     """Run sums over public made files on an engine, and compare them bit for bit with one thread's."""
-    with handled():
+    with handled(as_json_text=json_):
         engine = engine_of(name)
         engine.ready()
-        good = True
+        good, told = True, []
         for found in check(engine, folder):
+            good &= found.equal
+            told.append(asdict(found))
+            if json_:
+                continue
             say(
                 f"{found.name:<8} {'equal bits' if found.equal else 'NOT EQUAL'}, {found.seconds:.1f} s"
             )
             if found.told is not None:
                 say(found.told)
-            good &= found.equal
+        if json_:
+            say_json({"engine": name, "equal": good, "sums": told})
     if not good:
         raise typer.Exit(1)

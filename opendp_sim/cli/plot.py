@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from opendp_sim.cli._run import handled, say
+from opendp_sim.cli._run import AsJson, handled, say, say_json
 from opendp_sim.dsl.targets import check_target, kept_of
 
 __all__ = ["plot_command"]
@@ -28,15 +28,19 @@ def plot_command(
     column: Annotated[
         list[str] | None, typer.Option(help="A release's column; give it twice for a map.")
     ] = None,
+    json_: AsJson = False,
 ) -> None:
     """Draw a plan, release, selection, ledger or audit; needs the extra `plot`.
 
     No private data is opened and nothing is spent.
     """
-    with handled():
+    with handled(as_json_text=json_):
         from opendp_sim.plots.choose import display_of  # noqa: PLC0415 - at first use
 
         target = Path(output)
         check_target(target, "picture of `plot`", kept_of(about))
         display_of(Path(about), kind, column or ()).save(target)
-        say(f"picture in {target}")
+        if json_:
+            say_json({"wrote": str(target)})
+        else:
+            say(f"picture in {target}")

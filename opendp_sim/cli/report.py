@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from opendp_sim.accounting.atomic_files import replacing
-from opendp_sim.cli._run import handled, say
+from opendp_sim.cli._run import AsJson, handled, say, say_json
 from opendp_sim.dsl.targets import check_target, kept_of
 
 __all__ = ["report_command"]
@@ -25,13 +25,14 @@ def report_command(
         str | None,
         typer.Option("--output", "-o", help="The page; default beside, ending in .html."),
     ] = None,
+    json_: AsJson = False,
 ) -> None:
     """Write one page about a spec, plan, certificate, ledger or audit, for whoever has to decide.
 
     No data is opened and nothing is spent. A certificate is verified first; one that does not verify
     gives no page.
     """
-    with handled():
+    with handled(as_json_text=json_):
         from opendp_sim.report.page import page_of  # noqa: PLC0415 - templates load at first use
 
         target = Path(output) if output is not None else Path(f"{about}.html")
@@ -39,4 +40,7 @@ def report_command(
         page = page_of(about)
         with replacing(target) as stream:
             stream.write(page.encode("utf-8"))
-        say(f"report in {target}")
+        if json_:
+            say_json({"wrote": str(target)})
+        else:
+            say(f"report in {target}")

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from opendp_sim.accounting.strict_models import plain_json
-from opendp_sim.cli._run import handled
+from opendp_sim.cli._run import AsJson, handled
 from opendp_sim.cli._stop import note_charge
 from opendp_sim.core.errors import SimError, SpecError
 from opendp_sim.dsl.ir import SourceRef
@@ -87,13 +87,14 @@ def session_command(
             "--updates", help="Take insert, relabel and delete lines too (for the curator)."
         ),
     ] = False,
+    json_: AsJson = False,
 ) -> None:
     """Answer queries from private data, each charged, durably, before its answer leaves.
 
     One JSON object a line on standard input, one answer a line on standard output; a line may hold an
     "id", which comes back. A fault is one line {"error": ...} and the session goes on.
     """
-    with handled():
+    with handled(as_json_text=json_):
         plan = plan_file(spec)
         queries = None
         if batch is not None:

@@ -11,6 +11,7 @@ from rich.text import Text
 from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.totals import loss_text
 from opendp_sim.cli._run import table
+from opendp_sim.core.memory import process_memory
 from opendp_sim.core.rounding import up_text
 from opendp_sim.core.shown import shown
 from opendp_sim.dsl.advice import advice
@@ -55,8 +56,15 @@ def _judgement(stage: dict[str, Any]) -> str:
     )
 
 
-def show_plan(plan: Plan, out: Console, *, only: bool = True) -> None:
-    """Print the whole plan; ``only`` when no data will be opened after it."""
+def show_plan(plan: Plan, out: Console, *, before: int | None = None) -> None:
+    """Print the whole plan.
+
+    Args:
+        plan: the plan.
+        out: where to.
+        before: what the process held when it had opened no data, in bytes, after a run; None for now.
+    """
+    only = before is None
     body = plan.plain()
     out.print(
         Text(shown(f"plan of {body['name']}"), style="bold"), f"  program {body['program'][:16]}"
@@ -71,9 +79,10 @@ def show_plan(plan: Plan, out: Console, *, only: bool = True) -> None:
     _outputs(body, out)
     for text in advice(plan):
         out.print(f"advice    {text}")
+    own, held = body["memory_bytes"], process_memory() if before is None else before
     out.print(
-        f"peak memory about {body['memory_bytes'] / 2**20:,.0f} MiB"
-        f"{'; no data was opened' if only else ''}"
+        f"peak memory of the process about {(own + held) / 2**20:,.0f} MiB, of which {own / 2**20:,.0f} "
+        f"for blocks and sketches{'; no data was opened' if only else ''}"
     )
 
 

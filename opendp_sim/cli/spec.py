@@ -24,6 +24,7 @@ from opendp_sim.cli._stop import note_charge
 from opendp_sim.cli.show_comparison import show_comparison
 from opendp_sim.cli.show_first import show_first
 from opendp_sim.cli.show_plan import show_plan, show_types
+from opendp_sim.core.memory import process_memory
 from opendp_sim.dsl.advice import advice
 from opendp_sim.dsl.applied import Applied
 from opendp_sim.dsl.ask import reference
@@ -146,8 +147,7 @@ def apply_command(
             plan = plan_file(spec, parameters(param))
         if compared:
             refuse_private(plan)
-        if not json_:
-            show_plan(plan, console(), only=False)
+        before = process_memory()
         with progress() as told:
             done = apply(
                 plan, into=into, anywhere=anywhere, workers=workers, told=told,
@@ -158,7 +158,6 @@ def apply_command(
         if json_:
             say_json(_plain(done) | {"comparison": [asdict(one) for one in found]})
             return
-        say("")
         if done.resumed is not None:
             say(f"resumed   the run of entry {done.resumed}: nothing ran, nothing new was charged; "
                 "apply again for a new release")  # fmt: skip
@@ -168,6 +167,8 @@ def apply_command(
             say(f"ledger    spent {done.spent}; left {done.left}")
         for one in found:
             show_comparison(one)
+        say("")
+        show_plan(plan, console(), before=before)
 
 
 def _engine(name: str | None) -> Engine | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
@@ -20,7 +21,7 @@ from opendp_sim.dsl.plain_text import plain_text
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.spaces.released import asking, offering
 
-__all__ = ["catalogue", "explain", "explain_stage", "first_sentence", "partners"]
+__all__ = ["catalogue", "explain", "explain_stage", "facts_of", "first_sentence", "partners"]
 
 
 def first_sentence(cls: type[Any]) -> str:
@@ -72,6 +73,19 @@ def explain(word: str) -> str:
         or nearest(word.upper(), CATALOGUE)
         or "`opendp-sim ops` lists the mechanisms.",
     )
+
+
+def facts_of(word: str) -> dict[str, Any]:
+    """Return what a program reads of a page that ``explain`` has: a mechanism, an error, or neither."""
+    if word.upper() in CATALOGUE:
+        code = word.upper()
+        return {"error": {"code": code, "means": CATALOGUE[code], "exit": _EXITS[code[2]]}}
+    key = current_key(word)
+    if key not in REGISTRY:
+        return {}
+    told = {name: asdict(about) for name, about in describe(REGISTRY[key]).items()}
+    (entry,) = (entry for entry in catalogue() if entry["key"] == key)
+    return {"mechanism": entry | {"parameters": told}}
 
 
 _FAMILIES = {

@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import opendp_sim as sim
-from opendp_sim.cli import COMMANDS, app
+from opendp_sim.cli import COMMANDS, app, loaded
+from opendp_sim.cli._folding import folded
 from opendp_sim.cli._quiet import hushed
 from opendp_sim.dsl.grammar.choosing import CHOOSING
 
@@ -70,6 +71,122 @@ def test_every_command_can_be_quiet(release):
         assert _run(name, "--quiet", "--help").exit_code == 0, name
     assert _run("ops").output
     assert not hushed()
+
+
+def _leaves(name):
+    """Every command that can be run: a word, or two."""
+    found = loaded(name)
+    return (
+        [(name, command) for command in found.commands.values()]
+        if hasattr(found, "commands")
+        else [(name, found)]
+    )
+
+
+def test_every_command_takes_json():
+    for name in COMMANDS:
+        for word, command in _leaves(name):
+            assert "--json" in [o for p in command.params for o in p.opts], (word, command.name)
+
+
+def test_json_is_what_comes_out(tmp_path, release):
+    certificate = release / "release.npz.certificate.json"
+    for words in (
+        ("explain", "race_sketch"),
+        ("explain", "OS402"),
+        ("explain", "epsilon"),
+        ("explain", "audit"),
+        ("schema",),
+        ("schema", "-o", tmp_path / "s.json"),
+        ("schema", "--check", tmp_path / "s.json"),
+        ("stubs",),
+        ("init",),
+        ("init", tmp_path / "new.yaml", "--recipe", "means"),
+        ("report", certificate, "-o", tmp_path / "page.html"),
+        ("verify", certificate),
+    ):
+        found = _run(*words, "--json")
+        assert json.loads(found.stdout), words
+        assert found.exit_code == 0, words
+    told = json.loads(_run("explain", "race_sketch", "--json").stdout)
+    assert told["mechanism"]["parameters"]["repetitions"]["default"] == "required"
+    for words in (
+        ("explain", "nothing"),
+        ("schema", "--check", tmp_path / "none.json"),
+        ("init", tmp_path / "new.yaml"),
+        ("report", tmp_path / "none.yaml"),
+        ("plot", tmp_path / "none.yaml", "-o", tmp_path / "p.svg"),
+        ("engine", "check", "nothing"),
+        ("session", tmp_path / "none.yaml"),
+        ("audit", tmp_path / "none.yaml"),
+    ):
+        found = _run(*words, "--json")
+        assert found.exit_code in (1, 2, 4), words
+        assert json.loads(found.stdout)["errors"][0]["code"].startswith("OS"), words
+
+
+# --- eighty columns -------------------------------------------------------------------------------
+
+WORDS = (
+    "a sentence of ordinary words that goes on and on, past the end of the line it is on, and on"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "then"),
+    [
+        (f"note      {WORDS}", " " * 10),
+        (f"not checked  {WORDS}", " " * 13),
+        (f"   = help: {WORDS}", " " * 11),
+        (f"    {WORDS}", " " * 4),
+        (f"- {WORDS}", " " * 2),
+        (WORDS, ""),
+    ],
+)
+def test_a_long_line_goes_on_under_its_own_text(text, then):
+    first, second = folded(text, 80).split("\n")
+    assert len(first) <= 80
+    assert second.startswith(then + second.strip()[:3])
+    assert f"{first} {second.strip()}" == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"12 | {WORDS}",
+        f"   | {WORDS}",
+        f"    >>> f({WORDS!r})",
+        WORDS.replace(" ", "\t"),
+        f"```\n{WORDS}\n```",
+        f"Example\n    x: 1 # {WORDS}",
+        WORDS.replace(" ", "_"),
+    ],
+)
+def test_what_is_quoted_and_what_has_no_blank_is_not_folded(text):
+    assert folded(text, 80) == text
+
+
+def test_what_was_wrapped_where_it_was_written_is_one_paragraph():
+    text = f"    {WORDS}\n    and more of it.\n\n    Another."
+    head, _, tail = folded(text, 80).partition("\n")
+    assert f"{head} {tail}".replace("\n    and", " and").count("and more of it.") == 1
+    assert tail.endswith("and more of it.\n\n    Another.")
+
+
+def test_piped_output_is_eighty_columns_wide(release):
+    certificate = release / "release.npz.certificate.json"
+    for words in (
+        ("verify", certificate),
+        ("verify", certificate, "--explain"),
+        ("ops",),
+        ("init",),
+        ("explain", "epsilon"),
+        ("explain", "classify"),
+        ("explain", "nothing-of-that-name"),
+        ("ledger", "verify", release / "none.ledger"),
+    ):
+        for line in _run(*words).output.splitlines():
+            assert len(line) <= 80 or " " not in line.strip(), (words, line)
 
 
 @pytest.mark.parametrize("word", ["epsilon", "delta", "bounds", "dtype", "unit", "ledger"])
