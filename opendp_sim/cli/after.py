@@ -192,12 +192,16 @@ def ledger_new(
             "--forget", help="Begin where one was lost: what it was charged is forgotten."
         ),
     ] = False,
+    json_: AsJson = False,
 ) -> None:
     """Begin the ledger that a spec names; the first `apply` does so too, unless one was lost."""
-    with handled():
+    with handled(as_json_text=json_):
         path, known = begin_ledger(
             plan_file(spec, parameters(param)), None if into is None else File(into), forget=forget
         )
+        if json_:
+            say_json({"begun": str(path), "forgotten": known or None})
+            return
         say(f"begun     {path}")
         if known:
             say(
