@@ -7,12 +7,8 @@ every public matrix. Loading re-draws the matrices from their seeds and compares
 
 from __future__ import annotations
 
-import hashlib
 import html
-import json
-import math
 import os
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -20,22 +16,19 @@ from fractions import Fraction
 from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting.answers import Answers
 from opendp_sim.accounting.asking import answers_of, questions_of
-from opendp_sim.accounting.atomic_files import replacing
 from opendp_sim.accounting.promise import promise
 from opendp_sim.accounting.questions import Questions
-from opendp_sim.accounting.release_header import Header
-from opendp_sim.accounting.strict_models import is_heavy, read_both
+from opendp_sim.accounting.release_file import describe, foreign, read, write
 from opendp_sim.core.claims import Noise, Private, Stable, Stage
 from opendp_sim.core.errors import ReleaseError, SimError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, lookup
-from opendp_sim.core.memory import machine_memory
 from opendp_sim.core.pipeline import bind_steps, on_queries
 from opendp_sim.core.randomness import fingerprint
 from opendp_sim.core.space import Domain, Metric
@@ -46,10 +39,6 @@ from opendp_sim.spaces.sketch import Sketch
 __all__ = ["FORMAT", "Release", "versions"]
 
 FORMAT = "opendp_sim/release/1"
-_HEADER, _DIGEST = "header.json", "header.sha256"
-_LONGEST_HEADER = 2**26
-_LARGE, _DENSEST = 2**28, 500
-"""Above so many bytes a release is not packed more densely than this: noise does not compress."""
 
 
 def versions() -> dict[str, str]:
@@ -104,7 +93,7 @@ class Release(Questions):
             "noise": None if noise is None else _noise_to_json(noise),
             "privacy": dict(privacy),
             "matrices": [fingerprint(_matrices(stage)) for stage in stages],
-            "arrays": {name: _describe(array) for name, array in arrays.items()},
+            "arrays": {name: describe(array) for name, array in arrays.items()},
         }
         return cls(header, arrays)
 
@@ -121,7 +110,7 @@ class Release(Questions):
         except SimError:
             raise
         except Exception:  # noqa: BLE001 - an edited header fails in many ways
-            raise _foreign() from None
+            raise foreign() from None
         if [fingerprint(_matrices(stage)) for stage in stages] != self.header["matrices"]:
             raise ReleaseError(
                 "OS703", "release", expected="the public matrices that the release was made with",
@@ -133,13 +122,13 @@ class Release(Questions):
     def released(self) -> Released:
         """The descriptor that query mechanisms bind to."""
         if not self.stages:
-            raise _foreign()
+            raise foreign()
         claim, noise = self.stages[-1].claim, self.header["noise"]
         made = _made_by(self.stages[-1])
         if made is None or not isinstance(claim, Stable | Private):
-            raise _foreign()
+            raise foreign()
         if {name: array.shape for name, array in self.arrays.items()} != made.shapes:
-            raise _foreign()
+            raise foreign()
         return Released(
             sketch=made,
             capabilities=claim.capabilities,
@@ -214,18 +203,7 @@ class Release(Questions):
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the release to ``path`` atomically: a zip of .npy members and a JSON header."""
-        target = Path(path)
-        header = json.dumps(self.header, sort_keys=True).encode()
-        with (
-            replacing(target) as stream,
-            zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
-        ):
-            archive.writestr(_HEADER, header)
-            archive.writestr(_DIGEST, hashlib.sha256(header).hexdigest())
-            for name, array in self.arrays.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
-        return target
+        return write(path, self.header, self.arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Release:
@@ -234,68 +212,7 @@ class Release(Questions):
         The digests find damage and careless edits. They are no signature: whoever can rewrite the
         file can rewrite them.
         """
-        try:
-            with zipfile.ZipFile(path) as archive:
-                _check_sizes(archive, Path(path).stat().st_size)
-                raw = archive.read(_HEADER)
-                if is_heavy(raw):
-                    raise _foreign()
-                if hashlib.sha256(raw).hexdigest() != archive.read(_DIGEST).decode():
-                    raise _foreign()
-                _, header = read_both(Header, raw, lambda _: _foreign())
-                arrays = {}
-                for name, about in header["arrays"].items():
-                    with archive.open(f"{name}.npy") as member:
-                        _check_header(member, about, archive.getinfo(f"{name}.npy").file_size)
-                    with archive.open(f"{name}.npy") as member:
-                        arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
-                    if _describe(arrays[name]) != about:
-                        raise _foreign()
-        except SimError:
-            raise
-        except FileNotFoundError:
-            raise ReleaseError(
-                "OS701", "release", expected="a release file", got="no such file",
-                hint="check the path; `opendp-sim apply` writes releases where `save:` says.",
-            ) from None  # fmt: skip
-        except Exception:  # noqa: BLE001 - a damaged archive fails in many ways
-            raise _foreign() from None
-        return cls(header, arrays)
-
-
-def _check_sizes(archive: zipfile.ZipFile, packed: int) -> None:
-    """Refuse, before anything is inflated, members that no release has: too long, or nothing but air.
-
-    ``zipfile`` reads no more of a member than its directory says.
-    """
-    members = {each.filename: each.file_size for each in archive.infolist()}
-    if len(members) != len(archive.infolist()):
-        raise _foreign()
-    if members[_HEADER] > _LONGEST_HEADER or members[_DIGEST] > 2 * hashlib.sha256().digest_size:
-        raise _foreign()
-    whole = sum(members.values())
-    if whole > machine_memory() // 2 or (whole > _LARGE and whole > _DENSEST * packed):
-        raise _foreign()
-
-
-def _check_header(member: IO[bytes], about: Mapping[str, Any], size: int) -> None:
-    """Refuse an array whose own header is not what the release's header says of it, or of objects."""
-    version = np.lib.format.read_magic(member)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else (
-        np.lib.format.read_array_header_2_0
-    )  # fmt: skip
-    shape, _, dtype = read(member)
-    plain = dtype.kind in "biuf" and [list(shape), dtype.str] == [about["shape"], about["dtype"]]
-    if not plain or member.tell() + dtype.itemsize * math.prod(shape) != size:
-        raise _foreign()
-
-
-def _foreign() -> ReleaseError:
-    return ReleaseError(
-        "OS701", "release", expected="a release file as this package wrote it",
-        got="a truncated, changed or foreign file", hint="name the .npz of an output "
-        "without `post`; if it is that, copy it again from where it was made.",
-    )  # fmt: skip
+        return cls(*read(path))
 
 
 def _made_by(stage: Stage) -> Sketch | NamedArrays | None:
@@ -310,10 +227,6 @@ def _made_by(stage: Stage) -> Sketch | NamedArrays | None:
 
 def _matrices(stage: Stage) -> Sequence[NDArray[np.generic]]:
     return stage.claim.matrices if isinstance(stage.claim, Stable) else ()
-
-
-def _describe(array: NDArray[Any]) -> dict[str, Any]:
-    return {"sha256": fingerprint([array]), "shape": list(array.shape), "dtype": array.dtype.str}
 
 
 def _mechanism(step: Mapping[str, Any]) -> Mechanism:
@@ -340,4 +253,4 @@ def _noise_from_json(value: Mapping[str, Any]) -> Noise:
             value["family"], float.fromhex(value["scale"]), weights, value["sampler"], step
         )
     except (TypeError, ValueError, ArithmeticError):
-        raise _foreign() from None
+        raise foreign() from None
