@@ -23,6 +23,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from opendp_sim.core.regular import is_odd
+
 __all__ = ["LOCK", "SIDES", "checkpoint", "claimed", "create", "hold"]
 
 SIDES = ("-wal", "-shm", "-journal")
@@ -38,7 +40,10 @@ def claimed(path: Path) -> FileLock:
 
     Raises:
         sqlite3.OperationalError: somebody else has it, in this process or another.
+        sqlite3.DatabaseError: no file, but a pipe or a device.
     """
+    if is_odd(path):
+        raise sqlite3.DatabaseError("a pipe or a device")
     real = path.resolve()  # one lock, whatever links lead to the file
     lock = FileLock(real.with_name(real.name + LOCK), timeout=0, mode=0o600, thread_local=False)
     try:

@@ -21,6 +21,7 @@ from opendp_sim.accounting.strict_models import (
     read_both,
 )
 from opendp_sim.core.errors import ReleaseError
+from opendp_sim.core.regular import regular
 
 __all__ = [
     "FORMAT",
@@ -70,7 +71,7 @@ def assumptions(ingest: str, *, by_person: bool, public: str | None = None) -> l
 
 def digest_of(path: Path) -> str:
     """Return the sha256 of a file."""
-    with path.open("rb") as stream:
+    with regular(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
@@ -159,7 +160,7 @@ def read_certificate(path: str | Path) -> tuple[Certificate, dict[str, Any]]:
 
     try:
         long = Path(path).stat().st_size > _LONGEST
-        text = b"" if long else Path(path).read_bytes()
+        text = b"" if long else regular(path).read_bytes()
     except (OSError, ValueError):
         raise refusal("the path") from None
     if long or is_heavy(text):

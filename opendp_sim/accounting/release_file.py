@@ -24,6 +24,7 @@ from opendp_sim.accounting.strict_models import is_heavy, read_both
 from opendp_sim.core.errors import ReleaseError, SimError
 from opendp_sim.core.memory import machine_memory
 from opendp_sim.core.randomness import fingerprint
+from opendp_sim.core.regular import regular
 
 __all__ = ["describe", "foreign", "read", "write"]
 
@@ -51,7 +52,7 @@ def write(
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Read header and arrays, refusing a truncated, tampered or foreign file (OS701)."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(regular(path)) as archive:
             _check_sizes(archive, Path(path).stat().st_size)
             raw = archive.read(_HEADER)
             if is_heavy(raw):

@@ -15,6 +15,7 @@ from typing import Any
 
 from opendp_sim.accounting.certificate import FORMAT, statement_digest
 from opendp_sim.core.errors import DataError, ReleaseError
+from opendp_sim.core.regular import regular
 
 __all__ = ["Signer", "check_signature", "public_key", "signed_text"]
 
@@ -39,7 +40,7 @@ class Signer:
     def __init__(self, path: str | Path) -> None:
         serialization, ed25519 = _cryptography()
         try:
-            key = serialization.load_pem_private_key(Path(path).read_bytes(), None)
+            key = serialization.load_pem_private_key(regular(path).read_bytes(), None)
         except Exception:  # noqa: BLE001 - a foreign file fails in many ways; its text is a secret
             key = None
         if not isinstance(key, ed25519.Ed25519PrivateKey):
@@ -65,7 +66,7 @@ def public_key(path: str | Path) -> str:
     """
     serialization, ed25519 = _cryptography()
     try:
-        key = serialization.load_pem_public_key(Path(path).read_bytes())
+        key = serialization.load_pem_public_key(regular(path).read_bytes())
     except Exception:  # noqa: BLE001 - a foreign file fails in many ways
         key = None
     if not isinstance(key, ed25519.Ed25519PublicKey):

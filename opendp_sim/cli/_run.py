@@ -18,7 +18,7 @@ from opendp_sim.cli._folding import folded
 from opendp_sim.cli._quiet import hushed
 from opendp_sim.cli._stop import begun, unread
 from opendp_sim.core.errors import SimError, SpecError
-from opendp_sim.core.shown import shown
+from opendp_sim.core.shown import cut, shown
 from opendp_sim.dsl.diagnostic import Refused
 from opendp_sim.dsl.document import Document
 from opendp_sim.dsl.render import as_json, as_text
@@ -44,6 +44,9 @@ EXITS = {"OS1": 1, "OS2": 1, "OS3": 1, "OS4": 3, "OS5": 1, "OS6": 4, "OS7": 5, "
 internal. Whatever is found while a spec is checked is 1; wrong usage of a command is 2."""
 
 _PIPED = 80
+
+_TEXT = 2000
+"""Characters of a text in a message."""
 
 SpecPath = Annotated[str, typer.Argument(help="A spec file.", metavar="SPEC")]
 Params = Annotated[
@@ -195,10 +198,10 @@ def _complain(text: str) -> None:
 
 def _simple(error: SimError) -> str:
     got = error.got if isinstance(error.got, str) else repr(error.got)
-    where = shown(error.where)
+    where, expected = shown(cut(error.where, _TEXT)), shown(cut(error.expected, _TEXT))
     return (
-        f"error[{error.code}]: `{where}` expects {shown(error.expected)}\n"
-        f"  --> {where}\n   = got {shown(got)}\n   = help: {shown(error.hint)}"
+        f"error[{error.code}]: `{where}` expects {expected}\n"
+        f"  --> {where}\n   = got {shown(cut(got, _TEXT))}\n   = help: {shown(cut(error.hint, _TEXT))}"
     )
 
 
@@ -206,10 +209,10 @@ def _plain(error: SimError) -> dict[str, str]:
     got = error.got if isinstance(error.got, str) else repr(error.got)
     return {
         "code": error.code,
-        "where": error.where,
-        "expected": error.expected,
-        "got": got,
-        "help": error.hint,
+        "where": cut(error.where, _TEXT),
+        "expected": cut(error.expected, _TEXT),
+        "got": cut(got, _TEXT),
+        "help": cut(error.hint, _TEXT),
     }
 
 

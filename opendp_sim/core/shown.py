@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["shown"]
+__all__ = ["cut", "shown"]
 
 _STEERS = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # C0 and C1: escape sequences, backspace, line breaks
@@ -27,3 +27,11 @@ def shown(text: str, keep: str = "") -> str:
         return char if char in keep else char.encode("unicode_escape", "surrogatepass").decode()
 
     return _STEERS.sub(escaped, text)
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text, or of a longer one its beginning and end."""
+    if len(text) <= most:
+        return text
+    half = (most - 5) // 2
+    return f"{text[:half]} ... {text[-half:]}"

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError, SimError, SpecError
+from opendp_sim.core.regular import regular
 from opendp_sim.dsl.inputs import Memory, source_of
 from opendp_sim.dsl.ir import DataEntry, SourceRef
 from opendp_sim.dsl.plan import Plan
@@ -149,7 +150,7 @@ def _with_delimiter(source: SourceRef, delimiter: str) -> SourceRef:
 def _header(source: SourceRef, folder: str) -> str:
     named = source.argument["file"] if isinstance(source.argument, Mapping) else source.argument
     try:
-        with (File(folder) / str(named)).open("rb") as file:
+        with regular(File(folder) / str(named)).open("rb") as file:
             return ascii(file.readline(400).decode("utf-8", "replace").strip())
     except OSError:
         return "(no such file)"

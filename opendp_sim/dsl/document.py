@@ -24,6 +24,7 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
+from opendp_sim.core.regular import is_odd, regular
 from opendp_sim.dsl.diagnostic import FORMER, Diagnostic, Notes, Part, Path
 from opendp_sim.dsl.scalars import plain_scalar
 
@@ -85,13 +86,19 @@ def read(path: File, notes: Notes) -> Document:
     """Read a spec file; what stops the reading is a finding in ``notes``."""
     name = str(path)
     try:
-        raw = path.read_bytes()
-    except OSError:
+        with regular(path).open("rb") as stream:
+            raw = stream.read(4 * MAX_BYTES + 1)  # a character has four bytes at most
+    except (OSError, ValueError):
+        label = "a pipe or a device" if is_odd(path) else "no such file, or not readable"
         notes.error(
-            "OS601", f"cannot read `{name}`", (), label="no such file, or not readable",
+            "OS601", f"cannot read `{name}`", (), label=label,
             help="check the path; `opendp-sim init FILE` writes a template.",
         )  # fmt: skip
         return Document(name, [])
+    if len(raw) > 4 * MAX_BYTES:
+        document = Document(name, [])
+        _too_large(notes)
+        return document
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -108,8 +115,7 @@ def parse(text: str, name: str, notes: Notes) -> Document:
     """Read the text of a spec."""
     document = Document(name, text.splitlines())
     if len(text) > MAX_BYTES:
-        notes.error("OS302", "the spec is too large", (), label=f"over {MAX_BYTES} characters",
-                    help="a spec holds public parameters only; put data in files.")  # fmt: skip
+        _too_large(notes)
         return document
     try:
         _Builder(document, notes, _events(text)).build()
@@ -118,6 +124,11 @@ def parse(text: str, name: str, notes: Notes) -> Document:
     except (YAMLError, ValueError) as error:
         _syntax(document, notes, error)
     return document
+
+
+def _too_large(notes: Notes) -> None:
+    notes.error("OS302", "the spec is too large", (), label=f"over {MAX_BYTES} characters",
+                help="a spec holds public parameters only; put data in files.")  # fmt: skip
 
 
 def _events(text: str) -> Iterator[Event]:

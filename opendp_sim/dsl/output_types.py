@@ -64,8 +64,9 @@ def type_outputs(
     """Type every output that can be typed; ``bounds`` holds the releases once they are solved."""
     found: dict[str, OutputType | None] = dict.fromkeys(broken)
     declared = {output.name: output for output in program.outputs}
+    held = dict(bounds or {})
     for output in program.outputs:
-        _visit(output, program, declared, types, found, bounds or {}, notes, ())
+        _visit(output, program, declared, types, found, held, notes, ())
     _one_session_each(found, notes)
     return found
 
@@ -103,7 +104,7 @@ def _visit(
     declared: Mapping[str, OutputDecl],
     types: Mapping[str, Typed | None],
     found: dict[str, OutputType | None],
-    bounds: Mapping[str, Bound],
+    bounds: dict[str, Bound],
     notes: Notes,
     trail: tuple[str, ...],
 ) -> OutputType | None:
@@ -139,7 +140,7 @@ def _from_stage(
     decl: OutputDecl,
     program: Program,
     types: Mapping[str, Typed | None],
-    bounds: Mapping[str, Bound],
+    bounds: dict[str, Bound],
     notes: Notes,
 ) -> OutputType | None:
     path: Path = ("outputs", decl.name, "from")
@@ -169,6 +170,7 @@ def _from_stage(
     bound = bounds.get(typed.name)
     if bound is None and typed.release.kind != "none":
         bound = bind_release(typed, release_record(typed.release, probe=True))
+        bounds[typed.name] = bound  # many outputs may be of one release
     return OutputType(decl, typed, (), released_domain(typed, bound))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path as File
 
 from opendp_sim.accounting._durable import LOCK, SIDES
@@ -42,16 +43,21 @@ def _file(path: File) -> _Place:
         return "file", str(path)
 
 
+_Key = tuple[str, str | tuple[int, int]]
+
+
+def _keys(place: _Place) -> Iterator[_Key]:
+    """Yield what two places share if they are one: the name, or another name of the same file."""
+    yield place
+    if place[0] == "file":
+        with suppress(OSError, ValueError):
+            found = File(place[1]).stat()
+            yield "inode", (found.st_dev, found.st_ino)
+
+
 def _same(one: _Place, other: _Place) -> bool:
-    """Say whether two places are one: by name, or by another name of the same file."""
-    if one == other:
-        return True
-    if one[0] != other[0] or one[0] != "file":
-        return False
-    try:
-        return File(one[1]).samefile(other[1])
-    except (OSError, ValueError):
-        return False
+    """Say whether two places are one."""
+    return not set(_keys(one)).isdisjoint(_keys(other))
 
 
 def one_file(one: File, other: File) -> bool:
@@ -134,15 +140,20 @@ def _check_stores(program: Program, notes: Notes) -> None:
 
 def check_saves(program: Program, notes: Notes, into: File, spec: str | None = None) -> None:
     """Report outputs that would replace an input, the ledger, the spec or another output (OS304)."""
-    taken = list(_inputs(program, spec))
+    taken: dict[_Key, str] = {}
+    for what, place in _inputs(program, spec):
+        for key in _keys(place):
+            taken.setdefault(key, what)
     for output in program.outputs:
         path: Path = ("outputs", output.name, "save" if output.save is not None else "store")
         written = [_file(file) for file in _written(output.save, output.store, program, into)]
-        clash = next((what for what, place in taken for new in written if _same(new, place)), None)
+        keys = [key for place in written for key in _keys(place)]
+        clash = next((taken[key] for key in keys if key in taken), None)
         if clash is not None:
             notes.error("OS304", f"output `{output.name}` would replace {clash}", path,
                         label="taken", help="write to another file, for example in `out/`.")  # fmt: skip
-        taken += [(f"what output `{output.name}` writes", place) for place in written]
+        for key in keys:
+            taken.setdefault(key, f"what output `{output.name}` writes")
 
 
 def check_inside(program: Program, notes: Notes, into: File) -> None:

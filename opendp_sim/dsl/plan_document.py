@@ -12,6 +12,7 @@ from opendp_sim.accounting.ledger import head_of
 from opendp_sim.accounting.release import versions
 from opendp_sim.accounting.strict_models import Digest, PathText, Plain, Strict, read_strictly
 from opendp_sim.core.errors import SpecError
+from opendp_sim.core.regular import regular
 from opendp_sim.dsl.charging import ledger_path
 from opendp_sim.dsl.plan import Plan, plan_file
 
@@ -59,7 +60,7 @@ def is_plan(path: str | File) -> bool:
 def _read(path: str | File) -> bytes | None:
     """Return the text of a plan document; None for anything else."""
     try:
-        text = File(path).read_bytes()
+        text = regular(path).read_bytes()
         found = json.loads(text)
     except (OSError, ValueError, RecursionError):
         return None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from opendp_sim.core.errors import DataError
+from opendp_sim.core.regular import regular
 from opendp_sim.plots.canvas import COLORS, Display, label
 
 __all__ = ["TopDisplay"]
@@ -40,7 +41,7 @@ class TopDisplay(Display):
             DataError (OS601, OS602): no such file, or no selection.
         """
         try:
-            found = json.loads(Path(path).read_text(encoding="utf-8"))
+            found = json.loads(regular(path).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             raise DataError(
                 "OS601", str(path), expected="a selection that `apply` saved", got="no such file",

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from opendp_sim.accounting.strict_models import Plain, Strict, read_strictly
 from opendp_sim.core.errors import AuditError, SimError
+from opendp_sim.core.regular import regular
 from opendp_sim.report.facts import Facts, Tile
 
 __all__ = ["AuditPart", "audit_facts", "read_audits"]
@@ -88,7 +89,7 @@ def read_audits(path: Path) -> Audits:
         )  # fmt: skip
 
     try:
-        text = path.read_bytes() if path.stat().st_size <= _LONGEST else b""
+        text = regular(path).read_bytes() if path.stat().st_size <= _LONGEST else b""
     except OSError:
         raise refusal("the path") from None
     found = read_strictly(Audits, text, refusal)

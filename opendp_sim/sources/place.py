@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from opendp_sim.core.errors import DataError, SimError, SpecError
+from opendp_sim.core.regular import is_odd
 
 __all__ = ["NO_FILE", "Place", "read_place", "reading"]
 
@@ -80,6 +81,9 @@ def reading(file: Path, kind: str) -> Iterator[None]:
     """Turn whatever a reader says about a file into one constant text: it could quote a record."""
     got = "a file that cannot be read as one"
     try:
+        if is_odd(file):
+            got = "a pipe or a device, which cannot be read twice"
+            raise OSError
         yield
     except SimError:
         raise

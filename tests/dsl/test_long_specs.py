@@ -1,0 +1,93 @@
+"""Specs of absurd lengths: what is printed has a bound, and what is done grows with the length only."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from typer.testing import CliRunner
+
+from opendp_sim.cli import app
+from opendp_sim.core.shown import cut
+from opendp_sim.dsl import output_types, places
+from opendp_sim.dsl.plan import plan_file
+from tests._small import write_small
+
+
+def _checked(path, *words):
+    return CliRunner().invoke(app, ["check", str(path), *words])
+
+
+@pytest.mark.parametrize("length", [10**5, 3 * 10**7])
+@pytest.mark.parametrize("text", ["WORD", "spec: WORD", "spec: [WORD", "a: b: WORD"])
+def test_what_is_printed_of_a_long_line_has_a_bound(tmp_path, length, text):
+    file = tmp_path / "long.yaml"
+    file.write_text(text.replace("WORD", "x" * length))
+    for words in ([], ["--json"]):
+        done = _checked(file, *words)
+        assert done.exit_code == 1
+        assert 20 < len(done.output) < 10_000
+        assert "OS903" not in done.output
+
+
+def test_the_place_on_a_long_line_is_shown(tmp_path):
+    file = tmp_path / "long.yaml"
+    file.write_text(
+        "{" + " " * 5000 + "spec: opendp_sim/1, nonsense: 1," + " " * 5000 + "more: 2}\n"
+    )
+    lines = _checked(file).output.splitlines()
+    for word in ("nonsense", "more"):
+        place = next(
+            i
+            for i, line in enumerate(lines)
+            if f"unknown word `{word}`" in line or f"`{word}`" in line
+        )
+        shown, marked = next((a, b) for a, b in pairwise(lines[place:]) if "^" in b)
+        start = marked.index("^")
+        assert shown[start : start + len(word)] == word
+        assert len(shown) < 250
+
+
+def test_many_findings_are_counted_and_a_hundred_are_shown(tmp_path):
+    file = tmp_path / "many.yaml"
+    file.write_text("spec: opendp_sim/1\n" + "".join(f"word{k}: 1\n" for k in range(400)))
+    done = _checked(file)
+    assert done.output.count("error[") == 100
+    assert "... and 3" in done.output
+    assert len(done.output) < 10**5
+    assert len(json.loads(_checked(file, "--json").stdout)["errors"]) >= 400
+
+
+def test_a_thousand_outputs_take_steps_in_proportion(tmp_path, monkeypatch):
+    """Counted, not timed: every place is looked at a few times, and a release is bound once."""
+    outputs = "".join(f"  r{k}: {{from: noisy, save: out/r{k}.npz}}\n" for k in range(1000))
+    spec = write_small(tmp_path, ("outputs:\n", "outputs:\n" + outputs))
+    counts = dict.fromkeys(("_keys", "bind_release"), 0)
+    for module, name in ((places, "_keys"), (output_types, "bind_release")):
+        real = getattr(module, name)
+
+        def counted(*given, _name=name, _real=real):
+            counts[_name] += 1
+            return _real(*given)
+
+        monkeypatch.setattr(module, name, counted)
+    assert len(plan_file(spec).outputs) == 1002
+    assert counts["_keys"] < 10 * 1000
+    assert counts["bind_release"] < 10
+
+
+@pytest.mark.parametrize("other", ["out/r1.npz", "out/../out/r1.npz", "link/r1.npz", "points.npz"])
+def test_outputs_that_meet_are_still_found(tmp_path, other):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    outputs = f"  r1: {{from: noisy, save: out/r1.npz}}\n  r2: {{from: noisy, save: {other}}}\n"
+    done = _checked(write_small(tmp_path, ("outputs:\n", "outputs:\n" + outputs)))
+    assert done.exit_code == 1
+    assert "would replace" in done.output
+
+
+def test_cut_keeps_both_ends():
+    assert cut("short", 20) == "short"
+    assert cut("a" * 50 + "b" * 50, 25) == "a" * 10 + " ... " + "b" * 10
+    assert len(cut("x" * 10**6, 600)) <= 600
