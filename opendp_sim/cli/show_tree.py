@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from opendp_sim.accounting.totals import loss_text
 from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.core.rounding import up_text
-from opendp_sim.dsl.plan import Plan, ReleasePlan
+from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.release_plan import ReleasePlan
 
 __all__ = ["tree"]
 

@@ -20,7 +20,8 @@ from opendp_sim.dsl.accountant import cast, chain, compose, prefix
 from opendp_sim.dsl.stage_checks import spend_of
 
 if TYPE_CHECKING:
-    from opendp_sim.dsl.plan import Plan, ReleasePlan
+    from opendp_sim.dsl.plan import Plan
+    from opendp_sim.dsl.release_plan import ReleasePlan
 
 __all__ = ["as_opendp"]
 

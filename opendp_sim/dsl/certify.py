@@ -19,7 +19,8 @@ from opendp_sim.accounting.release import versions
 from opendp_sim.accounting.signature import Signer
 from opendp_sim.accounting.totals import Total
 from opendp_sim.core.mechanism import REGISTRY
-from opendp_sim.dsl.plan import Plan, ReleasePlan
+from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.release_plan import ReleasePlan
 
 __all__ = ["bound", "certificate_path", "claim_about", "derived_statement", "evidence_of",
            "ledger_part", "statement"]  # fmt: skip

@@ -21,8 +21,9 @@ from opendp_sim.dsl.charging import gate, open_ledger, reserve
 from opendp_sim.dsl.diagnostic import Notes
 from opendp_sim.dsl.inputs import Inputs, Memory, check_forms, open_private, open_public
 from opendp_sim.dsl.places import check_inside, check_saves
-from opendp_sim.dsl.plan import Plan, ReleasePlan
+from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.publish import Run, finish, publish, run_folder, settle, stage
+from opendp_sim.dsl.release_plan import ReleasePlan
 from opendp_sim.dsl.write import check_writable
 from opendp_sim.sources.fold import build_sketch, collect_rows
 from opendp_sim.spaces.records import Records

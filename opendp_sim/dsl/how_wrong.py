@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from opendp_sim.dsl.output_types import OutputType
-from opendp_sim.dsl.plan import Plan, ReleasePlan
+from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.release_plan import ReleasePlan
 
 __all__ = ["how_wrong", "size"]
 
