@@ -39,13 +39,17 @@ _SHOWN = 10
 
 def answer_command(
     release: Annotated[str, typer.Argument(help="A release that `apply` saved (.npz).")],
-    queries: Annotated[
-        str,
-        typer.Option("--queries", "--query", help="Public queries: a file, or a built-in dataset."),
-    ],
     post: Annotated[
         list[str], typer.Option(help="A query mechanism, as in a spec; may be repeated in order.")
     ],
+    queries: Annotated[
+        str | None,
+        typer.Option(
+            "--queries",
+            "--query",
+            help="Public queries: a file, or a built-in dataset; some questions need none.",
+        ),
+    ] = None,
     save: Annotated[
         str | None, typer.Option("--output", "-o", "--save", help="Write .csv, .json or .npz.")
     ] = None,
@@ -58,9 +62,12 @@ def answer_command(
                 "--output ending in .csv, .json or .npz", save, "choose one of them."
             )
         if save is not None:
-            asked_of = chain(kept_of(release), [("the queries", File(queries))])
+            given = [] if queries is None else [("the queries", File(queries))]
+            asked_of = chain(kept_of(release), given)
             check_target(File(save), "answer", asked_of)
-        answers, domain, asked = ask(load_checked(release), reference(queries), post)
+        answers, domain, asked = ask(
+            load_checked(release), None if queries is None else reference(queries), post
+        )
         answers = _beside(asked, answers)
         if save is not None:
             write_output(File(save), answers, domain)

@@ -24,6 +24,7 @@ __all__ = [
     "DistanceReading",
     "DistanceSums",
     "IntervalCounts",
+    "ItemCounts",
     "KernelEstimates",
     "KernelSums",
     "Linear",
@@ -187,6 +188,19 @@ class IntervalCounts(Protocol):
     ) -> Linear:
         """Count records with ``lower <= x <= upper`` in ``column``, in steps: shapes (q,)."""
         ...
+
+
+@dataclass(frozen=True)
+class ItemCounts:
+    """``item_counts``: one cell an item of a public catalogue.
+
+    Attributes:
+        items: the catalogue, in the order of the cells.
+        block: the released array that holds them, shape (m,).
+    """
+
+    items: tuple[str | int, ...]
+    block: str
 
 
 class ClassMeans(Protocol):

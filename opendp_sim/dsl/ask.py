@@ -25,13 +25,14 @@ __all__ = ["ask", "reference"]
 
 
 def ask(
-    release: Release, queries: SourceRef, posts: Sequence[str]
+    release: Release, queries: SourceRef | None, posts: Sequence[str]
 ) -> tuple[Any, Domain | None, dict[str, Any]]:
     """Answer public queries.
 
     Args:
         release: a loaded release.
-        queries: where the queries are; paths start from the current folder.
+        queries: where the queries are; paths start from the current folder. None for questions that
+            need none, such as ``counts`` and ``modes``.
         posts: query mechanisms in order, as a spec writes them: ``density`` or
             ``"density: {confidence: 0.9}"``.
 
@@ -44,6 +45,13 @@ def ask(
     """
     dp.enable_features("contrib")
     claims, domain = _bind(release, posts)
+    if queries is None:
+        if any(claim.takes == "release" and claim.asks for claim in claims):
+            raise DataError(
+                "OS607", "query", expected="public queries", got="none",
+                hint="add --queries FILE; `modes` and `counts` need none.",
+            )  # fmt: skip
+        return answer(release, claims, None), domain, {}
     features = features_of(release)
     asked = read_queries(lambda: source_of(queries, features, ".", {}), "query")
     beside = {name: column for name, column in asked.items() if column.ndim == 1}

@@ -1,4 +1,4 @@
-"""The items that a private selection released: bars where counts were released, ranks where not."""
+"""The items that a private selection released: with counts or ranks where those were released too."""
 
 from __future__ import annotations
 
@@ -17,14 +17,22 @@ _MOST = 40
 
 
 class TopDisplay(Display):
-    """Selected items in their order.
+    """Selected items: a set in its public order, or ranked.
 
     Attributes:
         items: their names.
         counts: a released count for each, or None: heights are never invented.
+        ranked: whether the order is a released one; the public order is not, and is not numbered.
     """
 
-    def __init__(self, items: Sequence[str | int], counts: Sequence[float] | None = None) -> None:
+    def __init__(
+        self,
+        items: Sequence[str | int],
+        counts: Sequence[float] | None = None,
+        *,
+        ranked: bool = False,
+    ) -> None:
+        self.ranked = ranked or counts is not None
         self.items = [str(item) for item in items][:_MOST]
         self.counts = None if counts is None else [float(count) for count in counts][:_MOST]
         if not self.items or (self.counts is not None and len(self.counts) != len(self.items)):
@@ -34,8 +42,17 @@ class TopDisplay(Display):
             )  # fmt: skip
 
     @classmethod
+    def of(cls, found: Any) -> Self:
+        """Take what a selection released: a list, columns with ``rank``, or items with counts."""
+        if isinstance(found, Mapping) and "item" in found and "rank" in found:
+            return cls(found["item"], found.get("count"), ranked=True)
+        if isinstance(found, Mapping):
+            return cls(list(found), list(found.values()))
+        return cls(found if isinstance(found, list) else [])
+
+    @classmethod
     def from_output(cls, path: str | Path) -> Self:
-        """Read a saved selection (.json): a list of items, or items with counts.
+        """Read a saved selection (.json), as ``of`` takes it.
 
         Raises:
             DataError (OS601, OS602): no such file, or no selection.
@@ -47,13 +64,12 @@ class TopDisplay(Display):
                 "OS601", str(path), expected="a selection that `apply` saved", got="no such file",
                 hint="name an output that ends in .json.",
             ) from None  # fmt: skip
-        if isinstance(found, Mapping):
-            return cls(list(found), list(found.values()))
-        return cls(found if isinstance(found, list) else [])
+        return cls.of(found)
 
     def _draw(self, ax: Any) -> None:
         places = list(range(len(self.items)))
-        ax.set_yticks(places, [f"{i + 1}. {label(item)}" for i, item in enumerate(self.items)])
+        rank = "{}. " if self.ranked else ""
+        ax.set_yticks(places, [rank.format(i + 1) + label(x) for i, x in enumerate(self.items)])
         ax.invert_yaxis()
         if self.counts is not None:
             ax.barh(places, self.counts, color=COLORS[0])
@@ -61,4 +77,8 @@ class TopDisplay(Display):
             return
         ax.set(xticks=[], xlim=(0, 1), ylim=(len(places) - 0.4, -0.6))
         ax.plot([0.03] * len(places), places, linestyle="none", marker="o", color=COLORS[0])
-        ax.set_xlabel("ranks only: no counts were released")
+        ax.set_xlabel(
+            "ranks only: no counts were released"
+            if self.ranked
+            else "a set: neither ranks nor counts were released"
+        )

@@ -167,9 +167,12 @@ class Votes:
         places = np.concatenate([order, np.full(max(short, 0), -1)])
         return Ranking(found[:ranks], places[:ranks].astype(np.int64))
 
-    def names(self, data: Any, places: NDArray[np.int64]) -> list[str | int]:
-        """Return the items at ``places`` in the public order, whatever order they came in."""
-        places = np.sort(np.asarray(places, dtype=np.int64))
+    def names(
+        self, data: Any, places: NDArray[np.int64], *, ranked: bool = False
+    ) -> list[str | int]:
+        """Return the items at ``places`` in the public order, or in theirs where that is paid for."""
+        places = np.asarray(places, dtype=np.int64)
+        places = places if ranked else np.sort(places)
         if isinstance(self.domain, KnownCounts):
             return [self.domain.items[place] for place in places]
         if self.listed:

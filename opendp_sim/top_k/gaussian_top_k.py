@@ -19,6 +19,7 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.spaces.counts import KnownCounts, Votes, need_candidates, votes_space
 from opendp_sim.top_k.parts.gap_utility import check_k
 from opendp_sim.top_k.parts.peeling import NEEDS_CATALOGUE
+from opendp_sim.top_k.parts.ranked import RANKED, ranked_items
 from opendp_sim.top_k.parts.selection import OPENDP, SCALE, Coins, gaussian_rho
 
 __all__ = [
@@ -83,6 +84,9 @@ class GaussianTopK(Mechanism):
         ),
     ]  # fmt: skip
     scale: Annotated[float, param("Scale s of the noise on each count.", symbol="s", **SCALE)]
+    ranked: Annotated[
+        bool, param("Whether items come by falling noisy count, each with its count.", **RANKED)
+    ] = False
 
     def bind(self, domain: Domain, metric: Metric) -> Private:
         """State Lemma 1 of ``gaussian_top_k.md``."""
@@ -105,7 +109,9 @@ class GaussianTopK(Mechanism):
         return Private(
             measure="zero_concentrated_divergence",
             privacy_map=rho,
-            function=lambda data: draw_noisy_top(OPENDP, votes, data, self.k, self.scale),
+            function=lambda data: draw_noisy_top(
+                OPENDP, votes, data, self.k, self.scale, ranked=self.ranked
+            ),
             expected={
                 "items_per_user": float(items_of(domain) or touched),
                 "deviation": self.scale,
@@ -118,10 +124,14 @@ def items_of(domain: Domain) -> int | None:
     return domain.blocks[0].l1 if isinstance(domain, KnownCounts) else None
 
 
-def draw_noisy_top(coins: Coins, votes: Votes, data: Any, k: int, scale: float) -> list[str | int]:
-    """Return k items in the public order; equal noisy counts go by that order too."""
+def draw_noisy_top(
+    coins: Coins, votes: Votes, data: Any, k: int, scale: float, *, ranked: bool = False
+) -> Any:
+    """Return k items in the public order, or ranked; equal noisy counts go by that order too."""
     noisy = coins.noisy(votes.counts(data), scale)
-    return votes.names(data, np.argsort(-noisy, kind="stable")[:k])
+    places = np.argsort(-noisy, kind="stable")[:k]
+    found = votes.names(data, places, ranked=ranked)
+    return ranked_items(found, noisy[places].tolist()) if ranked else found
 
 
 make_gaussian_top_k, then_gaussian_top_k = constructors(GaussianTopK)

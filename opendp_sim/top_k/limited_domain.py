@@ -20,6 +20,7 @@ from opendp_sim.spaces.counts import Votes, votes_space
 from opendp_sim.top_k.parts.gap_utility import K_MAX, check_ranks
 from opendp_sim.top_k.parts.peeling import check_rounds, range_of
 from opendp_sim.top_k.parts.peeling_profile import peeling_profile
+from opendp_sim.top_k.parts.ranked import RANKED, ranked_items
 from opendp_sim.top_k.parts.selection import (
     ACCOUNTING,
     DELTA,
@@ -100,6 +101,9 @@ class LimitedDomain(Mechanism):
         int, param("Number of users for whom the threshold is calibrated.", **DISTANCE)
     ] = 1
     accounting: Annotated[Accounting, param("How the loss is stated.", **ACCOUNTING)] = "zcdp"
+    ranked: Annotated[
+        bool, param("Whether items come in the order in which they were drawn.", **RANKED)
+    ] = False
 
     def bind(self, domain: Domain, metric: Metric) -> Private:
         """State Lemma 2 of ``limited_domain.md``."""
@@ -125,7 +129,7 @@ class LimitedDomain(Mechanism):
             measure="smoothed_max_divergence" if single else "approx_zero_concentrated_divergence",
             privacy_map=curve if single else approximate,
             function=lambda data: draw_limited(
-                OPENDP, votes, data, self.k, self.k_max, self.scale, height
+                OPENDP, votes, data, self.k, self.k_max, self.scale, height, ranked=self.ranked
             ),
             expected={
                 "height": float(height),
@@ -167,9 +171,17 @@ class LimitedDomain(Mechanism):
 
 
 def draw_limited(
-    coins: Coins, votes: Votes, data: Any, k: int, k_max: int, scale: float, height: int
-) -> list[str | int]:
-    """Return at most k items in the public order."""
+    coins: Coins,
+    votes: Votes,
+    data: Any,
+    k: int,
+    k_max: int,
+    scale: float,
+    height: int,
+    *,
+    ranked: bool = False,
+) -> Any:
+    """Return at most k items in the public order, or ranked by their draws."""
     ranking = votes.rank(data, k_max + 1)
     places = ranking.places[:k_max]
     places = places[places >= 0]
@@ -177,7 +189,8 @@ def draw_limited(
     drawn = coins.in_order(scores, min(k, len(scores)), scale)
     stop = len(places)
     above = drawn[: drawn.index(stop)] if stop in drawn else drawn
-    return votes.names(data, places[np.asarray(above, dtype=np.int64)])
+    found = votes.names(data, places[np.asarray(above, dtype=np.int64)], ranked=ranked)
+    return ranked_items(found) if ranked else found
 
 
 make_limited_domain, then_limited_domain = constructors(LimitedDomain)

@@ -19,10 +19,12 @@ from opendp_sim.top_k.parts.peeling import (
     NEEDS_CATALOGUE,
     check_rounds,
     peeled,
+    peeled_in_order,
     range_of,
     rounds_for,
 )
 from opendp_sim.top_k.parts.peeling_profile import peeling_profile
+from opendp_sim.top_k.parts.ranked import RANKED, no_ranks
 from opendp_sim.top_k.parts.selection import ACCOUNTING, OPENDP, SCALE, Accounting, peel_rho
 
 __all__ = ["Peel", "make_peel", "then_peel"]
@@ -78,13 +80,18 @@ class Peel(Mechanism):
     ]  # fmt: skip
     scale: Annotated[float, param("Scale s of the Gumbel noise.", symbol="s", **SCALE)]
     accounting: Annotated[Accounting, param("How the loss is stated.", **ACCOUNTING)] = "zcdp"
+    ranked: Annotated[
+        bool, param("Whether items come in the order in which they were drawn.", **RANKED)
+    ] = False
 
     def bind(self, domain: Domain, metric: Metric) -> Private:
         """State Lemma 1 of ``peel.md``."""
         votes = votes_space(self.key, domain, metric)
         candidates = need_candidates(self.key, votes, NEEDS_CATALOGUE)
         check_k(self.key, self.k, candidates)
-        rounds = rounds_for(votes, self.k)
+        if self.ranked and not votes.listed:
+            raise no_ranks(self.key, "false over a universe", "list the `items`.")
+        rounds = rounds_for(votes, self.k, ranked=self.ranked)
         check_rounds(self.key, rounds, self.accounting)
 
         def curve(d_in: Any) -> Any:
@@ -92,12 +99,13 @@ class Peel(Mechanism):
             return profile.delta
 
         single = self.accounting == "curve"
+        draw = peeled_in_order if self.ranked else peeled
         return Private(
             measure="smoothed_max_divergence" if single else "zero_concentrated_divergence",
             privacy_map=curve
             if single
             else lambda d_in: peel_rho(rounds, self.scale, votes.users(d_in)),
-            function=lambda data: peeled(OPENDP, votes, data, self.k, self.scale),
+            function=lambda data: draw(OPENDP, votes, data, self.k, self.scale),
             expected={"rounds": float(rounds), "deviation": self.scale * np.pi / 6**0.5},
         )
 

@@ -19,7 +19,9 @@ from opendp_sim.top_k.gaussian_top_k import NORMS, GaussianTopK, items_of
 from opendp_sim.top_k.limited_domain import LimitedDomain
 from opendp_sim.top_k.parts.gap_utility import check_k, check_ranks
 from opendp_sim.top_k.parts.peeling import rounds_for
+from opendp_sim.top_k.parts.ranked import RANKED, no_ranks
 from opendp_sim.top_k.parts.selection import ACCOUNTING, DELTA, DISTANCE, SCALE, Accounting
+from opendp_sim.top_k.peel import Peel
 from opendp_sim.top_k.stable_top_k import StableTopK
 
 __all__ = ["TopK", "make_top_k", "then_top_k"]
@@ -45,7 +47,8 @@ class TopK(Mechanism):
 
         The rule looks at public things only: without ``k``, `stable_top_k`; with ``k`` on an unknown
         catalogue, `limited_domain`; with ``k`` on a listed catalogue where a user touches fewer than
-        0.41 min(k, m - k) items, and the distance says so (L2), `gaussian_top_k`; else `gated_peel`.
+        0.41 min(k, m - k) items, and the distance says so (L2), `gaussian_top_k`; else `gated_peel`,
+        or with ``ranked`` (where k stands for min(k, m - k) too) `peel`.
         The claim says which, and why.
 
     Raises
@@ -92,6 +95,9 @@ class TopK(Mechanism):
         int, param("Number of users for whom a threshold is calibrated.", **DISTANCE)
     ] = 1
     accounting: Annotated[Accounting, param("How the loss is stated.", **ACCOUNTING)] = "zcdp"
+    ranked: Annotated[bool, param("Whether items come in ranks that are paid for.", **RANKED)] = (
+        False
+    )
 
     def bind(self, domain: Domain, metric: Metric) -> Private:
         """Choose by Lemma 1 of ``top_k.md`` and bind what was chosen."""
@@ -124,11 +130,17 @@ class TopK(Mechanism):
                     "OS102", f"{self.key}.k", expected="k or k_max", got="neither",
                     hint="k: 10 for ten items; k_max: 20 for a set of up to twenty, cut at a gap.",
                 )  # fmt: skip
+            if self.ranked:
+                raise no_ranks(
+                    self.key, "false without k", "a set that a test confirms has no ranks."
+                )
             own = StableTopK(k_max=self.k_max, accounting=self.accounting, **stated)
             return own, "no size was asked for, so the gaps decide it and one test confirms it"
         if votes.candidates is None:
             ranks = self.k_max or 2 * self.k
-            limited = LimitedDomain(k=self.k, k_max=ranks, accounting=self.accounting, **stated)
+            limited = LimitedDomain(
+                k=self.k, k_max=ranks, accounting=self.accounting, ranked=self.ranked, **stated
+            )
             return (
                 limited,
                 "the catalogue is not public, so only items above a threshold may appear",
@@ -136,12 +148,15 @@ class TopK(Mechanism):
         check_k(self.key, self.k, votes.candidates)
         if self.k_max is not None:  # not needed here, but one that no mechanism takes is a mistake
             check_ranks(self.key, self.k_max, votes.candidates, self.k)
-        rounds = rounds_for(votes, self.k)
+        rounds = rounds_for(votes, self.k, ranked=self.ranked)
         if votes.listed and votes.per_user and votes.per_user < _FEW * rounds:
             reason = (
                 f"a user touches {votes.per_user} items at most, fewer than 0.41 x {rounds} rounds"
             )
-            return GaussianTopK(k=self.k, scale=self.scale), reason
+            return GaussianTopK(k=self.k, scale=self.scale, ranked=self.ranked), reason
+        if self.ranked:
+            peel = Peel(k=self.k, scale=self.scale, accounting=self.accounting, ranked=True)
+            return peel, f"ranks over a public catalogue: {rounds} draws, whose order they pay for"
         tested = GatedPeel(k=self.k, accounting=self.accounting, **stated)
         return tested, f"a public catalogue and a fixed size: one test, then {rounds} rounds"
 

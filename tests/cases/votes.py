@@ -5,6 +5,10 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from opendp_sim.accounting.release import Release
+from opendp_sim.core.claims import Noise
+from opendp_sim.core.pipeline import bind_steps
+from opendp_sim.queries.counts import Counts
 from opendp_sim.sketches.counts.vote_counts import VoteCounts
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.records import Column, Records
@@ -29,12 +33,25 @@ def row_pairs(draw: st.DrawFn):
     return votes(shared + left), votes(right + shared), len(left) + len(right)
 
 
+def noisy_votes() -> Release:
+    """A release of four words' counts."""
+    stages = bind_steps(RECORDS, Symmetric(), [VoteCounts(item="word", items=WORDS)])
+    noise = Noise("discrete_gaussian", 3.0)
+    return Release.of_sketch(stages, np.array([2, 40, -1, 9]), noise, {"rho": 0.5})
+
+
 CASES = {
+    "counts": Case(
+        Counts(top=2),
+        noisy_votes().released,
+        Symmetric(),
+        released=lambda: (noisy_votes().arrays, None),
+    ),
     "vote_counts": Case(
         VoteCounts(item="word", items=WORDS),
         RECORDS,
         Symmetric(),
         row_pairs(),
         attains=(votes([(0, "a")]), votes([]), 1),
-    )
+    ),
 }

@@ -69,7 +69,7 @@ def pictures(ledger):
         "slice": DensityDisplay(("age",), x, None, answers(x), 0.95),
         "map": DensityDisplay(("age", "income"), x, y, answers(x, y), 0.95),
         "classes": ClassMapDisplay(("age", "income"), x, y, ("a", "b"), winner, sure),
-        "ranks": TopDisplay(["r4c3", "r4c4", "r7c3"]),
+        "ranks": TopDisplay(["r4c3", "r4c4", "r7c3"], ranked=True),
         "counts": TopDisplay(["r4c3", "r4c4"], [12.0, 7.5]),
         "budget": BudgetDisplay.from_ledger(ledger),
         "audit": AuditDisplay.from_report(report(refuted=True)),

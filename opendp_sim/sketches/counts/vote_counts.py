@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.core.capabilities import ItemCounts
 from opendp_sim.core.claims import Block, Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.errors import ParameterError, SpaceError
@@ -83,6 +84,7 @@ class VoteCounts(Mechanism):
     key: ClassVar[str] = "vote_counts"
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "sketches"
+    offers = ("item_counts",)
 
     item: Annotated[
         str,
@@ -192,7 +194,10 @@ class VoteCounts(Mechanism):
         one: Any = {"accumulate": accumulate}
         if user is not None:
             one = {"fold": fold, "merge": merge, "gather": user.name}
-        return Stable(output=output, output_metric=USERS, sensitivity=output.sensitivity, **one)
+        return Stable(
+            output=output, output_metric=USERS, sensitivity=output.sensitivity,
+            capabilities={"item_counts": ItemCounts(catalogue, block.name)}, **one,
+        )  # fmt: skip
 
     def _count(
         self, blocks: Blocks, item: Column, user: Column | None, codes: Codes

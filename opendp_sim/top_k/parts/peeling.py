@@ -11,6 +11,7 @@ from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.rounding import float_up
 from opendp_sim.spaces.counts import Votes
 from opendp_sim.top_k.parts.peeling_profile import MOST_ROUNDS
+from opendp_sim.top_k.parts.ranked import ranked_items
 from opendp_sim.top_k.parts.selection import Coins
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "listed_places",
     "open_names",
     "peeled",
+    "peeled_in_order",
     "range_of",
     "rounds_for",
 ]
@@ -43,9 +45,12 @@ def check_rounds(key: str, rounds: int, accounting: str) -> None:
         )  # fmt: skip
 
 
-def rounds_for(votes: Votes, k: int) -> int:
-    """Return how many draws choose k of the candidates: winners, or losers when they are fewer."""
-    if votes.listed and votes.candidates is not None:
+def rounds_for(votes: Votes, k: int, *, ranked: bool = False) -> int:
+    """Return how many draws choose k of the candidates: winners, or losers when they are fewer.
+
+    Losers tell nothing of the winners' order, so ``ranked`` draws winners.
+    """
+    if not ranked and votes.listed and votes.candidates is not None:
         return min(k, votes.candidates - k)
     return k
 
@@ -56,6 +61,14 @@ def peeled(coins: Coins, votes: Votes, data: Any, k: int, scale: float) -> list[
     if not votes.listed:
         return open_names(coins, votes, data, counts, k, scale)
     return votes.names(data, listed_places(coins, counts, k, scale))
+
+
+def peeled_in_order(
+    coins: Coins, votes: Votes, data: Any, k: int, scale: float
+) -> dict[str, list[Any]]:
+    """Return k items in the order in which they are drawn."""
+    drawn = coins.in_order(votes.counts(data), k, scale)
+    return ranked_items(votes.names(data, np.asarray(drawn), ranked=True))
 
 
 def listed_places(
