@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError
+from opendp_sim.core.shown import shown
 from opendp_sim.core.space import Domain
 
 __all__ = ["Answers"]
 
 _SHOWN = 10
-"""Rows that a notebook shows."""
+"""Rows that a notebook and a terminal show."""
+_COLUMNS = 80
 
 
 class Answers:
@@ -150,6 +152,24 @@ class Answers:
         """Return the size, the columns and what the answers cost."""
         names = ", ".join(self.table())
         return f"Answers({len(self)} rows: {names}; post-processing, no further privacy loss)"
+
+    def __str__(self) -> str:
+        """Return the first rows as text, every column that fits into a line of 80."""
+        table = self.table()
+        cells = [
+            [name, *(_cell(value) for value in column[:_SHOWN].tolist())]
+            for name, column in table.items()
+        ]
+        wide = [max(map(len, column)) for column in cells]
+        fits = max(1, sum(sum(wide[: n + 1]) + 2 * n <= _COLUMNS for n in range(len(wide))))
+        lines = [
+            "  ".join(text.rjust(size) for text, size in zip(row, wide, strict=False))
+            for row in zip(*cells[:fits], strict=True)
+        ]
+        more = [f"... {len(self) - _SHOWN} more rows"] if len(self) > _SHOWN else []
+        hidden = ", ".join(list(table)[fits:])
+        more += [f"... and {hidden}: `to_pandas()` has all"] if hidden else []
+        return "\n".join(shown(line) for line in (*lines, *more))
 
     def _repr_html_(self) -> str:
         """Return the first rows for a notebook; every text is escaped."""

@@ -96,6 +96,11 @@ class SimError(Exception):
         came = got if isinstance(got, str) else repr(got)
         super().__init__(shown(f"{code} {where}: expected {expected}; got {came}. Hint: {hint}"))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Keep what the message says: a worker's refusal arrives as itself, with nothing else on it."""
+        got = self.got if isinstance(self.got, str) else repr(self.got)
+        return _again, (type(self), self.code, self.where, self.expected, got, self.hint)
+
     def alone(self) -> NoReturn:
         """Raise it without the exception that is being handled, which could hold a record.
 
@@ -105,6 +110,15 @@ class SimError(Exception):
             raise self
         finally:
             self.__cause__ = self.__context__ = None
+
+
+def _again(
+    cls: type[SimError], code: str, where: str, expected: str, got: str, hint: str
+) -> SimError:
+    """Return the error again from its parts, whatever its class takes."""
+    made = cls.__new__(cls)
+    SimError.__init__(made, code, where, expected=expected, got=got, hint=hint)
+    return made
 
 
 class ParameterError(SimError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 from opendp_sim.core.errors import CATALOGUE, SimError, SpecError
 
@@ -63,6 +63,10 @@ class Refused(SpecError):  # noqa: N818 - reads as what happened
             got=first.label.removeprefix("got "),
             hint=first.help,
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Keep the findings, without the document that they are about."""
+        return type(self), (self.findings,)
 
     family = "OS"
 

@@ -235,16 +235,22 @@ def _recipe(
 
 def _bounds(columns: Any) -> dict[str, tuple[float, float]]:
     """Return each column's bounds as two finite numbers, or say what to write (OS101)."""
-    try:
-        found = {str(name): (float(low), float(high)) for name, (low, high) in columns.items()}
-    except (TypeError, ValueError, AttributeError):
-        found = {}
-    if not found or not all(low < high and high - low < math.inf for low, high in found.values()):
+    found: dict[str, tuple[float, float]] = {}
+    wrong = None if isinstance(columns, Mapping) and columns else "something else"
+    for name, pair in columns.items() if wrong is None else ():
+        try:
+            low, high = map(float, pair)
+        except (TypeError, ValueError):
+            low, high = math.nan, math.nan
+        if not low < high or not high - low < math.inf:
+            wrong = f"{pair!r:.60} for {name!r:.60}"
+        found[str(name)] = low, high
+    if wrong is not None:
         raise ParameterError(
             "OS101",
             "columns",
-            expected="each column's name to its public bounds, low below high",
-            got="something else",
+            expected="each column's name to its public bounds (low, high), low below high",
+            got=wrong,
             hint='for example {"age": (0, 120), "delay": (-90, 600)}, from public knowledge; the table '
             "itself goes to `.apply(table)`.",
         )

@@ -18,6 +18,7 @@ from opendp_sim.accounting.budget import Budget as Limit
 from opendp_sim.accounting.totals import Charge, loss_text, total_of
 from opendp_sim.sklearn.base import PrivateEstimator, loss_of
 from opendp_sim.sklearn.refusals import EstimatorRefused
+from opendp_sim.sklearn.tables import column_of, matrix_of
 
 __all__ = ["Cost", "cost_of", "cost_of_fits"]
 
@@ -56,18 +57,25 @@ class Cost:
         )
 
 
-def cost_of(search: Any, cv: Any = None) -> Cost:
-    """Return what ``search.fit`` or ``cross_val_score(search, ..., cv=cv)`` will charge; nothing runs.
+def cost_of(search: Any, cv: Any = None, *, X: Any = None, y: Any = None) -> Cost:
+    """Return what ``search.fit`` or ``cross_val_score(search, ..., cv=cv)`` will charge; nothing is.
 
     Training parts of folds overlap, so their fits compose one after another: each counts.
 
     Args:
         search: ``GridSearchCV``, ``RandomizedSearchCV``, ``DPSearch``, or an estimator or pipeline.
         cv: folds, for an estimator; None for one fit.
+        X: the table that will be fitted. With it every candidate by row that is no pipeline is fitted on
+            none of its records, which reads its form alone: what a fit refuses is told here, and not by
+            scores of NaN after its budget was reserved.
+        y: its labels.
 
     Raises:
         EstimatorRefused (OS102): no private estimator in it, or a number of fits that data decides.
+            InputRefused (OS602): with ``X``, what a fit would refuse.
     """
+    if X is not None:
+        _try_on_nothing(search, matrix_of(X)[:0], None if y is None else column_of(y, "y")[:0])
     if hasattr(search, "private_cost"):
         found: Cost = search.private_cost()
         return found
@@ -85,6 +93,21 @@ def cost_of(search: Any, cv: Any = None) -> Cost:
         dearest = max(map(_with_params(search.estimator), candidates), key=lambda e: _loss(e).loss)
         fits.append(dearest)
     return cost_of_fits(fits)
+
+
+def _try_on_nothing(search: Any, X: Any, y: Any) -> None:
+    """Fit every candidate on no record, charged to nobody: it sees the form of the table alone."""
+    if isinstance(search, GridSearchCV | RandomizedSearchCV):
+        tried = [_with(search.estimator, params) for params in _candidates(search)]
+    else:
+        tried = [search] if isinstance(search, PrivateEstimator) else []
+    for each in tried:
+        if (
+            isinstance(each, PrivateEstimator)
+            and each.unit == "row"
+            and not each.charges_at_predict
+        ):
+            clone(each).set_params(budget=None).fit(X, y)
 
 
 def _with_params(estimator: Any) -> Any:

@@ -161,7 +161,7 @@ class Classes:
     def check(self, labels: NDArray[Any]) -> None:
         """Refuse a label column whose dtype cannot hold these classes (OS602)."""
         text, kind = isinstance(self.values[0].item(), str), labels.dtype.kind
-        if kind in "cmMV" or (text and kind in "biuf"):
+        if kind in "cmMV" or kind in ("biuf" if text else "UST"):
             raise EstimatorRefused(
                 "OS102",
                 "classes",

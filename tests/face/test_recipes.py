@@ -123,6 +123,23 @@ def test_columns_without_bounds_are_told_what_to_write(columns):
         assert "apply(table)" in refused.value.hint
 
 
+def test_the_column_whose_bounds_are_wrong_is_named():
+    with pytest.raises(ParameterError, match=r"got \(1, 0\) for 'b'"):
+        sim.density({"a": (0, 1), "b": (1, 0)}, bandwidth=0.1)
+
+
+def test_answers_print_as_a_table_of_eighty_columns(tmp_path):
+    release = sim.density(BOUNDS, bandwidth=0.1).apply(TABLE, into=tmp_path)
+    answers = release.density({"x": np.linspace(0, 1, 12), "y": np.linspace(0, 1, 12)})
+    head, *rows = str(answers).splitlines()
+    assert head.split()[:4] == ["query", "x", "y", "density"]
+    assert len(rows) == 12  # ten rows, how many more, and which columns
+    assert rows[-2] == "... 2 more rows"
+    assert all(name in head + rows[-1] for name in answers.table())
+    assert max(map(len, (head, *rows[:10]))) <= 80
+    assert float(rows[0].split()[3]) == pytest.approx(answers["density"].ravel()[0], rel=1e-4)
+
+
 def test_a_misspelt_word_is_named():
     with pytest.raises(ParameterError, match="did you mean 'epsilon'"):
         sim.density(BOUNDS, bandwidth=0.1, epsillon=1.0)
