@@ -17,17 +17,11 @@ from opendp_sim.dsl.describe import stage_plain
 from opendp_sim.dsl.diagnostic import nearest
 from opendp_sim.dsl.grammar.pages import page_of, words_of_a_spec
 from opendp_sim.dsl.ir import Spec
-from opendp_sim.dsl.plain_text import plain_text
+from opendp_sim.dsl.plain_text import first_sentence, plain_text
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.spaces.released import asking, offering
 
-__all__ = ["catalogue", "explain", "explain_stage", "facts_of", "first_sentence", "partners"]
-
-
-def first_sentence(cls: type[Any]) -> str:
-    """Return the first sentence of a class's docstring."""
-    paragraph = (inspect.getdoc(cls) or "").split("\n\n")[0]
-    return " ".join(plain_text(paragraph).split())
+__all__ = ["catalogue", "explain", "explain_stage", "facts_of", "partners"]
 
 
 def catalogue() -> list[dict[str, Any]]:

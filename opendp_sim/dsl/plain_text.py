@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from functools import cache
 from typing import Any
 
 from pylatexenc.latex2text import LatexNodes2Text, MacroTextSpec, get_default_latex_context_db
 
-__all__ = ["formula_text", "plain_text"]
+__all__ = ["first_sentence", "formula_text", "plain_text"]
 
 _BLOCK = re.compile(r"^( *)\.\. math::((?:.*\n)(?:\1 +\S.*\n|\n(?=\1 +\\))*)", re.MULTILINE)
 _INLINE = re.compile(r":math:`([^`]*)`")
@@ -76,3 +77,9 @@ def plain_text(text: str) -> str:
     text = _INLINE.sub(lambda m: formula_text(m[1]), text)
     text = _LITERAL.sub(r"\1", text)
     return re.sub(r"\n{3,}", "\n\n", text).rstrip("\n")
+
+
+def first_sentence(cls: type[Any]) -> str:
+    """Return the first sentence of a class's docstring."""
+    paragraph = (inspect.getdoc(cls) or "").split("\n\n")[0]
+    return " ".join(plain_text(paragraph).split())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path as File
 from typing import Any
 
@@ -20,7 +20,7 @@ from opendp_sim.dsl.gaussian_facts import attackers_of, gaussian_facts
 from opendp_sim.dsl.ir import Privacy, Program
 from opendp_sim.dsl.output_types import OutputType, type_outputs, unreleased
 from opendp_sim.dsl.places import check_places
-from opendp_sim.dsl.plan_text import ErrorCurve, as_html, as_yaml, errors_at, lines_of
+from opendp_sim.dsl.plan_text import ErrorCurve, as_html, as_yaml, lines_of
 from opendp_sim.dsl.reader import Draft, draft_of_file
 from opendp_sim.dsl.release_plan import ReleasePlan
 from opendp_sim.dsl.solving import Loss
@@ -102,7 +102,7 @@ class Plan:
 
     def errors(self, epsilon: Sequence[float], delta: float | None = None) -> ErrorCurve:
         """Return the errors that this program would have at other budgets; nothing is spent."""
-        return errors_at(self, epsilon, delta)
+        return _errors_at(self, epsilon, delta)
 
     @property
     def canonical(self) -> str:
@@ -148,3 +148,25 @@ def _check_sizes(types: Mapping[str, Typed], notes: Notes) -> None:
                 help="lower `repetitions`, `buckets` or the sketch's other sizes, or the labels.",
                 part="key",
             )  # fmt: skip
+
+
+def _errors_at(plan: Plan, epsilon: Sequence[float], delta: float | None = None) -> ErrorCurve:
+    """Plan the same program at other budgets and return the errors that its outputs state.
+
+    Args:
+        plan: a plan of a private program whose scales are solved from the budget.
+        epsilon: the budgets to try.
+        delta: the delta of all of them; default the plan's own.
+    """
+    privacy = plan.program.privacy
+    found: dict[str, list[float]] = {}
+    for value in epsilon if privacy is not None else ():
+        assert privacy is not None  # noqa: S101 - the loop asked
+        given = delta if delta is not None else privacy.budget.delta
+        budget = replace(privacy.budget, epsilon=float(value), delta=given, rho=None, mu=None)
+        program = replace(plan.program, privacy=privacy.model_copy(update={"budget": budget}))
+        other = plan_of(Draft(program, frozenset(), Notes(), None, privacy.unit))
+        for name, output in other.outputs.items():
+            for word, error in output.expected.items():
+                found.setdefault(f"{name}: {word}", []).append(float(error))
+    return ErrorCurve(tuple(map(float, epsilon)), {k: tuple(v) for k, v in found.items()})

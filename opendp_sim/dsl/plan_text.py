@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from opendp_sim.accounting.promise import promise
@@ -13,7 +13,7 @@ from opendp_sim.accounting.promise import promise
 if TYPE_CHECKING:
     from opendp_sim.dsl.plan import Plan
 
-__all__ = ["ErrorCurve", "as_html", "as_yaml", "errors_at", "lines_of", "yaml_text"]
+__all__ = ["ErrorCurve", "as_html", "as_yaml", "lines_of", "yaml_text"]
 
 
 @dataclass(frozen=True)
@@ -111,29 +111,3 @@ def yaml_text(value: Mapping[str, Any]) -> str:
     writer.default_flow_style = False
     writer.dump(value, stream)
     return stream.getvalue()
-
-
-def errors_at(plan: Plan, epsilon: Sequence[float], delta: float | None = None) -> ErrorCurve:
-    """Plan the same program at other budgets and return the errors that its outputs state.
-
-    Args:
-        plan: a plan of a private program whose scales are solved from the budget.
-        epsilon: the budgets to try.
-        delta: the delta of all of them; default the plan's own.
-    """
-    from opendp_sim.dsl.diagnostic import Notes  # noqa: PLC0415 - circular
-    from opendp_sim.dsl.plan import plan_of  # noqa: PLC0415 - circular
-    from opendp_sim.dsl.reader import Draft  # noqa: PLC0415 - circular
-
-    privacy = plan.program.privacy
-    found: dict[str, list[float]] = {}
-    for value in epsilon if privacy is not None else ():
-        assert privacy is not None  # noqa: S101 - the loop asked
-        given = delta if delta is not None else privacy.budget.delta
-        budget = replace(privacy.budget, epsilon=float(value), delta=given, rho=None, mu=None)
-        program = replace(plan.program, privacy=privacy.model_copy(update={"budget": budget}))
-        other = plan_of(Draft(program, frozenset(), Notes(), None, privacy.unit))
-        for name, output in other.outputs.items():
-            for word, error in output.expected.items():
-                found.setdefault(f"{name}: {word}", []).append(float(error))
-    return ErrorCurve(tuple(map(float, epsilon)), {k: tuple(v) for k, v in found.items()})

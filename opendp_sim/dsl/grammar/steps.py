@@ -52,7 +52,7 @@ def _of(rooms: tuple[str, ...]) -> Iterator[tuple[str, type[Mechanism]]]:
 
 def _forms(key: str, cls: type[Mechanism], *, solvable: bool = False) -> list[Schema]:
     """Return ``{key: {parameters}}``, and the bare key where no parameter is needed."""
-    from opendp_sim.dsl.explain import first_sentence  # noqa: PLC0415 - explain reads the grammar
+    from opendp_sim.dsl.plain_text import first_sentence  # noqa: PLC0415 - its reader of formulas is heavy
 
     own = inlined(cls.model_json_schema())
     properties, needed = own.get("properties", {}), list(own.get("required", []))

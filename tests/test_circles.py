@@ -1,0 +1,53 @@
+"""No two modules need each other, not even at the time of a call; what only types ask for is free."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+
+from tests._named import modules
+
+ONE_DOOR = {"opendp_sim.accounting.ledger": "opendp_sim.accounting.shared_ledger"}
+"""``Ledger.open`` gives the shared ledger, which is one, where the address is a database's."""
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    """Yield what a module imports, in functions too, but not what is imported for types alone."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+            continue
+        if isinstance(child, ast.ImportFrom) and child.module:
+            yield from (f"{child.module}.{alias.name}" for alias in child.names)
+            yield child.module
+        elif isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names)
+        else:
+            yield from _imported(child)
+
+
+def circle(needs: dict[str, set[str]]) -> list[str]:
+    """Return the modules of one circle; none where there is no circle."""
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_module_needs_one_that_needs_it() -> None:
+    known = modules()
+    needs = {
+        name: {
+            each
+            for each in _imported(ast.parse(file.read_text("utf-8")))
+            if each in known and each not in (name, ONE_DOOR.get(name))
+        }
+        for name, file in known.items()
+    }
+    assert sum(map(len, needs.values())) > 2 * len(known)
+    assert circle(needs) == []
+
+
+def test_a_circle_is_found() -> None:
+    assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})) == {"a", "b", "c"}
