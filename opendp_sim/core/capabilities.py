@@ -48,8 +48,10 @@ class KernelEstimates:
         repetitions: how many repetitions there are in all.
         freedom: how many degrees of freedom ``variance`` has; broadcasts to (L, q). Infinite where it
             is no estimate.
-        jump: shape (L,): the most that one repetition showed anywhere, noise included; 0 where no
-            repetition can miss what another one shows.
+        jump: shape (L,): the length of the interval that one repetition is in, as far as the release
+            tells; 0 where no repetition can miss what another one shows.
+        jump_noise: deviations of a cell that noise may have added to ``jump``.
+        skew: the largest skewness of the mean over repetitions, besides what ``jump`` is for.
         noise_share: the share of an estimate's noise variance that ``variance`` shows.
     """
 
@@ -58,6 +60,8 @@ class KernelEstimates:
     repetitions: int
     freedom: NDArray[np.float64]
     jump: NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))
+    jump_noise: float = 0.0
+    skew: float = 0.0
     noise_share: float = 1.0
 
 

@@ -57,7 +57,7 @@ class Density(Mechanism):
         width, or not finite.
 
     Source
-        [own] Lemmas 1 to 4 in ``density.md``; median of means as in Theorem 4 of Coleman and
+        [own] Lemmas 1 to 5 in ``density.md``; median of means as in Theorem 4 of Coleman and
         Shrivastava.
 
     Example
@@ -139,7 +139,10 @@ class Density(Mechanism):
             special.stdtrit(found.freedom.T, 0.5 + self.confidence / 2), of_laplace
         )
         unseen = self._unseen(found, deviation)
-        reach = quantile * np.sqrt(noise_variance + sketch_variance) + unseen
+        skewed = quantile + found.skew * (1.0 + 2.0 * quantile**2) / 6.0  # Lemma 5
+        reach = (
+            np.hypot(quantile * np.sqrt(noise_variance), skewed * np.sqrt(sketch_variance)) + unseen
+        )
         lower, upper = values - reach, values + reach
         bias = np.reshape(sums.bias(queries), (-1, 1)) + rounding
         shift = bias * (np.maximum(sizes, 0.0) + _OF_COUNT * factor * deviation)
@@ -148,7 +151,10 @@ class Density(Mechanism):
             values, sketch_variance = values / divisor, sketch_variance / divisor**2
             of_count = values * factor * deviation
             noise_variance = (noise_variance + of_count**2) / divisor**2
-            reach = quantile * np.sqrt(noise_variance + sketch_variance) + unseen / divisor
+            seen_reach = np.hypot(
+                quantile * np.sqrt(noise_variance), skewed * np.sqrt(sketch_variance)
+            )
+            reach = seen_reach + unseen / divisor
             lower = np.where(seen, values - reach, np.minimum(lower, 0.0))  # Lemma 2
             upper = np.where(seen, values + reach, np.maximum(upper, 0.0))
             shift = bias * np.ones_like(sizes)
@@ -167,7 +173,9 @@ class Density(Mechanism):
         """Return how far, by class, the estimate may err by what no repetition has shown (Lemma 3)."""
         hidden = -math.log(0.5 - self.confidence / 2)
         least = max(1, found.repetitions // len(found.groups))
-        unseen: NDArray[np.float64] = np.maximum(found.jump - _OF_COUNT * deviation, 0.0)
+        unseen: NDArray[np.float64] = np.maximum(
+            found.jump - _OF_COUNT * found.jump_noise * deviation, 0.0
+        )
         unseen *= min(hidden / least, 1.0)
         return unseen
 

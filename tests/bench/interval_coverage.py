@@ -54,9 +54,9 @@ def held(of: Release, query: Mechanism, asked: Array, truth: Array) -> NDArray[n
 # --- kernel sums ----------------------------------------------------------------------------------
 
 
-def clusters(sizes: tuple[int, ...], seed: int = 5) -> Array:
-    """Return clusters of these sizes, each in one point, far from one another."""
-    centres = np.random.default_rng(seed).uniform(-900.0, 900.0, (len(sizes), 3))
+def clusters(sizes: tuple[int, ...], box: float = 900.0, seed: int = 5) -> Array:
+    """Return clusters of these sizes, each in one point, in a box: by default far from one another."""
+    centres = np.random.default_rng(seed).uniform(-box, box, (len(sizes), 3))
     return np.repeat(centres, sizes, axis=0)
 
 
@@ -76,10 +76,12 @@ def race(
     confidence: float,
     scale: float,
     runs: int,
+    box: float = 900.0,
 ) -> float:
-    """Return the least coverage over far and near queries."""
-    data = clusters(sizes)
-    asked = np.concatenate([FAR, data[:1] + 5.0, data[-1:] - 40.0])
+    """Return the least coverage over far and near queries: the width of a bucket is 1."""
+    data = clusters(sizes, box)
+    near = [data[:1] + off for off in (0.1, 0.5, 2.0, 5.0)]
+    asked = np.concatenate([FAR, *near, data[-1:] - 40.0, data.mean(axis=0, keepdims=True)])
     covered = np.zeros(len(asked))
     words = {"estimator": "median_of_means", "groups": groups} if groups > 1 else {}
     query = lookup("density")(confidence=confidence, **words)
@@ -155,6 +157,36 @@ def projected(map_name: str, bits: int, kind: str, runs: int) -> float:
     return float(covered.min() / runs)
 
 
+def beside(
+    kernel: dict[str, Any], frequencies: int, confidence: float, groups: int, runs: int
+) -> Array:
+    """Return the coverage at distances from 0 to a bandwidth of 300 equal records: shape (9,)."""
+    far = np.array([0.0, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 2.0])
+    asked, covered = np.stack([far, np.zeros(9)], axis=1), np.zeros(9)
+    words = {"estimator": "median_of_means", "groups": groups} if groups > 1 else {}
+    query = lookup("density")(confidence=confidence, **words)
+    for seed in range(runs):
+        sketch = lookup("fourier_sketch")(
+            frequencies=frequencies, kernel=kernel, seed=seed, features="random"
+        )
+        of = release(
+            [lookup("quantize")(bits=20), sketch], (-2.0, 2.0), np.zeros((300, 2)), 1.0, seed
+        )
+        covered += held(of, query, asked, 300 * sketch.kernel.value(far))
+    return np.asarray(covered / runs)
+
+
+CUSPS: dict[str, dict[str, Any]] = {
+    "exponential": {"exponential": {"bandwidth": 1.0}},
+    "laplacian": {"laplacian": {"bandwidth": 1.0}},
+    "rational": {"rational": {"bandwidth": 1.0}},
+    "rational of l1": {"rational": {"bandwidth": 1.0, "distance": "l1"}},
+    "gaussian": {"gaussian": {"bandwidth": 1.0}},
+    "weighted": {"weighted": {"terms": [[2.0, {"gaussian": {"bandwidth": 1.0}}],
+                                        [-1.0, {"exponential": {"bandwidth": 0.5}}]]}},
+}  # fmt: skip
+
+
 def rows(runs: int) -> Iterator[list[object]]:
     """Yield data, setting, confidence and coverage."""
     for name, sizes in CLUSTERS.items():
@@ -168,6 +200,23 @@ def rows(runs: int) -> Iterator[list[object]]:
                 of = f"race_sketch, {repetitions} hashes, {groups} groups, noise {scale:g}"
                 yield [of, f"clusters {name}", confidence,
                        race(sizes, repetitions, groups, confidence, scale, runs)]  # fmt: skip
+    for box in (3.0, 30.0):
+        for name, sizes in list(CLUSTERS.items())[1:]:
+            for repetitions, confidence in (
+                (20, 0.95),
+                (60, 0.95),
+                (300, 0.95),
+                (60, 0.5),
+                (60, 0.999),
+            ):
+                yield [f"race_sketch, {repetitions} hashes, 1 groups, noise 0.01",
+                       f"clusters {name} in a box of {2 * box:g} buckets", confidence,
+                       race(sizes, repetitions, 1, confidence, 0.01, runs, box)]  # fmt: skip
+    for name, kernel in CUSPS.items():
+        for frequencies, groups in ((16, 1), (64, 1), (64, 9), (300, 1)):
+            covered = beside(kernel, frequencies, 0.95, groups, runs).min()
+            yield [f"fourier_sketch {name}, {frequencies} frequencies, {groups} groups",
+                   "300 in one point, beside it", 0.95, float(covered)]  # fmt: skip
     for name in SKETCHES:
         gauss = name.startswith("gauss")
         for bits in (8, 10) if gauss else (4, 6, 10):

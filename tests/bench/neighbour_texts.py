@@ -134,8 +134,13 @@ def _text(spec: Path) -> str:
     return spec.read_text("utf-8")
 
 
+@functools.cache
+def _plain(spec: Path) -> str:
+    return json.dumps(_YAML.load(_text(spec)))
+
+
 def _document(spec: Path) -> dict[str, Any]:
-    found: dict[str, Any] = _YAML.load(_text(spec))
+    found: dict[str, Any] = json.loads(_plain(spec))
     return found
 
 

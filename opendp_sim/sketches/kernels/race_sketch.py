@@ -124,7 +124,7 @@ class RaceSketch(Mechanism):
             sensitivity=output.sensitivity,
             capabilities={"kernel_sums": reader},
             matrices=reader.matrices,
-            advice=kept_distance(rows, reader.distance),
+            advice=(*kept_distance(rows, reader.distance), *_of_angles(reader.distance)),
         )
 
     @property
@@ -133,6 +133,17 @@ class RaceSketch(Mechanism):
         if self.count_weight is not None:
             return self.count_weight
         return max(1, round(math.sqrt(self.repetitions / 50)))
+
+
+def _of_angles(distance: str) -> tuple[str, ...]:
+    """Return what is to be known of angles between rows on a grid (Lemma 4 of ``density.md``)."""
+    if distance != "angle":
+        return ()
+    text = (
+        "angles are those of the rows as rounded to the grid, which turns a short row by any angle: "
+        "intervals of `density` are about the rounded rows. Take more `bits` if rows are short."
+    )
+    return (text,)
 
 
 make_race_sketch, then_race_sketch = constructors(RaceSketch)

@@ -249,7 +249,24 @@ class FourierReader(Classes):
         # Satterthwaite: D - 1 for one term, less for terms of unlike sizes.
         certain = (doubt == 0.0) | ~np.isfinite(doubt)
         freedom = np.where(certain, max(1, count - 1), variance**2 / np.where(certain, 1.0, doubt))
-        return KernelEstimates(sums, variance, count, freedom)
+        hidden, skew = self._hidden(groups)
+        jump = hidden * np.maximum(self.totals(released)[0], 0.0)
+        return KernelEstimates(sums, variance, count, freedom, jump, skew=skew)
+
+    def _hidden(self, groups: int) -> tuple[float, float]:
+        """Return what a repetition may hide of one record, and the skewness of a group's mean.
+
+        A frequency of a heavy-tailed spectrum that sees a small distance is rare: no drawn one may.
+        """
+        hidden = skew = 0.0
+        for term in self.terms:
+            if math.isinf(term.kernel.skewness):
+                hidden += (
+                    2.0 * self.gain * abs(term.weight) * self.mechanism.frequencies / term.size
+                )
+            else:
+                skew = max(skew, term.kernel.skewness / math.sqrt(max(1, term.size // groups)))
+        return hidden, skew
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
         """Return the released sizes per class and their deviation per unit of cell noise."""

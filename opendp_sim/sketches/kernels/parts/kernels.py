@@ -13,6 +13,7 @@ from opendp_sim.core.mechanism import Option, param
 
 __all__ = [
     "KERNELS",
+    "NORMAL_SQUARE",
     "Exponential",
     "Gaussian",
     "Kernel",
@@ -28,6 +29,8 @@ _BANDWIDTH = param(
 )  # fmt: skip
 
 Array = NDArray[np.float64]
+NORMAL_SQUARE = math.sqrt(8.0)
+"""The skewness of a normal variable's square."""
 
 
 class Kernel(Option):
@@ -64,6 +67,11 @@ class OneKernel(Kernel):
     """A positive definite kernel with a bandwidth and ``k(x, x) = 1``."""
 
     bandwidth: Annotated[float, _BANDWIDTH]
+
+    @property
+    @abstractmethod
+    def skewness(self) -> float:
+        """Largest skewness of ``cos(w . x)`` as x goes to 0; infinite if w has no variance."""
 
     def split(self, count: int, where: str) -> tuple[Term, ...]:
         """Itself, with all frequencies."""
@@ -108,6 +116,11 @@ class Gaussian(OneKernel):
         """``sqrt(2 / e) / sigma``, at ``z = 1 / sqrt(2)``."""
         return math.sqrt(2.0 / math.e) / self.bandwidth
 
+    @property
+    def skewness(self) -> float:
+        """``sqrt(8)``: that of the square of a normal variable."""
+        return NORMAL_SQUARE
+
     def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
         """Normal with variance ``2 / sigma^2``."""
         return generator.standard_normal((width, count)) * (math.sqrt(2.0) / self.bandwidth)
@@ -137,6 +150,11 @@ class Exponential(OneKernel):
         """``1 / sigma``, at 0."""
         return 1.0 / self.bandwidth
 
+    @property
+    def skewness(self) -> float:
+        """Infinite: the spectrum has no variance."""
+        return math.inf
+
     def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
         """Multivariate Cauchy: a normal vector over the size of one more normal."""
         return _cauchy_vectors(generator, width, count) / self.bandwidth
@@ -165,6 +183,11 @@ class Laplacian(OneKernel):
     def slope(self) -> float:
         """``1 / sigma``, at 0."""
         return 1.0 / self.bandwidth
+
+    @property
+    def skewness(self) -> float:
+        """Infinite: the spectrum has no variance."""
+        return math.inf
 
     def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
         """Independent Cauchy coordinates."""
@@ -205,6 +228,11 @@ class Rational(OneKernel):
     def slope(self) -> float:
         """``3 sqrt(3) / 8 / sigma`` for the squared distance, at ``1 / sqrt(3)``; else ``1 / sigma``."""
         return (math.sqrt(27.0) / 8 if self.distance == "l2_squared" else 1.0) / self.bandwidth
+
+    @property
+    def skewness(self) -> float:
+        """``592 / 20**1.5`` for the squared distance, that of a normal's square times an exponential."""
+        return 592.0 / 20.0**1.5 if self.distance == "l2_squared" else math.inf
 
     def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
         """The law of the exponential kernel at bandwidth ``sigma / t``, t drawn once a column."""

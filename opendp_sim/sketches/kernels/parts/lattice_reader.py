@@ -19,7 +19,7 @@ from opendp_sim.core.countable import LARGEST_FEATURE
 from opendp_sim.core.grid import PhaseProjection, chunks, room_for
 from opendp_sim.core.linear import public_product
 from opendp_sim.sketches.kernels.parts.fourier_reader import Parameters, sample_variance
-from opendp_sim.sketches.kernels.parts.kernels import Gaussian
+from opendp_sim.sketches.kernels.parts.kernels import NORMAL_SQUARE, Gaussian
 from opendp_sim.sketches.kernels.parts.lattice import Lattice, fit_lattice
 from opendp_sim.sketches.parts.classes import Classes
 from opendp_sim.spaces.rows import GridRows, as_rows
@@ -195,7 +195,12 @@ class LatticeReader(Classes):
         sums[:, :, lost] = 0.0
         freedom = np.array(float(drawn - 1) if drawn else math.inf)
         return KernelEstimates(
-            sums, variance, max(drawn, 1), freedom, noise_share=self._drawn_share()
+            sums,
+            variance,
+            max(drawn, 1),
+            freedom,
+            skew=NORMAL_SQUARE / math.sqrt(max(1, drawn // groups)),
+            noise_share=self._drawn_share(),
         )
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:

@@ -223,7 +223,7 @@ class RaceReader(Classes):
             sums = (sums - self._sizes(released)[None, :, None] * share) / (1.0 - share)
             squares /= (1.0 - share) ** 2
         return KernelEstimates(
-            sums, squares, repetitions, np.array(max(1.0, repetitions - 1.0)), jump
+            sums, squares, repetitions, np.array(max(1.0, repetitions - 1.0)), jump, jump_noise=1.0
         )
 
     def _asked(self, values: NDArray[np.float64]) -> NDArray[np.int64]:

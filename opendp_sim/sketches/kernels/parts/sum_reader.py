@@ -72,7 +72,12 @@ class SumReader:
         total = sum(w * w * one.variance for w, one in zip(self.weights, found, strict=True))
         least = np.min([one.freedom.min() for one in found if one.freedom.size], initial=math.inf)
         return KernelEstimates(
-            np.asarray(sums), np.asarray(total), found[0].repetitions, np.asarray(least)
+            np.asarray(sums),
+            np.asarray(total),
+            found[0].repetitions,
+            np.asarray(least),
+            jump=np.asarray(sum(w * one.jump for w, one in zip(self.weights, found, strict=True))),
+            skew=max(one.skew for one in found),
         )
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
