@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import special
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.accounting.release import Release
 from opendp_sim.core.claims import Noise
 from opendp_sim.core.mechanism import lookup
-from opendp_sim.core.on_use import special
 from opendp_sim.core.pipeline import bind_steps, resolve
 from opendp_sim.core.whole import whole_function
 from opendp_sim.queries import density
