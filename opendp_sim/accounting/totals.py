@@ -162,6 +162,13 @@ class Total:
         return left
 
     @property
+    def share(self) -> float:
+        """The greatest used share of any part of the limit: for pictures, not for decisions."""
+        stated, left = self.limit.stated(), self.left
+        shares = (1 - left[name] / stated[name] for name in left if stated.get(name))
+        return float(max(shares, default=0.0))
+
+    @property
     def left_text(self) -> str:
         """What is left, in words."""
         return ", ".join(f"{name} {value:.6g}" for name, value in self.left.items()) or "nothing"

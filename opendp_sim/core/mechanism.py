@@ -202,6 +202,8 @@ class one_of:  # noqa: N801 - reads as a constraint, like pydantic's own
 class Mechanism(_Record):
     """Base of every mechanism."""
 
+    in_short: ClassVar[str] = ""
+    """What it does, for readers of a report; left out where the docstring's first sentence is plain."""
     source: ClassVar[Source]
     room: ClassVar[Literal["rows", "sketches", "measurements", "queries"]]
     offers: ClassVar[tuple[str, ...]] = ()

@@ -84,6 +84,9 @@ class LinearModel(Mechanism):
     """
 
     key: ClassVar[str] = "linear_model"
+    in_short: ClassVar[str] = (
+        "Fit a model that predicts the label, in small steps with noise in each."
+    )
     source: ClassVar[Source] = Source(key="own", where="Lemma 6")
     room = "measurements"
     offers = ("class_scores",)

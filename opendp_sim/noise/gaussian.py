@@ -53,6 +53,7 @@ class Gaussian(Mechanism):
     """
 
     key: ClassVar[str] = "gaussian"
+    in_short: ClassVar[str] = "Add a random whole number to every count, drawn from a bell curve."
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "measurements"
 

@@ -52,6 +52,9 @@ class Laplace(Mechanism):
     """
 
     key: ClassVar[str] = "laplace"
+    in_short: ClassVar[str] = (
+        "Add a random whole number to every count, mostly small and seldom large."
+    )
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "measurements"
 

@@ -83,6 +83,7 @@ class RoundedGaussian(Mechanism):
     """
 
     key: ClassVar[str] = "rounded_gaussian"
+    in_short: ClassVar[str] = "Add a random whole number to every count, drawn from a bell curve."
     source: ClassVar[Source] = Source(key="own", where="Lemma R6")
     room = "measurements"
 

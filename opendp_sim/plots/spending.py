@@ -44,8 +44,7 @@ class BudgetDisplay(Display):
     def _of(cls, ledger: Ledger) -> Self:
         entries, names, spent = [0], ["opened"], [0.0]
         for entry in ledger.entries:
-            total = ledger.total(upto=entry.seq)
-            share = _share(total)
+            share = max(ledger.total(upto=entry.seq).share, 0.0)
             if share != spent[-1]:
                 entries.append(entry.seq)
                 names.append(str(entry.body.get("name") or entry.kind))
@@ -70,10 +69,3 @@ class BudgetDisplay(Display):
                ylabel="spent, % of the limit")  # fmt: skip
         ax.xaxis.get_major_locator().set_params(integer=True)
         ax.legend(frameon=False, fontsize=8, loc="lower right")
-
-
-def _share(total: Any) -> float:
-    """Return the greatest share of any part of the limit that is used up."""
-    stated, left = total.limit.stated(), total.left
-    shares = [1 - left[name] / stated[name] for name in left if stated.get(name)]
-    return float(max([*shares, 0.0]))

@@ -55,6 +55,7 @@ class Classify(Mechanism):
     """
 
     key: ClassVar[str] = "classify"
+    in_short: ClassVar[str] = "Choose the class that has the most similar records."
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "queries"
     asks_for = ("kernel_sums",)

@@ -66,6 +66,9 @@ class Density(Mechanism):
     """
 
     key: ClassVar[str] = "density"
+    in_short: ClassVar[str] = (
+        "Say how many similar records there are around the point of each question."
+    )
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "queries"
     asks_for = ("kernel_sums",)

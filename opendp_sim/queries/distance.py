@@ -64,6 +64,7 @@ class Distance(Mechanism):
     """
 
     key: ClassVar[str] = "distance"
+    in_short: ClassVar[str] = "Add up how far the records are from the point of each question."
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "queries"
     asks_for = ("distance_sums",)

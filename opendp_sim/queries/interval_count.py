@@ -56,6 +56,9 @@ class IntervalCount(Mechanism):
     """
 
     key: ClassVar[str] = "interval_count"
+    in_short: ClassVar[str] = (
+        "Count the records within a distance of the point of each question, in one column."
+    )
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "queries"
     asks_for = ("interval_counts",)

@@ -59,6 +59,7 @@ class Modes(Mechanism):
     """
 
     key: ClassVar[str] = "modes"
+    in_short: ClassVar[str] = "Find the points where the records are densest."
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "queries"
     asks_for = ("kernel_sums",)

@@ -56,6 +56,7 @@ class Outliers(Mechanism):
     """
 
     key: ClassVar[str] = "outliers"
+    in_short: ClassVar[str] = "Flag points that have hardly any records around them."
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "queries"
     asks_for = ("kernel_sums",)

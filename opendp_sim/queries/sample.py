@@ -51,6 +51,7 @@ class Sample(Mechanism):
     """
 
     key: ClassVar[str] = "sample"
+    in_short: ClassVar[str] = "Draw points from a public list, more often where records are dense."
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "queries"
     asks_for = ("kernel_sums",)

@@ -17,7 +17,7 @@ from opendp_sim.dsl.execute import answer
 from opendp_sim.dsl.inputs import open_queries
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.report.charts import bars_chart
-from opendp_sim.report.facts import Figure
+from opendp_sim.report.figures import Figure
 
 __all__ = ["answered"]
 

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from opendp_sim.core.shown import shown
 
-__all__ = ["Chart", "attack_chart", "bars_chart", "error_chart"]
+__all__ = ["Chart", "attack_chart", "bars_chart", "burn_chart", "error_chart", "round_ticks"]
 
 _WIDTH, _HEIGHT = 430, 262
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 18, 36, 40
@@ -75,6 +75,15 @@ class Chart:
         )
 
 
+def round_ticks(low: float, high: float) -> list[float]:
+    """Return round numbers in steps of 1, 2, 2.5 or 5 that hold both ends between them."""
+    span = max(high - low, 1e-300)
+    unit = 10.0 ** math.floor(math.log10(span / 4))
+    step = next(f * unit for f in (1, 2, 2.5, 5, 10) if span / (f * unit) <= 6)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    return [i * step for i in range(first, last + 1)]
+
+
 def _line(path: str, kind: str = "line") -> Markup:
     return Markup('<path class="{}" d="{}"/>').format(kind, path)
 
@@ -110,9 +119,9 @@ def attack_chart(curve: Sequence[tuple[float, float]], marked: float) -> Markup:
 def error_chart(points: Sequence[tuple[float, float]], chosen: float | None, label: str) -> Markup:
     """Draw an output's expected error against epsilon, with the chosen budget marked."""
     least, most = points[0][0], points[-1][0]
-    high = 1.1 * max(error for _, error in points)
-    chart = Chart((least * 0.9, most * 1.1), (0, high), log_x=True)
-    ticks = {v * high / 4: f"{v * high / 4:.3g}" for v in range(5)}
+    up = round_ticks(0, 1.02 * max(error for _, error in points))
+    chart = Chart((least * 0.9, most * 1.1), (0, up[-1]), log_x=True)
+    ticks = {v: f"{v:,.6g}" for v in up}
     parts = [
         chart.axes(
             {e: f"{e:g}" for e, _ in points}, ticks, "epsilon (smaller is more private)", label
@@ -128,6 +137,32 @@ def error_chart(points: Sequence[tuple[float, float]], chosen: float | None, lab
     return chart.figure("Expected error against epsilon", *parts)
 
 
+def burn_chart(shares: Sequence[float]) -> Markup:
+    """Draw which share of a limit was spent after each run, beside the limit.
+
+    Args:
+        shares: after each run, in order; the first is before any.
+    """
+    up = round_ticks(0, 100 * max(1.0, *shares))
+    last = max(len(shares) - 1, 1)
+    chart = Chart((0, last), (0, up[-1]))
+    steps = [(0.0, 0.0)]
+    for run, share in enumerate(shares[1:], 1):
+        steps += [(run - 0.5, steps[-1][1]), (run - 0.5, 100 * share)]
+    steps.append((float(last), steps[-1][1]))
+    every = -(-last // 8)
+    parts = [
+        chart.axes({float(i): str(i) for i in range(0, last + 1, every)}, {v: f"{v:g}%" for v in up},
+                   "runs that were counted", "spent, of the limit"),
+        _line(chart.path([(0, 100), (last, 100)]), "diag"), _line(chart.path(steps)),
+    ]  # fmt: skip
+    x, y = chart.at(0, 100)
+    parts.append(
+        Markup('<text class="say2" x="{:.0f}" y="{:.0f}">the limit</text>').format(x + 6, y - 5)
+    )
+    return chart.figure("What was spent after each run, beside the limit", *parts)
+
+
 def bars_chart(rows: Sequence[tuple[str, float, float, float]], label: str) -> Markup:
     """Draw one answered question: a bar and an interval for each of at most 12 classes.
 
@@ -136,11 +171,13 @@ def bars_chart(rows: Sequence[tuple[str, float, float, float]], label: str) -> M
         label: what the values are.
     """
     rows = rows[:12]
-    high = 1.1 * max(*(upper for *_, upper in rows), 1e-300)
-    low = min(0.0, *(lower for _, _, lower, _ in rows))
+    up = round_ticks(
+        min(0.0, *(lower for _, _, lower, _ in rows)), max(*(upper for *_, upper in rows), 1e-300)
+    )
+    low, high = up[0], up[-1]
     chart = Chart((-0.6, len(rows) - 0.4), (low, high))
     best = max(range(len(rows)), key=lambda i: rows[i][1])
-    ticks = {low + v * (high - low) / 4: f"{low + v * (high - low) / 4:.3g}" for v in range(5)}
+    ticks = {v: f"{v:,.6g}" for v in up}
     names = {float(i): shown(name[:9]) for i, (name, *_) in enumerate(rows)}
     parts = [chart.axes(names, ticks, "", label)]
     for i, (_, value, lower, upper) in enumerate(rows):

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
-
-from markupsafe import Markup
 
 from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.certificate import assumptions
 from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.accounting.promise import belief, promise, who
 from opendp_sim.accounting.totals import loss_text
-from opendp_sim.core.errors import SimError
 from opendp_sim.core.rounding import up_text
-from opendp_sim.dsl.gaussian_facts import is_tight
+from opendp_sim.dsl.how_wrong import how_wrong, size
 from opendp_sim.dsl.plan import Plan
-from opendp_sim.report.charts import attack_chart, error_chart
+from opendp_sim.report.figures import Figure, figures_of
 from opendp_sim.report.plain_steps import in_words
 
 __all__ = ["Box", "Facts", "Figure", "Flow", "Tile", "facts_of"]
-
-_MARKED = 0.01
-"""The share of absent people whom the attacker of the text accuses."""
-_TRIED = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""Budgets at which the expected error is shown."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +48,6 @@ class Flow:
     boxes: tuple[Box, ...]
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A picture with its title and a sentence."""
-
-    title: str
-    picture: Markup
-    caption: str
-
-
 @dataclass
 class Facts:
     """Everything that the page prints; only ``picture`` is markup, all else is escaped."""
@@ -78,6 +60,7 @@ class Facts:
     tiles: list[Tile] = field(default_factory=list)
     flows: list[Flow] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
+    wrong: list[tuple[str, str]] = field(default_factory=list)
     not_promised: list[str] = field(default_factory=list)
     believe: list[str] = field(default_factory=list)
     evidence: list[dict[str, str]] = field(default_factory=list)
@@ -96,7 +79,8 @@ def facts_of(plan: Plan, kind: str, command: str) -> Facts:
     out = Facts(kind, plan.program.name, _promise(plan, unit, noun), noun, command)
     out.tiles = list(_tiles(plan, plain, unit))
     out.flows = [_flow(plan, name) for name in plan.releases]
-    out.figures = list(_figures(plan))
+    out.figures = list(figures_of(plan))
+    out.wrong = list(how_wrong(plan).items())
     out.not_promised = list(_not_promised(by_person=by_person))
     entries = plan.program.data
     told = dict.fromkeys(
@@ -127,7 +111,7 @@ def _promise(plan: Plan, unit: Mapping[str, Any], noun: str) -> str:
     right = attacker_of(privacy.measure, plan.total).right
     return (
         f"Whoever sees everything that is released here, and knows every other {noun} already, can guess "
-        f"{done}: at even odds the guess is right at most {right} times in 100. A coin: 50 times."
+        f"{done}: at even odds the guess is right at most {right} times in 100, a coin 50 times."
     )
 
 
@@ -142,14 +126,10 @@ def _tiles(plan: Plan, plain: Mapping[str, Any], unit: Mapping[str, Any]) -> Ite
     if privacy is None:
         yield Tile("public", "declared so by whoever wrote the program", warn=True)
         return
-    claim = plain["claim"] or (plain["total"] if privacy["measure"] == "pure" else None)
+    claim = plain["claim"] or (plain["total"] if privacy["measure"] in {"pure", "approx"} else None)
     if claim is not None:
         epsilon = claim[0]
-        yield Tile(
-            f"epsilon = {up_text(epsilon, 3)}",
-            f"strength: {_strength(plan, claim)}",
-            warn=epsilon > 10,
-        )
+        yield Tile(f"epsilon = {up_text(epsilon, 3)}", _strength(claim), warn=epsilon > 10)
         delta = claim[1] if len(claim) > 1 else 0.0
         rare = 0 < delta <= 0.1
         slack = f"one in {int(1 / Decimal(repr(delta))):,}" if rare else up_text(delta, 2)
@@ -158,7 +138,7 @@ def _tiles(plan: Plan, plain: Mapping[str, Any], unit: Mapping[str, Any]) -> Ite
         )
     else:
         yield Tile(_claim(plain), "the loss in the measure of the program")
-    yield Tile(who(unit), "this is who is protected; nobody is protected beyond it")
+    yield _whom(unit)
     ledgers = [entry.ledger for entry in plan.program.data if not entry.public]
     if all(ledger is not None for ledger in ledgers):
         yield Tile("a ledger counts", "every run on the same data is added up, and a limit holds")
@@ -170,34 +150,47 @@ def _tiles(plan: Plan, plain: Mapping[str, Any], unit: Mapping[str, Any]) -> Ite
         )
 
 
-def _strength(plan: Plan, claim: Sequence[float]) -> str:
+def _whom(unit: Mapping[str, Any]) -> Tile:
+    """Say who is protected, in two words first."""
+    number = unit.get("replace", unit.get("add_remove", 1))
+    person = unit["of"] != "row"
+    noun = "person" if person else "record"
+    big = f"one {noun}" if number == 1 else f"{number} {noun}s"
+    rest = who(unit).partition(" replaced")[0].partition(" added")[0].removeprefix(big).strip()
+    done = "replaced by another" if "replace" in unit else "added or removed"
+    more = "" if person else "; a person with more records is protected less"
+    return Tile(big, f"{rest} {done}: this is who is protected{more}".strip())
+
+
+def _strength(claim: Sequence[float]) -> str:
     """Say what an attacker gains; what a suspicion rises to is bounded by a pure claim alone."""
-    assert plan.privacy is not None  # noqa: S101 - the caller asked
     if len(claim) > 1:
-        right = attacker_of(plan.privacy.measure, plan.total).right
-        return (
-            f"at even odds the best guess is right at most {right} times in 100; a coin, 50 times"
-        )
-    return f"a suspicion of 50% can rise to at most {up_text(100 * belief(claim[0]), 3)}%"
+        return "strength: the smaller, the less can be told; the sentence above says how much"
+    return f"strength: a suspicion of 50% can rise to at most {up_text(100 * belief(claim[0]), 3)}%"
 
 
 def _flow(plan: Plan, name: str) -> Flow:
     release = plan.releases[name]
     typed = release.typed
     bounds = dict(release.maps)
-    boxes = [Box("work", typed.entry.name, "the private records", "one more or less")]
+    unit = {} if plan.privacy is None else plan.privacy.plain()["unit"]
+    noun = "record" if unit.get("of", "row") == "row" else "person"
+    changed = f"one {noun} {'replaced' if 'replace' in unit else 'more or less'}"
+    boxes = [Box("work", typed.entry.name, "the private records", changed)]
     if typed.entry.public:
         boxes = [Box("free", typed.entry.name, "public records")]
     for stage in typed.stages:
         key = stage.mechanism.key
-        bound = f"changes by at most {bounds[key]:.6g}" if key in bounds else ""
+        bound = (
+            f"changes by at most\N{NO-BREAK SPACE}{up_text(bounds[key])}" if key in bounds else ""
+        )
         boxes.append(Box("work", key, in_words(stage.mechanism), bound))
     record_ = release.record
     if record_ is not None:
         noise = getattr(release.bound.claim, "noise", None) if release.bound is not None else None
         text = in_words(record_)
         if noise is not None:
-            text += f" Typical size: {noise.deviation:.4g} on each number."
+            text += f" Typical size: {size(noise.deviation)} on each number."
         cost = "" if plan.privacy is None else loss_text(plan.privacy.measure, tuple(release.loss))
         boxes.append(Box("door", record_.key, text, f"costs {cost} of the budget"))
     for output in plan.outputs.values():
@@ -205,52 +198,6 @@ def _flow(plan: Plan, name: str) -> Flow:
             steps = " and ".join(post.key for post in output.decl.post) or "the release itself"
             boxes.append(Box("free", output.decl.name, f"{steps}; reads only what was released"))
     return Flow(name, tuple(boxes))
-
-
-def _figures(plan: Plan) -> Iterator[Figure]:
-    if plan.privacy is not None and plan.total:
-        attacker = attacker_of(plan.privacy.measure, plan.total)
-        rates = sorted({_MARKED, 0.002, *(i / 40 for i in range(1, 40))})
-        curve = [(rate, attacker.power(rate)) for rate in rates]
-        exact = " (this bound is exact)" if is_tight(plan) else ""
-        yield Figure(
-            "What an attacker gains", attack_chart(curve, _MARKED),
-            "Somebody who knows all other records and accuses 1 in 100 of those who were absent finds "
-            f"at most {attacker.found(_MARKED)} in 100 of those who were present{exact}; guessing "
-            "finds 1.",
-        )  # fmt: skip
-    shown = _errors(plan)
-    if shown is not None:
-        name, points = shown
-        chosen = None if plan.privacy is None else plan.privacy.budget.epsilon
-        yield Figure(
-            "What accuracy is left", error_chart(points, chosen, _said(name)),
-            "Known before any data is opened. With ten times the data the same error weighs a tenth.",
-        )  # fmt: skip
-
-
-def _errors(plan: Plan) -> tuple[str, list[tuple[float, float]]] | None:
-    """Return the first stated error of an output at several budgets, where the budget decides it."""
-    privacy = plan.privacy
-    if privacy is None or privacy.budget.epsilon is None:
-        return None
-    if not any(output.expected for output in plan.outputs.values()):
-        return None
-    budgets = sorted({*_TRIED, privacy.budget.epsilon})
-    try:
-        curve = plan.errors(budgets)
-    except SimError:
-        return None
-    for name, values in curve.errors.items():
-        if len(values) == len(budgets) and all(v > 0 and math.isfinite(v) for v in values):
-            return name, list(zip(budgets, values, strict=True))
-    return None
-
-
-def _said(name: str) -> str:
-    """Return what an error curve is about in words: its name is output and error."""
-    output, _, error = name.partition(": ")
-    return f"expected {error.replace('_', ' ')} of `{output}`"
 
 
 def _not_promised(*, by_person: bool) -> Sequence[str]:

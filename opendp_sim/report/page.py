@@ -10,10 +10,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
-from opendp_sim.accounting._entries import Entry, counted
 from opendp_sim.accounting.certificate import read_certificate
-from opendp_sim.accounting.ledger import Ledger
-from opendp_sim.accounting.totals import Charge
 from opendp_sim.core.shown import shown
 from opendp_sim.dsl.plan import Plan, plan_file, plan_of
 from opendp_sim.dsl.plan_document import load_plan
@@ -22,6 +19,7 @@ from opendp_sim.dsl.verification import NOT_FOUND, verify
 from opendp_sim.report.answered import answered
 from opendp_sim.report.audited import audit_facts
 from opendp_sim.report.facts import Facts, Tile, facts_of
+from opendp_sim.report.of_ledger import ledger_facts
 
 __all__ = ["page_of", "render"]
 
@@ -37,7 +35,7 @@ def page_of(path: str | Path) -> str:
     """
     file = Path(path)
     if file.suffix == ".ledger":
-        return render(_of_ledger(file))
+        return render(ledger_facts(file))
     if file.name.endswith(".certificate.json"):
         return render(_of_certificate(file))
     if file.suffix == ".json":
@@ -88,46 +86,6 @@ def _standing(part: Any, *, checked: bool) -> Tile:
     if checked:
         return Tile("in the ledger", told)
     return Tile("stated, not checked", f"{told}: {NOT_FOUND}", warn=True)
-
-
-def _of_ledger(file: Path) -> Facts:
-    with Ledger.open(file) as ledger:
-        total, entries, terms = ledger.total(), ledger.entries, ledger.terms
-    facts = Facts(
-        "Ledger",
-        file.name,
-        "Every run on the protected data is added up here, and no run may pass the limit.",
-        "record",
-        f"opendp-sim ledger verify {file.name}",
-    )
-    facts.tiles = [
-        Tile(total.text, "spent so far"),
-        Tile(total.left_text, "left"),
-        Tile(total.limit_text, "the limit"),
-        Tile(str(len(entries)), "entries, each bound to the one before it by a hash"),
-    ]
-    facts.charges = [_row(entry) for entry in counted(entries)]
-    facts.not_promised = [
-        "That no run was made past this ledger: it counts only what it was asked.",
-        "That an older copy of the file is noticed without the head that was written down.",
-    ]
-    facts.details = [
-        ("measure", str(terms.measure)),
-        ("unit", str(terms.unit)),
-        ("head", ledger_head(entries)),
-    ]
-    return facts
-
-
-def _row(entry: Entry) -> tuple[str, str, str]:
-    """Return a row for an entry whose loss counts: a charge, or a reserve that nothing has settled."""
-    name = str(entry.body.get("name") or entry.body.get("program") or "")
-    return str(entry.seq), f"{entry.kind} {name[:80]}".strip(), Charge.read(entry.body["loss"]).text
-
-
-def ledger_head(entries: tuple[Any, ...]) -> str:
-    """Return the hash of the last entry."""
-    return str(entries[-1].hash) if entries else "no entry yet"
 
 
 def _visible(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""One plain sentence for a step: the first of its documentation."""
+"""One plain sentence for a step: its own, else the first of its documentation."""
 
 from __future__ import annotations
 
@@ -12,5 +12,7 @@ __all__ = ["in_words"]
 
 def in_words(mechanism: Mechanism) -> str:
     """Return what a step does, in one sentence without formulas."""
+    if mechanism.in_short:
+        return mechanism.in_short
     first = (inspect.getdoc(type(mechanism)) or "").partition("\n\n")[0]
     return " ".join(plain_text(first).split())

@@ -86,6 +86,7 @@ class JlProjection(Mechanism):
     """
 
     key: ClassVar[str] = "jl_projection"
+    in_short: ClassVar[str] = "Shorten every row to fewer whole numbers, by a public random matrix."
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "rows"
 

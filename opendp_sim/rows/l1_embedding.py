@@ -78,6 +78,9 @@ class L1Embedding(Mechanism):
     """
 
     key: ClassVar[str] = "l1_embedding"
+    in_short: ClassVar[str] = (
+        "Turn every row into numbers whose sum of differences tells how far rows are apart."
+    )
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "rows"
 

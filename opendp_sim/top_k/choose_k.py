@@ -57,6 +57,9 @@ class ChooseK(Mechanism):
     """
 
     key: ClassVar[str] = "choose_k"
+    in_short: ClassVar[str] = (
+        "Choose how many items to keep: most likely where the votes drop most."
+    )
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "measurements"
 

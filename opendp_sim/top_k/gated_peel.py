@@ -96,6 +96,9 @@ class GatedPeel(Mechanism):
     """
 
     key: ClassVar[str] = "gated_peel"
+    in_short: ClassVar[str] = (
+        "Give the most voted items if they lead clearly, else draw items one after another."
+    )
     formerly: ClassVar[tuple[str, ...]] = ("test_peel",)
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "measurements"

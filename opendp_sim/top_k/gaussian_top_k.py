@@ -73,6 +73,9 @@ class GaussianTopK(Mechanism):
     """
 
     key: ClassVar[str] = "gaussian_top_k"
+    in_short: ClassVar[str] = (
+        "Add noise to the votes of every listed item, and give the items with the most."
+    )
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "measurements"
 

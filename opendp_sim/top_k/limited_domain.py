@@ -82,6 +82,9 @@ class LimitedDomain(Mechanism):
     """
 
     key: ClassVar[str] = "limited_domain"
+    in_short: ClassVar[str] = (
+        "Give the items whose votes, after noise, are well above a noisy threshold."
+    )
     source: ClassVar[Source] = Source(key="own", where="Lemma 2")
     room = "measurements"
 

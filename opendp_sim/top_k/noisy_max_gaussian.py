@@ -79,6 +79,9 @@ class NoisyMaxGaussian(Mechanism):
     """
 
     key: ClassVar[str] = "noisy_max_gaussian"
+    in_short: ClassVar[str] = (
+        "Choose how many items to keep: where the votes drop most after noise."
+    )
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "measurements"
 

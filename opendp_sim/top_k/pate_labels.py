@@ -122,6 +122,7 @@ class PateLabels(Mechanism):
     """
 
     key: ClassVar[str] = "pate_labels"
+    in_short: ClassVar[str] = "Answer a fixed number of questions by the votes of teachers."
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "measurements"
 

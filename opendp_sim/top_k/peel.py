@@ -68,6 +68,9 @@ class Peel(Mechanism):
     """
 
     key: ClassVar[str] = "peel"
+    in_short: ClassVar[str] = (
+        "Draw items one after another, those with more votes with a larger chance."
+    )
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "measurements"
 

@@ -72,6 +72,9 @@ class StableSet(Mechanism):
     """
 
     key: ClassVar[str] = "stable_set"
+    in_short: ClassVar[str] = (
+        "Give the most voted items if they lead by enough after noise, else nothing."
+    )
     source: ClassVar[Source] = Source(key="own", where="Lemma 2")
     room = "measurements"
 

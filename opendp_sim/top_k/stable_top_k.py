@@ -93,6 +93,9 @@ class StableTopK(Mechanism):
     """
 
     key: ClassVar[str] = "stable_top_k"
+    in_short: ClassVar[str] = (
+        "Draw how many items to keep; give them if they lead by enough, else nothing."
+    )
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "measurements"
 

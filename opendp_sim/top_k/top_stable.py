@@ -71,6 +71,9 @@ class TopStable(Mechanism):
     """
 
     key: ClassVar[str] = "top_stable"
+    in_short: ClassVar[str] = (
+        "Try ever fewer items; give the first set that leads by enough after noise."
+    )
     source: ClassVar[Source] = Source(key="own", where="Lemma 2")
     room = "measurements"
 

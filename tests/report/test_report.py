@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shutil
 from html.parser import HTMLParser
@@ -14,9 +15,12 @@ import opendp_sim as sim
 from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.totals import Charge
 from opendp_sim.cli import app
+from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.report.answered import _bars, _items
 from opendp_sim.report.audited import read_audits
-from opendp_sim.report.facts import Box, Facts, Figure, Flow, Tile
+from opendp_sim.report.charts import burn_chart, round_ticks
+from opendp_sim.report.facts import Box, Facts, Flow, Tile
+from opendp_sim.report.figures import Figure
 from opendp_sim.report.page import page_of, render
 from tests._small import write_small
 from tests.accounting.test_ledger import TERMS
@@ -71,6 +75,7 @@ def test_a_spec_s_page_says_promise_flow_attacker_and_cost(tmp_path):
     text = " ".join(sound(page).text)
     for said in (
         "nothing was spent", "one record", "no ledger", "race_sketch", "gaussian", "accuses 1 in 100",
+        "54.8 times in 100, a coin 50 times", "How wrong answers will be", "off by about 4.43 records",
         "What is not promised", "Reviewed by", "proved and audited", "opendp-sim plan",
     ):  # fmt: skip
         assert said in text
@@ -106,8 +111,9 @@ def test_the_command_writes_a_page_and_names_it(tmp_path):
 def test_a_ledger_s_page_lists_what_was_spent(applied):
     folder, _ = applied
     text = " ".join(sound(page_of(next(folder.glob("*.ledger")))).text)
-    assert "spent so far" in text
+    assert "30% spent" in text
     assert "charge" in text
+    assert "Where the budget went" in text
 
 
 def test_a_ledger_s_page_shows_each_run_once_with_its_loss_in_words(tmp_path):
@@ -120,7 +126,7 @@ def test_a_ledger_s_page_shows_each_run_once_with_its_loss_in_words(tmp_path):
             {"code": "OS605"},
         )
         ledger.reserve(Charge("zcdp", (0.04,)), {"name": "open"})
-    rows = re.findall(r"<tr><td>(.*?)</tr>", page_of(tmp_path / "l.ledger"))
+    rows = re.findall(r"<tr><th scope=\"row\">(.*?)</tr>", page_of(tmp_path / "l.ledger"))
     assert [re.sub("<.*?>", "|", row) for row in rows] == [
         "2||charge paid||rho 0.02|", "5||reserve open||rho 0.04|"
     ]  # fmt: skip
@@ -212,6 +218,7 @@ def test_hostile_text_is_text_wherever_a_page_prints_one():
     facts.flows = [Flow(evil, (Box("work", evil, evil, evil),)), Flow(evil, ())]
     facts.figures = [Figure(evil, _bars([{f"density:{evil}": "1"}]).picture, evil), _items([evil])]
     facts.not_promised = facts.believe = [evil]
+    facts.wrong = [(evil, evil)]
     facts.evidence = [dict.fromkeys(("key", "tier", "laws", "twins", "audits"), evil)]
     facts.charges, facts.details = [(evil, evil, evil)], [(evil, evil)]
     page = render(facts)
@@ -244,3 +251,29 @@ def test_hostile_names_of_a_spec_are_text_or_refused(tmp_path):
         except sim.Refused:
             continue  # such a name is refused before any page
         sound(page)
+
+
+@pytest.mark.parametrize("key", sorted(REGISTRY))
+def test_what_a_step_does_is_told_in_plain_words(key):
+    told = REGISTRY[key].in_short or (inspect.getdoc(REGISTRY[key]) or "").partition("\n\n")[0]
+    assert not re.search(r"[_^=|≤∑`\\]", told), told
+    assert told.endswith(".")
+    assert len(told) <= 110
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0, 4.43), (0, 1), (-3.2, 17), (0, 1e-9), (0, 7.3e11), (0, 99.9)]
+)
+def test_ticks_are_round_and_hold_both_ends(low, high):
+    ticks = round_ticks(low, high)
+    assert 4 <= len(ticks) <= 9
+    assert ticks[0] <= low
+    assert ticks[-1] >= high * (1 - 1e-12)
+    assert all(float(f"{tick:.3g}") == pytest.approx(tick) for tick in ticks)
+
+
+def test_a_burn_down_climbs_where_a_run_was_counted():
+    page = burn_chart([0.0, 0.25, 0.25, 1.2])
+    assert page.count("<path") == 2
+    assert "the limit" in page
+    assert ">120%<" in page or ">125%<" in page

@@ -60,6 +60,7 @@ class DistanceTree(Mechanism):
     """
 
     key: ClassVar[str] = "distance_tree"
+    in_short: ClassVar[str] = "Count the records in ever smaller intervals of every column."
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "sketches"
     offers = ("distance_sums", "interval_counts")

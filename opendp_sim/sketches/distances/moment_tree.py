@@ -65,6 +65,9 @@ class MomentTree(Mechanism):
     """
 
     key: ClassVar[str] = "moment_tree"
+    in_short: ClassVar[str] = (
+        "Add up where the records lie, in ever smaller intervals of every column."
+    )
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "sketches"
     offers = ("distance_sums", "interval_counts")

@@ -61,6 +61,9 @@ class ThresholdSketch(Mechanism):
     """
 
     key: ClassVar[str] = "threshold_sketch"
+    in_short: ClassVar[str] = (
+        "Count, at public thresholds of every column, the records below and above."
+    )
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "sketches"
     offers = ("distance_sums", "interval_counts")

@@ -95,6 +95,7 @@ class ExponentialSum(Mechanism):
     """
 
     key: ClassVar[str] = "exponential_sum"
+    in_short: ClassVar[str] = "Keep several density structures, whose sum follows the wanted curve."
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "sketches"
     offers = ("kernel_sums",)

@@ -77,6 +77,7 @@ class FourierSketch(Mechanism):
     """
 
     key: ClassVar[str] = "fourier_sketch"
+    in_short: ClassVar[str] = "Turn every record into a few waves, and add the waves up."
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "sketches"
     offers = ("kernel_sums",)

@@ -69,6 +69,9 @@ class GaussTransformSketch(Mechanism):
     """
 
     key: ClassVar[str] = "gauss_transform_sketch"
+    in_short: ClassVar[str] = (
+        "Divide space into cells, and add up where in its cell every record lies."
+    )
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "sketches"
     offers = ("kernel_sums",)

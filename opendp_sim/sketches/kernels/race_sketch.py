@@ -63,6 +63,9 @@ class RaceSketch(Mechanism):
     """
 
     key: ClassVar[str] = "race_sketch"
+    in_short: ClassVar[str] = (
+        "Sort every record into buckets by public hash functions, and count the buckets."
+    )
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "sketches"
     offers = ("kernel_sums",)

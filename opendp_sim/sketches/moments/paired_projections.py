@@ -69,6 +69,7 @@ class PairedProjections(Mechanism):
     """
 
     key: ClassVar[str] = "paired_projections"
+    in_short: ClassVar[str] = "Count on which side of public random planes the records lie."
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "sketches"
     any_units = True

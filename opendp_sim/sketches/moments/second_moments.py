@@ -72,6 +72,7 @@ class SecondMoments(Mechanism):
     """
 
     key: ClassVar[str] = "second_moments"
+    in_short: ClassVar[str] = "Add up the products of every pair of columns."
     source: ClassVar[Source] = Source(key="own", where="Lemma 2")
     room = "sketches"
     any_units = True

@@ -1,0 +1,81 @@
+"""The pictures of a plan's page: what an attacker gains, and what accuracy other budgets leave."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from opendp_sim.accounting.attackers import attacker_of
+from opendp_sim.core.errors import SimError
+from opendp_sim.dsl.gaussian_facts import is_tight
+from opendp_sim.dsl.plan import Plan
+from opendp_sim.report.charts import attack_chart, error_chart
+
+__all__ = ["Figure", "figures_of"]
+
+_MARKED = 0.01
+"""The share of absent people whom the attacker of the text accuses."""
+_TRIED = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""Budgets at which the expected error is shown."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture with its title and a sentence."""
+
+    title: str
+    picture: Markup
+    caption: str
+
+
+def figures_of(plan: Plan) -> Iterator[Figure]:
+    """Yield the pictures that a plan has numbers for."""
+    if plan.privacy is not None and plan.total:
+        attacker = attacker_of(plan.privacy.measure, plan.total)
+        rates = sorted({_MARKED, 0.002, *(i / 40 for i in range(1, 40))})
+        curve = [(rate, attacker.power(rate)) for rate in rates]
+        exact = " (this bound is exact)" if is_tight(plan) else ""
+        yield Figure(
+            "What an attacker gains", attack_chart(curve, _MARKED),
+            "Somebody who knows all other records and accuses 1 in 100 of those who were absent finds "
+            f"at most {attacker.found(_MARKED)} in 100 of those who were present{exact}; guessing "
+            "finds 1.",
+        )  # fmt: skip
+    shown = _errors(plan)
+    if shown is not None:
+        name, points = shown
+        chosen = None if plan.privacy is None else plan.privacy.budget.epsilon
+        yield Figure(
+            "What accuracy is left", error_chart(points, chosen, _said(plan, name)),
+            "Known before any data is opened. With ten times the data the same error weighs a tenth.",
+        )  # fmt: skip
+
+
+def _errors(plan: Plan) -> tuple[str, list[tuple[float, float]]] | None:
+    """Return the first stated error of an output at several budgets, where the budget decides it."""
+    privacy = plan.privacy
+    if privacy is None or privacy.budget.epsilon is None:
+        return None
+    if not any(output.expected for output in plan.outputs.values()):
+        return None
+    budgets = sorted({*_TRIED, privacy.budget.epsilon})
+    try:
+        curve = plan.errors(budgets)
+    except SimError:
+        return None
+    for name, values in curve.errors.items():
+        if len(values) == len(budgets) and all(v > 0 and math.isfinite(v) for v in values):
+            return name, list(zip(budgets, values, strict=True))
+    return None
+
+
+def _said(plan: Plan, name: str) -> str:
+    """Return what an error curve is about in words: its name is output and error."""
+    output, _, error = name.partition(": ")
+    if not error.replace("_", " ").startswith("noise error"):
+        return f"expected {error.replace('_', ' ')} of `{output}`"
+    records = any(post.of_a_record == 1 for post in plan.outputs[output].posts)
+    return f"typical error of `{output}`" + (", in records" if records else "")

@@ -1,0 +1,83 @@
+"""What a report says about a ledger: what was spent, by which runs, and what is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from opendp_sim.accounting._entries import Entry, counted
+from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.totals import Charge
+from opendp_sim.core.rounding import up_text
+from opendp_sim.report.charts import burn_chart
+from opendp_sim.report.facts import Facts, Tile
+from opendp_sim.report.figures import Figure
+
+__all__ = ["ledger_facts"]
+
+_DRAWN = 64
+"""Runs in the picture: each needs a composition of its own."""
+
+
+def ledger_facts(file: Path) -> Facts:
+    """Gather the facts of a ledger; every number is OpenDP's composition of what it holds.
+
+    Raises:
+        BudgetError (OS403): no readable ledger.
+    """
+    with Ledger.open(file) as ledger:
+        total, entries, terms = ledger.total(), ledger.entries, ledger.terms
+        runs = counted(entries)
+        shares = [0.0, *(max(ledger.total(upto=run.seq).share, 0.0) for run in runs[:_DRAWN])]
+    facts = Facts(
+        "Ledger",
+        file.name,
+        "Every run on the protected data is added up here, and no run may pass the limit.",
+        "record",
+        f"opendp-sim ledger verify {file.name}",
+    )
+    facts.tiles = [
+        Tile(
+            f"{up_text(100 * total.share, 2)}% spent", f"so far: {total.text}", warn=not total.fits
+        ),
+        Tile(total.left_text, "left for later runs on the same data"),
+        Tile(total.limit_text, "the limit, which no run may pass"),
+        Tile(
+            _whole(len(runs)), f"in {len(entries)} entries, each bound to the one before by a hash"
+        ),
+    ]
+    if len(shares) > 1:
+        facts.figures = [Figure("Where the budget went", burn_chart(shares), _drawn(len(runs)))]
+    facts.charges = [_row(entry) for entry in runs]
+    facts.not_promised = [
+        "That no run was made past this ledger: it counts only what it was asked.",
+        "That an older copy of the file is noticed without the head that was written down.",
+    ]
+    facts.details = [
+        ("measure", str(terms.measure)),
+        ("unit", str(terms.unit)),
+        ("head", _head(entries)),
+    ]
+    return facts
+
+
+def _whole(runs: int) -> str:
+    return "one run" if runs == 1 else f"{runs:,} runs"
+
+
+def _drawn(runs: int) -> str:
+    first = f"The first {_DRAWN} of {runs:,} runs. " if runs > _DRAWN else ""
+    return (
+        f"{first}The part of the limit that is used up after each run. A run beyond it is refused."
+    )
+
+
+def _row(entry: Entry) -> tuple[str, str, str]:
+    """Return a row for an entry whose loss counts: a charge, or a reserve that nothing has settled."""
+    name = str(entry.body.get("name") or entry.body.get("program") or "")
+    return str(entry.seq), f"{entry.kind} {name[:80]}".strip(), Charge.read(entry.body["loss"]).text
+
+
+def _head(entries: tuple[Any, ...]) -> str:
+    """Return the hash of the last entry."""
+    return str(entries[-1].hash) if entries else "no entry yet"
