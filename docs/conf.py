@@ -13,7 +13,8 @@ from generate import generate
 
 project = "opendp_sim"
 author = "The opendp_sim contributors"
-extensions = ["myst_nb"]
+extensions = ["myst_nb", "formulas"]
+html_math_renderer = "mathml"  # of formulas.py
 html_theme = "furo"
 html_title = "opendp_sim"
 html_copy_source = False
@@ -24,7 +25,7 @@ myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 120
+nb_execution_timeout = 600
 nb_merge_streams = True
 suppress_warnings = ["myst.header"]  # lemmas start where their file does
 os.environ["OPENDP_SIM_ROOT"] = str(HERE.parent)

@@ -9,20 +9,18 @@ import inspect
 import shutil
 from pathlib import Path
 
+from mechanism_pages import PACKAGE, ROOT, mechanism_page
 from typer.testing import CliRunner
 
 import opendp_sim as sim
 import opendp_sim.prelude
 from opendp_sim.cli import COMMANDS, app
 from opendp_sim.core.errors import CATALOGUE
-from opendp_sim.core.mechanism import REGISTRY, page_beside
 from opendp_sim.dsl.explain import catalogue, explain
 from opendp_sim.dsl.grammar.pages import words_of_a_spec
 from opendp_sim.dsl.ir import Spec
 from opendp_sim.report.page import page_of
 
-ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "opendp_sim"
 _ROOMS = {
     "rows": "Row maps", "sketches": "Sketches", "measurements": "Releases", "queries": "Questions"
 }  # fmt: skip
@@ -94,18 +92,13 @@ def _mechanisms(into: Path) -> None:
     for entry in catalogue():
         key = entry["key"]
         rooms.setdefault(entry["room"], []).append(key)
-        parts = [f"# {key}", f"````text\n{explain(key).rstrip()}\n````"]
-        proof = page_beside(REGISTRY[key])
-        if proof is not None and Path(str(proof)).is_relative_to(PACKAGE):
-            inside = Path(str(proof)).relative_to(PACKAGE).as_posix()
-            parts.append(f"The proof: [{inside}](../proofs/{inside}).")
-        (into / f"{key}.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+        (into / f"{key}.md").write_text(mechanism_page(key), encoding="utf-8")
     for room, keys in rooms.items():
         title = _ROOMS.get(room, room.capitalize())
         _index(
             into,
             title,
-            "From the records: the text of `opendp-sim explain`.",
+            "From records, lemmas, plans and measurements.",
             sorted(keys),
             f"room_{room}",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ from opendp_sim.cli import COMMANDS
 from opendp_sim.core.errors import CATALOGUE
 from opendp_sim.dsl.explain import catalogue
 from opendp_sim.plots.choose import display_of
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
+from links import broken
 
 DOCS = Path(__file__).parents[1] / "docs"
 WRITTEN = sorted(
@@ -76,6 +80,44 @@ def test_every_cell_is_python(page):
     for cell in cells:
         lines = (line for line in cell.splitlines() if not line.startswith((":tags:", "!")))
         ast.parse("\n".join(lines))
+
+
+def test_a_mechanism_s_page_has_formulas_lemmas_predictions_and_measurements(made):
+    page = (made / "mechanisms" / "race_sketch.md").read_text(encoding="utf-8")
+    for part in ("$$\nL_1 = R + w", "**Lemma 1 (stability).**", "off by about 4.43 records", "## What was measured",
+                 "tests/bench", "````text\nrace_sketch (sketches)"):  # fmt: skip
+        assert part in page
+    assert str(DOCS.parent) not in page
+
+
+def test_every_formula_has_mathml(made):
+    formulas = pytest.importorskip("latex2mathml", reason="the extra `docs`") and __import__(
+        "formulas"
+    )
+    found = [
+        block
+        for page in (made / "mechanisms").glob("*.md")
+        for block in re.findall(r"^\$\$\n(.*?)\n\$\$$", page.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert len(found) >= 25
+    for tex in found:
+        assert formulas.mathml(tex, "block").startswith("<math")
+    with pytest.raises(ValueError, match="no MathML"):
+        formulas.mathml(r"\nosuchthing x", "block")
+
+
+def test_broken_links_and_fetches_are_found(tmp_path):
+    good = '<a href="b.html#there">x</a><a href="https://example.org">y</a><img src="p.png">'
+    (tmp_path / "a.html").write_text(good)
+    (tmp_path / "b.html").write_text('<h2 id="there">z</h2><a href="#there">z</a>')
+    (tmp_path / "p.png").write_bytes(b"")
+    assert broken(tmp_path) == []
+    bad = '<a href="c.html"></a><a href="b.html#no"></a><script src="https://cdn.example/x.js"></script>'
+    (tmp_path / "a.html").write_text(bad)
+    assert sorted(broken(tmp_path)) == [
+        "a.html: fetches https://cdn.example/x.js", "a.html: no file c.html", "a.html: no place b.html#no"
+    ]  # fmt: skip
+    assert broken(tmp_path / "empty") != []
 
 
 @pytest.mark.parametrize("name", ["error", "privacy"])

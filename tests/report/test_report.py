@@ -21,6 +21,7 @@ from opendp_sim.report.audited import read_audits
 from opendp_sim.report.charts import burn_chart, round_ticks
 from opendp_sim.report.facts import Box, Facts, Flow, Tile
 from opendp_sim.report.figures import Figure
+from opendp_sim.report.of_ledger import _DRAWN, ledger_facts
 from opendp_sim.report.page import page_of, render
 from tests._small import write_small
 from tests.accounting.test_ledger import TERMS
@@ -277,3 +278,14 @@ def test_a_burn_down_climbs_where_a_run_was_counted():
     assert page.count("<path") == 2
     assert "the limit" in page
     assert ">120%<" in page or ">125%<" in page
+
+
+def test_a_long_ledger_is_drawn_in_part_and_told_in_whole(tmp_path):
+    with Ledger.open(tmp_path / "l.ledger", TERMS) as ledger:
+        for run in range(_DRAWN + 2):
+            paid = ledger.reserve(Charge("zcdp", (1e-5,)), {"name": f"run {run}"})
+            ledger.settle(paid, "charge", {})
+    facts = ledger_facts(tmp_path / "l.ledger")
+    assert len(facts.charges) == _DRAWN + 2
+    assert f"The first {_DRAWN} of {_DRAWN + 2} runs" in facts.figures[0].caption
+    assert not any(tile.warn for tile in facts.tiles)
