@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from opendp_sim.audit.curves import Curve
 
-__all__ = ["cells_of", "cells_of_run", "learned", "scored_cells", "surplus"]
+__all__ = ["RAISED", "cells_of", "learned", "scored_cells", "surplus"]
 
 Cells = tuple[str, ...]
+RAISED: Cells = ("Raised",)
+"""The places of an exception."""
 _MOST, _LONGEST_TEXT, _PRIOR = 64, 64, 2.0
 _CUTS, _POINTS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98), 8
 
@@ -34,14 +36,6 @@ def cells_of(value: Any) -> Cells:
     return (repr(value)[:200],)
 
 
-def cells_of_run(run: Callable[[Any], Any], data: Any) -> Cells:
-    """Return the places of one release; an exception is an output of one place."""
-    try:
-        return cells_of(run(data))
-    except Exception as error:  # noqa: BLE001 - exceptions are outputs
-        return (type(error).__name__,)
-
-
 def learned(left: Sequence[Cells], right: Sequence[Cells]) -> dict[tuple[int, str], float]:
     """Return the log-ratio of each place's values, drawn towards nothing where little was seen."""
     counts = [
@@ -53,10 +47,20 @@ def learned(left: Sequence[Cells], right: Sequence[Cells]) -> dict[tuple[int, st
 
 
 def scored_cells(
-    run: Callable[[Any], Any], weights: dict[tuple[int, str], float]
+    run: Callable[[Any], Any],
+    weights: dict[tuple[int, str], float],
+    cells: Callable[[Any], Cells] = cells_of,
 ) -> Callable[[Any], list[float]]:
     """Return the run with its outputs replaced by the sum of what their places say."""
-    return lambda data: [_total(weights, cells_of_run(run, data))]
+
+    def scored(data: Any) -> list[float]:
+        try:
+            places = cells(run(data))
+        except Exception:  # noqa: BLE001 - an exception is an output of one place
+            places = RAISED
+        return [_total(weights, places)]
+
+    return scored
 
 
 def _total(weights: dict[tuple[int, str], float], cells: Cells) -> float:
@@ -66,17 +70,23 @@ def _total(weights: dict[tuple[int, str], float], cells: Cells) -> float:
 def surplus(curve: Curve, left: Sequence[Cells], right: Sequence[Cells]) -> float:
     """Return the excess of the best event of the score over a claim, in standard errors.
 
-    Weights and cuts come from one half of the draws; the other half judges. A search, no test.
+    Weights and cuts come from one half of the draws; the other half judges, both ways round. A search,
+    no test.
     """
-    weights = learned(left[::2], right[::2])
-    cuts = np.quantile([_total(weights, c) for c in left[::2]], _CUTS)
-    p, q = (_above(weights, side[1::2], cuts) for side in (left, right))
-    count, best = len(left[1::2]), 0.0
-    step = max(1, len(curve.grid) // _POINTS)
+    count = len(left) // 2
+    if not count:
+        return 0.0
+    rates = []
+    for first, second in ((0, 1), (1, 0)):
+        weights = learned(left[first::2], right[first::2])
+        cuts = np.quantile([_total(weights, c) for c in left[first::2]], _CUTS)
+        rates.append([_above(weights, side[second::2], cuts) for side in (left, right)])
+    best, step = 0.0, max(1, len(curve.grid) // _POINTS)
     for epsilon, delta in zip(curve.grid[::step], curve.deltas[::step], strict=True):
         factor = math.exp(min(float(epsilon), 50.0))
-        error = np.sqrt((p + factor * factor * q + 4 / count) / count)
-        best = max(best, float(((p - factor * q - float(delta)) / error).max()))
+        over = sum(p - factor * q - float(delta) for p, q in rates)
+        variance = sum((p + factor * factor * q + 4 / count) / count for p, q in rates)
+        best = max(best, float((over / np.sqrt(variance)).max()))
     return best
 
 

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Encoded", "Raised", "encode", "structure"]
+__all__ = ["Encoded", "Raised", "encode", "structure", "unordered"]
 
 WIDEST = 400
 _LONGEST_SYMBOL = 400
 _BLOCK = 16
 _LETTERS = 64
+_PLAIN = (int, float, str, bytes, type(None))
 
 
 @dataclass(frozen=True)
@@ -105,11 +106,23 @@ def _bytes(row: NDArray[np.float64]) -> bytes:
 def _symbol(value: Any) -> str | bytes:
     if isinstance(value, np.ndarray):
         return _bytes(value.astype(float).ravel())
+    return repr(unordered(value))[:_LONGEST_SYMBOL]
+
+
+def unordered(value: Any) -> Any:
+    """Return an output with its mappings and sets in the order of their text.
+
+    A release that is a mapping says what each key has; in which order the keys came is no part of it.
+    """
+    if isinstance(value, _PLAIN):
+        return value
     if isinstance(value, Mapping):
-        value = sorted(value.items(), key=repr)
+        return dict(sorted(((k, unordered(v)) for k, v in value.items()), key=repr))
     if isinstance(value, (set, frozenset)):
-        value = sorted(value, key=repr)
-    return repr(value)[:_LONGEST_SYMBOL]
+        return sorted(map(unordered, value), key=repr)
+    if type(value) in (list, tuple) and not all(isinstance(part, _PLAIN) for part in value):
+        return type(value)(map(unordered, value))
+    return value
 
 
 def _numbers(value: Any) -> list[float]:  # noqa: C901 - one kind a branch

@@ -6,11 +6,14 @@ follow are on new draws of the object, or of its function with OpenDP's own nois
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from opendp_sim.audit.findings import Evidence
+from opendp_sim.audit.glance import Glance
 from opendp_sim.audit.members import quiet_member
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.scan import Found
@@ -23,9 +26,22 @@ if TYPE_CHECKING:
 __all__ = ["hidden_step"]
 
 _LARGEST_BLOCK, _LEVELS = 64, 4
-_ROUNDS = ((0.7, 6), (0.9, 3))
+_ROUNDS = ((0.6, 8), (0.5, 4), (0.6, 3))
 """Seconds of each round, and how many pairs are kept."""
 _SHORTEST, _WORTH, _CLEAR = 0.02, 0.7, 2.5
+_ALIKE, _SIMPLE = 1.5, 4
+"""Worth from which a pair gets more seconds, and how many of the simplest pairs race."""
+_MORE_SECONDS = 2.5
+
+
+@dataclass
+class _Case:
+    """A pair in the race, and what was drawn of it."""
+
+    name: str
+    pair: Pair
+    seen: Glance = field(default_factory=Glance)
+    worth: float = 0.0
 
 
 def hidden_step(tracer: Tracer) -> Evidence | None:
@@ -33,37 +49,33 @@ def hidden_step(tracer: Tracer) -> Evidence | None:
     if tracer.stateful or tracer.hidden or not _draws(tracer):
         return None
     ranked = _ranked(tracer)
-    for worth, _, name, pair in ranked[:3]:
+    if ranked and ranked[0].worth > _ALIKE:
+        tracer.extend(_MORE_SECONDS)
+    for case in ranked[:3]:
         if tracer.left() < 0.4:
             break
-        if worth > _WORTH:
-            seconds = (0.85 if worth > _CLEAR else 0.55) * tracer.left()
-            evidence = bet_on_table(tracer, pair, name, seconds, 0.06, 20_000)
+        if case.worth > _WORTH:
+            seconds = (0.85 if case.worth > _CLEAR else 0.7) * tracer.left()
+            evidence = bet_on_table(tracer, case.pair, case.name, seconds, 0.06, 20_000, case.seen)
         else:
-            evidence = bet_freely(tracer, pair, name, min(0.4, tracer.left()), 0.04)
+            evidence = bet_freely(tracer, case.pair, case.name, min(0.4, tracer.left()), 0.04)
         if evidence is not None:
             return evidence
     return None
 
 
-def _ranked(tracer: Tracer) -> list[tuple[float, int, str, Pair]]:
+def _ranked(tracer: Tracer) -> list[_Case]:
     """Look at all cases for a moment and at the best for longer; what was seen before counts on."""
-    cases = [(name, pair, 0.0, 0.0) for name, pair in _cases(tracer)]
-    ranked: list[tuple[float, int, str, Pair]] = []
+    cases = [_Case(name, pair) for name, pair in _cases(tracer)]
     for total, keep in _ROUNDS:
         end = time.process_time() + min(1.5 * total, 0.3 * tracer.left())
         each = max(_SHORTEST, total / max(len(cases), 1))
-        ranked, worths = [], {}
-        for number, (name, pair, worth, before) in enumerate(cases):
-            if time.process_time() > end and ranked:
+        for number, case in enumerate(cases):
+            if time.process_time() > end and number:
                 break
-            fresh = strength(tracer, pair, each)
-            both = (worth * before**0.5 + fresh * each**0.5) / (before + each) ** 0.5
-            ranked.append((both, -number, name, pair))
-            worths[-number] = before + each
-        ranked.sort(key=lambda row: row[:2], reverse=True)
-        cases = [(name, pair, worth, worths[spot]) for worth, spot, name, pair in ranked[:keep]]
-    return ranked
+            case.worth = strength(tracer, case.pair, each, case.seen)
+        cases = sorted(cases, key=lambda case: -case.worth)[:keep]
+    return cases
 
 
 def _draws(tracer: Tracer) -> bool:
@@ -85,6 +97,8 @@ def _all(tracer: Tracer) -> Iterator[tuple[str, Pair]]:
     together = "answers that move together are likelier than the claim allows"
     for pair in _opposed(tracer):
         yield together, pair
+    for pair in _simplest(tracer):
+        yield "the simplest pairs break the claim", pair
     for name, odd in tracer.seen.odd.items():
         small = sorted(odd, key=_length)
         yield from ((name, found.pair) for found in small[:4])
@@ -95,6 +109,22 @@ def _all(tracer: Tracer) -> Iterator[tuple[str, Pair]]:
     best = tracer.seen.best
     yield from ((dear, found.pair) for found in best[:10:2])
     yield from ((dear, found.pair) for found in sorted(best[:100], key=_length)[:6])
+
+
+def _simplest(tracer: Tracer) -> Iterator[Pair]:
+    """One record against none, two against one, one beside one of each: ties and leaders need no more.
+
+    An argmax, a vote or a cut shows nothing along a tape on these, so the scan does not bring them.
+    """
+    corners = tracer.space.corners(tracer.rng)
+    bare = [pair for pair in itertools.islice(corners, 3 * _SIMPLE) if isinstance(pair.left, list)]
+    bare = [p for p in bare if not p.left and p.right]
+    yield from bare[:_SIMPLE]
+    kinds = [p.right[0] for p in bare[:_SIMPLE] if len(p.right) == tracer.d_in]
+    bases = [[kind] for kind in kinds[:2]] + [list(kinds)] * (len(kinds) > 1)
+    for base in bases:
+        for more in base[:2]:
+            yield Pair(base, [*base, *[more] * tracer.d_in], tracer.d_in)
 
 
 def _length(found: Found) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from scipy import stats
 
 from opendp_sim.audit.noise import NoiseLaw
+from opendp_sim.audit.noise_tables import NoiseTable
 from opendp_sim.core import dp
 
 __all__ = ["Law", "Laws", "Pools"]
@@ -180,22 +181,31 @@ def _read(made: Any) -> Law | None:
 
 @dataclass
 class Pools:
-    """Noise drawn ahead: by numpy (``scout``), or by OpenDP's own vector constructor (``bulk``)."""
+    """Noise drawn ahead: by numpy (``scout``), by a table or OpenDP's vector constructor (``bulk``)."""
 
     rng: np.random.Generator
     pools: dict[Any, list[Any]] = field(default_factory=dict)
     makers: dict[Any, Any] = field(default_factory=dict)
     sizes: dict[Any, int] = field(default_factory=dict)
+    tables: dict[Any, NoiseTable] = field(default_factory=dict)
 
     def whole(self, law: Law, count: int, *, bulk: bool) -> list[Any]:
         """Return whole noise values of a law."""
         pool = self.pools.setdefault((law.family, law.scale, bulk), [])
         if len(pool) < count:
             many = count + (_BULK if bulk else 5 * _BULK)
-            pool.extend(self._maker(law)([0] * many) if bulk else law.scout(many, self.rng))
+            pool.extend(self._bulk(law, many) if bulk else law.scout(many, self.rng))
         out = pool[-count:] if count else []
         del pool[len(pool) - count :]
         return out
+
+    def _bulk(self, law: Law, many: int) -> list[Any]:
+        if not NoiseTable.fits(law):
+            return list(self._maker(law)([0] * many))
+        key = law.family, law.scale
+        if key not in self.tables:
+            self.tables[key] = NoiseTable(law)
+        return self.tables[key].draw(many)
 
     def at(self, law: Law, argument: float) -> float:
         """Return float noise at an argument, drawn by OpenDP's vector constructor there."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +13,11 @@ from numpy.typing import NDArray
 
 from opendp_sim.audit.betting import Bet, Wealth, best_bet, both_ways, settle
 from opendp_sim.audit.curves import Curve
-from opendp_sim.audit.encoding import Encoded, Raised
+from opendp_sim.audit.encoding import Encoded, Raised, unordered
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.scores import Score
 
-__all__ = ["Won", "bones", "lean_bets", "skeleton", "symbol", "table_of", "text_of", "valued"]
+__all__ = ["Won", "bones", "lean_bets", "skeleton", "symbol", "text_of", "valued"]
 
 _MOST = 8000
 _GROWTH = 1.4
@@ -108,7 +107,7 @@ def skeleton(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return ("array", value.shape, int(np.isnan(value).sum()) if value.dtype.kind == "f" else 0)
     if isinstance(value, Mapping):
-        return [(repr(key), skeleton(part)) for key, part in value.items()]
+        return sorted((repr(key), skeleton(part)) for key, part in value.items())
     if isinstance(value, (list, tuple)):
         return [skeleton(part) for part in value]
     return type(value).__name__
@@ -121,19 +120,7 @@ def bones(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def text_of(value: Any) -> str:
     """Return an output as a symbol."""
-    return repr(value.tolist() if isinstance(value, np.ndarray) else value)[:400]
-
-
-def table_of(
-    run: Callable[[Any], Any], pair: Pair, count: int, share: float = 0.25
-) -> dict[str, float] | None:
-    """Return log-ratios of whole outputs from a sample; ``None`` when they hardly repeat."""
-    left = Counter(symbol(run, pair.left) for _ in range(count))
-    right = Counter(symbol(run, pair.right) for _ in range(count))
-    both = left.keys() | right.keys()
-    if len(both) > share * count:
-        return None
-    return {k: math.log((left[k] + 1) / (right[k] + 1)) for k in both}
+    return repr(value.tolist() if isinstance(value, np.ndarray) else unordered(value))[:400]
 
 
 def valued(run: Callable[[Any], Any], table: dict[str, float]) -> Callable[[Any], list[float]]:

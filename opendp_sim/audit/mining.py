@@ -18,6 +18,7 @@ import numpy as np
 
 from opendp_sim.audit.atoms import Source
 from opendp_sim.audit.datasets import atom_of
+from opendp_sim.audit.joined_words import SPLITS, joined
 from opendp_sim.audit.members import quiet_member
 from opendp_sim.audit.neighbours import Edit, Pair, RecordSpace, _Genome
 from opendp_sim.audit.vectors import VectorSpace
@@ -147,6 +148,7 @@ def mined(functions: list[types.FunctionType]) -> Mined:
 
     for function in functions:
         code(function.__code__)
+        out.words.update(SPLITS & set(names_of(function.__code__)))
         for value in _held(function):
             out.take(value)
         for name in names_of(function.__code__):
@@ -168,6 +170,7 @@ def _values(source: Source, found: Mined, member: Callable[[Any], bool]) -> list
                 [word, word.upper(), f" {word}", f"{word} "] if len(found.words) < 12 else [word]
             )
         wanted += [str(n) for n in sorted(found.numbers)[:20]]
+        wanted = joined(found.words) + wanted
     elif isinstance(sample, int) and not isinstance(sample, bool):
         whole = sorted({int(c) for c in found.numbers if c == int(c)}, key=lambda c: (abs(c), c))
         wanted += [c for n in whole for c in (n, n + 1, n - 1)] + [-c for c in whole]

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from opendp_sim.audit.cell_scores import cells_of_run, learned, scored_cells, surplus
 from opendp_sim.audit.distribution import distribution_layer
 from opendp_sim.audit.findings import Evidence
-from opendp_sim.audit.lean import Won, bones, lean_bets, symbol, table_of, valued
+from opendp_sim.audit.glance import Glance
+from opendp_sim.audit.lean import Won, bones, lean_bets, symbol, valued
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.spaces import GivenPairs
 from opendp_sim.audit.subject import Subject
@@ -43,7 +43,7 @@ def verdict_run(tracer: Tracer) -> tuple[Callable[[Any], Any], str]:
     if tracer.stateful or tracer.hidden:
         return tracer.obj, "releases of the object"
     if tracer.direct:
-        words = "runs of its Python function, OpenDP's noise drawn in bulk"
+        words = "runs of its Python function, noise of OpenDP's laws drawn in bulk"
         return tracer.mode_run("bulk"), words
     return tracer.obj, "releases of the object"
 
@@ -67,37 +67,31 @@ def allowed(tracer: Tracer, epsilon: float, delta: float) -> str:
 
 
 def bet_on_table(
-    tracer: Tracer, pair: Pair, detail: str, seconds: float, share: float, count: int = _TABLE
-) -> Evidence | None:
+    tracer: Tracer, pair: Pair, detail: str, seconds: float, share: float, count: int = _TABLE,
+    seen: Glance | None = None,
+) -> Evidence | None:  # fmt: skip
     """Bet on log-ratios of whole outputs, learned from draws that the verdict does not use."""
     end = time.process_time() + seconds
     scout = tracer.mode_run("scout") if not (tracer.stateful or tracer.hidden) else tracer.obj
-    cost = _cost(scout, pair)
+    seen = Glance() if seen is None else seen
+    count = int(max(100, min(count, _LEARN * seconds / (2 * _cost(scout, pair)))))
+    seen.more(scout, pair, count - len(seen))
 
     def rest() -> float:
         return max(0.3 * seconds, end - time.process_time())
 
-    count = int(max(100, min(count, _LEARN * seconds / (2 * cost))))
-    table, reduce = table_of(scout, pair, count), _whole
-    bare = table_of(bones(scout), pair, min(count, 400))
+    table, reduce = seen.table(), _whole
+    bare = seen.table(bones=True)
     if bare is not None and (table is None or _telling(bare) > 1.2 * _telling(table)):
         table, reduce = bare, bones
-    worth, weights = _by_cells(tracer, scout, pair, count)
-    if worth > max(_CLEAR, _by_outputs(tracer, scout, pair, count)):
-        run, words = verdict_run(tracer)
-        won = lean_bets(
-            scored_cells(run, weights), pair, lambda rows: rows[:, 0], tracer.curve, rest(),
-            tracer.risk(share),
-        )  # fmt: skip
-        return None if won is None else drawn(detail, won, tracer, words)
-    vague = reduce is bones and table is not None and _telling(table) < _CLEAR
-    if table is None or vague or len(table) > _MANY:
-        return bet_freely(tracer, pair, detail, rest(), share)
     run, words = verdict_run(tracer)
-    run = reduce(run)
-    won = lean_bets(
-        valued(run, table), pair, lambda rows: rows[:, 0], tracer.curve, rest(), tracer.risk(share),
-    )  # fmt: skip
+    if seen.by_cells(tracer.curve) > max(_CLEAR, seen.by_outputs(tracer.curve)):
+        scored = seen.score(run)
+    elif table is None or len(table) > _MANY or (reduce is bones and _telling(table) < _CLEAR):
+        return bet_freely(tracer, pair, detail, rest(), share)
+    else:
+        scored = valued(reduce(run), table)
+    won = lean_bets(scored, pair, lambda rows: rows[:, 0], tracer.curve, rest(), tracer.risk(share))
     return None if won is None else drawn(detail, won, tracer, words)
 
 
@@ -135,53 +129,17 @@ def _cost(run: Callable[[Any], Any], pair: Pair) -> float:
     return max((time.process_time() - begin) / 2, 2e-6)
 
 
-def strength(tracer: Tracer, pair: Pair, seconds: float = 0.02) -> float:
+def strength(
+    tracer: Tracer, pair: Pair, seconds: float = 0.02, seen: Glance | None = None
+) -> float:
     """Return the excess of the best event over the claim, in standard errors; a search, no test.
 
-    The event is chosen on one half of the draws and judged on the other.
+    What was drawn of the pair before counts on.
     """
     run = tracer.mode_run("scout")
     most = _GLANCE if seconds < _SHORT else _TABLE
-    count = int(max(40, min(most, seconds / (3 * _cost(run, pair)))))
-    return max(_by_outputs(tracer, run, pair, count), _by_cells(tracer, run, pair, count)[0])
-
-
-def _by_outputs(tracer: Tracer, run: Callable[[Any], Any], pair: Pair, count: int) -> float:
-    """Return how much whole outputs tell, as they are and as skeletons."""
-    best = 0.0
-    for reduced, many in ((run, count), (bones(run), count // 4)):
-        left = [symbol(reduced, pair.left) for _ in range(many)]
-        right = [symbol(reduced, pair.right) for _ in range(many)]
-        best = max(best, _excess(tracer, left, right), _excess(tracer, right, left))
-    return best
-
-
-def _by_cells(
-    tracer: Tracer, run: Callable[[Any], Any], pair: Pair, count: int
-) -> tuple[float, dict[tuple[int, str], float]]:
-    """Return how much the places of outputs tell together, and what each says."""
-    if all(len(cells_of_run(run, data)) == 1 for data in (pair.left, pair.right) for _ in "abc"):
-        return 0.0, {}
-    left = [cells_of_run(run, pair.left) for _ in range(count)]
-    right = [cells_of_run(run, pair.right) for _ in range(count)]
-    worth = max(surplus(tracer.curve, left, right), surplus(tracer.curve, right, left))
-    return worth, learned(left, right)
-
-
-def _excess(tracer: Tracer, left: list[str], right: list[str]) -> float:
-    a, b = Counter(left[::2]), Counter(right[::2])
-    if len(a) > 0.8 * len(left[::2]):
-        return 0.1  # outputs hardly repeat: nothing is known yet
-    a2, b2, count = Counter(left[1::2]), Counter(right[1::2]), len(left[1::2])
-    best, curve = 0.0, tracer.curve
-    step = max(1, len(curve.grid) // 8)
-    for epsilon, delta in zip(curve.grid[::step], curve.deltas[::step], strict=True):
-        factor = math.exp(min(float(epsilon), 50.0))
-        event = [o for o in a if a[o] > factor * b[o]]
-        p, q = sum(a2[o] for o in event) / count, sum(b2[o] for o in event) / count
-        error = math.sqrt((p + factor * factor * q + 4 / count) / count)
-        best = max(best, (p - factor * q - float(delta)) / error)
-    return best
+    count = int(max(40, min(most, seconds / (2 * _cost(run, pair)))))
+    return (Glance() if seen is None else seen).more(run, pair, count).worth(tracer.curve)
 
 
 # --- repeated calls -----------------------------------------------------------------------

@@ -133,6 +133,8 @@ class Tape:
                 return self._really(lambda: real(made, argument))
             return self._ahead(real, made, argument, law)
         what = f"{law.family} {law.scale:.6g}" if law is not None else _kind(made)
+        if law is not None and not law.whole:
+            argument = _as_taken(argument)
         return self.other(what, lambda: real(made, argument), zero=argument, law=law)
 
     def _law(self, real: Any, made: Any) -> tuple[Law | None, bool]:
@@ -198,6 +200,15 @@ class Tape:
         kept = zero if law is not None else argument
         self.draws.append(Draw(what, out, law, kept, options, seeded, free, _site()))
         return out
+
+
+def _as_taken(argument: Any) -> Any:
+    """Return a float argument as OpenDP takes it: a NaN as 0, an infinity as the largest number."""
+    if isinstance(argument, list):
+        return [_as_taken(cell) for cell in argument]
+    if isinstance(argument, float) and not math.isfinite(argument):
+        return float(np.nan_to_num(argument))
+    return argument
 
 
 def _kind(made: Any) -> str:

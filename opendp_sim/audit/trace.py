@@ -34,6 +34,8 @@ LAYER = "LT trace"
 _CALLS, _CLEAR = 6, 1.02
 _OVERTIME = 1.2
 """Steps share the layer's seconds; a slow function may overrun them so far, then it is stopped."""
+_LOOK = 0.05
+"""Part of L3's seconds for seeing which hints are slow."""
 _RACE_RUNS = 2000
 """A pair of which fewer runs fit into L3's seconds is no hint for it."""
 
@@ -52,6 +54,8 @@ class Tracer:
     functions: list[types.FunctionType]
     mined: Mined
     begin: float = field(default_factory=time.process_time)
+    extra: float = 0.0
+    """Seconds beyond the layer's own."""
     spent: float = 0.0
     """Parts of beta that tests have taken."""
     direct: bool = False
@@ -73,7 +77,13 @@ class Tracer:
     def left(self, share: float = 1.0) -> float:
         """Return the CPU seconds until a share of the layer's budget is spent."""
         most = min(self.budget.trace_seconds, self.budget.seconds)
-        return self.begin + share * most - time.process_time()
+        return self.begin + share * most + self.extra - time.process_time()
+
+    def extend(self, seconds: float) -> None:
+        """Take seconds that L3 would have had: a pair looks broken, and more bets may show it."""
+        room = min(seconds, 0.5 * self.budget.trace_seconds)
+        self.extra += room
+        self.tape.end += room
 
     def risk(self, share: float) -> float:
         """Take a part of beta for one test; shares are fixed before the audit and add up to one."""
@@ -198,9 +208,12 @@ def _power(tracer: Tracer) -> str:
 
 def _affordable(tracer: Tracer, run: Callable[[Any], Any], seconds: float) -> tuple[Pair, ...]:
     """Return the hints that a race can run often enough: large datasets are slow."""
-    out = []
+    out: list[Pair] = []
+    first = time.process_time()
     for pair in tracer.hints:
         begin = time.process_time()
+        if begin - first > _LOOK * seconds:
+            break
         for data in (pair.left, pair.right):
             with contextlib.suppress(Exception):
                 run(data)

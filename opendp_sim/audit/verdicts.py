@@ -13,6 +13,7 @@ import numpy as np
 from opendp_sim.audit.draw_tree import deterministic
 from opendp_sim.audit.exact import Shift, closed_form, fits, shift_of
 from opendp_sim.audit.findings import Evidence
+from opendp_sim.audit.glance import Glance
 from opendp_sim.audit.hidden import hidden_step
 from opendp_sim.audit.lean import lean_bets
 from opendp_sim.audit.neighbours import Pair
@@ -81,9 +82,12 @@ def _priced(tracer: Tracer, found: Found) -> Evidence | None:
             min(2.5, tracer.left()), tracer.risk(0.04),
         )  # fmt: skip
         return None if won is None else drawn(detail, won, tracer, words)
-    if not view.draws or strength(tracer, pair, 0.06) < _WORTH:
-        return None  # what is hidden only lowers the loss: not worth draws
-    return bet_on_table(tracer, pair, detail, min(1.0, tracer.left()), 0.04)
+    if not view.draws:
+        return None
+    seen = Glance()
+    if strength(tracer, pair, 0.06, seen) >= _WORTH:
+        return bet_on_table(tracer, pair, detail, min(1.0, tracer.left()), 0.04, seen=seen)
+    return None  # what is hidden only lowers the loss: not worth draws
 
 
 def _costlier_flipped(tracer: Tracer, pair: Pair) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.audit.encoding import Raised
+from opendp_sim.audit.encoding import Raised, unordered
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.tape import Draw, Tape, TapeEndError
 
@@ -71,7 +71,7 @@ def alike(first: Any, second: Any) -> bool:
     """Say whether two outputs are the same; by text, so that NaN is like NaN."""
     if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
         return repr(np.asarray(first).tolist()) == repr(np.asarray(second).tolist())
-    return repr(first) == repr(second)
+    return repr(unordered(first)) == repr(unordered(second))
 
 
 def claim_of(measure: Any, d_out: Any) -> tuple[str, float] | None:

@@ -68,7 +68,7 @@ def find_witness(
     if count < _FEWEST:
         return None
     left, right = (_outputs(run, data, count) for data in (pair.left, pair.right))
-    found = _best(left, right, curve)
+    found = _best(left, right, curve, begin + 0.6 * seconds)
     if found is None:
         return None
     event, epsilon, delta, swapped = found
@@ -112,12 +112,17 @@ def _points(curve: Curve) -> list[tuple[float, float]]:
 
 
 def _best(
-    left: Sequence[Any], right: Sequence[Any], curve: Curve
+    left: Sequence[Any], right: Sequence[Any], curve: Curve, end: float
 ) -> tuple[PlainEvent, float, float, bool] | None:
-    """Return event and point of the claim with the largest excess in errors, and whether swapped."""
+    """Return event and point of the claim with the largest excess in errors, and whether swapped.
+
+    Events come in the order of their plainness; what is not looked at until ``end`` is left out.
+    """
     best: tuple[float, PlainEvent, float, float, bool] | None = None
     points, n = _points(curve), len(left)
     for event in plain_events(left, right):
+        if best is not None and time.process_time() > end:
+            break
         p, q = sum(map(event.holds, left)) / n, sum(map(event.holds, right)) / n
         for a, b, swapped in ((p, q, False), (q, p, True)):
             for epsilon, delta in points:

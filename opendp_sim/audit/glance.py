@@ -1,0 +1,165 @@
+"""What draws of a pair tell, whole outputs, their skeletons and their places: made once, read three ways.
+
+A search, so it proves nothing: it ranks pairs and learns scores, and bets are made on other draws.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.audit.cell_scores import RAISED, Cells, cells_of, learned, scored_cells, surplus
+from opendp_sim.audit.curves import Curve
+from opendp_sim.audit.encoding import Raised
+from opendp_sim.audit.lean import skeleton, text_of
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.views import numbers
+
+__all__ = ["Glance", "excess"]
+
+_POINTS = 8
+_BONES = 4
+"""One skeleton for so many outputs: they say the same after few."""
+_REPEATING = 0.8
+_PLACES = 16
+_BORDERS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995)
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Numbers that hardly repeat, as the bin of each: borders are quantiles of both sides together."""
+
+    borders: tuple[NDArray[np.float64], ...]
+
+    @classmethod
+    def of(cls, rows: Sequence[list[float] | None]) -> Bins | None:
+        """Return the bins of outputs that are all as many numbers; ``None`` for others."""
+        sizes = {len(row) if row is not None else 0 for row in rows}
+        if len(sizes) != 1 or not 0 < max(sizes) <= _PLACES:
+            return None
+        table = np.nan_to_num(np.array(rows, dtype=float), nan=-1e300)
+        return cls(tuple(np.unique(np.quantile(c, _BORDERS, method="nearest")) for c in table.T))
+
+    def cells(self, value: Any) -> Cells:
+        """Return the places of an output as texts."""
+        row = numbers(value)
+        if row is None or len(row) != len(self.borders):
+            return (repr(value)[:200],)
+        return tuple(str(bisect_left(b, v)) for b, v in zip(self.borders, row, strict=True))
+
+
+@dataclass
+class Side:
+    """Outputs of one dataset."""
+
+    texts: list[str] = field(default_factory=list)
+    bones: list[str] = field(default_factory=list)
+    cells: list[Cells] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+
+    def more(self, run: Callable[[Any], Any], data: Any, count: int) -> None:
+        """Add releases; exceptions are outputs."""
+        for _ in range(count):
+            try:
+                out = run(data)
+            except Exception as error:  # noqa: BLE001
+                out = Raised.of(error)
+            self.values.append(out)
+            self.texts.append(text_of(out))
+            self.cells.append(RAISED if isinstance(out, Raised) else cells_of(out))
+            if len(self.texts) % _BONES == 0:
+                self.bones.append(text_of(skeleton(out)))
+
+
+@dataclass
+class Glance:
+    """Draws of both sides of a pair."""
+
+    left: Side = field(default_factory=Side)
+    right: Side = field(default_factory=Side)
+
+    def __len__(self) -> int:
+        return len(self.left.texts)
+
+    def more(self, run: Callable[[Any], Any], pair: Pair, count: int) -> Glance:
+        """Draw so many more of either side."""
+        self.left.more(run, pair.left, max(count, 0))
+        self.right.more(run, pair.right, max(count, 0))
+        return self
+
+    def worth(self, curve: Curve) -> float:
+        """Return the excess of the best event over the claim, in standard errors."""
+        return max(self.by_outputs(curve), self.by_cells(curve))
+
+    @property
+    def fresh(self) -> bool:
+        """Whether outputs hardly repeat."""
+        return len(set(self.left.texts)) > _REPEATING * len(self)
+
+    def by_outputs(self, curve: Curve) -> float:
+        """Return what whole outputs tell, as they are and as skeletons."""
+        best = 0.0
+        for a, b in ((self.left.texts, self.right.texts), (self.left.bones, self.right.bones)):
+            if a and b:
+                best = max(best, excess(curve, a, b), excess(curve, b, a))
+        return best
+
+    def by_cells(self, curve: Curve) -> float:
+        """Return what the places of outputs tell together."""
+        a, b = self._cells(self.bins())
+        if all(len(cells) == 1 for cells in (*a[:3], *b[:3])) and not self.fresh:
+            return 0.0
+        return max(surplus(curve, a, b), surplus(curve, b, a))
+
+    def bins(self) -> Bins | None:
+        """Return the bins of numbers that hardly repeat; where they do, places are what they are."""
+        rows = [numbers(v) for v in (*self.left.values, *self.right.values)] if self.fresh else []
+        return Bins.of(rows) if rows else None
+
+    def _cells(self, bins: Bins | None) -> tuple[list[Cells], list[Cells]]:
+        if bins is None:
+            return self.left.cells, self.right.cells
+        left, right = ([bins.cells(v) for v in side.values] for side in (self.left, self.right))
+        return left, right
+
+    def score(self, run: Callable[[Any], Any]) -> Callable[[Any], list[float]]:
+        """Return the run with outputs replaced by what their places say: log-ratios of what was seen."""
+        bins = self.bins()
+        weights = learned(*self._cells(bins))
+        return scored_cells(run, weights, cells_of if bins is None else bins.cells)
+
+    def table(self, *, bones: bool = False, share: float = 0.25) -> dict[str, float] | None:
+        """Return log-ratios of whole outputs; ``None`` when they hardly repeat."""
+        a, b = (Counter(s.bones if bones else s.texts) for s in (self.left, self.right))
+        both = a.keys() | b.keys()
+        if len(both) > share * max(a.total(), 1):
+            return None
+        return {k: math.log((a[k] + 1) / (b[k] + 1)) for k in both}
+
+
+def excess(curve: Curve, left: Sequence[str], right: Sequence[str]) -> float:
+    """Return by how many standard errors the best event exceeds the claim.
+
+    Events are chosen on one half of the draws and judged on the other, both ways round.
+    """
+    halves = [(Counter(left[i::2]), Counter(right[i::2])) for i in (0, 1)]
+    count = len(left) // 2
+    if not count or len(halves[0][0]) > _REPEATING * count:
+        return 0.1  # outputs hardly repeat: nothing is known yet
+    best, step = 0.0, max(1, len(curve.grid) // _POINTS)
+    for epsilon, delta in zip(curve.grid[::step], curve.deltas[::step], strict=True):
+        factor, over, variance = math.exp(min(float(epsilon), 50.0)), 0.0, 0.0
+        for (a, b), (c, d) in (halves, halves[::-1]):
+            event = [o for o in a if a[o] > factor * b[o]]
+            p, q = sum(c[o] for o in event) / count, sum(d[o] for o in event) / count
+            over += p - factor * q - float(delta)
+            variance += (p + factor * factor * q + 4 / count) / count
+        best = max(best, over / math.sqrt(variance))
+    return best

@@ -1,0 +1,109 @@
+"""What the search of opaque functions is made of: tables of noise, glances at pairs, joined words."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from opendp_sim.audit.curves import pure_curve
+from opendp_sim.audit.encoding import unordered
+from opendp_sim.audit.glance import Glance, excess
+from opendp_sim.audit.joined_words import joined
+from opendp_sim.audit.laws import Law
+from opendp_sim.audit.lean import text_of
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.noise_tables import MOST_ENTRIES, NoiseTable
+
+UNIT = pure_curve(1.0)
+ROOM = Fraction(1, 2**63)
+
+
+@pytest.mark.parametrize("family", ["laplace", "gaussian"])
+@pytest.mark.parametrize("scale", [0.3, 1.0, 7.5])
+def test_a_table_is_the_law_to_2_to_the_minus_63(family: str, scale: float) -> None:
+    table = NoiseTable(Law(family, scale, whole=True, vector=False))
+    reach = -table.low
+    weigh = {
+        "laplace": lambda z: _power(-abs(z) / Fraction(scale)),
+        "gaussian": lambda z: _power(-Fraction(z * z) / (2 * Fraction(scale) ** 2)),
+    }[family]
+    weights = [weigh(z) for z in range(-reach, reach + 1)]
+    assert len(table.cuts) == len(weights) - 1
+    total, so_far = sum(weights), Fraction(0)
+    for cut, weight in zip(table.cuts.tolist(), weights, strict=False):
+        so_far += weight
+        assert abs(Fraction(cut, 2**64) - so_far / total) < ROOM
+
+
+def _power(exponent: Fraction) -> Fraction:
+    """Return e to a power that is not positive, to 2^-90 of itself, by halving and its series."""
+    halvings = max(0, math.ceil(-exponent)).bit_length() + 4
+    small, term, total = exponent / 2**halvings, Fraction(1), Fraction(0)
+    for n in range(1, 30):
+        total += term
+        term = term * small / n
+    grid = 2**260
+    for _ in range(halvings):
+        total = Fraction(round(total * total * grid), grid)
+    return total
+
+
+def test_draws_of_a_table_have_the_moments_of_the_law_and_wide_laws_have_no_table() -> None:
+    law = Law("laplace", 5.0, whole=True, vector=False)
+    drawn = np.array(NoiseTable(law).draw(40_000))
+    variance = 2 * math.exp(-1 / 5) / (1 - math.exp(-1 / 5)) ** 2
+    # the mean of 40,000 draws is off by more than 6 standard errors with probability below 1e-8
+    assert abs(drawn.mean()) < 6 * math.sqrt(variance / 40_000)
+    assert abs(drawn.var() / variance - 1) < 6 * math.sqrt(5 / 40_000)
+    assert NoiseTable.fits(law)
+    assert not NoiseTable.fits(Law("laplace", float(MOST_ENTRIES), whole=True, vector=False))
+    assert not NoiseTable.fits(Law("laplace", 1.0, whole=False, vector=False))
+
+
+def test_a_mapping_and_a_set_have_no_order_and_a_list_has() -> None:
+    assert text_of({"a": 1, "b": {3, 1}}) == text_of({"b": {1, 3}, "a": 1})
+    assert text_of([{"a": 1, "b": 2}]) == text_of([{"b": 2, "a": 1}])
+    assert text_of([("a", 1), ("b", 2)]) != text_of([("b", 2), ("a", 1)])
+    assert unordered([1, "x", None, 2.5]) == [1, "x", None, 2.5]
+
+
+def test_a_glance_sees_symbols_places_and_numbers_that_never_repeat() -> None:
+    rng = np.random.default_rng(5)
+    noise = {
+        "symbols": lambda side: bool(rng.random() < (0.9, 0.1)[side]),
+        "places": lambda side: "".join("T-"[int(rng.random() < (0.2, 0.7)[side])] for _ in "123456789012"),
+        "numbers": lambda side: [float(rng.normal(3.0 * side)), float(rng.normal())],
+    }  # fmt: skip
+    for run in noise.values():
+        assert Glance().more(run, Pair(0, 1, 1), 400).worth(UNIT) > 3
+        # within the claim: the best of many events of equal sides stays below what gets more seconds
+        same = Glance().more(run, Pair(0, 0, 1), 400)
+        assert same.worth(UNIT) < 1.5
+    fresh = Glance().more(noise["numbers"], Pair(0, 1, 1), 400)
+    assert fresh.fresh
+    assert fresh.table() is None
+    score = fresh.score(noise["numbers"])
+    left, right = ([score(side)[0] for _ in range(200)] for side in (0, 1))
+    assert np.mean(left) > 1
+    assert np.mean(right) < -1
+
+
+def test_an_exception_is_an_output_of_a_glance() -> None:
+    def run(side: int) -> int:
+        if side:
+            raise ValueError
+        return 1
+
+    seen = Glance().more(run, Pair(0, 1, 1), 60)
+    assert seen.worth(UNIT) > 3
+    assert seen.score(run)(0)[0] > 0 > seen.score(run)(1)[0]
+    assert excess(UNIT, [], []) < 1
+
+
+def test_words_are_joined_by_the_marks_that_a_code_takes_apart() -> None:
+    assert "x;x" in joined({"x", ";"})
+    assert "a b" in joined({"a", "b", "split"})
+    assert joined({"a", "b"}) == []
