@@ -39,4 +39,4 @@ def test_an_exception_is_an_output_of_one_place() -> None:
     def run(_: object) -> str:
         raise ValueError
 
-    assert scored_cells(run, {(0, "ValueError"): 2.0})([]) == [2.0]
+    assert scored_cells(run, {(0, "Raised"): 2.0})([]) == [2.0]
