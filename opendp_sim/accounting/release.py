@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -43,13 +43,16 @@ FORMAT = "opendp_sim/release/1"
 
 def versions() -> dict[str, str]:
     """Return the versions that a release depends on."""
-    out = {}
-    for name in ("opendp_sim", "opendp", "numpy", "scipy"):
-        try:
-            out[name] = version(name)
-        except PackageNotFoundError:
-            out[name] = "unknown"
-    return out
+    return {name: _version(name) for name in ("opendp_sim", "opendp", "numpy", "scipy")}
+
+
+@cache
+def _version(name: str) -> str:
+    """Return the installed version of a package; reading it takes milliseconds."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "unknown"
 
 
 @dataclass(frozen=True)

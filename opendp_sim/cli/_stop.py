@@ -34,6 +34,8 @@ class _Process:
 
     seen: int = 0
     """The signal that came, or 0."""
+    inside = False
+    """A command runs: what it calls is a part of it."""
     starting = False
     leaving = False
     """The last line is being written, or the command has ended: a signal comes too late."""
@@ -113,10 +115,11 @@ def begun() -> None:
 def stoppable() -> Iterator[None]:
     """Let SIGINT, SIGTERM and SIGHUP end the process cleanly while the block runs."""
     usual = sys.unraisablehook
-    if signal.getsignal(signal.SIGINT) is _stop:  # inside another one
+    if _Process.inside:
         yield
         return
-    _Process.starting = True
+    _Process.inside = _Process.starting = True
+    _Process.charged = ""  # what an earlier command of this process charged is not this one's
     try:
         with suppress(ValueError):  # not the main thread: whoever owns it handles signals
             for signum in _WORDS:
@@ -131,7 +134,7 @@ def stoppable() -> Iterator[None]:
             _Process.seen = _SIGPIPE
         raise
     finally:
-        _Process.starting = False
+        _Process.starting = _Process.inside = False
         sys.unraisablehook = usual
         if _Process.seen:  # also when somebody dropped the exception and the command went on
             _Process.leaving = True

@@ -155,6 +155,10 @@ def kept_folders(beside: File) -> Iterator[RunFolder]:
 
     Args:
         beside: the folder that ``save:`` paths start from.
+
+    Raises:
+        ReleaseError (OS701): a folder cannot be read. It may hold a run that was paid for; passed
+            over, it would be paid for again.
     """
     if not beside.is_dir():
         return
@@ -162,16 +166,44 @@ def kept_folders(beside: File) -> Iterator[RunFolder]:
         if _NAME.fullmatch(path.name) is None or path.is_symlink() or not path.is_dir():
             continue
         lock = FileLock(path / _LOCK, timeout=0, thread_local=False)
-        try:
-            lock.acquire()
-        except (OSError, Timeout):
+        if not _taken(lock, path):
             continue
         found = RunFolder(path, lock, keep=True)
         with found:
-            if (path / _LIST).exists():
+            if _has_list(path):
                 yield found
             else:
                 found.done()
+
+
+def _taken(lock: FileLock, path: File) -> bool:
+    """Take a folder's lock; False where a process holds it, or it is another person's, or gone."""
+    try:
+        lock.acquire()
+    except (Timeout, PermissionError, FileNotFoundError):
+        return False
+    except OSError:
+        pass
+    else:
+        return True
+    raise _unreadable(path)
+
+
+def _has_list(path: File) -> bool:
+    try:
+        return (path / _LIST).exists()
+    except OSError:
+        pass
+    raise _unreadable(path)
+
+
+def _unreadable(path: File) -> ReleaseError:
+    return ReleaseError(
+        "OS701", str(path), expected="the folder of an earlier run, which can be read",
+        got="a disk that refused to read it",
+        hint="nothing new was charged. Try again; remove the folder if its run is not wanted: what it "
+        "was charged stands.",
+    )  # fmt: skip
 
 
 def listed_program(path: File, *, charged: bool = False) -> str | None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import resource
 import signal
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +16,7 @@ from opendp_sim.core.errors import BudgetError, InternalError
 from opendp_sim.knn.parts import predictor as _knn_predictor
 from opendp_sim.knn.parts.individual_filter import UNITS
 from opendp_sim.knn.parts.pool import Pool
+from tests._forks import forked
 from tests.accounting import _kill_session as kill
 
 QUERIES = np.rint(np.random.default_rng(4).normal(0, 40, (40, 4)))
@@ -207,29 +205,12 @@ def test_products_are_formed_some_at_a_time_and_are_the_same(tmp_path, monkeypat
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_the_command_and_the_store_holds_what_was_said(tmp_path, sign):
     path = tmp_path / "s.session"
-    code = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from opendp_sim.cli import app; app()"
-    )
-    args = [sys.executable, "-c", code, "session", str(SPEC), "--store", str(path)]
-    env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        args,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=env,
-        stderr=subprocess.PIPE,
-    ) as child:
-        for _ in range(3):
-            child.stdin.write(json.dumps({"query": [1.0] * 64}) + "\n")
-            child.stdin.flush()
-            assert "label" in json.loads(child.stdout.readline())
-        child.send_signal(sign)
-        said, complaint = child.communicate(timeout=60)
-    assert said == ""
-    assert child.returncode != 0
-    assert "Traceback" not in complaint
+    line = json.dumps({"query": [1.0] * 64}) + "\n"
+    ended = forked(["session", str(SPEC), "--store", str(path)], tmp_path, 3 * line, stop=(3, sign))
+    assert [next(iter(json.loads(answer))) for answer in ended.said.splitlines()] == ["label"] * 3
+    assert ended.code == 128 + sign
+    assert not ended.sick
+    assert ended.complained.count("\n") == 1
     from opendp_sim.dsl.plan import plan_file
     from opendp_sim.dsl.serve import serve
 

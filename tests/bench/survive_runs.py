@@ -1,158 +1,254 @@
-"""Runs that are killed, or whose disk fails, at file calls: released uncharged, charged twice, unfinished?
+"""Commands that are killed, stopped, or whose disk fails, at every file call: uncharged, charged twice, unfinished?
 
-Needs a C compiler: the calls are counted, and one of them is stopped or failed, by a preloaded library
-(``_file_calls.c``), so that SQLite's own calls are among them.
+Each run is a fork of one warm process (``tests/_forks.py``); ``--fresh`` compares forks with fresh processes. Needs
+a C compiler: calls are counted, and one of them is struck, by a preloaded library (``_file_calls.c``).
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
 import random
+import re
+import resource
 import shutil
-import subprocess
-import sys
+import signal
 import tempfile
 import time
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Iterable
 from pathlib import Path
 
-import opendp.prelude as dp
+from typer.testing import CliRunner
 
-from opendp_sim.accounting.certificate import digest_of, read_certificate
-from opendp_sim.accounting.ledger import Ledger
-from opendp_sim.core.errors import SimError
-from opendp_sim.dsl import apply, plan_file
-from tests._small import write_small
+from opendp_sim.accounting import _session_chain as chain
+from opendp_sim.cli import app
+from tests._forks import Ended, warm
 from tests.bench._results import parser, table, write_section
-
-MODES = {1: "SIGKILL", 2: "EIO", 3: "ENOSPC", 4: "short write"}
-SHIM = Path(__file__).with_name("_file_calls.c")
-FILES = {
-    "density.csv",
-    "release.npz",
-    "density.csv.certificate.json",
-    "release.npz.certificate.json",
-}
+from tests.bench._run_cases import FILES, Case, cases, planned
+from tests.bench._run_checks import Seen, faults, restored
+from tests.bench._strikes import COUNT, FAULTS, FOLDS, Fault, arguments, fresh, preloaded, struck
 
 
-def moved(plan, folder):
-    return replace(plan, program=replace(plan.program, folder=str(folder)), path=None)
+class Campaign:
+    """Every kind of run, what it starts from, and what was found."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self.run = folder, folder / "run"
+        self.pick = random.Random(seed)  # noqa: S311 - which call
+        self.found: dict[str, Counter[str]] = {}
+        self.wrong: list[str] = []
+        self.cases = cases()
+        self.before: dict[str, Seen] = {}
+        self.calls: dict[tuple[str, int], int] = {}
+        self.total = 0
+        chain.KEPT = FOLDS  # a store of 80 answers folds
+        for case in self.cases:
+            shutil.rmtree(self.run)
+            self.run.mkdir()
+            case.prepare(self.run)
+            shutil.copytree(self.run, folder / case.name)
+            CliRunner().invoke(
+                app, arguments(case, self.run), input=case.text
+            )  # what is made once is made
+            self.before[case.name] = Seen.of(folder / case.name)
+
+    def strikes(self) -> list[tuple[Case, Fault, int]]:
+        """Return every call of every case with every fault, in a drawn order."""
+        out = []
+        for case in self.cases:
+            for fault in FAULTS:
+                if (key := (case.name, fault.kinds)) not in self.calls:
+                    restored(self.folder / case.name, self.run)
+                    ended = struck(case, self.run, Fault("count", 0, fault.kinds), 0)
+                    assert ended.code == 0, (case.name, ended)
+                    self.calls[key] = ended.calls
+                out += [(case, fault, at) for at in range(1, self.calls[key] + 1)]
+        self.pick.shuffle(out)
+        self.total = len(out)
+        return out
+
+    def one(self, case: Case, fault: Fault, at: int) -> None:
+        """Strike a run, perhaps what goes on from it too, then run to the end; look after each."""
+        restored(self.folder / case.name, self.run)
+        seen = self.before[case.name]
+        steps = [(fault, at)]
+        if self.pick.random() < 0.25:
+            steps.append((FAULTS[0], self.pick.randint(1, self.calls[case.name, FAULTS[0].kinds])))
+        for step, (how, call) in enumerate(steps):
+            ended = struck(case, self.run, how, call)
+            self.found.setdefault(how.name, Counter())[ending(ended)] += 1
+            now = Seen.of(self.run)
+            self.note(
+                case,
+                fault,
+                at,
+                step,
+                ended,
+                faults(case, ended, seen, now, self.run, first=step == 0),
+            )
+            seen = now
+        goes_on = Case(
+            case.name,
+            case.arguments[:2] + case.arguments[2:3] * case.serves,
+            case.prepare,
+            case.lines,
+        )
+        ended = struck(goes_on, self.run, COUNT, 0)
+        resumed = "nothing new was charged" in ended.said
+        self.found.setdefault("then", Counter())["resumed" if resumed else "run again"] += 1
+        self.note(
+            case,
+            fault,
+            at,
+            9,
+            ended,
+            at_the_end(case, ended, seen, Seen.of(self.run), self.run, resumed=resumed),
+        )
+
+    def note(
+        self, case: Case, fault: Fault, at: int, step: int, ended: Ended, found: Iterable[str]
+    ) -> None:
+        """Keep what is wrong, with what it needs to be seen again."""
+        for wrong in found:
+            self.wrong.append(f"{wrong}: {case.name}, {fault.name} at {at}, step {step}")
+            print(
+                self.wrong[-1],
+                ended.code,
+                repr(ended.complained[-600:]),
+                repr(ended.said[-600:]),
+                flush=True,
+            )
 
 
-def in_child(plan, at: int, mode: int, out: Path) -> str:
-    """Run the plan in a fork that stops at its at-th call; return how it ended."""
-    child = os.fork()
-    if child == 0:
-        said = "ended"
-        shim = ctypes.CDLL(None)
-        try:
-            shim.arm(ctypes.c_long(at), mode)
-            apply(plan)
-        except SimError as error:
-            said = error.code
-        except BaseException as error:  # noqa: BLE001 - a fault to report
-            said = f"raw {type(error).__name__}"
-        shim.calls.restype = ctypes.c_long
-        count = shim.calls()
-        shim.arm(ctypes.c_long(-1), 0)
-        out.write_text(f"{said} {count}")
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        return "killed 0"
-    return out.read_text()
+def ending(ended: Ended) -> str:
+    """Return how a command ended, in a word."""
+    if ended.code < 0:
+        return signal.Signals(-ended.code).name
+    codes = re.findall(r"error\[(OS\d+)\]", ended.complained)
+    in_lines = re.findall(r'"code": "(OS\d+)"', ended.said)
+    return f"exit {ended.code}" + "".join(f" {code}" for code in sorted({*codes, *in_lines}))
 
 
-def charges(folder: Path) -> int:
-    if not (folder / "points.ledger").exists():
-        return 0
-    with Ledger.open(folder / "points.ledger") as ledger:
-        return len(ledger.charges)
+def at_the_end(
+    case: Case, ended: Ended, seen: Seen, now: Seen, folder: Path, *, resumed: bool
+) -> list[str]:
+    """Return what must not be after the run that nothing disturbs."""
+    wrong = list(faults(case, ended, seen, now, folder))
+    if ended.code != 0:
+        wrong.append(f"does not go on ({ending(ended)})")
+    elif case.serves:
+        if '"error"' in ended.said or len(ended.said.splitlines()) != len(case.lines):
+            wrong.append("not every line was answered")
+        if now.charges != 1:
+            wrong.append("a session charged twice")
+    else:
+        left = [p.name for p in folder.rglob("*") if p.name.startswith(".")]
+        if {p.name for p in (folder / "out").iterdir()} != FILES or left:
+            wrong.append("not complete, or untidy, in the end")
+        if now.charges != seen.charges + (not resumed):
+            wrong.append("charged twice in the end")
+    return wrong
 
 
-def pairs_agree(folder: Path) -> bool:
-    return all(
-        digest_of(path.with_name(read_certificate(path)[0].file.name))
-        == read_certificate(path)[0].file.sha256
-        for path in (folder / "out").glob("*.certificate.json")
+def alike(campaign: Campaign, count: int, until: float) -> tuple[int, int]:
+    """Strike forks and fresh processes alike; return how many cases, and how many ended differently."""
+    done = different = 0
+    folds = "session that folds"  # a fresh process keeps more
+    for case, fault, at in [each for each in campaign.strikes() if each[0].name != folds][:count]:
+        if time.monotonic() > until:
+            break
+        done += 1
+        both = []
+        for way in (struck, fresh):
+            restored(campaign.folder / case.name, campaign.run)
+            ended = way(case, campaign.run, fault, at)
+            now = Seen.of(campaign.run)
+            said = re.sub(r"[0-9a-f]{16}", "#", ended.complained)
+            lines = [
+                sorted(line) for line in re.findall(r'"(?:label|error|ok|code)": "?\w*', ended.said)
+            ]
+            both.append(
+                (
+                    ended.code,
+                    said,
+                    len(lines),
+                    now.kinds,
+                    sorted(now.files),
+                    now.answered,
+                    now.updates,
+                )
+            )
+        if both[0] != both[1]:
+            different += 1
+            print("DIFFERENT", case.name, fault.name, at, *both, sep="\n  ", flush=True)
+    return done, different
+
+
+def used() -> float:
+    """Return the CPU seconds of this process and its children."""
+    return sum(
+        sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
-
-
-def one(plan, genuine: Path, at: int, mode: int, second: int | None, found: Counter) -> None:
-    """Stop a run, perhaps stop what goes on from it, then run to the end and look at what is there."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "run"
-        shutil.copytree(genuine, folder)
-        here, out = moved(plan, folder), Path(name) / "said"
-        runs, before = 0, 0
-        for call, how in [(at, mode)] + ([(second, 1)] if second else []):
-            said = in_child(here, call, how, out).split(" ")[0]
-            found[f"{MODES[how]}: {said}"] += 1
-            runs += 1
-            charged = charges(folder)
-            released = {p.name for p in (folder / "out").glob("*") if not p.name.startswith(".")} if (
-                folder / "out").exists() else set()  # fmt: skip
-            found["released uncharged"] += bool(released) and charged == 0
-            found["charged more than once a run"] += charged > runs
-            found["a pair that disagrees"] += not pairs_agree(folder)
-            found["internal or raw"] += said.startswith(("raw", "OS9"))
-            before = charged
-        done = apply(here)
-        found["finished without a new charge"] += done.resumed is not None
-        found["charged twice"] += charges(folder) != before + (done.resumed is None)
-        found["not complete in the end"] += {p.name for p in (folder / "out").iterdir()} != FILES
-        found["a pair that disagrees"] += not pairs_agree(folder)
-        found["folders left"] += len(list(folder.glob(".opendp_sim-*")))
-        found["stops"] += runs
 
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--seconds", type=float, default=300.0)
+    options.add_argument("--runs", type=int, default=10_000, help="how many first strikes")
+    options.add_argument("--seconds", type=float, default=float("inf"))
     options.add_argument("--seed", type=int, default=1)
-    args = options.parse_args()
-    if "file_calls" not in os.environ.get("LD_PRELOAD", ""):
-        with tempfile.TemporaryDirectory() as folder:
-            built = Path(folder) / "file_calls.so"
-            subprocess.run(
-                ["cc", "-shared", "-fPIC", "-o", str(built), str(SHIM), "-ldl"], check=True
-            )
-            env = {**os.environ, "LD_PRELOAD": str(built)}
-            raise SystemExit(subprocess.run([sys.executable, "-m", "tests.bench.survive_runs", *sys.argv[1:]],
-                                            env=env, check=False).returncode)  # fmt: skip
-    dp.enable_features("contrib")
-    found: Counter = Counter()
-    pick = random.Random(args.seed)  # noqa: S311 - which call
-    begun = time.monotonic()
-    with tempfile.TemporaryDirectory() as name:
-        genuine = Path(name) / "genuine"
-        genuine.mkdir()
-        spec = write_small(genuine, ("repetitions: 100", "repetitions: 4"), ("l1: 100, l2: 10", "l1: 4, l2: 2"),
-                           ("epsilon: 3.0, delta: 1.0e-5", "epsilon: 300.0, delta: 1.0e-5"))  # fmt: skip
-        plan = plan_file(spec)
-        trial = Path(name) / "trial"
-        shutil.copytree(genuine, trial)
-        calls = int(in_child(moved(plan, trial), 10**9, 0, Path(name) / "said").split()[1])
-        found["file calls of a run"] = calls
-        while time.monotonic() - begun < args.seconds:
-            second = pick.randint(1, calls) if pick.random() < 0.3 else None
-            one(plan, genuine, pick.randint(1, calls), pick.choice((1, 1, 2, 3, 4)), second, found)
-    text = table(["what", "number"], [[what, number] for what, number in sorted(found.items())])
-    text += (
-        "\n\nA run of a small spec (a release, answers, two certificates, a ledger) is stopped at a file call drawn at random "
-        "among all that it makes, SQLite's included; in a third of the cases what goes on from it is killed too; then it is run "
-        "to the end. `SIGKILL: ended` and the like are calls that a shorter run did not reach, or faults that were met by "
-        f"trying again. {time.monotonic() - begun:.0f} s."
+    options.add_argument(
+        "--fresh", type=int, default=0, help="only compare so many with fresh processes"
     )
+    options.add_argument("--folder", help="where files lie; in memory, no disk is waited for")
+    args = options.parse_args()
+    preloaded()
+    warm()
+    begun, name = time.monotonic(), tempfile.mkdtemp(dir=args.folder)
+    try:
+        with planned(Path(name) / "run"):
+            campaign = Campaign(Path(name), args.seed)
+            if args.fresh:
+                done, different = alike(campaign, args.fresh, begun + args.seconds)
+                print(f"{done} strikes, {different} ended differently in fresh processes")
+                return
+            done = 0
+            for case, fault, at in campaign.strikes():
+                if done >= args.runs or time.monotonic() - begun > args.seconds:
+                    break
+                campaign.one(case, fault, at)
+                done += 1
+                if done % 250 == 0:
+                    print(report(campaign, done, used()), flush=True)
+    finally:
+        shutil.rmtree(name)
+    text = report(campaign, done, used())
     print(text)
     if args.write:
         write_section(
             "Survival: runs",
             text,
-            f"python -m tests.bench.survive_runs --seconds {args.seconds:.0f} --write",
+            f"python -m tests.bench.survive_runs --runs {args.runs} --seed {args.seed} --write",
         )
+    raise SystemExit(bool(campaign.wrong))
+
+
+def report(campaign: Campaign, done: int, seconds: float) -> str:
+    """Return what was struck, how it ended, and what was wrong."""
+    rows: list[list[object]] = [
+        [name, count.total(), ", ".join(f"{end} {n}" for end, n in count.most_common())]
+        for name, count in sorted(campaign.found.items())
+    ]
+    strikes = sum(count.total() for name, count in campaign.found.items() if name != "then")
+    calls = ", ".join(
+        f"{name} {count}" for (name, kinds), count in campaign.calls.items() if kinds == 15
+    )
+    return table(["what", "number", "how it ended"], rows) + (
+        f"\n\n{done:,} runs, {strikes:,} strikes, {len(campaign.wrong)} wrong, in {seconds:,.0f} CPU s. Drawn without repetition "
+        f"among all pairs of a fault and a call ({campaign.total:,}); file calls of an undisturbed run: {calls}. A quarter is killed "
+        "again in what goes on from it. After each strike and after the last run, which nothing disturbs (`then`): no file is there that "
+        "the ledger does not charge by its digest, no answer left that the store does not hold, no purse was refilled, nothing was "
+        "charged twice, each certificate is its file's, every word about charges is true, every refusal has a code, none is OS9xx, "
+        "none took over 5 CPU s or 1 GiB; in the end all outputs are there and nothing else, all lines are answered."
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,12 @@
-"""A long session: latency of a question, memory, and the size of its store, from beginning to end."""
+"""A long session: latency of a question, memory, and the size of its store, at 10^3, 10^4, ... answers.
+
+Every answer charges records (the purses are planned for a million questions). ``--folder /dev/shm`` puts the
+store into memory, where no disk is waited for; one row is printed as soon as it is measured.
+"""
 
 from __future__ import annotations
 
-import resource
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -10,58 +14,95 @@ from pathlib import Path
 import numpy as np
 import opendp.prelude as dp
 
+from opendp_sim.accounting.session import Session
+from opendp_sim.core.pipeline import bind_steps
+from opendp_sim.knn.ind_knn import IndKnn
+from opendp_sim.spaces.metrics import Symmetric
 from tests.accounting import _kill_session as kill
 from tests.bench._results import parser, table, write_section
 
+HEAD = [
+    "answers",
+    "p50 CPU ms",
+    "p99",
+    "p99.9",
+    "p50 wall ms",
+    "p99",
+    "p99.9",
+    "store MiB",
+    "memory MiB",
+]
+
+
+def opened(path: Path) -> Session:
+    setting = IndKnn(rho=0.5, queries=10**6, size=kill.RECORDS, threshold=0.9, centre=False)
+    stages = bind_steps(kill.GRID, Symmetric(), [setting])
+    return Session(stages, lambda: [kill.data()], path)
+
 
 def resident() -> float:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Return the MiB that this process holds."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def stored(path: Path) -> float:
+    """Return the MiB of the store and of what SQLite keeps beside it."""
+    return sum(each.stat().st_size for each in path.parent.glob(path.name + "*")) / 2**20
+
+
+def measured(path: Path, marks: list[int], seconds: float) -> list[list[object]]:
+    """Ask until the last mark, or until time is over; return a row for each mark that was reached."""
+    generator, until = np.random.default_rng(1), time.monotonic() + seconds
+    cpu, wall = np.full(marks[-1], 1.0), np.full(marks[-1], 1.0)  # in memory from the start
+    rows, since, total = [], 0, 0
+    with opened(path) as session:
+        while total < marks[-1] and time.monotonic() < until:
+            query = np.rint(generator.normal(0, 40, (1, 4)))
+            one, two = time.process_time(), time.perf_counter()
+            session.ask(query)
+            cpu[total], wall[total] = time.process_time() - one, time.perf_counter() - two
+            total += 1
+            if total in marks or (total == marks[-1] or time.monotonic() >= until):
+                cuts = [np.percentile(t[since:total] * 1e3, [50, 99, 99.9]) for t in (cpu, wall)]
+                rows.append([total, *map(float, np.concatenate(cuts)), stored(path), resident()])
+                print(table(HEAD, rows).splitlines()[-1], flush=True)
+                since = total
+        assert session.answered == total
+    return rows
 
 
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--answers", type=int, default=1_000_000)
     options.add_argument("--seconds", type=float, default=float("inf"))
+    options.add_argument("--folder", help="where the store lies")
     args = options.parse_args()
     dp.enable_features("contrib")
-    generator, begun = np.random.default_rng(1), time.monotonic()
-    rows, times, total = [], [], 0
-    part = max(1, args.answers // 8)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "s.session"
-        with kill.opened(path) as session:
-            while total < args.answers and time.monotonic() - begun < args.seconds:
-                start = time.process_time()
-                session.ask(np.rint(generator.normal(0, 40, (1, 4))))
-                times.append(time.process_time() - start)
-                total += 1
-                if total % part == 0:
-                    cut = np.percentile(np.array(times) * 1e3, [50, 99, 99.9])
-                    size = path.stat().st_size / 2**20
-                    rows.append([total, *map(float, cut), max(times) * 1e3, size, resident()])
-                    times = []
-        start = time.perf_counter()
-        with kill.opened(path) as session:
-            assert session.answered == total
-        opening = time.perf_counter() - start
-    text = table(
-        ["answers", "p50 CPU ms", "p99 ms", "p99.9 ms", "max ms", "store MiB", "memory MiB"], rows
+    marks = sorted(
+        {m for m in (10**3, 10**4, 10**5, 5 * 10**5) if m < args.answers} | {args.answers}
     )
+    begun = time.process_time()
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        path = Path(folder) / "s.session"
+        rows = measured(path, marks, args.seconds)
+        start = time.process_time()
+        with opened(path) as session:
+            assert session.answered == rows[-1][0]
+        opening = time.process_time() - start
+    text = table(HEAD, rows)
     text += (
-        f"\n\nSingle questions to `ind_knn` over {kill.RECORDS} records, each durable before its answer: {total:,} in "
-        f"{time.monotonic() - begun:.0f} s; then the store was opened and checked in {opening:.2f} s, and knew all of them. "
-        "Latencies are CPU time (the machine was shared): the trend from row to row counts."
+        f"\n\nSingle questions to `ind_knn` over {kill.RECORDS} records, each charged and durable before its answer, in "
+        f"{'the default folder' if args.folder is None else args.folder}; a row counts the answers since the row above. "
+        f"{time.process_time() - begun:,.0f} CPU s; then the store was opened and checked in {opening:.2f} CPU s, and "
+        "knew all answers."
     )
     print(text)
     if args.write:
-        write_section(
-            "Survival: a long session",
-            text,
-            f"python -m tests.bench.survive_session --answers {args.answers} --write",
-        )
+        name = "a long session" if args.folder is None else "a long session, in memory"
+        command = f"python -m tests.bench.survive_session --answers {args.answers}"
+        where = "" if args.folder is None else f" --folder {args.folder}"
+        write_section(f"Survival: {name}", text, f"{command}{where} --write")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.cli import _stop
 
 SPEC = """
 spec: opendp_sim/1
@@ -252,3 +253,18 @@ def test_a_closed_terminal_ends_a_command_like_a_polite_kill(tmp_path: Path) -> 
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (early.returncode, early.stderr) == (129, "hung up; nothing was charged\n")
+
+
+def test_a_second_command_of_a_process_is_stopped_too_and_says_what_it_charged_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before, the handler of the first command raised in the second one, where nobody caught it."""
+    said = []
+    monkeypatch.setattr(_stop, "_end", lambda: said.append(_stop._Process.charged))
+    for name, value in (("seen", 0), ("leaving", False), ("inside", False)):
+        monkeypatch.setattr(_stop._Process, name, value)
+    with _stop.stoppable():
+        _stop.note_charge("entry 1 charges everything")
+    with _stop.stoppable():
+        raise _stop.Interrupted
+    assert said == [""]

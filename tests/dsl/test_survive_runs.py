@@ -392,3 +392,21 @@ def test_a_damaged_list_stops_its_own_program_only(tmp_path, monkeypatch):
     spec.write_text(spec.read_text().replace("seed: 7", "seed: 8"))
     assert apply(plan_file(spec)).resumed is None
     assert file.exists()  # the other program's, left alone
+
+
+def test_an_unfinished_run_that_cannot_be_looked_at_is_not_paid_for_again(tmp_path, monkeypatch):
+    """A disk error at its lock passed it over: `apply` ran again, and charged again."""
+    from opendp_sim.dsl import run_folder
+
+    spec = unfinished(tmp_path, monkeypatch)
+
+    class Broken(run_folder.FileLock):
+        def acquire(self, *_, **__):
+            raise OSError(errno.EIO, "injected")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_folder, "FileLock", Broken)
+        with pytest.raises(ReleaseError, match="OS701"):
+            apply(plan_file(spec))
+    assert state(tmp_path) == (1, ["reserve", "charge"])
+    assert apply(plan_file(spec)).resumed == 2

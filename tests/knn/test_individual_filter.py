@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import stats
 
-from opendp_sim.core.errors import InternalError
+from opendp_sim.core.errors import BudgetError, InternalError
 from opendp_sim.knn.parts.individual_filter import UNITS, IndividualFilter
 
 dp.enable_features("contrib")
@@ -73,7 +73,7 @@ def test_an_unpayable_step_is_worth_nothing():
 def test_retired_stay_retired_and_restore_never_refills():
     purses = IndividualFilter(1.0, 2)
     purses.retire(np.array([1]))
-    with pytest.raises(InternalError):
+    with pytest.raises(BudgetError, match="OS407"):
         purses.restore(np.full(2, UNITS))
     assert purses.open(1).tolist() == [2]
     assert purses.snapshot().tolist() == [UNITS, 0, UNITS]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.knn.parts.doubt import Doubt
+from opendp_sim.knn.parts.kept import kept_answers, kept_cells, kept_reference, replaying
 from opendp_sim.knn.parts.means import ClassMeans
 from opendp_sim.knn.parts.predictor import Predictor
 from opendp_sim.knn.parts.public import Seen
@@ -36,18 +37,25 @@ class Hybrid(Service):
         self._means: ClassMeans | None = None
         self._reference: NDArray[np.float64] | None = None
         self._doubt = Doubt()
-        for kind, payload in [] if store is None else store.entries():
-            if kind == "reference":
-                self._reference = payload["rows"]
-            elif kind == "means":
-                self._means = ClassMeans(self._lens, float(payload["scale"]), payload["cells"])
-            elif kind == "answers" and self._means is not None:
-                _, order, _ = self._lead(self._means, payload["rows"])
-                self._doubt.learn(_leads(order, payload["votes"], payload["deviations"]))
-            elif kind == "failure":
-                self._over = True
+        if store is not None:
+            with replaying():
+                self._replay(store)
         if self._reference is not None:
             self._guard(self._set_out)
+
+    def _replay(self, store: Store) -> None:
+        """Bring the means, and what they taught, to where the store is."""
+        for kind, payload in store.entries():
+            if kind == "reference":
+                self._reference = kept_reference(self._domain, payload)
+            elif kind == "means":
+                self._means = ClassMeans(self._lens, *kept_cells(self._domain, payload))
+            elif kind == "answers" and self._means is not None:
+                queries, votes, deviations = kept_answers(self._domain, payload)
+                _, order, _ = self._lead(self._means, queries)
+                self._doubt.learn(_leads(order, votes, deviations))
+            elif kind == "failure":
+                self._over = True
 
     @property
     def _ready(self) -> bool:

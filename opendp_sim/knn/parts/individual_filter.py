@@ -14,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.accounting.session_mark import damaged
 from opendp_sim.core.errors import InternalError
 
 __all__ = ["UNITS", "IndividualFilter"]
@@ -104,12 +105,13 @@ class IndividualFilter:
         return self._purses.copy()
 
     def restore(self, purses: NDArray[np.int64]) -> None:
-        """Take over purses from a store; a purse never grows by it."""
+        """Take over purses from a store; a purse never grows by it.
+
+        Raises:
+            BudgetError (OS407): purses of other persons, or one that is overdrawn or refilled.
+        """
         if purses.shape != self._purses.shape or not (
             (purses >= 0).all() and (purses <= self._purses).all()
         ):
-            raise InternalError(
-                "OS903", "individual_filter", expected="purses of the same persons, none refilled",
-                got="others", hint="open the session with the data it was started on.",
-            )  # fmt: skip
+            raise damaged()
         self._purses = purses.astype(np.int64)

@@ -12,10 +12,18 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.accounting.session_mark import damaged
 from opendp_sim.core.errors import DataError
 from opendp_sim.knn.parts.features import Lens
 from opendp_sim.knn.parts.hash import Coder, Codes, SignCodes, SignHashes, Tables, chosen
 from opendp_sim.knn.parts.individual_filter import IndividualFilter
+from opendp_sim.knn.parts.kept import (
+    kept_ids,
+    kept_labelled,
+    kept_records,
+    kept_reference,
+    replaying,
+)
 from opendp_sim.knn.parts.noise import Stock
 from opendp_sim.knn.parts.owners import Owners
 from opendp_sim.knn.parts.pool import Pool
@@ -53,7 +61,8 @@ class Predictor(Service):
         if not setting.needs_reference:
             self._look(None)
         if store is not None:
-            self._replay(store)
+            with replaying():
+                self._replay(store)
 
     # --- what the curator may change ------------------------------------------------------------
 
@@ -278,7 +287,7 @@ class Predictor(Service):
             else:
                 self._waiting = [_without(r, set(ids.tolist())) for r in self._waiting or ()]
         if kind in ("insert", "relabel"):
-            rows = Rows(payload["values"], payload["labels"], ids)
+            rows = kept_records(self._domain, payload)
             self._purses.open(self._owners.meet(rows.ids))
             self._join(rows)
 
@@ -286,17 +295,21 @@ class Predictor(Service):
         """Bring memory to where the store is: the same steps, without answering or charging."""
         for kind, payload in store.entries():
             if kind == "reference":
-                self._look(payload["rows"])
+                self._look(kept_reference(self._domain, payload))
             elif kind == "answers":
                 if self._setting.reuse and self._pool is not None:
-                    rows = self._pool.lens.see_queries(payload["rows"], self._dtype)
-                    self._answered.add(Seen.of(rows), payload["labels"].tolist())
+                    queries, labels = kept_labelled(self._domain, payload)
+                    rows = self._pool.lens.see_queries(queries, self._dtype)
+                    self._answered.add(Seen.of(rows), labels.tolist())
             elif kind in ("means", "easy"):
                 continue  # of a hybrid, which reads them itself
             elif kind == "failure":
                 self._over = True
-            else:
+            elif kind in ("insert", "relabel", "delete") and self._domain.ids:
+                kept_ids(self._owners, payload)
                 self._apply(kind, payload)
+            else:
+                raise damaged()
         purses = store.purses()
         if purses is not None:
             self._purses.restore(purses)

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.accounting.session_mark import damaged
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.core.randomness import private_bytes
 from opendp_sim.knn.parts.features import Lens
+from opendp_sim.knn.parts.kept import kept_labels, kept_reference, replaying
 from opendp_sim.knn.parts.noise import Stock, discrete
 from opendp_sim.knn.parts.pool import Pool
 from opendp_sim.knn.parts.public import Seen
@@ -65,13 +67,21 @@ class Sampler(Service):
         self._pool: Pool | None = None
         if not setting.centre:
             self._look(None)
-        for kind, payload in [] if store is None else store.entries():
+        if store is not None:
+            with replaying():
+                self._replay(store)
+
+    def _replay(self, store: Store) -> None:
+        """Bring memory to where the store is."""
+        for kind, payload in store.entries():
             if kind == "reference":
-                self._look(payload["rows"])
+                self._look(kept_reference(self._domain, payload))
             elif kind == "failure":
                 self._over = True
+            elif kind == "answers":
+                self._answered += len(kept_labels(self._domain, payload["labels"]))
             else:
-                self._answered += len(payload["labels"])
+                raise damaged()
 
     @property
     def _ready(self) -> bool:
