@@ -30,6 +30,8 @@ from opendp_sim.prelude import make_distance_tree as make_distance_tree
 from opendp_sim.prelude import then_distance_tree as then_distance_tree
 from opendp_sim.prelude import make_exponential_sum as make_exponential_sum
 from opendp_sim.prelude import then_exponential_sum as then_exponential_sum
+from opendp_sim.prelude import make_fourier_features as make_fourier_features
+from opendp_sim.prelude import then_fourier_features as then_fourier_features
 from opendp_sim.prelude import make_fourier_sketch as make_fourier_sketch
 from opendp_sim.prelude import then_fourier_sketch as then_fourier_sketch
 from opendp_sim.prelude import make_gated_peel as make_gated_peel

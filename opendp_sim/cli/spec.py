@@ -100,7 +100,7 @@ def plan_command(
                 say(
                     f"predicted {name}: off by {parts.total:.4g} (root mean square, of about {size:,} "
                     f"records): noise {parts.noise:.4g}, sampling {parts.sampling:.4g}, grid and maps "
-                    f"{parts.maps:.4g}, bias at most {parts.bias:.4g}"
+                    f"{parts.maps:.4g}, bias {parts.bias:.4g}"
                 )
         if output is not None:
             save_plan(plan, output)

@@ -1,4 +1,4 @@
-"""The expected error of a plan's kernel sums, from public points and a public size: no private data."""
+"""What a plan's answers will be off by, from public points and a public size: no private data."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from opendp_sim.dsl.inputs import open_queries, query_records, read_queries, sou
 from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.plan import Plan
-from opendp_sim.queries.parts.expected_error import ExpectedError, expected_error
+from opendp_sim.queries.parts.expected_distance import expected_distance_error
+from opendp_sim.queries.parts.expected_error import Asked, ExpectedError, expected_kernel_error
 
 __all__ = ["predict"]
 
+_NEEDS = {"density": "kernel_sums", "distance": "distance_sums"}
+_EXPECT = {"density": expected_kernel_error, "distance": expected_distance_error}
+
 
 def predict(plan: Plan, like: SourceRef, size: int) -> dict[str, ExpectedError]:
-    """Return the expected error of every output that answers `density` to queries of its own.
+    """Return the expected error of every output that answers `density` or `distance` to its queries.
 
     Args:
         plan: the plan; only its queries are opened.
@@ -25,26 +29,28 @@ def predict(plan: Plan, like: SourceRef, size: int) -> dict[str, ExpectedError]:
         size: a public guess of the number of records.
 
     Raises:
-        DataError (OS607): no output answers `density` without labels, or too few points.
+        DataError (OS607): no output answers one of them without labels, or too few points.
     """
     found = {
         name: _one(plan, output, like, size)
         for name, output in plan.outputs.items()
-        if output.decl.query is not None and _answers_density(output)
+        if output.decl.query is not None and _asks(output) is not None
     }
     if not found:
         raise DataError(
-            "OS607", "plan.like", expected="an output of `density`, without labels, with a `query:`",
-            got="none", hint="leave `--like` out, or add public queries to the output.",
+            "OS607", "plan.like", got="none",
+            expected="an output of `density` or `distance`, without labels, with a `query:`",
+            hint="leave `--like` out, or add public queries to the output.",
         )  # fmt: skip
     return found
 
 
-def _answers_density(output: OutputType) -> bool:
-    claim = output.stage.stages[-1].claim
-    sums = claim.capabilities.get("kernel_sums") if isinstance(claim, Stable) else None
-    first = output.decl.post[0].key if output.decl.post else ""
-    return first == "density" and sums is not None and sums.labels is None
+def _asks(output: OutputType) -> str | None:
+    """Return the key of the question, where it is one whose errors can be expected."""
+    claim, post = output.stage.stages[-1].claim, output.decl.post
+    capability = _NEEDS.get(post[0].key) if post else None
+    sums = claim.capabilities.get(capability) if isinstance(claim, Stable) and capability else None
+    return post[0].key if post and sums is not None and sums.labels is None else None
 
 
 def _one(plan: Plan, output: OutputType, like: SourceRef, size: int) -> ExpectedError:
@@ -62,4 +68,5 @@ def _one(plan: Plan, output: OutputType, like: SourceRef, size: int) -> Expected
     rows, wanted = (on_queries(stages[:start], part) for part in (points, queries))
     rows = replace(rows, labels=None, ids=None)
     deviation = 0.0 if noise is None else noise.deviation
-    return expected_error(stages[start:], deviation, rows, wanted, size)
+    post = output.decl.post[0]
+    return _EXPECT[post.key](Asked(stages[start:], deviation, rows, wanted, size), post)

@@ -29,6 +29,9 @@ __all__ = ["TopK", "make_top_k", "then_top_k"]
 _FEW = 0.41
 """A Gaussian histogram beats peeling while a user touches fewer than this share of the rounds."""
 
+_RANKS = 20
+"""Ranks an item over an open catalogue: the threshold rises with their logarithm alone."""
+
 
 @register
 class TopK(Mechanism):
@@ -88,7 +91,8 @@ class TopK(Mechanism):
         int | None,
         param(
             "The largest rank that is looked at, where the mechanism has one.", symbol="K",
-            unit="items", default=None, ge=1, le=10**6, hint="with k it is 2 k unless you say otherwise.",
+            unit="items", default=None, ge=1, le=10**6,
+            hint="over an open catalogue it is 20 k unless you say otherwise.",
         ),
     ] = None  # fmt: skip
     distance: Annotated[
@@ -137,7 +141,7 @@ class TopK(Mechanism):
             own = StableTopK(k_max=self.k_max, accounting=self.accounting, **stated)
             return own, "no size was asked for, so the gaps decide it and one test confirms it"
         if votes.candidates is None:
-            ranks = self.k_max or 2 * self.k
+            ranks = self.k_max or min(_RANKS * self.k, 10**6)
             limited = LimitedDomain(
                 k=self.k, k_max=ranks, accounting=self.accounting, ranked=self.ranked, **stated
             )

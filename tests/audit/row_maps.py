@@ -36,6 +36,7 @@ SPACES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "rescale": ({"centre": "middle", "scale": "range"}, UNLIKE, Symmetric()),
     "clip_rows": ({"norm": "l2", "bound": 0.5}, WIDE, Symmetric()),
     "jl_projection": ({"dimension": 3, "seed": 1}, GRID, Symmetric()),
+    "fourier_features": ({"frequencies": 2, "bandwidth": 3.0, "seed": 1}, GRID, Symmetric()),
     "select": ({"features": "x", "label": "kind", "person": "user"}, TABLE, Symmetric()),
     "bound_contributions": ({"max_rows": MOST}, TABLE, IdDistance("user")),
 }
@@ -49,15 +50,15 @@ def claim_of(key: str) -> Stable:
     return claim
 
 
-def on_values(fault: Callable[[np.ndarray], np.ndarray]) -> Fault:
+def on_values(fault: Callable[[np.ndarray], np.ndarray], width: int = 3) -> Fault:
     """A fault of the values of rows, which leaves no rows alone."""
     return lambda rows: (
-        Rows(fault(rows.values), rows.labels, rows.ids) if len(rows) else sound(rows)
+        Rows(fault(rows.values), rows.labels, rows.ids) if len(rows) else sound(rows, width)
     )
 
 
-def sound(rows: Rows) -> Rows:
-    return Rows(rows.values[:, :3], rows.labels, rows.ids)
+def sound(rows: Rows, width: int = 3) -> Rows:
+    return Rows(rows.values[:, :width], rows.labels, rows.ids)
 
 
 def with_fault(key: str, fault: Fault) -> Any:

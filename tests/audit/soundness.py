@@ -48,6 +48,7 @@ ARGUMENTS = {
             "rescale",
             "clip_rows",
             "jl_projection",
+            "fourier_features",
             "race",
             "fourier",
             "tree",

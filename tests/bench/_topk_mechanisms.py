@@ -147,11 +147,14 @@ def truth(counts: np.ndarray, k: int) -> set[int]:
     return set(np.argsort(-counts, kind="stable")[:k].tolist())
 
 
-def score(claim: Any, counts: np.ndarray, k: int, runs: int) -> Score:
-    """Mean over runs; an empty answer has precision 1 by convention and share 0."""
-    real, found = truth(counts, k), []
+def score(claim: Any, data: Any, k: int, runs: int, counts: np.ndarray | None = None) -> Score:
+    """Mean over runs; an empty answer has precision 1 by convention and share 0.
+
+    ``counts`` are those of the items 0, 1, ... where the data has another form.
+    """
+    real, found = truth(data if counts is None else counts, k), []
     for _ in range(runs):
-        got = set(claim.function(counts) or ())
+        got = set(claim.function(data) or ())
         hit = len(got & real)
         found.append((hit / k, hit / len(got) if got else 1.0, hit / len(got | real), len(got)))
     error = np.std([share for share, *_ in found]) / np.sqrt(runs)

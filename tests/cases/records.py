@@ -100,4 +100,11 @@ CASES = {
         pairs=grid_pairs(GRID),
         attains=(Rows(np.zeros((0, 5))), Rows(np.array([[7.0, 1.0, -1.0, 2.0, 3.0]])), 1),
     ),
+    "fourier_features": Case(
+        mechanism=lookup("fourier_features")(frequencies=3, bandwidth=1.0, seed=5),
+        domain=GRID,
+        metric=Symmetric(),
+        pairs=grid_pairs(GRID),
+        attains=(Rows(np.zeros((0, 5))), Rows(np.array([[7.0, 1.0, -1.0, 2.0, 3.0]])), 1),
+    ),
 }

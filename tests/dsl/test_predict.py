@@ -39,7 +39,16 @@ def test_the_command_prints_it_beside_the_plan() -> None:
     assert set(parts) == {"noise", "sampling", "maps", "bias", "total"}
 
 
-def test_classes_and_distances_are_refused() -> None:
+def test_distances_are_predicted_too() -> None:
+    found = predict(plan_file(SPECS / "digit-slices.yaml"), reference("digits_test"), 1300)[
+        "distances"
+    ]
+    assert found.noise > 0
+    assert found.sampling == 0.0
+    assert found.maps > found.bias  # 256 directions of this seed
+
+
+def test_classes_are_refused() -> None:
     for spec in ("digit-density.yaml", "digit-distances.yaml"):
         with pytest.raises(SimError, match="OS607"):
             predict(plan_file(SPECS / spec), reference("digits_test"), 100)

@@ -18,7 +18,8 @@ from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, resolve
 from opendp_sim.core.whole import whole_function
 from opendp_sim.noise.parts.sampling_noise import add_gaussian
-from opendp_sim.queries.parts.expected_error import expected_error
+from opendp_sim.queries.parts.expected_distance import expected_distance_error
+from opendp_sim.queries.parts.expected_error import Asked, ExpectedError, expected_kernel_error
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import RealRows, Rows
 
@@ -35,6 +36,11 @@ SKETCHES: dict[str, tuple[str, dict[str, Any]]] = {
         {"repetitions": 200, "buckets": 512, "family": {"p_stable_l2": {"width": 4.0}}},
     ),
 }
+
+
+def expected(stages: Any, deviation: float, like: Any, queries: Any, **post: Any) -> ExpectedError:
+    asked = Asked(stages, deviation, like, queries, SIZE)
+    return expected_kernel_error(asked, lookup("density")(**post))
 
 
 def points(count: int, seed: int) -> np.ndarray[Any, Any]:
@@ -57,7 +63,7 @@ def test_predicted_is_measured(kind: str, bits: int) -> None:
         sums = stages[-1].claim.capabilities["kernel_sums"]  # type: ignore[union-attr]
         deviation = 12.0 / sums.noise_factor()
         if seed < 4:
-            found = expected_error(stages, deviation, points(300, 3 + seed), queries, SIZE)
+            found = expected(stages, deviation, points(300, 3 + seed), queries)
             totals.append(found.total)
             assert found.noise == pytest.approx(12.0)
         flat = whole_function(stages[-1].claim)(resolve(stages, list)(Rows(data)))
@@ -78,7 +84,7 @@ def test_coarse_grids_are_told_apart_from_noise() -> None:
     for bits in (3, 12):
         steps = [lookup("quantize")(bits=bits), lookup(key)(**params, seed=0)]
         stages = bind_steps(SPACE, Symmetric(), steps)
-        found.append(expected_error(stages, 9.0, points(300, 3), points(9, 2), SIZE))
+        found.append(expected(stages, 9.0, points(300, 3), points(9, 2)))
     assert found[0].noise == pytest.approx(found[1].noise)
     assert found[0].maps > 30 * found[1].maps
     assert found[1].total == pytest.approx(
@@ -89,10 +95,96 @@ def test_coarse_grids_are_told_apart_from_noise() -> None:
 def test_what_cannot_be_predicted_is_refused() -> None:
     steps = [lookup("quantize")(bits=8), lookup("moments_sketch")()]
     with pytest.raises(SimError, match="OS607"):
-        expected_error(bind_steps(SPACE, Symmetric(), steps), 1.0, points(50, 1), points(3, 2), 100)
+        expected(bind_steps(SPACE, Symmetric(), steps), 1.0, points(50, 1), points(3, 2))
     key, params = SKETCHES["race"]
     stages = bind_steps(
         SPACE, Symmetric(), [lookup("quantize")(bits=8), lookup(key)(**params, seed=1)]
     )
     with pytest.raises(SimError, match="OS607"):
-        expected_error(stages, 1.0, points(5, 1), points(3, 2), 100)
+        expected(stages, 1.0, points(5, 1), points(3, 2))
+
+
+def exact_flat(stages: Any, rows: Any) -> np.ndarray[Any, Any]:
+    found: np.ndarray[Any, Any] = whole_function(stages[-1].claim)(resolve(stages, list)(rows))
+    return found
+
+
+def test_public_points_take_what_they_take() -> None:
+    """With the queries as public points, 40 seeds without noise: within 25 %, and far below without them."""
+    key, params = SKETCHES["fourier"]
+    data, queries = points(SIZE, 1), points(60, 2)
+    squares, plain = [], 0.0
+    for seed in range(40):
+        steps = [lookup("quantize")(bits=12), lookup(key)(**params, seed=seed)]
+        stages = bind_steps(SPACE, Symmetric(), steps)
+        sums = stages[-1].claim.capabilities["kernel_sums"]  # type: ignore[union-attr]
+        flat = exact_flat(stages, Rows(data))
+        of = Release.of_sketch(stages, flat, Noise("discrete_gaussian", 0.0), {})
+        answer = lookup("density")(public="queries").bind(of.released, Symmetric())
+        density = answer.function(of.arrays, of.queries(queries))["density"][:, 0]
+        squares.append(np.square(density - sums.kernel(cdist(data, queries)).sum(axis=0)).mean())
+        if seed == 0:
+            found = expected(stages, 0.0, points(300, 3), queries, public="queries")
+            plain = expected(stages, 0.0, points(300, 3), queries).sampling
+    assert found.noise == 0.0
+    assert 0.75 < math.sqrt(np.mean(squares)) / found.total < 1.25
+    assert plain > 1.5 * found.sampling
+
+
+def test_means_and_medians_are_what_they_say() -> None:
+    key, params = SKETCHES["race"]
+    stages = bind_steps(
+        SPACE, Symmetric(), [lookup("quantize")(bits=8), lookup(key)(**params, seed=1)]
+    )
+    sums, means, medians = (
+        expected(stages, 9.0, points(300, 3), points(9, 2), **post)
+        for post in ({}, {"normalise": True}, {"estimator": "median_of_means"})
+    )
+    assert means.sampling == pytest.approx(sums.sampling / SIZE)
+    of = Release.of_sketch(
+        stages, exact_flat(stages, Rows(points(SIZE, 1))), Noise("discrete_gaussian", 9.0), {}
+    )
+    answer = lookup("density")(normalise=True).bind(of.released, Symmetric())
+    reported = answer.function(of.arrays, of.queries(points(9, 2)))["noise_error"]
+    assert means.noise == pytest.approx(math.sqrt(np.square(reported).mean()), rel=0.2)
+    assert medians.total**2 - medians.maps**2 == pytest.approx(
+        math.pi / 2 * (sums.total**2 - sums.maps**2), rel=1e-6
+    )
+
+
+DISTANCES: dict[str, tuple[str, dict[str, Any], dict[str, Any], float]] = {
+    "coarse grid": ("moments_sketch", {}, {}, 2.0),
+    "few thresholds": ("threshold_sketch", {"thresholds": 5}, {"mean": True}, 1.0),
+    "far ends": ("distance_tree", {"levels": 6}, {"p": 1.5}, 1.5),
+}
+
+
+@pytest.mark.parametrize("kind", DISTANCES)
+def test_distances_without_noise(kind: str) -> None:
+    """Rounding and the structure's own error are told from other rows of the same law: within 25 %."""
+    key, params, asks, power = DISTANCES[kind]
+    data, queries = points(SIZE, 1), points(25, 2)
+    steps = [lookup("quantize")(bits=3 if key == "moments_sketch" else 12), lookup(key)(**params)]
+    stages = bind_steps(SPACE, Symmetric(), steps)
+    post = lookup("distance")(**asks)
+    found = expected_distance_error(Asked(stages, 0.0, points(400, 3), queries, SIZE), post)
+    flat = exact_flat(stages, Rows(data))
+    of = Release.of_sketch(stages, flat, Noise("discrete_gaussian", 0.0), {})
+    answer = post.bind(of.released, Symmetric()).function(of.arrays, of.queries(queries))
+    truth = (cdist(data, queries, "minkowski", p=power) ** power).sum(axis=0)
+    off = answer["distance"][:, 0] - truth / (SIZE if post.mean else 1)
+    assert found.noise == found.sampling == 0.0
+    assert 0.75 < math.sqrt(np.square(off).mean()) / found.total < 1.25
+
+
+def test_noise_of_distances_is_what_answers_report() -> None:
+    stages = bind_steps(
+        SPACE, Symmetric(), [lookup("quantize")(bits=12), lookup("moments_sketch")()]
+    )
+    post, queries = lookup("distance")(), points(25, 2)
+    found = expected_distance_error(Asked(stages, 50.0, points(400, 3), queries, SIZE), post)
+    flat = exact_flat(stages, Rows(points(SIZE, 1)))
+    of = Release.of_sketch(stages, flat, Noise("discrete_gaussian", 50.0), {})
+    answer = post.bind(of.released, Symmetric()).function(of.arrays, of.queries(queries))
+    assert found.noise == pytest.approx(math.sqrt(np.square(answer["noise_error"]).mean()))
+    assert found.total > found.noise > 0

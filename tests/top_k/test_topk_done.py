@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import opendp_sim
 from opendp_sim.audit.corpus import collect
 from opendp_sim.cli import app
-from opendp_sim.spaces.counts import USERS
+from opendp_sim.spaces.counts import USERS, OpenCounts
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import RealRows
 from opendp_sim.spaces.sketch import IntVector
@@ -197,3 +197,19 @@ def test_the_rule_hands_on_what_the_chosen_mechanism_expects():
     chosen = TopK(k=2, scale=3.0, delta=1e-3).bind(IntVector(9), USERS)
     own = GatedPeel(k=2, scale=3.0, delta=1e-3).bind(IntVector(9), USERS)
     assert chosen.expected == own.expected
+
+
+def test_over_an_open_catalogue_the_rule_looks_past_a_flat_head():
+    """Forty items of equal votes, wanted ten: the 21st has as many, the 201st none.
+
+    Within a stop's reach: 200 exp(-100 / 2) by default, 20 exp(-23) with 20 ranks; below 1e-8.
+    """
+    votes = np.array([100] * 40 + [1] * 160, dtype=np.int64)
+    data = {"item": np.arange(len(votes)), "votes": votes}
+    stated = {"k": 10, "scale": 2.0, "delta": 1e-8}
+    default = TopK(**stated).bind(OpenCounts(text=False), USERS)
+    narrow = TopK(k_max=20, **stated).bind(OpenCounts(text=False), USERS)
+    assert default.expected["ranks"] == 200
+    assert len(default.function(data)) == 10
+    assert default.privacy_map(1) == pytest.approx(narrow.privacy_map(1), rel=0.5)
+    assert narrow.function(data) == []

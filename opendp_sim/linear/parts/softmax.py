@@ -26,7 +26,9 @@ _LAST = 17 * _A_UNIT
 _TABLE = np.append(np.rint(2.0**24 * np.exp(-(np.arange(_LAST) + 0.5) / _A_UNIT)), 0.0)
 """Any public integers would do for privacy; these are 2**24 e**-t, and 0 from 17 on."""
 _DIGIT = 64
-_ROWS = 2048
+_ROWS = 2040  # a multiple of _FEW
+_SMALL = 950_000
+"""Multiplications of a float32 product that OpenBLAS does without copying its operands first."""
 _FEW = 255
 """Rows whose float32 sums of products stay below 2**24: 255 * SIDE * (DIGIT - 1) is."""
 _FINEST = 13
@@ -64,7 +66,7 @@ def residuals(
         weights: what ``whole_weights`` returned, shape (d, K), in units of ``2**-f``.
         f: as returned with them.
     """
-    products = np.matmul(rows, weights).T.astype(np.float64, order="C")  # exact in any order
+    products = _products(rows, weights).T.astype(np.float64, order="C")
     behind = products.max(axis=0) - products
     behind *= float(_A_UNIT) * 2.0 ** -(math.log2(SIDE) + f)  # a power of two
     np.minimum(behind, float(_LAST), out=behind)
@@ -99,6 +101,21 @@ def gradient(
     high_sum, low_sum = total[:classes].astype(np.int64), total[classes:].astype(np.int64)
     summed: NDArray[np.int64] = (_DIGIT * high_sum + low_sum).T
     return summed
+
+
+def _products(rows: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return rows times weights, exact in any order: in small products, which are faster."""
+    few = _SMALL // max(weights.size, 1)
+    kind = np.result_type(rows, weights)
+    found: NDArray[np.float32] = np.empty((len(rows), weights.shape[1]), dtype=kind)
+    if few < 8 or few >= len(rows):
+        np.matmul(rows, weights, out=found)
+        return found
+    cut = len(rows) // few * few
+    whole = rows[:cut].reshape(-1, few, rows.shape[1])
+    np.matmul(whole, weights, out=found[:cut].reshape(-1, few, weights.shape[1]))
+    np.matmul(rows[cut:], weights, out=found[cut:])
+    return found
 
 
 def _summed(parts: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,6 +1,7 @@
-"""What a kernel release is expected to be off by: from public points like the data, and a size.
+"""What a release is expected to be off by: from public points like the data, and a size.
 
-Noise, sampling of the sketch, row maps and bias apart, and together. Proof: ``expected_error.md``.
+Noise, sampling of the sketch, row maps and bias apart, and together, for sums of kernels; those of
+distances are in ``expected_distance.py``. Proof: ``expected_error.md``.
 """
 
 from __future__ import annotations
@@ -15,25 +16,27 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.claims import Stable, Stage
 from opendp_sim.core.errors import DataError
+from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.core.on_use import spatial
 from opendp_sim.core.pipeline import on_queries, resolve
 from opendp_sim.spaces.rows import GridRows, RealRows, as_rows
 
-__all__ = ["ExpectedError", "expected_error"]
+__all__ = ["Asked", "ExpectedError", "Floats", "expected_kernel_error", "far", "root_mean_square"]
 
 _FEWEST = 20
 _METRICS = {"l1": "cityblock", "l2": "euclidean"}
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class ExpectedError:
-    """Root mean squares over the queries, in kernel sums of ``size`` records.
+    """Root mean squares over the queries, in the units of the answers.
 
     Attributes:
         noise: deviation of the noise.
         sampling: deviation over the sketch's own draws (frequencies, hashes); 0 where it has none.
-        maps: of grid, projection and clipping: kernel sums behind them less those before them.
-        bias: the largest error of the structure itself, a bound.
+        maps: of grid, projection and clipping: exact answers behind them less those before them.
+        bias: of the structure itself: measured on the public points where nothing is drawn, else a bound.
         total: the four together: the root of the sum of their squares.
     """
 
@@ -48,105 +51,187 @@ class ExpectedError:
         return math.hypot(self.noise, self.sampling, self.maps, self.bias)
 
 
-def expected_error(
-    stages: Sequence[Stage], deviation: float, like: Any, queries: Any, size: int
-) -> ExpectedError:
-    """Return the expected error of ``density`` on a release of a chain of bound stages.
+@dataclass(frozen=True)
+class Asked:
+    """Public points and queries, before and behind the row maps of a chain.
 
-    Args:
-        stages: the chain from real rows (or records) to a sketch that offers ``kernel_sums``.
+    Attributes:
+        stages: the chain from real rows (or records) to a sketch.
         deviation: standard deviation of the noise on a cell of weight 1.
         like: public points that look like the data, 20 or more, in the chain's first space.
         queries: public queries, in data units.
         size: a public guess of the number of records.
+    """
+
+    stages: Sequence[Stage]
+    deviation: float
+    like: Any
+    queries: Any
+    size: int
+
+    def sums(self, capability: str, needs: str) -> Any:
+        """Return what the sketch offers, or refuse it (OS607)."""
+        claim = self.stages[-1].claim
+        found = claim.capabilities.get(capability) if isinstance(claim, Stable) else None
+        if found is None or found.labels is not None:
+            raise refused(f"{needs}, without labels")
+        return found
+
+    def behind(self) -> tuple[Floats, Any]:
+        """Return points and queries as the sketch sees them, in its own steps."""
+        points = _rows(self.stages[:-1], self.like)
+        if len(points) < _FEWEST:
+            raise refused(f"{_FEWEST} public points or more")
+        return points, on_queries(self.stages[:-1], self.queries)
+
+    def before(self) -> tuple[Floats, Floats]:
+        """Return points and queries in the units that answers are meant in: chosen and rescaled."""
+        kept = max((i for i, s in enumerate(self.stages) if _keeps_units(s)), default=-1) + 1
+        asked = on_queries(self.stages[:kept], self.queries)
+        return _rows(self.stages[:kept], self.like), as_rows(asked).values
+
+    @property
+    def unit(self) -> float:
+        """Of a step of the sketch's own rows, in those units."""
+        grid = self.stages[-1].domain
+        return grid.unit if isinstance(grid, GridRows) else 1.0
+
+    def claimed(self, distance: str) -> str:
+        """Return the distance before the grid: an embedding of l2 into l1 makes l1 stand for l2."""
+        grid = getattr(self.stages[-1].domain, "distortion", ())
+        return "l2" if distance == "l1" and grid and grid[0] == 1.0 else distance
+
+
+def expected_kernel_error(asked: Asked, post: Mechanism) -> ExpectedError:
+    """Return the expected error of ``density`` as ``post`` has it.
 
     Raises:
         DataError (OS607): a sketch without kernel sums of l1 or l2, with labels, or too few points.
     """
-    claim = stages[-1].claim
-    sums = claim.capabilities.get("kernel_sums") if isinstance(claim, Stable) else None
-    points = _rows(stages[:-1], like)
-    if sums is None or sums.labels is not None or sums.distance not in _METRICS:
-        raise _refused("a sketch of kernel sums of l1 or l2, without labels")
-    if len(points) < _FEWEST:
-        raise _refused(f"{_FEWEST} public points or more")
-    asked = on_queries(stages[:-1], queries)
-    noise = deviation * sums.noise_factor()
-    variance = _sampling(claim, sums, points, asked, size)
-    maps = _maps(stages, sums, like, queries, points, asked) * size
+    sums, size = asked.sums("kernel_sums", "a sketch of kernel sums of l1 or l2"), asked.size
+    if sums.distance not in _METRICS:
+        raise refused("a sketch of kernel sums of l1 or l2, without labels")
+    points, at = asked.behind()
+    before, wanted = asked.before()
+    public = getattr(post, "public", "none") == "queries"
+    median = getattr(post, "estimator", "mean") == "median_of_means"
+    variance = _sampling(asked, sums, points, at, public=public)
+    drawn = variance is not None
+    # As `density` has it: the median of normal means has pi/2 times the variance of their mean.
+    loss = math.sqrt(math.pi / 2) if median and drawn else 1.0
+    exact = _mean(sums, points * asked.unit, as_rows(at).values * asked.unit, sums.distance)
+    maps = exact - _mean(sums, before, wanted, asked.claimed(sums.distance))
+    noise = loss * asked.deviation * sums.noise_factor() * np.ones_like(exact)
+    bias = _bias(asked, sums, points, at, exact, drawn=drawn)
+    share = 1.0
+    if getattr(post, "normalise", False):
+        of_count = asked.deviation * sums.totals(_cells(asked, points))[1]
+        noise, share = np.hypot(noise, exact * of_count) / size, 1.0 / size
+    spread = np.zeros_like(exact) if variance is None else np.sqrt(variance)
     return ExpectedError(
-        noise,
-        math.sqrt(float(np.maximum(variance, 0.0).mean())),
-        math.sqrt(float(np.square(maps).mean())),
-        float(sums.bias()) * size,
+        root_mean_square(noise),
+        share * loss * root_mean_square(spread),
+        share * size * root_mean_square(maps),
+        share * size * root_mean_square(bias),
     )
 
 
-def _sampling(
-    claim: Any, sums: Any, points: NDArray[np.float64], asked: Any, size: int
-) -> NDArray[np.float64]:
-    """Return the variance of a sum over ``size`` such records over the sketch's draws (Lemma 1)."""
-    half = len(points) // 2
-    first, second = points[:half], points[half : 2 * half]
-    both = _variance(claim, sums, points[: 2 * half], asked)
-    apart = _variance(claim, sums, first, asked) + _variance(claim, sums, second, asked)
-    pair = (both - apart) / (2.0 * half * half)
-    own = (apart - 2.0 * half * (half - 1) * pair) / (2.0 * half)
-    found: NDArray[np.float64] = size * own + float(size) * (size - 1) * pair
+def root_mean_square(values: Floats) -> float:
+    """Return the root of the mean square."""
+    return math.sqrt(float(np.square(values).mean()))
+
+
+def _bias(
+    asked: Asked, sums: Any, points: Floats, at: Any, exact: Floats, *, drawn: bool
+) -> Floats:
+    """Return the structure's own error of a record, by query: without draws, that of the points."""
+    if not drawn:
+        found = sums.estimate(_cells(asked, points), at).groups[0, 0]
+        return np.asarray(found / len(points) - exact)
+    approximated = getattr(sums, "approximated", None)
+    if approximated is None:
+        return np.full_like(exact, float(sums.bias()))
+    metric, unit = _METRICS[sums.distance], asked.unit
+    apart = far(points * unit, as_rows(at).values * unit, metric)
+    return np.asarray(approximated(apart).mean(axis=0) - exact)
+
+
+def _cells(asked: Asked, points: Floats) -> dict[str, Any]:
+    claim: Any = asked.stages[-1].claim
+    cells = np.zeros(claim.output.size, dtype=np.int64)
+    claim.accumulate(points, cells)
+    found: dict[str, Any] = claim.output.split(cells)
     return found
 
 
-def _variance(
-    claim: Any, sums: Any, points: NDArray[np.float64], asked: Any
-) -> NDArray[np.float64]:
-    cells = np.zeros(claim.output.size, dtype=np.int64)
-    claim.accumulate(points, cells)
-    found = sums.estimate(claim.output.split(cells), asked)
-    if not np.isfinite(found.variance).all():
-        return np.zeros(found.variance.shape[1])  # no draws, or one
-    variance: NDArray[np.float64] = found.variance[0] / found.repetitions
+def _sampling(asked: Asked, sums: Any, points: Floats, at: Any, *, public: bool) -> Floats | None:
+    """Return the variance over the sketch's draws by query (Lemmas 1 and 2); None without draws."""
+    half, size = len(points) // 2, float(asked.size)
+    first, second = points[:half], points[half : 2 * half]
+    both = _variance(asked, sums, points[: 2 * half], at)
+    if both is None:
+        return None
+    apart = _of(asked, sums, first, at) + _of(asked, sums, second, at)
+    pair = (both - apart) / (2.0 * half * half)
+    own = (apart - 2.0 * half * (half - 1) * pair) / (2.0 * half)
+    variance = size * own + size * (size - 1) * pair
+    if public:
+        variance = variance + _with_public(asked, sums, points[: 2 * half], at, both)
+    return np.maximum(variance, 0.0)
+
+
+def _with_public(asked: Asked, sums: Any, points: Floats, at: Any, alone: Floats) -> Floats:
+    """Return what public points at the queries add to the variance: mostly, they take (Lemma 2)."""
+    grid: Any = asked.stages[-1].domain
+    known = np.clip(np.rint(as_rows(at).values), grid.lower, grid.upper)
+    share, scale = asked.size / len(known), asked.size / len(points)
+    own = _of(asked, sums, known, at)
+    covariance = (_of(asked, sums, np.concatenate([points, known]), at) - alone - own) / 2
+    return np.asarray(share**2 * own - 2.0 * share * scale * covariance)
+
+
+def _variance(asked: Asked, sums: Any, points: Floats, at: Any) -> Floats | None:
+    found = sums.estimate(_cells(asked, points), at)
+    if found.repetitions == 1 or not np.isfinite(found.variance).all():
+        return None  # no draws, or one
+    variance: Floats = found.variance[0] / found.repetitions
     return variance
 
 
-def _maps(
-    stages: Sequence[Stage], sums: Any, like: Any, queries: Any, points: Any, asked: Any
-) -> NDArray[np.float64]:
-    """Return mean kernel values behind the row maps less those before: shape (q,)."""
-    grid = stages[-1].domain
-    start = max((i for i, s in enumerate(stages) if _keeps_units(s)), default=-1) + 1
-    before = _rows(stages[:start], like)
-    from_here = on_queries(stages[:start], queries)
-    unit = grid.unit if isinstance(grid, GridRows) else 1.0
-    found: NDArray[np.float64] = _mean(sums, points, asked, unit) - _mean(
-        sums, before, from_here, 1.0
-    )
+def _of(asked: Asked, sums: Any, points: Floats, at: Any) -> Floats:
+    found = _variance(asked, sums, points, at)
+    assert found is not None  # noqa: S101 - the sketch draws, as the caller saw
     return found
 
 
 def _keeps_units(stage: Stage) -> bool:
-    """Whether a kernel is meant about what this map makes: columns chosen, or rescaled."""
+    """Whether an answer is meant about what this map makes: columns chosen, or rescaled."""
     claim = stage.claim
     rescaled = isinstance(claim, Stable) and isinstance(claim.output, RealRows)
     return stage.mechanism.key == "select" or (rescaled and stage.mechanism.key == "rescale")
 
 
-def _mean(sums: Any, rows: Any, asked: Any, unit: float) -> NDArray[np.float64]:
-    left, right = (
-        np.asarray(as_rows(part).values, dtype=np.float64) * unit for part in (rows, asked)
-    )
-    found: NDArray[np.float64] = sums.kernel(
-        spatial.distance.cdist(left, right, _METRICS[sums.distance])
-    ).mean(axis=0)
+def _mean(sums: Any, rows: Floats, at: Floats, distance: str) -> Floats:
+    found: Floats = sums.kernel(far(rows, at, _METRICS[distance])).mean(axis=0)
     return found
 
 
-def _rows(stages: Sequence[Stage], like: Any) -> NDArray[np.float64]:
-    values: NDArray[np.float64] = as_rows(resolve(stages, lambda: [like])(like)).values
+def far(rows: Floats, at: Floats, metric: str, **given: Any) -> Floats:
+    """Return distances of every row from every query: shape (n, q)."""
+    left, right = (np.asarray(part, dtype=np.float64) for part in (rows, at))
+    found: Floats = spatial.distance.cdist(left, right, metric, **given)
+    return found
+
+
+def _rows(stages: Sequence[Stage], like: Any) -> Floats:
+    values: Floats = as_rows(resolve(stages, lambda: [like])(like)).values
     return values
 
 
-def _refused(expected: str) -> DataError:
+def refused(expected: str) -> DataError:
+    """Return the refusal of what cannot be predicted."""
     return DataError(
         "OS607", "expected_error", expected=expected, got="another chain, or fewer points",
-        hint="give public points of the data's own columns, for a sketch that answers `density`.",
+        hint="give public points of the data's own columns, for a sketch that answers `density` or "
+        "`distance`.",
     )  # fmt: skip

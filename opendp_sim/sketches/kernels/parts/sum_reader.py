@@ -108,6 +108,14 @@ class SumReader:
         """Return 1/(1+z), which the estimate approximates within the stated accuracy."""
         return self.limit.value(distance)
 
+    def approximated(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the sum of exponentials at real distances: what the terms' estimates add up to."""
+        terms = zip(self.weights, self.terms, strict=True)
+        found: NDArray[np.float64] = sum(
+            (weight * term.kernel(distance) for weight, term in terms), np.zeros_like(distance)
+        )
+        return found
+
     def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Bound the deviation without noise: the terms' bounds, and the kernel's own error."""
         terms = [

@@ -1,0 +1,67 @@
+"""What a release's sums of distances are expected to be off by, from public points and a size.
+
+Proof: Lemma 3 of ``expected_error.md``, beside this file.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+
+from opendp_sim.core.claims import Noise, Stable
+from opendp_sim.core.mechanism import Mechanism
+from opendp_sim.queries.parts.expected_error import (
+    Asked,
+    ExpectedError,
+    Floats,
+    far,
+    root_mean_square,
+)
+from opendp_sim.spaces.released import Released
+from opendp_sim.spaces.rows import as_rows
+
+__all__ = ["expected_distance_error"]
+
+
+def expected_distance_error(asked: Asked, post: Mechanism) -> ExpectedError:
+    """Return the expected error of ``distance`` as ``post`` has it: exponent, sums or means.
+
+    Raises:
+        DataError (OS607): a sketch without sums of distances, with labels, or too few points.
+        ReleaseError (OS702): it cannot answer this exponent.
+    """
+    sums, size = asked.sums("distance_sums", "a sketch of sums of distances"), asked.size
+    points, at = asked.behind()
+    before, wanted = asked.before()
+    stage, claim = asked.stages[-1], cast("Stable", asked.stages[-1].claim)  # as `sums` saw
+    output: Any = claim.output
+    cells = np.zeros(output.size, dtype=np.int64)
+    claim.accumulate(points, cells)  # type: ignore[misc]
+    scale = size / len(points)
+    scaled = {name: np.asarray(block) * scale for name, block in output.split(cells).items()}
+    noise = Noise("discrete_gaussian", asked.deviation)
+    released = Released(output, dict(claim.capabilities), noise, stage.domain)
+    reader: Any = post.bind(released, stage.metric)
+    answer = reader.function(scaled, at)
+    power = getattr(post, "p", None) or sums.power
+    times = 1 if getattr(post, "mean", False) else size
+    seen = times * _mean(points * asked.unit, as_rows(at).values * asked.unit, power, "l1")
+    meant = times * _mean(before, wanted, power, asked.claimed("l1"))
+    return ExpectedError(
+        root_mean_square(answer["noise_error"][:, 0]),
+        0.0,
+        root_mean_square(seen - meant),
+        root_mean_square(answer["distance"][:, 0] - seen),
+    )
+
+
+def _mean(rows: Floats, at: Floats, power: float, distance: str) -> Floats:
+    """Return mean p-th powers of distances: by columns, or of whole vectors for ``l2``."""
+    if distance == "l2":
+        return np.asarray(np.power(far(rows, at, "euclidean"), power).mean(axis=0))
+    if power == 1.0:
+        return np.asarray(far(rows, at, "cityblock").mean(axis=0))
+    if power == 2.0:
+        return np.asarray(far(rows, at, "sqeuclidean").mean(axis=0))
+    return np.asarray(np.power(far(rows, at, "minkowski", p=power), power).mean(axis=0))
