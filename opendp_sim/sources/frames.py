@@ -58,7 +58,7 @@ def from_table(records: Records, table: Any) -> Table:
     if library == "pandas":
         return _of_pandas(table, records)
     if callable(table) and not hasattr(table, "__arrow_c_stream__"):
-        return Table(records, lambda rows: _pieces(_batches(table()), records, rows))
+        return Table(records, lambda rows: _pieces(_opened(table), records, rows))
     if library == "pyarrow" and hasattr(table, "scanner"):
         return _of_dataset(table, records)
     held = _held(table, library, records)
@@ -194,6 +194,13 @@ def _of_dataset(dataset: Any, records: Records) -> Table:
         lambda rows: _pieces(batches(), records, rows),
         form=lambda: _piece(dataset.schema.empty_table(), records),
     )
+
+
+def _opened(function: Callable[[], Any]) -> Iterator[Any]:
+    """Yield what a caller's function opens; what it raises could quote a record."""
+    with told_apart():
+        stream = function()
+    yield from _batches(stream)
 
 
 def _batches(stream: Any) -> Iterator[Any]:

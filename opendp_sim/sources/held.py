@@ -48,9 +48,9 @@ def held_columns(
     """
     found = {}
     for column in records.columns:
-        if column.name not in columns:
-            raise missing_column(column.name)
         with unquoted(column.name):
+            if column.name not in columns:
+                raise missing_column(column.name)
             found[column.name] = held(columns[column.name], column)
 
     def read(part: slice) -> dict[str, NDArray[Any]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from opendp_sim.sources.blocks import Block, block_rows, recut
-from opendp_sim.sources.conform import check_lengths, conform
+from opendp_sim.sources.conform import check_lengths, conform, unquoted
 from opendp_sim.sources.held import held_columns
 from opendp_sim.spaces.records import Records
 
@@ -105,7 +105,13 @@ def from_chunks(
     """
 
     def pieces(_rows: int) -> Iterator[Raw]:
-        for chunk in open_chunks():
+        with unquoted("of a chunk"):  # the function is the caller's: what it raises could quote
+            chunks = iter(open_chunks())
+        while True:
+            with unquoted("of a chunk"):
+                chunk = next(chunks, None)
+            if chunk is None:
+                return
             yield held_columns(chunk, records)[1](slice(None))
 
     return Table(records, pieces, length)

@@ -65,8 +65,18 @@ def packed(ids: Any) -> NDArray[np.uint8]:
 
 
 def unpacked(kept: NDArray[np.uint8]) -> NDArray[Any]:
-    """Return what was packed, shape (n,)."""
-    return boxed(json.loads(kept.tobytes()))
+    """Return what was packed, shape (n,).
+
+    Raises:
+        DataError (OS602): no identifiers that ``packed`` writes; the text quotes none of it.
+    """
+    try:
+        found = json.loads(kept.tobytes())
+    except (ValueError, RecursionError):  # a number of too many digits is a ValueError
+        found = None
+    if not isinstance(found, list):
+        _refuse().alone()
+    return boxed(persons(found))
 
 
 def parts_of(persons: NDArray[Any], parts: int) -> NDArray[np.int64]:

@@ -83,7 +83,13 @@ class _RowDomain(Domain):
     ids: bool = False
 
     def normal(self, data: Any) -> Rows:
-        """Return rows whose masked entries are missing and whose persons are canonical values."""
+        """Return rows whose persons are canonical values; a masked array is refused by its type.
+
+        OpenDP's own domain takes one whatever is masked, so whether a row is must not decide.
+        """
+        bare = data.values if isinstance(data, Rows) else data
+        if isinstance(bare, np.ma.MaskedArray):
+            raise self._refuse("OS602", "an array without a mask", "a masked array")
         rows = as_rows(data)
         labels = None if rows.labels is None else np.asarray(np.ma.filled(rows.labels, -1))
         return Rows(filled(rows.values), labels, None if rows.ids is None else kept_ids(rows.ids))

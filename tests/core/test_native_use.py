@@ -150,3 +150,12 @@ def test_frames_of_the_context_are_refused_at_once_with_what_to_do():
         repetitions=4, buckets=8, family={"p_stable_l2": {"width": 1.0}}, seed=1
     )  # fmt: skip
     assert len(query.laplace().release()) == 4 * 8 + 1
+
+
+@pytest.mark.parametrize("mask", [False, [[0, 0], [0, 1]]])
+def test_a_masked_array_is_refused_by_its_type_whatever_is_masked(mask):
+    """OpenDP's array domain takes it; a masked row raised, and an unmasked one was answered."""
+    domain = array2_domain(num_columns=2, nan=False, T=float)
+    chain = (domain, dp.symmetric_distance()) >> sim.then_quantize(bits=8, bounds=(-1.0, 1.0))
+    with pytest.raises(dp.OpenDPException, match="OS602"):
+        chain(np.ma.array(np.full((2, 2), 0.1), mask=mask))

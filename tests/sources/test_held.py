@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -143,3 +144,53 @@ def test_a_column_s_own_type_is_that_of_its_library() -> None:
     assert typed([1, 2], "y") is None
     assert typed(pl.Series(["a", None]), "y").tolist() == ["a", None]  # type: ignore[union-attr]
     assert typed(pl.Series([0.5, None]), "y").dtype == np.float64  # type: ignore[union-attr]
+
+
+def heavy() -> Any:
+    """Return the caller's stream: it opens, and fails at its second batch with a record in its text."""
+
+    def batches() -> Any:
+        yield pa.record_batch({"x": pa.array([1])})
+        raise ValueError(TOLD)
+
+    return pa.RecordBatchReader.from_batches(pa.schema([("x", pa.int64())]), batches())
+
+
+TOLD = "record 17 holds Ada"
+
+
+def fails(*_: Any, **__: Any) -> Any:
+    raise ValueError(TOLD)
+
+
+class Columns(Mapping[str, Any]):
+    """A mapping of the caller's whose every method fails."""
+
+    __getitem__ = __contains__ = __iter__ = fails
+
+    def __len__(self) -> int:
+        return 1
+
+
+FOREIGN: dict[str, Any] = {
+    "a function": lambda records: from_table(records, fails),
+    "a function's stream": lambda records: from_table(records, heavy),
+    "a mapping": lambda records: from_table(records, Columns()),
+    "a function of chunks": lambda records: from_chunks(records, fails),
+    "an iterator of chunks": lambda records: from_chunks(records, lambda: map(fails, [1])),
+    "a chunk": lambda records: from_chunks(records, lambda: [Columns()]),
+    "a computed column": lambda records: from_table(
+        records, {"x": type("Odd", (), {"__array__": fails})()}
+    ),
+}
+
+
+@pytest.mark.parametrize("opened", FOREIGN.values(), ids=FOREIGN)
+def test_what_a_caller_s_own_code_raises_leaves_as_a_constant_refusal(opened: Any) -> None:
+    """A function, mapping, stream or array of the caller's runs inside a release: its texts may hold data."""
+    with pytest.raises(DataError, match=r"OS60[12]") as caught:
+        list(opened(Records((COLUMNS["whole"],))).blocks())
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert TOLD not in f"{error!r} {error.args!r}"
+        error = error.__cause__ or error.__context__

@@ -26,7 +26,7 @@ from opendp_sim.spaces.cell import (
     whole,
     wholes,
 )
-from opendp_sim.spaces.ids import boxed, persons
+from opendp_sim.spaces.ids import boxed, packed, persons, unpacked
 from opendp_sim.spaces.normal import normal
 from opendp_sim.spaces.records import Column, Records
 from opendp_sim.spaces.rows import GridRows, Rows
@@ -250,3 +250,19 @@ def test_a_person_has_64_bits(far: int) -> None:
     rows = Rows(np.zeros((1, 1), dtype=np.int64), None, boxed([far]))
     with pytest.raises(DataError):
         GridRows(1, ids=True, unit=1.0).normal(rows)
+
+
+@pytest.mark.parametrize("kept", [b"[1" + b"0" * 5000 + b"]", b"[" * 10**5, b"{}", b"[1.5]", b"[null]", b'["a", 5]',
+                                  b"[36893488147419103232]", b"\xff"])  # fmt: skip
+def test_kept_identifiers_that_nobody_packed_are_refused_without_a_word_of_them(
+    kept: bytes,
+) -> None:
+    """A number of 5,000 digits raised Python's own ValueError."""
+    with pytest.raises(DataError, match="OS602") as caught:
+        unpacked(np.frombuffer(kept, dtype=np.uint8))
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("ids", [[2**64 - 1, -(2**63), 2**53 + 1], ["a", "\ud800", "é\0"], []])
+def test_identifiers_are_packed_with_every_digit(ids: list[Any]) -> None:
+    assert unpacked(packed(ids)).tolist() == ids
