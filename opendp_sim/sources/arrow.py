@@ -148,9 +148,18 @@ def _cells(array: Any, column: Column) -> NDArray[Any]:
 
 
 def _texts(array: Any) -> NDArray[Any]:
-    """Return texts as objects. Nobody has checked that they are UTF-8: each cell is read by itself."""
-    cells = array.cast("large_binary").to_numpy(zero_copy_only=False).tolist()
-    return boxed([None if cell is None else cell.decode("utf-8", ANY) for cell in cells])
+    """Return texts as objects. Nobody has checked that they are UTF-8: where one is not, each cell is
+    read by itself, and where all are, that gives what Arrow's own conversion gives.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        cells = array.cast("large_binary").to_numpy(zero_copy_only=False).tolist()
+        return boxed([None if cell is None else cell.decode("utf-8", ANY) for cell in cells])
+    found: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return found
 
 
 def _integers(array: Any, *, real: bool) -> NDArray[Any]:

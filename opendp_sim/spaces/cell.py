@@ -42,6 +42,8 @@ LONGEST = 2**16
 """Characters of a text: a longer one is missing, wherever it comes from."""
 DIGITS = 400
 """Characters of a number written as text; the longest float in plain digits has 327."""
+_FLAT = frozenset((str, int, float, bool, type(None)))
+"""Types of which numpy makes one cell each."""
 _LAST = 0x10FFFF
 """The last code point; numpy's fixed-width texts may hold any 32 bits."""
 
@@ -194,6 +196,8 @@ def reals(values: NDArray[Any] | Sequence[Any]) -> NDArray[np.float64]:
 
 def boxed(cells: Sequence[Any]) -> NDArray[Any]:
     """Return a sequence as an array of the very objects in it, shape (n,)."""
+    if set(map(type, cells)) <= _FLAT:  # numpy looks into nothing else
+        return np.array(list(cells), dtype=object)
     out = np.empty(len(cells), dtype=object)
     for place, cell in enumerate(cells):
         out[place] = cell

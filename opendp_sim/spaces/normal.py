@@ -121,7 +121,14 @@ def key_indices(raw: NDArray[Any], keys: tuple[str | int, ...]) -> NDArray[np.in
     if kind == "S":
         raw = np.char.decode(raw, "utf-8", "surrogateescape")
     cells = listed(raw)
-    known = {cell: _place(cell, places) for cell in set(filter(_is_text, cells))}
+    kinds = set(map(type, cells))
+    known: dict[Any, int] = {
+        cell: _place(cell, places)
+        for cell in set(cells if kinds <= {str} else filter(_is_text, cells))
+    }
+    if kinds <= {str, type(None)}:
+        known[None] = -1
+        return np.fromiter(map(known.__getitem__, cells), np.int64, len(cells))
     found = (known[c] if _is_text(c) else _place(c, places) for c in cells)
     return np.fromiter(found, np.int64, len(cells))
 
@@ -133,6 +140,8 @@ def _stripped(array: NDArray[Any]) -> NDArray[Any]:
     if array.dtype.kind not in _CELLS:
         return array
     cells = listed(array)
+    if set(map(type, cells)) <= {str}:
+        return boxed(list(map(str.strip, cells)))
     return boxed([str.strip(cell) if isinstance(cell, str) else cell for cell in cells])
 
 

@@ -200,6 +200,22 @@ def rows(runs: int) -> Iterator[list[object]]:
                 of = f"race_sketch, {repetitions} hashes, {groups} groups, noise {scale:g}"
                 yield [of, f"clusters {name}", confidence,
                        race(sizes, repetitions, groups, confidence, scale, runs)]  # fmt: skip
+    for name in SKETCHES:
+        gauss = name.startswith("gauss")
+        for bits in (8, 10) if gauss else (4, 6, 10):
+            for dimension in (0,) if gauss else (0, 4):
+                behind = f", behind jl_projection to {dimension}" if dimension else ""
+                yield [f"{name}, {bits} bits{behind}", "5,000 records between two steps", 0.95,
+                       lattice(name, bits, dimension, min(runs, 40))]  # fmt: skip
+    for map_name in ("jl_projection", "l1_embedding"):
+        for kind in ("one point", "a line", "a cloud"):
+            for bits in (5, 10):
+                yield [f"distance behind {map_name}, {bits} bits", f"3,000 records: {kind}", 0.95,
+                       projected(map_name, bits, kind, runs)]  # fmt: skip
+
+
+def near_rows(runs: int) -> Iterator[list[object]]:
+    """Yield the same for many clusters near one another, and for queries beside a cluster."""
     for box in (3.0, 30.0):
         for name, sizes in list(CLUSTERS.items())[1:]:
             for repetitions, confidence in (
@@ -217,32 +233,30 @@ def rows(runs: int) -> Iterator[list[object]]:
             covered = beside(kernel, frequencies, 0.95, groups, runs).min()
             yield [f"fourier_sketch {name}, {frequencies} frequencies, {groups} groups",
                    "300 in one point, beside it", 0.95, float(covered)]  # fmt: skip
-    for name in SKETCHES:
-        gauss = name.startswith("gauss")
-        for bits in (8, 10) if gauss else (4, 6, 10):
-            for dimension in (0,) if gauss else (0, 4):
-                behind = f", behind jl_projection to {dimension}" if dimension else ""
-                yield [f"{name}, {bits} bits{behind}", "5,000 records between two steps", 0.95,
-                       lattice(name, bits, dimension, min(runs, 40))]  # fmt: skip
-    for map_name in ("jl_projection", "l1_embedding"):
-        for kind in ("one point", "a line", "a cloud"):
-            for bits in (5, 10):
-                yield [f"distance behind {map_name}, {bits} bits", f"3,000 records: {kind}", 0.95,
-                       projected(map_name, bits, kind, runs)]  # fmt: skip
+
+
+PARTS = {
+    "far": ("Trust: coverage of intervals", rows),
+    "near": ("Trust: coverage of intervals, near many clusters", near_rows),
+}
 
 
 def main() -> None:
     options = parser(__doc__ or "")
     options.add_argument("--runs", type=int, default=200, help="releases a row")
+    options.add_argument("--part", choices=PARTS, default="far", help="which kinds of data")
     args = options.parse_args()
+    section, part = PARTS[args.part]
     found: list[list[object]] = []
-    for row in rows(args.runs):
+    for row in part(args.runs):
         found.append(row)
         print(*row, sep=" | ", flush=True)
     text = table(["release", "data", "said", "covered, at least"], found)
     if args.write:
-        command = f"python tests/bench/interval_coverage.py --runs {args.runs} --write"
-        write_section("Trust: coverage of intervals", text, command)
+        command = (
+            f"python tests/bench/interval_coverage.py --part {args.part} --runs {args.runs} --write"
+        )
+        write_section(section, text, command)
 
 
 if __name__ == "__main__":

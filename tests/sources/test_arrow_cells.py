@@ -21,6 +21,7 @@ from opendp_sim.sources.opening import open_source
 from opendp_sim.sources.parquet import parquet_of, parquet_parts
 from opendp_sim.sources.place import Place
 from opendp_sim.sources.source import Source, from_arrays
+from opendp_sim.spaces.normal import normal
 from opendp_sim.spaces.records import Column, Records
 
 PAIRS = Records((Column("c", "array[f64, 2]", (-1e9, 1e9)),))
@@ -191,3 +192,40 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, *, pinn
     os.utime(file, ns=(0, 0))
     with pytest.raises(DataError, match="OS601"):
         list(blocks)
+
+
+HOSTILE = [b"a", b" a ", b"", b"\xff", b"\xed\xa0\x80", b"a\x00", "é\u2028".encode(), b"\xc0\xaf", b"\xf4\x90\x80\x80",
+           "\U0010ffff\x1f".encode(), b"x" * 70_000, b"\xe2\x80", b"5", None]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string", "dictionary", "string_view"])
+@pytest.mark.parametrize(
+    "declared", [Column("v", "str"), Column("v", "category", keys=("a", "é", 5, "\udcff"))]
+)
+def test_texts_read_together_are_the_cells_read_alone(kind: str, declared: Column) -> None:
+    """The fast ways (all UTF-8, all plain texts) give what one cell after another gives."""
+
+    def column(cells: list[bytes | None]) -> Any:
+        raw = pa.array(cells, pa.binary() if kind != "large_string" else pa.large_binary())
+        found = raw.view("large_string" if kind == "large_string" else "string")
+        if kind == "string_view":
+            return found.cast("string_view") if all(map(_is_utf8, cells)) else found
+        return found.dictionary_encode() if kind == "dictionary" else found
+
+    rng = np.random.default_rng(4)
+    alone = [normal(from_arrow(column([cell]), declared), declared).tolist()[0] for cell in HOSTILE]
+    for size in (0, 1, 2, 3, 9, 40):
+        for _ in range(12):
+            picked = rng.integers(0, len(HOSTILE), size)
+            if rng.random() < 0.5:  # nothing but texts that are UTF-8: the fast way
+                picked = np.array([at for at in picked if _is_utf8(HOSTILE[at])], dtype=int)
+            whole = normal(from_arrow(column([HOSTILE[at] for at in picked]), declared), declared)
+            assert whole.tolist() == [alone[at] for at in picked]
+            assert [type(cell) for cell in whole.tolist()] == [type(alone[at]) for at in picked]
+
+
+def _is_utf8(cell: bytes | None) -> bool:
+    try:
+        return cell is None or cell.decode("utf-8") is not None
+    except UnicodeDecodeError:
+        return False
