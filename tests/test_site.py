@@ -84,7 +84,7 @@ def test_every_cell_is_python(page):
 
 def test_a_mechanism_s_page_has_formulas_lemmas_predictions_and_measurements(made):
     page = (made / "mechanisms" / "race_sketch.md").read_text(encoding="utf-8")
-    for part in ("$$\nL_1 = R + w", "**Lemma 1 (stability).**", "off by about 4.43 records", "## What was measured",
+    for part in ("$$\nL_1 = R + w", "**Lemma 1 (stability).**", "within 4.43 records", "## What was measured",
                  "tests/bench", "````text\nrace_sketch (sketches)"):  # fmt: skip
         assert part in page
     assert str(DOCS.parent) not in page

@@ -79,6 +79,13 @@ class Attacker:
         digits = 3 if value < 99 else 4 if value < 99.9 else 6
         return up_text(min(100.0, value * (1 - 1e-12)), digits)
 
+    @property
+    def strength(self) -> str:
+        """One word for how much protection that leaves."""
+        right = 50 * (1 + self.advantage)
+        words = ((60, "strong"), (75, "moderate"), (90, "weak"))
+        return next((word for most, word in words if right <= most), "hardly any")
+
     def plain(self) -> dict[str, Any]:
         """The JSON form: the advantage, and the trade-off curve at ``RATES``."""
         return {

@@ -14,8 +14,7 @@ from opendp_sim.accounting.totals import loss_text
 from opendp_sim.cli.show_tree import tree
 from opendp_sim.core.rounding import up_text
 from opendp_sim.core.shown import shown
-from opendp_sim.dsl.advice import advice
-from opendp_sim.dsl.describe import stage_plain
+from opendp_sim.dsl.advice import advised_of
 from opendp_sim.dsl.how_wrong import how_wrong
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.standing import standing
@@ -47,7 +46,7 @@ def show_first(plan: Plan, spec: str, out: Console, *, whole: bool = False) -> N
         row = Text(shown(line))
         row.truncate(wide, overflow="ellipsis")
         out.print(row)
-    advised = list(dict.fromkeys(_advices(plan)))
+    advised = advised_of(plan)
     if advised:
         out.print()
     for text in advised:
@@ -67,14 +66,6 @@ def _command(plan: Plan) -> str:
     """Return the command that runs this plan: a session is served, not applied."""
     asked = any(output.decl.serve == "session" for output in plan.outputs.values())
     return "opendp-sim session" if asked else "opendp-sim apply"
-
-
-def _advices(plan: Plan) -> Iterator[str]:
-    """Yield what the steps and the plan advise: a setting that costs accuracy is said at once."""
-    for typed in plan.types.values():
-        for step in stage_plain(typed)["steps"]:
-            yield from (f"{step['step']}: {text}" for text in step.get("advice", ()))
-    yield from advice(plan)
 
 
 def _answers(plan: Plan, *, whole: bool) -> Iterator[tuple[str, str]]:
@@ -100,7 +91,7 @@ def _who(plan: Plan) -> str:
     noun = "record" if of == "row" else "person"
     whom = f"each {noun}" if number == 1 else f"any {number} {noun}s together"
     whom += " (one row)" if of == "row" and number == 1 else ""
-    whom += "" if of == "row" else f" (column `{_short(of, 7)}`)"
+    whom += "" if of == "row" else f" (each `{_short(of, 9)}`)"
     if replaced:
         return f"{whom}, from having its content found out"
     return f"{whom}, from being found out to be in the data"
@@ -108,8 +99,10 @@ def _who(plan: Plan) -> str:
 
 def _sure(plan: Plan) -> str:
     assert plan.privacy is not None  # noqa: S101 - the caller asked
-    right = attacker_of(plan.privacy.measure, plan.total).right
-    return f"at even odds the best guess is right at most {right} in 100 (coin: 50)"
+    attacker = attacker_of(plan.privacy.measure, plan.total)
+    return (
+        f"{attacker.strength}: a spy's 50:50 guess becomes right in at most {attacker.right} of 100"
+    )
 
 
 def _wrong(plan: Plan, *, whole: bool) -> str:
@@ -120,7 +113,10 @@ def _wrong(plan: Plan, *, whole: bool) -> str:
     told = [f"{', '.join(names if whole else names[:2])}: {text}" for text, names in alike.items()]
     if not told:
         return "not stated: it depends on what the release is asked"
-    return "; ".join(told) if whole else told[0]
+    if whole or len(alike) == 1:
+        return "; ".join(told)
+    more = sum(map(len, alike.values())) - min(2, len(next(iter(alike.values()))))
+    return f"{told[0]} (+{more})"
 
 
 def _cost(plan: Plan) -> str:
@@ -136,8 +132,8 @@ def _cost(plan: Plan) -> str:
         loss += "".join(f", delta {up_text(delta, 2)}" for delta in spent[1:])
     found = standing(plan)
     if found is None:
-        return f"nothing yet; a run: {loss}; no ledger counts it"
+        return f"none yet; a run takes {loss}; nobody keeps count"
     if "refused" in found:
-        return f"nothing yet; a run: {loss}; its ledger cannot be read"
+        return f"none yet; a run takes {loss}; its ledger cannot be read"
     told = f"leaves {found['left']}" if found["fits"] else "is refused: too little is left"
-    return f"nothing yet; a run: {loss}; {told}"
+    return f"none yet; a run takes {loss}; {told}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opendp_sim.dsl.charging import ledger_path
+from opendp_sim.dsl.describe import stage_plain
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.unlike_columns import unlike_columns
 
-__all__ = ["advice"]
+__all__ = ["advice", "advised_of"]
 
 _DELTA = 1e-3
 """A delta of one over a thousand people."""
@@ -29,6 +30,13 @@ def advice(plan: Plan) -> list[str]:
         ),
         *(text for o in plan.outputs.values() for text in _loud(o)),
     ]
+
+
+def advised_of(plan: Plan) -> list[str]:
+    """Return what steps and plan advise, once each: what an author sees, a signatory sees too."""
+    steps = (step for typed in plan.types.values() for step in stage_plain(typed)["steps"])
+    told = [f"{step['step']}: {text}" for step in steps for text in step.get("advice", ())]
+    return list(dict.fromkeys([*told, *advice(plan)]))
 
 
 def _delta(plan: Plan) -> Iterator[str]:
@@ -60,7 +68,8 @@ def _unspent(plan: Plan) -> Iterator[str]:
     if left > _LEFT:
         yield (
             f"{left:.0%} of the budget's {_WHAT.get(plan.target.measure, 'epsilon')} is "
-            "left: larger shares (`spend`) or smaller scales would use it for less noise"
+            "left: larger shares (`spend`) or smaller scales would use it for less noise and less "
+            "protection"
         )
 
 

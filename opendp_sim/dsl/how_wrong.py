@@ -16,12 +16,12 @@ _DIRECT = {"density", "distance"}
 """Questions whose answers are the sums themselves; others decide or fit something by them."""
 _STATED = (
     ("gap_for_95_percent", "given in 95 of 100 runs if it leads by {} votes"),
-    ("deviation", "decided by votes that are off by about {}"),
-    ("scale", "decided by gaps between votes that are off by about {}"),
-    ("relative_vote_noise", "decided by votes that are off by about {:.0%}"),
-    ("vote_noise", "decided by votes that are off by about {}"),
+    ("deviation", "decided by votes, 2 of 3 counts within {}"),
+    ("scale", "decided by leads in votes, 2 of 3 within {}"),
+    ("relative_vote_noise", "decided by votes, 2 of 3 counts within {:.0%}"),
+    ("vote_noise", "decided by votes, 2 of 3 counts within {}"),
     ("threshold", "no answer where the lead is below about {} votes"),
-    ("noise_of_a_gradient_in_records", "fitted by steps that are off by about {} records"),
+    ("noise_of_a_gradient_in_records", "fitted by steps, 2 of 3 within {} records"),
 )
 """What a release states of its own accuracy, the most telling first."""
 _UNKNOWN = "not stated: it depends on the data"
@@ -62,14 +62,14 @@ def _of_posts(output: OutputType) -> Iterator[str]:
     record = max((post.of_a_record for post in output.posts), default=0.0)
     direct = output.decl.post[-1].key in _DIRECT
     if noise is not None and record == 1:
-        told = f"off by about {size(noise)} records"
-        yield f"{told}, too many or too few" if direct else f"decided by sums that are {told}"
+        told = f"within {size(noise)} records"
+        yield f"2 of 3 answers {told} by noise" if direct else f"decided by sums, 2 of 3 {told}"
     elif noise is not None and record:
-        told = f"off by about {size(noise)}"
-        yield f"{told}, like {size(noise / record)} records too many or few"
+        told = f"within {size(noise)} ({size(noise / record)} records)"
+        yield f"2 of 3 answers {told} by noise"
     for name, value in output.expected.items():
         if name.startswith((_NOISY, "noise")):
-            yield f"decided by sums that are off by about {size(value)}"
+            yield f"decided by sums, 2 of 3 within {size(value)}"
 
 
 def _of_release(expected: Mapping[str, Any]) -> str | None:

@@ -13,6 +13,7 @@ from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.accounting.promise import belief, promise, who
 from opendp_sim.accounting.totals import loss_text
 from opendp_sim.core.rounding import up_text
+from opendp_sim.dsl.advice import advised_of
 from opendp_sim.dsl.how_wrong import how_wrong, size
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.report.figures import Figure, figures_of
@@ -61,6 +62,7 @@ class Facts:
     flows: list[Flow] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     wrong: list[tuple[str, str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     not_promised: list[str] = field(default_factory=list)
     believe: list[str] = field(default_factory=list)
     evidence: list[dict[str, str]] = field(default_factory=list)
@@ -81,6 +83,7 @@ def facts_of(plan: Plan, kind: str, command: str) -> Facts:
     out.flows = [_flow(plan, name) for name in plan.releases]
     out.figures = list(figures_of(plan))
     out.wrong = list(how_wrong(plan).items())
+    out.warnings = advised_of(plan)
     out.not_promised = list(_not_promised(by_person=by_person))
     entries = plan.program.data
     told = dict.fromkeys(
@@ -108,10 +111,12 @@ def _promise(plan: Plan, unit: Mapping[str, Any], noun: str) -> str:
         if "replace" in unit
         else f"whether {several} {was} in the data"
     )
-    right = attacker_of(privacy.measure, plan.total).right
+    attacker = attacker_of(privacy.measure, plan.total)
+    word = "hardly worth the name" if attacker.strength == "hardly any" else attacker.strength
     return (
-        f"Whoever sees everything that is released here, and knows every other {noun} already, can guess "
-        f"{done}: at even odds the guess is right at most {right} times in 100, a coin 50 times."
+        f"Even somebody who sees everything that is released here, knows every other {noun}, and "
+        f"starts at 50:50 about {done}, then guesses right at most {attacker.right} times in 100. "
+        f"The protection is {word}."
     )
 
 
@@ -133,9 +138,10 @@ def _tiles(plan: Plan, plain: Mapping[str, Any], unit: Mapping[str, Any]) -> Ite
         delta = claim[1] if len(claim) > 1 else 0.0
         rare = 0 < delta <= 0.1
         slack = f"one in {int(1 / Decimal(repr(delta))):,}" if rare else up_text(delta, 2)
-        yield Tile(
-            f"delta = {up_text(delta, 2)}", f"slack: {slack} is added to what an attacker can gain"
-        )
+        small = f"slack: {slack} is added to what an attacker can gain"
+        if not delta:
+            small = "no slack: the limit has no exceptions"
+        yield Tile(f"delta = {up_text(delta, 2)}", small)
     else:
         yield Tile(_claim(plain), "the loss in the measure of the program")
     yield _whom(unit)
@@ -165,8 +171,9 @@ def _whom(unit: Mapping[str, Any]) -> Tile:
 def _strength(claim: Sequence[float]) -> str:
     """Say what an attacker gains; what a suspicion rises to is bounded by a pure claim alone."""
     if len(claim) > 1:
-        return "strength: the smaller, the less can be told; the sentence above says how much"
-    return f"strength: a suspicion of 50% can rise to at most {up_text(100 * belief(claim[0]), 3)}%"
+        return "the smaller, the better protected; the sentence above says how well"
+    most = up_text(100 * belief(claim[0]), 3)
+    return f"the smaller, the better protected: a suspicion of 50% can rise to at most {most}%"
 
 
 def _flow(plan: Plan, name: str) -> Flow:
@@ -206,6 +213,7 @@ def _not_promised(*, by_person: bool) -> Sequence[str]:
         "Protection of a person beyond the stated number of records."
         if by_person
         else "Protection of a person with several records, unless the program counts them together.",
+        "A limit on the guess of somebody who was nearly sure before.",
         "Anything about other releases from the same data that no ledger counts.",
         "Safety against timing and other side channels, or against a compromised machine.",
     )

@@ -71,6 +71,9 @@ class BoundContributions(Mechanism):
     """
 
     key: ClassVar[str] = "bound_contributions"
+    in_short: ClassVar[str] = (
+        "Keep a limited number of rows of every person, chosen by a public rule."
+    )
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "rows"
 

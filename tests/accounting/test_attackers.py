@@ -96,3 +96,8 @@ def test_a_guess_at_even_odds_is_told_rounded_up(measure, epsilon):
         assert true == pytest.approx(100 * special.expit(epsilon), rel=1e-9)
     if epsilon == 0 and measure != "approx":
         assert attacker.right == "50"
+
+
+def test_a_word_for_the_strength_follows_the_guess():
+    words = [Attacker("pure", (epsilon,)).strength for epsilon in (0.0, 0.4, 1.0, 2.0, 4.0)]
+    assert words == ["strong", "strong", "moderate", "weak", "hardly any"]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +13,7 @@ from pathlib import Path
 import pytest
 import typer
 
+from opendp_sim.cli import COMMANDS
 from opendp_sim.cli.lsp import lsp_command
 from opendp_sim.lsp import server
 from opendp_sim.lsp.cursor import cursor_at, utf16, word_at
@@ -198,6 +202,7 @@ def test_an_editor_talks_to_it_over_stdio():
         editor.send("textDocument/didOpen", {"textDocument": item})
         (found,) = editor.told("textDocument/publishDiagnostics")["diagnostics"]
         assert found["code"] == "OS303"
+        assert "did you mean `quantize`?" in found["message"]
         row = item["text"].split("\n")[found["range"]["start"]["line"]]
         assert (
             row[found["range"]["start"]["character"] : found["range"]["end"]["character"]]
@@ -231,3 +236,31 @@ def test_without_pygls_it_says_which_extra(monkeypatch):
         lsp_command()
     assert ended.value.exit_code == 4
     assert server.serve_stdio
+
+
+def test_settings_of_the_documentation_start_this_server():
+    text = (Path(__file__).parents[2] / "docs" / "editor.md").read_text(encoding="utf-8")
+    (written,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    settings = json.loads(written)
+    command = [settings["glspc.server.command"], *settings["glspc.server.commandArguments"]]
+    assert command == ["opendp-sim", "lsp"]
+    assert settings["glspc.server.languageId"] == ["yaml"]
+    assert text.count('cmd = {"opendp-sim", "lsp"}') == 2
+    assert "lsp" in COMMANDS
+
+
+@pytest.mark.deep
+@pytest.mark.skipif(shutil.which("nvim") is None, reason="needs Neovim")
+def test_neovim_s_own_client_is_told_everything(tmp_path):
+    pytest.importorskip("pygls")
+    spec = tmp_path / "digit-means.yaml"
+    spec.write_text(TEXT.replace("quantize", "quantise", 1), encoding="utf-8")
+    script = Path(__file__).parent / "neovim.lua"
+    done = subprocess.run(
+        ["nvim", "--headless", "--clean", "-c", f"luafile {script}"],
+        cwd=tmp_path, env=os.environ | {"SPEC": spec.name}, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    said = done.stdout
+    for part in ("OS303 unknown step `quantise`", "did you mean `quantize`?", "mended: 0 diagnostics",
+                 "hover", "gdp zcdp", "plan: (1, 1e-06)-DP"):  # fmt: skip
+        assert part in said, (said, done.stderr)

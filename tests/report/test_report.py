@@ -76,7 +76,8 @@ def test_a_spec_s_page_says_promise_flow_attacker_and_cost(tmp_path):
     text = " ".join(sound(page).text)
     for said in (
         "nothing was spent", "one record", "no ledger", "race_sketch", "gaussian", "accuses 1 in 100",
-        "54.8 times in 100, a coin 50 times", "How wrong answers will be", "off by about 4.43 records",
+        "at most 54.8 times in 100", "protection is strong", "How wrong answers will be", "within 4.43 records",
+        "What the author was warned of", "jl_projection: in front",
         "What is not promised", "Reviewed by", "proved and audited", "opendp-sim plan",
     ):  # fmt: skip
         assert said in text
@@ -219,7 +220,7 @@ def test_hostile_text_is_text_wherever_a_page_prints_one():
     facts.flows = [Flow(evil, (Box("work", evil, evil, evil),)), Flow(evil, ())]
     facts.figures = [Figure(evil, _bars([{f"density:{evil}": "1"}]).picture, evil), _items([evil])]
     facts.not_promised = facts.believe = [evil]
-    facts.wrong = [(evil, evil)]
+    facts.wrong, facts.warnings = [(evil, evil)], [evil]
     facts.evidence = [dict.fromkeys(("key", "tier", "laws", "twins", "audits"), evil)]
     facts.charges, facts.details = [(evil, evil, evil)], [(evil, evil)]
     page = render(facts)
