@@ -143,6 +143,7 @@ class _Session(_Body):
     turn: str
     place: int | None = None
     head: Digest | None = None
+    ended: Literal[True] | None = None
 
 
 class _Outcome(_Body):

@@ -20,12 +20,13 @@ from pydantic import RootModel
 from opendp_sim.accounting.strict_models import Digest, Strict
 
 __all__ = [
+    "ANSWERS",
     "KEPT",
     "TABLES",
     "Folded",
     "Head",
+    "bound",
     "check_chain",
-    "digest",
     "fold",
     "hash_at",
     "linked",
@@ -37,6 +38,8 @@ __all__ = [
     "write",
 ]
 
+ANSWERS = ("answers", "easy")
+"""Kinds of entries that are answers: what a mechanism may not need to look at again."""
 KEPT = 4096
 """Entries after the folded part that stay as they are."""
 TABLES = """
@@ -170,15 +173,19 @@ def check_chain(db: sqlite3.Connection, folded: Folded) -> Head:
             raise ValueError("the chain")
         if row[6]:
             copies = {row[0]: row[6]}
-    found = {place: digest(units) for place, units in db.execute("SELECT place, units FROM purses")}
-    if found != copies:
-        raise ValueError("the purses")
+    found = {
+        place: bound(units, folded)
+        for place, units in db.execute("SELECT place, units FROM purses")
+    }
+    if found != copies or (last.place and not copies):
+        raise ValueError("the purses, or the folded part")
     return last
 
 
-def digest(units: bytes) -> str:
-    """Return the hash of a full copy of the purses."""
-    return hashlib.sha256(units).hexdigest()
+def bound(units: bytes, folded: Folded) -> str:
+    """Return what an entry's hash holds of a full copy of the purses, and of what is folded before it."""
+    text = json.dumps(asdict(folded), sort_keys=True)
+    return hashlib.sha256(hashlib.sha256(units).digest() + text.encode()).hexdigest()
 
 
 def fold(db: sqlite3.Connection, folded: Folded, upto: int, told: list[Head]) -> Folded:
@@ -193,13 +200,13 @@ def fold(db: sqlite3.Connection, folded: Folded, upto: int, told: list[Head]) ->
     where = "WHERE place > ? AND place <= ? ORDER BY place"
     found = folded
     for *row, stated in db.execute(_ROWS + where, (folded.place, upto)).fetchall():
-        answers = row[5] if row[1] == "answers" else 0
-        kept = found.kept if row[1] == "answers" else linked(found.kept, tuple(row))
+        answers = row[5] if row[1] in ANSWERS else 0
+        kept = found.kept if row[1] in ANSWERS else linked(found.kept, tuple(row))
         found = replace(
             found, place=row[0], hash=stated, answers=found.answers + answers, kept=kept
         )
     found = replace(found, marks={str(head.place): head.hash for head in told})
-    db.execute("DELETE FROM entry WHERE place > ? AND place <= ? AND kind = 'answers'",
-               (folded.place, upto))  # fmt: skip
+    db.execute("DELETE FROM entry WHERE place > ? AND place <= ? AND kind IN (?, ?)",
+               (folded.place, upto, *ANSWERS))  # fmt: skip
     write(db, "folded", found)
     return found

@@ -11,9 +11,8 @@ from opendp_sim.accounting import _session_chain as chain
 from opendp_sim.accounting._session_bytes import LatePayload, Payload, unpacked_arrays
 from opendp_sim.accounting.session_mark import damaged
 
-__all__ = ["ANSWERS", "describe", "filled", "read_entries", "read_purses"]
+__all__ = ["describe", "filled", "read_entries", "read_purses"]
 
-ANSWERS = ("answers", "easy")
 """Kinds of entries that hold answers."""
 
 
@@ -21,7 +20,7 @@ def read_entries(store: sqlite3.Connection) -> list[tuple[str, Payload]]:
     """Return every entry in order; answers are unpacked when they are looked at."""
     rows = store.execute("SELECT kind, payload FROM entry ORDER BY place")
     return [
-        (kind, LatePayload(blob) if kind in ANSWERS else unpacked_arrays(blob))
+        (kind, LatePayload(blob) if kind in chain.ANSWERS else unpacked_arrays(blob))
         for kind, blob in rows
     ]
 

@@ -304,14 +304,17 @@ class Ledger:
         return next((e for e in self.entries[charge.seq :]
                      if e.kind == "outcome" and e.body["of"] == charge.seq), None)  # fmt: skip
 
-    def opened(self, store: str, turn: str, head: tuple[int, str] | None = None) -> Entry:
-        """Record that the store of a session was opened, before it answers, or closed, and its head."""
-        told = {} if head is None else {"place": head[0], "head": head[1]}
+    def opened(
+        self, store: str, turn: str, head: tuple[int, str] | None = None, *, ended: bool = False
+    ) -> Entry:
+        """Record that a session's store was opened, before it answers, or has ended, and its head."""
+        told: dict[str, Any] = {} if head is None else {"place": head[0], "head": head[1]}
+        told |= {"ended": True} if ended else {}
         return self._append({"kind": "session", "store": store, "turn": turn, **told})
 
-    def head_told(self, store: str) -> tuple[int, str] | None:
-        """Return the place and hash of a store's chain that was recorded last."""
-        found = [(e.body["place"], e.body["head"]) for e in self.entries
+    def head_told(self, store: str) -> tuple[int, str, bool] | None:
+        """Return the place and hash of a store's chain that were recorded last, and if it ended there."""
+        found = [(e.body["place"], e.body["head"], bool(e.body.get("ended"))) for e in self.entries
                  if e.kind == "session" and e.body["store"] == store and e.body.get("head")]  # fmt: skip
         return found[-1] if found else None
 

@@ -109,17 +109,17 @@ class Session:
         """Call ``release`` when the store is closed, after it."""
         self._store.keep(release)
 
-    def take_turn(self, name: str, last: str) -> str:
+    def take_turn(self, name: str, last: str, ledger: str = "") -> str:
         """Mark the store as opened now, so that a ledger can refuse its copies; return the mark."""
-        return self._store.take_turn(name, last)
+        return self._store.take_turn(name, last, ledger)
 
     def tell(self) -> tuple[int, str]:
         """Return the place and hash of the store's last entry, for a ledger to keep."""
         return self._store.tell()
 
-    def check_head(self, place: int, digest: str) -> None:
-        """Refuse a store that does not hold what a ledger was told of it (OS407)."""
-        self._store.check_head(place, digest)
+    def check_head(self, place: int, digest: str, ended: bool = False) -> None:
+        """Refuse a store that does not hold what a ledger was told, or goes on after its end (OS407)."""
+        self._store.check_head(place, digest, ended)
 
     @property
     def answered(self) -> int:

@@ -16,6 +16,7 @@ __all__ = [
     "LOCKED",
     "UNWRITABLE",
     "Mark",
+    "beside_ledger",
     "claimed_name",
     "damaged",
     "mark_of",
@@ -34,11 +35,13 @@ class Mark:
     Attributes:
         name: drawn when the store was made; a copy has it too.
         turn: drawn when it was last opened under a ledger. before: the turn that the ledger knew then.
+        ledger: the name of that ledger's file.
     """
 
     name: str
     turn: str
     before: str
+    ledger: str = ""
 
 
 def mark_of(path: str | Path) -> Mark | None:
@@ -57,7 +60,13 @@ def mark_of(path: str | Path) -> Mark | None:
         found = dict(db.execute("SELECT name, value FROM about"))
     if not {"name", "turn", "before"} <= set(found):
         raise refused("a store that this process can lock", LOCKED)
-    return Mark(found["name"], found["turn"], found["before"])
+    return Mark(found["name"], found["turn"], found["before"], found.get("ledger", ""))
+
+
+def beside_ledger(ledger: Path, name: str, ending: str = "") -> Path:
+    """Return a path beside a ledger's file that is a store's own, whatever its name is made of."""
+    real, digest = ledger.resolve(), hashlib.sha256(str(name).encode()).hexdigest()[:32]
+    return real.with_name(f"{real.name}.{digest}{ending}")
 
 
 def claimed_name(ledger: Path, name: str) -> Callable[[], None]:
@@ -70,9 +79,8 @@ def claimed_name(ledger: Path, name: str) -> Callable[[], None]:
     Raises:
         BudgetError (OS407): a store of this name is being served.
     """
-    real, digest = ledger.resolve(), hashlib.sha256(str(name).encode()).hexdigest()[:32]
     with suppress(sqlite3.Error, OSError):
-        return claimed(real.with_name(f"{real.name}.{digest}")).release
+        return claimed(beside_ledger(ledger, name)).release
     raise refused("a store of which no copy is served", LOCKED)
 
 

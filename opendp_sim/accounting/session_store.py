@@ -25,19 +25,13 @@ from numpy.typing import NDArray
 from opendp_sim.accounting import _session_chain as chain
 from opendp_sim.accounting._durable import checkpoint, claimed, create, hold
 from opendp_sim.accounting._session_bytes import Charge, Payload, packed_arrays, packed_charges
-from opendp_sim.accounting._session_tables import (
-    ANSWERS,
-    describe,
-    filled,
-    read_entries,
-    read_purses,
-)
+from opendp_sim.accounting._session_tables import describe, filled, read_entries, read_purses
 from opendp_sim.accounting.session_mark import damaged, refused, unusable
 from opendp_sim.core.errors import BudgetError
 
 __all__ = ["SessionStore"]
 
-_FORMAT = "opendp_sim/session/3"
+_FORMAT = "opendp_sim/session/4"
 _DENSE = 64
 """Commits between two full copies of the purses."""
 _PUBLIC = ("reference", "answers", "means", "easy")
@@ -116,7 +110,7 @@ class SessionStore:
         self._open.callback(release)
         self._open.callback(file.close)
 
-    def take_turn(self, name: str, last: str) -> str:
+    def take_turn(self, name: str, last: str, ledger: str = "") -> str:
         """Draw a turn, and keep it beside the one that a ledger knows.
 
         A process that ends here can open the store again.
@@ -124,6 +118,7 @@ class SessionStore:
         Args:
             name: what a ledger calls this store.
             last: the turn that the ledger knows; empty for none.
+            ledger: the name of the ledger's file.
 
         Raises:
             BudgetError (OS407): the file cannot be written, or was exchanged since its mark was read.
@@ -135,7 +130,7 @@ class SessionStore:
             if found["name"] != name or exchanged:
                 raise refused("the file whose mark was read", "another file under its name")
             self._db.execute("BEGIN IMMEDIATE")
-            describe(self._db, {"turn": turn, "before": last})
+            describe(self._db, {"turn": turn, "before": last, "ledger": ledger})
             self._db.execute("COMMIT")
             checkpoint(self._db)
         except (sqlite3.Error, OSError) as error:
@@ -181,7 +176,7 @@ class SessionStore:
         charges: Sequence[Charge],
         snapshot: Callable[[], NDArray[np.int64]],
     ) -> None:
-        dense = kind != "answers" or self._since >= _DENSE
+        dense = kind not in chain.ANSWERS or self._since >= _DENSE
         who, units = (None, None) if dense else packed_charges(charges)
         try:
             self._db.execute("BEGIN IMMEDIATE")
@@ -192,18 +187,17 @@ class SessionStore:
                 copy = snapshot().astype("<i8").tobytes()
                 self._db.execute("DELETE FROM purses")
                 self._db.execute("INSERT INTO purses VALUES (?, ?)", (place, copy))
-            count = len(payload["labels"]) if kind in ANSWERS else 0
-            bound = chain.digest(copy) if dense else ""
+            count = len(payload["labels"]) if kind in chain.ANSWERS else 0
+            folded = self._folded
+            if dense and self._forgets and place - folded.place > chain.KEPT + _DENSE:
+                told = self._read(chain.read_told)
+                folded = chain.fold(self._db, folded, place - chain.KEPT, told)
+            bound = chain.bound(copy, folded) if dense else ""
             row = (place, kind, packed_arrays(payload), who, units, count, bound)
             head = chain.Head(place, chain.linked(head.hash, row))
             values = (*row, head.hash)
             self._db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
             chain.write(self._db, "head", head)
-            folded = self._folded
-            if dense and self._forgets and place - folded.place > chain.KEPT + _DENSE:
-                folded = chain.fold(
-                    self._db, folded, place - chain.KEPT, self._read(chain.read_told)
-                )
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:
@@ -257,12 +251,19 @@ class SessionStore:
         head = self._read(chain.read_head)
         return head.place, head.hash
 
-    def check_head(self, place: int, digest: str) -> None:
+    def check_head(self, place: int, digest: str, ended: bool = False) -> None:
         """Refuse a store whose chain does not hold what a ledger was told of it (OS407).
+
+        Args:
+            place: of the entry that the ledger was told of.
+            digest: its hash.
+            ended: whether a session ended there, so that no entry may follow.
 
         Raises:
             BudgetError (OS407): an older copy, or another history.
         """
+        if ended and self.head != (place, digest):
+            raise refused("the history that the ledger was told of, up to its end", "another one")
         if chain.hash_at(self._db, self._folded, place) != digest:
             raise refused("the history that the ledger was told of", "an older or another one")
 

@@ -144,9 +144,11 @@ class SharedLedger(Ledger):
         """Record that the data refused a run."""
         return self._once(lambda: super(SharedLedger, self).refusal(about))
 
-    def opened(self, store: str, turn: str, head: tuple[int, str] | None = None) -> Entry:
-        """Record that the store of a session was opened, or closed, and its head."""
-        return self._once(lambda: super(SharedLedger, self).opened(store, turn, head))
+    def opened(
+        self, store: str, turn: str, head: tuple[int, str] | None = None, *, ended: bool = False
+    ) -> Entry:
+        """Record that the store of a session was opened, or has ended, and its head."""
+        return self._once(lambda: super(SharedLedger, self).opened(store, turn, head, ended=ended))
 
     def outcome(self, of: Entry, about: dict[str, Any]) -> Entry:
         """Record what became of a charge."""

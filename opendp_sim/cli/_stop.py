@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 from opendp_sim.core.interrupts import send_again
+from opendp_sim.core.shown import shown
 
 __all__ = ["Interrupted", "begun", "note_charge", "stoppable", "to_the_end", "unread"]
 
@@ -99,7 +100,7 @@ def _end() -> None:
         sys.stdout.flush()
     with suppress(Exception):
         if _Process.charged or not closed:
-            sys.stderr.write(f"{word}; {charged}\n")
+            sys.stderr.write(f"{word}; {shown(charged)}\n")
         sys.stderr.flush()
     with suppress(BaseException):
         atexit._run_exitfuncs()  # noqa: SLF001 - what `os._exit` leaves out

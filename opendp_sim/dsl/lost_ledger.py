@@ -57,7 +57,7 @@ def trace_of(
     """Say what knows that a ledger was at ``path``; None where nothing does."""
     if was_opened(path):
         return "the file of its lock is there still"
-    if store is not None and store.turn:
+    if store is not None and store.ledger == path.name:
         return "this session's store was opened under it"
     into = File(plan.program.folder) if folder is None else folder
     return next(_traces(plan, path, into), None)
@@ -68,7 +68,7 @@ def _traces(plan: Plan, path: File, into: File) -> Iterator[str]:
         if output.store is not None:
             with suppress(SimError, OSError, ValueError):
                 mark = mark_of(File(plan.program.folder) / output.store)
-                if mark is not None and mark.turn:
+                if mark is not None and mark.ledger == path.name:
                     yield f"the store {output.store} was opened under it"
     for near in {(into / o.save).parent for o in plan.program.outputs if o.save is not None}:
         for found in _certificates(near):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,22 +13,19 @@ from typing import Any, Self
 
 import numpy as np
 
-from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.session import Session
 from opendp_sim.accounting.session_mark import claimed_name, mark_of
 from opendp_sim.accounting.shared_ledger import is_shared
 from opendp_sim.core.claims import Stage
-from opendp_sim.core.errors import BudgetError, DataError, SpecError
+from opendp_sim.core.errors import DataError, SpecError
 from opendp_sim.dsl.charging import (
     counting,
     gate,
     is_paid,
-    ledger_path,
     may_be_refused,
     open_ledger,
     reserve,
     settle_store,
-    terms_of,
     unserved,
 )
 from opendp_sim.dsl.inputs import (
@@ -45,15 +40,13 @@ from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.places import is_private
 from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.session_turns import take_turn, tell_end
 from opendp_sim.dsl.write import check_writable
 from opendp_sim.sources.source import from_arrays
 from opendp_sim.spaces.ids import boxed, persons
 from opendp_sim.spaces.records import Column, Records
 
 __all__ = ["Served", "serve"]
-
-_PATIENCE = 10.0
-"""Seconds that the end of a session waits for a ledger that another run has open."""
 
 
 @dataclass(frozen=True)
@@ -188,50 +181,18 @@ def serve(
             session = Session((*typed.stages, last), inputs.blocks[typed.entry.name], path, name)
         undo.callback(session.close)
         session.keep(release)
-        turn = ""
-        if ledger is not None:
-            if (told := ledger.head_told(name)) is not None:
-                session.check_head(*told)
-            turn = session.take_turn(name, ledger.turn_of(name) or "")
-            ledger.opened(name, turn, session.tell())
+        turn = "" if ledger is None else take_turn(session, ledger, name)
         if public is not None:
             session.refer(public)
         undo.pop_all()
     charged(f"what was answered is charged in {path}, and stands")
     features = query_records(typed.entry.records, typed.stages)
-    closing = _untold_end if ledger is None else partial(_tell_end, plan, session, name, turn)
+    closing = _untold_end if ledger is None else partial(tell_end, plan, session, name, turn)
     return Served(session, typed.entry.records, features, closing)
 
 
 def _untold_end() -> None:
     """Tell nobody: there is no ledger."""
-
-
-def _tell_end(plan: Plan, session: Session, name: str, turn: str) -> None:
-    """Tell the ledger where the chain of a store ended: a copy from before is refused from then on.
-
-    Where the ledger is in use for long, or one of the two cannot be written, it keeps what it heard at
-    the opening, and a warning says so.
-    """
-    path, terms = ledger_path(plan), terms_of(plan)
-    if path is None:
-        return
-    until = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            with Ledger.open(path, terms) as ledger:
-                ledger.opened(name, turn, session.tell())
-        except BudgetError as error:
-            if "locked" not in str(error.got) or time.monotonic() > until:
-                break
-        else:
-            return
-        time.sleep(0.05)
-    warnings.warn(
-        f"the ledger {path} did not hear where this session ended: until its store is opened again, a "
-        "copy that was made during the session would be taken for it. Open and close it once more.",
-        RuntimeWarning, stacklevel=3,
-    )  # fmt: skip
 
 
 def _untold(_phase: str, _rows: int) -> None:

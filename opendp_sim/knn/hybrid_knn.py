@@ -67,6 +67,8 @@ class HybridKnn(Mechanism):
     key: ClassVar[str] = "hybrid_knn"
     source: ClassVar[Source] = Source(key="own", where="Lemma 2")
     room = "measurements"
+    forgets_answers: ClassVar[bool] = True
+    """A session may fold answers that lie far back: what was learned from them stays."""
 
     rho: Annotated[
         float,

@@ -82,6 +82,8 @@ class IndKnn(Mechanism):
     key: ClassVar[str] = "ind_knn"
     source: ClassVar[Source] = Source(key="own", where="Lemma 2")
     room = "measurements"
+    forgets_answers: ClassVar[bool] = True
+    """A session may fold answers that lie far back: only the last of them vote again."""
 
     rho: Annotated[
         float,
@@ -186,11 +188,6 @@ class IndKnn(Mechanism):
             hint="exact; for lone queries {sign_codes: {recall: 0.9}}, or {sign_hashes: {...}}.",
         ),
     ] = Exact()  # fmt: skip
-
-    @property
-    def forgets_answers(self) -> bool:
-        """Whether earlier answers are never looked at again, so that a session may fold them."""
-        return not self.reuse
 
     def bind(self, domain: Domain, metric: Metric) -> Interactive:
         """State Lemma 2 of ``ind_knn.md`` for this grid, or refuse it."""

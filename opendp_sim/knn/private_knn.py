@@ -70,6 +70,8 @@ class PrivateKnn(Mechanism):
     key: ClassVar[str] = "private_knn"
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "measurements"
+    forgets_answers: ClassVar[bool] = True
+    """A session may fold answers that lie far back: their number stays."""
 
     epsilon: Annotated[
         float,

@@ -6,13 +6,21 @@ import copy
 import pickle
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from opendp_sim.accounting import _session_chain as chain
+from opendp_sim.accounting.session import Session
 from opendp_sim.accounting.session_store import SessionStore
 from opendp_sim.core.errors import BudgetError, SimError
+from opendp_sim.core.pipeline import bind_steps
+from opendp_sim.knn.hybrid_knn import HybridKnn
+from opendp_sim.knn.ind_knn import IndKnn
+from opendp_sim.knn.parts import public
+from opendp_sim.knn.private_knn import PrivateKnn
+from opendp_sim.spaces.metrics import Symmetric
 from tests.accounting import _kill_session as kill
 
 QUERIES = np.rint(np.random.default_rng(2).normal(0, 40, (60, 4)))
@@ -127,6 +135,62 @@ def test_a_folded_session_goes_on_and_answers_the_same_questions(tmp_path, monke
         assert session.answered == 300
         assert np.array_equal(session._service._purses.snapshot(), left)
         assert len(session._store.entries()) < 120
+
+
+FORGETFUL = {
+    "hybrid": HybridKnn(rho=50.0, queries=400, size=300, hard=0.5),
+    "reuse": IndKnn(rho=0.5, queries=400, size=300, threshold=0.3, centre=False, reuse=True),
+    "private_knn": PrivateKnn(epsilon=20.0, delta=1e-6, queries=250, centre=False, rate=0.5),
+}
+
+
+def _remembered(session):
+    """Return what a service goes on from, besides its purses."""
+    service = session._service
+    answered = getattr(getattr(service, "_inner", service), "_answered", None)
+    return (
+        getattr(service, "_doubt", None),
+        session.answered,
+        answered if answered is None or isinstance(answered, int) else answered.labels,
+        service._purses_now().tolist(),
+    )
+
+
+@pytest.mark.parametrize("name", FORGETFUL)
+def test_every_service_folds_its_answers_and_goes_on_as_if_it_had_not(tmp_path, monkeypatch, name):
+    """The store stops growing; what was learned, counted and charged is what it was, bit for bit."""
+    monkeypatch.setattr(chain, "KEPT", 20)
+    monkeypatch.setattr(public, "REMEMBERED", 8)
+    stages = bind_steps(kill.GRID, Symmetric(), [FORGETFUL[name]])
+    path, sizes, left = tmp_path / "s.session", [], None
+    for _ in range(2):
+        with Session(stages, lambda: [kill.data()], path) as session:
+            session.refer(QUERIES)
+            assert left is None or _remembered(session) == left
+            for query in (*QUERIES, *QUERIES):
+                session.ask(query[None])
+            left = _remembered(session)
+            sizes.append(len(session._store.entries()))
+    assert left[1] == 4 * len(QUERIES)
+    assert max(sizes) < 130
+    with Session(stages, lambda: [kill.data()], path) as session:
+        assert _remembered(session) == left
+        if name == "private_knn":  # 240 of 250 were answered, most of which are folded
+            session.ask(QUERIES[:10])
+            with pytest.raises(BudgetError, match="OS406"):
+                session.ask(QUERIES[:1])
+
+
+def test_the_number_of_folded_answers_is_bound_to_the_chain(tmp_path, monkeypatch):
+    """Whoever lowers it, and so grants more of a fixed number of queries, is refused."""
+    monkeypatch.setattr(chain, "KEPT", 20)
+    path = filled(tmp_path / "s.session", 300, forgets=True)
+    with closing(sqlite3.connect(path)) as db, db:
+        folded = chain.read_folded(db)
+        assert folded.answers > 100
+        chain.write(db, "folded", replace(folded, answers=1))
+    with pytest.raises(BudgetError, match="OS407"):
+        SessionStore(path, "identity", forgets=True)
 
 
 @pytest.mark.parametrize("act", [copy.copy, copy.deepcopy, pickle.dumps])

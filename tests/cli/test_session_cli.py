@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -523,17 +525,83 @@ def test_the_end_of_a_session_waits_for_the_ledger(folder):
         serve(plan_file(spec), store=copy)
 
 
-def test_an_end_that_the_ledger_does_not_hear_is_said(folder, monkeypatch):
-    """And the next opening of the store makes up for it."""
+@pytest.mark.parametrize("noted", [True, False])
+def test_an_end_that_the_ledger_does_not_hear_is_noted_beside_it_or_said(
+    folder, monkeypatch, noted
+):
+    """With the note a copy is refused at once; without it when the store was opened again."""
     spec, store, copy = folder / "people.yaml", folder / "people.session", folder / "copy.session"
-    monkeypatch.setattr("opendp_sim.dsl.serve._PATIENCE", 0.2)
+    monkeypatch.setattr("opendp_sim.dsl.session_turns._PATIENCE", 0.2)
     served = serve(plan_file(spec))
     shutil.copy(store, copy)
     served.ask([[0.5, 0.5]])
     busy = claimed(folder / "ledger.jsonl")
-    with pytest.warns(RuntimeWarning, match="did not hear"), served:
-        pass
+    if noted:
+        with served:
+            pass
+    else:
+        monkeypatch.setattr("opendp_sim.dsl.session_turns.note_end", _full)
+        with pytest.warns(RuntimeWarning, match="did not hear"), served:
+            pass
     busy.release()
-    run(spec, lines=ONE)
+    assert len(list(folder.glob("*.end"))) == noted
+    for _ in range(2):
+        if noted:
+            with pytest.raises(BudgetError, match="OS407"):
+                serve(plan_file(spec), store=copy)
+        run(spec, lines=ONE)
+        assert not list(folder.glob("*.end"))
     with pytest.raises(BudgetError, match="OS407"):
         serve(plan_file(spec), store=copy)
+
+
+def _full(*_):
+    raise OSError
+
+
+def test_a_note_that_is_none_is_refused_and_an_old_one_is_not_asked(folder, monkeypatch):
+    spec = folder / "people.yaml"
+    monkeypatch.setattr("opendp_sim.dsl.session_turns._PATIENCE", 0.0)
+    served = serve(plan_file(spec))
+    busy = claimed(folder / "ledger.jsonl")
+    with served:
+        pass
+    busy.release()
+    (note,) = folder.glob("*.end")
+    text = note.read_text()
+    note.write_text("{}")
+    with pytest.raises(BudgetError, match="OS407"):
+        serve(plan_file(spec))
+    note.write_text(text)
+    run(spec, lines=ONE)
+    note.write_text(text)  # as if the process had died before it removed it
+    run(spec, lines=ONE)
+
+
+@pytest.mark.parametrize("way", ["append", "fold"])
+def test_a_store_that_was_rewritten_with_its_hashes_after_an_end_is_refused(folder, way):
+    """Full purses in an entry of their own, after the head that the ledger heard or instead of it."""
+    from opendp_sim.accounting import _session_chain as chain
+
+    spec = folder / "people.yaml"
+    run(spec, lines=[*ONE] * 3)
+    with closing(sqlite3.connect(folder / "people.session", isolation_level=None)) as db:
+        told, folded = chain.read_head(db), chain.read_folded(db)
+        units = np.frombuffer(db.execute("SELECT units FROM purses").fetchone()[0], "<i8")
+        copy = np.full_like(units, units.max()).tobytes()
+        (payload,) = db.execute("SELECT payload FROM entry WHERE kind = 'answers'").fetchone()
+        if way == "fold":
+            db.execute("DELETE FROM entry WHERE kind = 'answers'")
+            kept = chain.start(str(chain._about(db, "name")))
+            for *row, _ in db.execute(chain._ROWS + "ORDER BY place").fetchall():
+                kept = chain.linked(kept, tuple(row))
+            folded = chain.Folded(told.place, told.hash, 0, kept, {})
+            chain.write(db, "folded", folded)
+        row = (told.place + 1, "answers", payload, None, None, 0, chain.bound(copy, folded))
+        head = chain.Head(row[0], chain.linked(told.hash, row))
+        db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, head.hash))
+        db.execute("DELETE FROM purses")
+        db.execute("INSERT INTO purses VALUES (?, ?)", (head.place, copy))
+        chain.write(db, "head", head)
+    with pytest.raises(BudgetError, match="OS407"):
+        serve(plan_file(spec))

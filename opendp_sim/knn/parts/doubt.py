@@ -38,6 +38,19 @@ class Doubt:
     total: float = _IMAGINED * (2 * _FIRST_RIGHT - 1)
     squares: float = 2.0 * _IMAGINED
 
+    @classmethod
+    def of(cls, state: NDArray[np.float64]) -> Doubt:
+        """Return the doubt that ``state`` describes: what was learned, and not from what."""
+        seen, total, squares = state.tolist()
+        if not (np.isfinite(state).all() and seen >= 1):
+            raise ValueError("no state")
+        return cls(int(seen), total, squares)
+
+    @property
+    def state(self) -> NDArray[np.float64]:
+        """Three numbers, exactly as they are."""
+        return np.array([self.seen, self.total, self.squares], dtype=np.float64)
+
     def learn(self, leads: NDArray[np.float64]) -> None:
         """Take account of released leads, shape (k,)."""
         self.seen += len(leads)

@@ -50,6 +50,8 @@ class Hybrid(Service):
                 self._reference = kept_reference(self._domain, payload)
             elif kind == "means":
                 self._means = ClassMeans(self._lens, *kept_cells(self._domain, payload))
+            elif kind == "easy":
+                self._doubt = Doubt.of(payload["doubt"])
             elif kind == "answers" and self._means is not None:
                 queries, votes, deviations = kept_answers(self._domain, payload)
                 _, order, _ = self._lead(self._means, queries)
@@ -127,7 +129,12 @@ class Hybrid(Service):
         easy = np.delete(np.arange(len(queries)), hard)
         self._keep(
             "easy",
-            {"rows": queries[easy], "labels": winners[easy], "labels_of_the_rest": winners[hard]},
+            {
+                "rows": queries[easy],
+                "labels": winners[easy],
+                "labels_of_the_rest": winners[hard],
+                "doubt": self._doubt.state,
+            },
         )
         labels = self._domain.labels or ()
         return Predictions(tuple(labels[w] for w in winners), counts, votes, deviations)

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from opendp_sim.core.row_products import exact_products, squared_norms
 from opendp_sim.knn.parts.features import Lens
 
-__all__ = ["Answered", "Reference", "Seen", "scores_between", "weights_of"]
+__all__ = ["REMEMBERED", "Answered", "Reference", "Seen", "scores_between", "weights_of"]
 
+REMEMBERED = 2048
+"""Answers that vote again, at least; older ones are forgotten, in memory as in a store."""
 _WEIGHED = 1024
 """Reference queries that the estimate of the mean weight looks at."""
 _FEW = 10
@@ -140,6 +142,8 @@ class Answered:
         self.rows.append(queries.rows)
         self.norms.append(queries.norms)
         self.labels.extend(labels)
+        while len(self.labels) - len(self.norms[0]) >= REMEMBERED:
+            del self.labels[: len(self.norms[0])], self.rows[0], self.norms[0]
 
     def with_batch(self, queries: Seen) -> Seen:
         """Return the earlier queries and, behind them, those of the batch being answered."""

@@ -79,9 +79,10 @@ class Sampler(Service):
             elif kind == "failure":
                 self._over = True
             elif kind == "answers":
-                self._answered += len(kept_labels(self._domain, payload["labels"]))
+                kept_labels(self._domain, payload["labels"])
             else:
                 raise damaged()
+        self._answered = store.answered  # those that were folded away count as well
 
     @property
     def _ready(self) -> bool:

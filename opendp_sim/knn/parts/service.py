@@ -32,7 +32,12 @@ class Store(Protocol):
     """Where a session's charges and transcript are kept (``accounting.session_store``)."""
 
     def entries(self) -> list[tuple[str, Payload]]:
-        """Return everything that was committed, in order."""
+        """Return everything that was committed, in order; answers that lie far back may be gone."""
+        ...
+
+    @property
+    def answered(self) -> int:
+        """How many answers were committed, those that are gone included."""
         ...
 
     def purses(self) -> NDArray[np.int64] | None:

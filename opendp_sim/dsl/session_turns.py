@@ -1,0 +1,80 @@
+"""What a ledger hears of a session: that its store is open, and where its chain ended.
+
+Law: ``accounting/session_store.md``, Lemmas 4 and 5.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from contextlib import suppress
+
+from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.session import Session
+from opendp_sim.accounting.session_end import End, note_end, noted_end, remove_note
+from opendp_sim.accounting.shared_ledger import is_shared
+from opendp_sim.core.errors import BudgetError
+from opendp_sim.core.shown import shown
+from opendp_sim.dsl.charging import ledger_path, terms_of
+from opendp_sim.dsl.plan import Plan
+
+__all__ = ["take_turn", "tell_end"]
+
+_PATIENCE = 10.0
+"""Seconds that the end of a session waits for a ledger that another run has open."""
+
+
+def take_turn(session: Session, ledger: Ledger, name: str) -> str:
+    """Record that a store is open from now on, and return its turn; what is no such store is refused.
+
+    Raises:
+        BudgetError (OS407): its chain does not hold what the ledger heard last, or goes on after an end.
+    """
+    if (told := ledger.head_told(name)) is not None:
+        session.check_head(*told)
+    if (end := _noted(ledger, name)) is not None:
+        session.check_head(end.place, end.head, ended=True)
+    turn = session.take_turn(name, ledger.turn_of(name) or "", ledger.path.name)
+    ledger.opened(name, turn, session.tell())
+    if end is not None:
+        remove_note(ledger.path, name)
+    return turn
+
+
+def _noted(ledger: Ledger, name: str) -> End | None:
+    """Return where a store's last session ended, if that was noted beside its ledger's file."""
+    end = None if is_shared(ledger.path) else noted_end(ledger.path, name)
+    return None if end is None or end.turn != ledger.turn_of(name) else end
+
+
+def tell_end(plan: Plan, session: Session, name: str, turn: str) -> None:
+    """Tell the ledger where the chain of a store ended: a copy from before is refused from then on.
+
+    Where the ledger is in use for long, a note beside it says so until the next opening. Where that
+    cannot be written either, a warning says what follows.
+    """
+    path, terms = ledger_path(plan), terms_of(plan)
+    if path is None:
+        return
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            with Ledger.open(path, terms) as ledger:
+                ledger.opened(name, turn, session.tell(), ended=True)
+        except BudgetError as error:
+            if "locked" not in str(error.got) or time.monotonic() > until:
+                break
+        else:
+            return
+        time.sleep(0.05)
+    with suppress(OSError, BudgetError):
+        if not is_shared(path):
+            place, head = session.tell()
+            note_end(path, name, End(turn=turn, place=place, head=head))
+            return
+    warnings.warn(
+        f"the ledger {shown(str(path))} did not hear where this session ended: until its store is opened "
+        "again, a copy that was made during the session would be taken for it. Open and close it once "
+        "more.",
+        RuntimeWarning, stacklevel=3,
+    )  # fmt: skip
