@@ -68,7 +68,7 @@ def test_the_table_of_mechanisms_is_the_catalogue_s():
     (held,) = re.findall(r"(?m)^\| what \|.*\n(?:\|.*\n)+", README)
     made = table_of_mechanisms() + "\n"
     if os.environ.get("GOLDEN") == "write":
-        file.write_text(README.replace(held, made), encoding="utf-8")
+        file.write_text(file.read_text("utf-8").replace(held, made), encoding="utf-8")
     assert held == made, "GOLDEN=write python -m pytest tests/test_readme.py"
 
 

@@ -37,7 +37,9 @@ def test_one_release_reads_its_curve(tmp_path: Path) -> None:
     assert record is not None
     assert record.spec()["accounting"] == "curve"
     assert curve.total == (1.0, 1e-5)
-    stated = planned(tmp_path, SPEC.replace("{k: 4}", "{k: 4, accounting: zcdp}"))
+    stated = planned(
+        tmp_path, SPEC.replace("{k: 4, ranked: true}", "{k: 4, ranked: true, accounting: zcdp}")
+    )
     assert stated.releases["top"].record.spec()["accounting"] == "zcdp"  # type: ignore[union-attr]
     rho = planned(tmp_path, SPEC.replace(BUDGET, RHO))
     assert height(curve) <= 0.85 * min(height(stated), height(rho))
@@ -64,7 +66,7 @@ def test_shares_of_a_budget_read_their_curves_too(tmp_path: Path) -> None:
 def test_where_there_is_no_curve_rho_is_read(tmp_path: Path) -> None:
     """`fill: peel` composes a test and draws in rho: the plan falls back, and says how it accounts."""
     items = ", ".join(f"r{row}c{column}" for row in range(8) for column in range(8))
-    text = SPEC.replace("top_k: {k: 4}", "stable_top_k: {k: 4, k_max: 9, fill: peel}")
+    text = SPEC.replace("top_k: {k: 4, ranked: true}", "stable_top_k: {k: 4, k_max: 9, fill: peel}")
     text = text.replace("{item: pixel}", f"{{item: pixel, items: [{items}]}}")
     record = planned(tmp_path, text).releases["top"].record
     assert record is not None

@@ -149,10 +149,10 @@ def test_workers_charge_once_and_tell_nothing(tmp_path, capfd):
     search(two).fit(cells, labels)
     assert two.left_text == one.left_text
     small = Budget.open(tmp_path / "c.ledger", epsilon=0.5, delta=1e-6)
-    with warnings.catch_warnings(record=True, action="always") as told:
-        with pytest.raises(SimError, match="OS402"):
-            search(small).fit(cells, labels)
-    texts = "".join(str(warning.message) for warning in told)
+    told = warnings.catch_warnings(record=True, action="always")
+    with told as said, pytest.raises(SimError, match="OS402"):
+        search(small).fit(cells, labels)
+    texts = "".join(str(warning.message) for warning in said)
     assert "OS402" in texts
     assert "secret" not in texts
     assert small.fits == 1
