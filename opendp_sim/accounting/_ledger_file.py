@@ -103,7 +103,7 @@ def system_errors(path: Path) -> Iterator[None]:
             "wait for the other run to end." if locked else "make room on the disk, and check the path "
             "and its permissions; what was recorded stands.",
         ) from None  # fmt: skip
-    except sqlite3.DatabaseError:
+    except (sqlite3.DatabaseError, UnicodeDecodeError):  # SQLite quotes a schema that is no text
         raise refused(path, "a ledger", "a file of another kind", RESTORE) from None
     except OSError:
         raise refused(

@@ -53,7 +53,7 @@ def mark_of(path: str | Path) -> Mark | None:
     if not Path(path).exists():
         return None
     found: dict[str, str] = {}
-    with suppress(sqlite3.Error, OSError), ExitStack() as undo:
+    with suppress(sqlite3.Error, OSError, UnicodeDecodeError), ExitStack() as undo:
         undo.callback(claimed(Path(path)).release)
         db = undo.enter_context(closing(sqlite3.connect(path, isolation_level=None, timeout=0.2)))
         db.execute("PRAGMA locking_mode=EXCLUSIVE")
@@ -79,7 +79,7 @@ def claimed_name(ledger: Path, name: str) -> Callable[[], None]:
     Raises:
         BudgetError (OS407): a store of this name is being served.
     """
-    with suppress(sqlite3.Error, OSError):
+    with suppress(sqlite3.Error, OSError, UnicodeDecodeError):
         return claimed(beside_ledger(ledger, name)).release
     raise refused("a store of which no copy is served", LOCKED)
 
@@ -96,7 +96,7 @@ def refused(expected: str, got: str) -> BudgetError:
 _STORAGE = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
 
 
-def unusable(error: sqlite3.Error | OSError) -> BudgetError:
+def unusable(error: sqlite3.Error | OSError | UnicodeDecodeError) -> BudgetError:
     """Say what is wrong with the file; what the system says of it is not passed on."""
     name = getattr(error, "sqlite_errorname", "") or ""
     if isinstance(error, OSError) or name.startswith(_STORAGE):

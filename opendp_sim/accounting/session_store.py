@@ -71,7 +71,8 @@ class SessionStore:
                 self._db = sqlite3.connect(self._path, isolation_level=None, timeout=0.2)
                 undo.callback(self._db.close)
                 self._prepare(about)
-            except (sqlite3.Error, OSError) as error:
+            # SQLite quotes a damaged schema, which may be no text.
+            except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
                 refusal: BudgetError | None = unusable(error)
             else:
                 refusal = None

@@ -92,3 +92,20 @@ def test_a_ledger_that_states_a_member_twice_is_refused(files):
 def test_json_that_states_a_member_twice_is_no_json(text):
     with pytest.raises(ValueError, match="twice"):
         plain_json(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "table", "code"),
+    [("store, bytes", b"entry", "OS407"), ("ledger, bytes", b"meta", "OS403")],
+)
+def test_a_schema_that_is_no_text_is_a_damaged_file(files, kind, table, code):
+    """SQLite quotes what it cannot read, and Python's reader of that message raised UnicodeDecodeError."""
+    name, _, read = files.kinds()[kind]
+    raw = (files.genuine / name).read_bytes()
+    assert b"CREATE TABLE " + table in raw
+    (files.folder / name).write_bytes(
+        raw.replace(b"CREATE TABLE " + table, b"CREATE \xa0ABLE " + table)
+    )
+    assert fault_of(read) == code
+    files.restore(name)
+    assert fault_of(read) is None
