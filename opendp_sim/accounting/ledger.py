@@ -60,6 +60,7 @@ class Ledger:
         self.path, self._connection = path, connection
         self._open = ExitStack()  # what `close` undoes
         self._owner = os.getpid()
+        self._file = _identity(path)
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         """Refuse to be copied or pickled: the lock belongs to one object (OS403)."""
@@ -110,6 +111,15 @@ class Ledger:
         hold(self._connection)
         self.verify()
         self._check_terms(terms)
+
+    def _check_place(self) -> None:
+        """Refuse a file that went, was exchanged, or has a second name: its lock is by its name."""
+        found = _identity(self.path)
+        if found is None or found[:2] != (self._file or ())[:2]:
+            raise refused(self.path, "the file that was opened", "another one, or none", RESTORE)
+        if found[2] > 1:
+            raise refused(self.path, "a file with one name", "one with a second (a hard link)",
+                          "copy it to a new file, and put that in its place.")  # fmt: skip
 
     def _check_terms(self, terms: Terms | None) -> None:
         if terms is not None and terms != self.terms:
@@ -335,6 +345,7 @@ class Ledger:
         if os.getpid() != self._owner:
             raise refused(self.path, "the process that opened the ledger", "a fork of it",
                           "open the ledger in the process that charges it.")  # fmt: skip
+        self._check_place()
         run = self._connection.execute
         with system_errors(self.path):
             run("BEGIN IMMEDIATE")
@@ -352,6 +363,15 @@ class Ledger:
                 raise
             checkpoint(self._connection)
         return entry
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    """Return device, number and how many names of a file; None where there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a place in a database is no path
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino, found.st_nlink
 
 
 def head_of(path: str | Path) -> str | None:

@@ -8,6 +8,7 @@ there. Each line of the report is written by the comparison that it tells of.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as File
@@ -105,7 +106,7 @@ def load_checked(path: str | File) -> Release:
     beside = certificate_path(saved)
     if beside.exists():
         record, _ = read_certificate(beside)
-        if not saved.exists() or digest_of(saved) != record.file.sha256:
+        if not saved.is_file() or digest_of(saved) != record.file.sha256:
             raise ReleaseError(
                 "OS701", str(saved), expected=f"the file that {beside.name} certifies", got="another one",
                 hint="the next `apply` finishes an interrupted run; else see `opendp-sim verify`.",
@@ -196,6 +197,8 @@ def _file(report: _Report) -> None:
     saved = report.path.with_name(about.name)
     decl = report.plan.outputs[report.record.output].decl
     report.equal(File(decl.save or "").name, about.name, "file.name")
+    if os.path.lexists(saved) and not saved.is_file():  # a folder, a pipe, a link in a ring
+        raise report.differs(f"the file {about.name}")
     if not saved.exists():
         report.left.append(f"the file {about.name}, which is not beside the certificate")
         return

@@ -218,6 +218,21 @@ def test_an_emptied_or_lost_main_file_is_no_new_ledger(filled):
     assert not filled.exists()
 
 
+@pytest.mark.parametrize("way", ["rename", "link", "remove", "replace"])
+def test_a_ledger_that_lost_its_name_while_open_takes_no_charge(filled, tmp_path, way):
+    """Its lock is by name: under another one somebody else opens it, and entries would be lost."""
+    shutil.copy(filled, tmp_path / "old")
+    with Ledger.open(filled) as ledger:
+        filled.read_bytes()  # drops SQLite's own lock
+        {
+            "rename": lambda: filled.rename(tmp_path / "moved"),
+            "link": lambda: (tmp_path / "second").hardlink_to(filled),
+            "remove": filled.unlink,
+            "replace": lambda: (tmp_path / "old").replace(filled),
+        }[way]()
+        assert _refusal(lambda: ledger.charge(Charge("zcdp", (0.01,)), {})).code == "OS403"
+
+
 # --- the chain ------------------------------------------------------------------------------------
 
 

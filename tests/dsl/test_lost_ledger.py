@@ -139,3 +139,14 @@ def test_a_budget_of_estimators_is_not_begun_again(tmp_path):
     Budget.open(path, epsilon=1.0, delta=1e-6, forget=True)
     with Ledger.open(path) as ledger:
         assert ledger.anew is not None
+
+
+@pytest.mark.parametrize("kind", ["folder", "ring"])
+def test_a_file_that_is_none_is_no_certified_one(tmp_path, kind):
+    spec = write_small(tmp_path)
+    apply(plan_file(spec))
+    file = tmp_path / "out" / "release.npz"
+    file.unlink()
+    file.mkdir() if kind == "folder" else file.symlink_to(file)
+    for words in (["verify", f"{file}.certificate.json"], ["answer", file, "--post", "density"]):
+        assert _run(*words).exit_code in (4, 5), words
