@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 from opendp_sim.audit.report import Report, plain
+from opendp_sim.core.shown import shown
 
 __all__ = ["to_sarif"]
 
@@ -48,10 +50,10 @@ def _result(report: Report, file: str | None) -> dict[str, Any]:
     result: dict[str, Any] = {
         "ruleId": report.layer.split()[0],
         "level": "error",
-        "message": {"text": text},
+        "message": {"text": shown(text)},
         "properties": {"evidence": plain(evidence), "replay": report.replay},
     }
     if file:
-        place = {"physicalLocation": {"artifactLocation": {"uri": file}}}
+        place = {"physicalLocation": {"artifactLocation": {"uri": quote(file, errors="replace")}}}
         result["locations"] = [place]
     return result

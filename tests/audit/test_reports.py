@@ -60,6 +60,13 @@ def test_refuted_report_carries_evidence_and_replays():
     assert scope["report"].verdict == "refuted"
 
 
+def test_sarif_names_a_hostile_file_as_an_address():
+    text = to_sarif(audit(broken(), 2), "a b\x1b[2J%\ud800\n.py")
+    (place,) = json.loads(text)["runs"][0]["results"][0]["locations"]
+    uri = place["physicalLocation"]["artifactLocation"]["uri"]
+    assert uri == "a%20b%1B%5B2J%25%3F%0A.py"
+
+
 def test_sarif_has_one_result_at_level_error():
     sarif = json.loads(to_sarif(audit(broken(), 2), "mechanism.py"))
     (result,) = sarif["runs"][0]["results"]
