@@ -47,14 +47,19 @@ class SharedLedger(Ledger):
         self._turn = threading.RLock()  # one connection and one transaction: threads take turns
 
     @classmethod
-    def open(cls, path: str | Path, terms: Terms | None = None) -> SharedLedger:
+    def open(
+        cls, path: str | Path, terms: Terms | None = None, *, forget: bool = False
+    ) -> SharedLedger:
         """Open a ledger; with ``terms``, make it when it does not exist.
+
+        ``forget`` changes nothing: nothing beside a database tells of a ledger that it lost.
 
         Raises:
             BudgetError (OS403): no database, no such ledger, broken, or made with other terms.
         """
         if terms is not None:
             terms.limit.check(terms.measure, "ledger.limit")
+        del forget
         ledger = cls(Path(path))
 
         def start() -> None:

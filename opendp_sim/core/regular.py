@@ -10,7 +10,7 @@ from pathlib import Path
 __all__ = ["is_odd", "regular"]
 
 
-def is_odd(path: str | Path) -> bool:
+def is_odd(path: str | os.PathLike[str]) -> bool:
     """Say whether a pipe, socket or device is at a path, links followed; a folder is none of them."""
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116 - an odd path is no error here
@@ -19,7 +19,7 @@ def is_odd(path: str | Path) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def regular(path: str | Path) -> Path:
+def regular(path: str | os.PathLike[str]) -> Path:
     """Return the path of a file that is about to be read, unless reading it could last for ever.
 
     Raises:

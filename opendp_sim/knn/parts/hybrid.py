@@ -40,6 +40,10 @@ class Hybrid(Service):
         if store is not None:
             with replaying():
                 self._replay(store)
+            self._set_out_again()
+
+    def _set_out_again(self) -> None:
+        """Look again at the public queries that the store was shown."""
         if self._reference is not None:
             self._guard(self._set_out)
 
