@@ -198,7 +198,11 @@ def _rewrite(db: sqlite3.Connection, rows: list[list[Any]], place: int, purses: 
     place = min(place, len(rows))
     for at, row in enumerate(rows, 1):
         row[0] = at
-        row[6] = chain.digest(purses) if at == place else (row[6] if at < place else "")
+        row[6] = (
+            chain.bound(purses, chain.nothing(str(name)))
+            if at == place
+            else (row[6] if at < place else "")
+        )
         payload, who, units = (
             part.encode() if isinstance(part, str) else part for part in row[2:5]
         )
