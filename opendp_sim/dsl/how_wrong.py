@@ -17,7 +17,7 @@ _DIRECT = {"density", "distance"}
 _STATED = (
     ("gap_for_95_percent", "given in 95 of 100 runs if it leads by {} votes"),
     ("deviation", "decided by votes, 2 of 3 counts within {}"),
-    ("scale", "decided by leads in votes, 2 of 3 within {}"),
+    ("scale", "decided by leads in votes, blurred by about {}"),
     ("relative_vote_noise", "decided by votes, 2 of 3 counts within {:.0%}"),
     ("vote_noise", "decided by votes, 2 of 3 counts within {}"),
     ("threshold", "no answer where the lead is below about {} votes"),
