@@ -227,13 +227,12 @@ def test_a_closed_pipe_ends_a_command_as_a_shell_expects(tmp_path: Path) -> None
     file = spec(tmp_path)
     assert _closed("--help", lines=0) == (141, "")
     assert _closed("ops", lines=0) == (141, "")
-    code, said = _closed("apply", file, lines=0)  # the plan is printed first: nothing ran yet
-    assert (code, said, charges(tmp_path)) == (141, "", 0)
-    code, said = _closed("apply", file, "--json", lines=0)  # all is written before a word is said
-    assert code == 141
-    assert charges(tmp_path) == 1
-    assert said.startswith("standard output was closed; entry ")
-    assert said.endswith(", and stands\n")
+    for number, more in enumerate(([], ["--json"]), 1):  # all is written before a word is said
+        code, said = _closed("apply", file, *more, lines=0)
+        assert code == 141
+        assert charges(tmp_path) == number
+        assert said.startswith("standard output was closed; entry ")
+        assert said.endswith(", and stands\n")
     assert (tmp_path / "out" / "sketch.npz.certificate.json").exists()
 
 
