@@ -22,8 +22,11 @@ from opendp_sim.dsl.ir import Spec
 from opendp_sim.report.page import page_of
 
 _ROOMS = {
-    "rows": "Row maps", "sketches": "Sketches", "measurements": "Releases", "queries": "Questions"
-}  # fmt: skip
+    "rows": "Row maps",
+    "sketches": "Sketches",
+    "measurements": "Releases",
+    "queries": "Questions",
+}
 
 
 def generate(into: Path) -> None:

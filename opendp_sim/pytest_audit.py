@@ -99,10 +99,14 @@ def _assert(obj: Any, d_in: Any, *, seconds: float, **options: Any) -> Any:
     quick = Budget.of("quick")
     share = seconds / (quick.total + 1)
     budget = replace(
-        quick, name=f"{seconds:g} s", seconds=share * quick.seconds, total=share * quick.total,
-        trace_seconds=share * quick.trace_seconds, scan_seconds=share * quick.scan_seconds,
+        quick,
+        name=f"{seconds:g} s",
+        seconds=share * quick.seconds,
+        total=share * quick.total,
+        trace_seconds=share * quick.trace_seconds,
+        scan_seconds=share * quick.scan_seconds,
         stability_seconds=share * quick.stability_seconds,
-    )  # fmt: skip
+    )
     return check(obj, d_in, budget, **options)
 
 

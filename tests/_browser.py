@@ -13,8 +13,16 @@ from typing import Self
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 )
-_FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-          "--no-first-run", "--disable-extensions", "--remote-debugging-pipe")  # fmt: skip
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--no-first-run",
+    "--disable-extensions",
+    "--remote-debugging-pipe",
+)
 ACCESSIBLE = (Path(__file__).parent / "accessible.js").read_text(encoding="utf-8")
 
 
@@ -24,10 +32,20 @@ class Browser:
     def __init__(self, folder: Path) -> None:
         # The browser reads commands from descriptor 3 and answers on 4.
         self._process = subprocess.Popen(
-            ["sh", "-c", 'exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null', CHROMIUM, *_FLAGS,
-             f"--user-data-dir={folder / 'browser'}", "about:blank"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
-        )  # fmt: skip
+            [
+                "sh",
+                "-c",
+                'exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null',
+                CHROMIUM,
+                *_FLAGS,
+                f"--user-data-dir={folder / 'browser'}",
+                "about:blank",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+        )
         self._left, self._number, self._session, self.events = b"", 0, None, []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)[

@@ -28,10 +28,46 @@ from opendp_sim.dsl.plan_document import load_plan
 from tests._small import write_small
 
 ODD: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2**63, 2**200, -(2**70), 0.0, -0.0, 1e308, -1e-308, 1e-320, "", "x", "0", "\x00",
-    "\u202e", "../../x", "/", "0x1p99999", "nan", "é" * 300, [], [[]], [None], {}, {"": None}, {"x": {}}, [0] * 300,
-    "0" * 64, "zcdp", "gaussian", "points.ledger", "1e999", [1, 2], ["a"], {"add_remove": -1},
-)  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    2**63,
+    2**200,
+    -(2**70),
+    0.0,
+    -0.0,
+    1e308,
+    -1e-308,
+    1e-320,
+    "",
+    "x",
+    "0",
+    "\x00",
+    "\u202e",
+    "../../x",
+    "/",
+    "0x1p99999",
+    "nan",
+    "é" * 300,
+    [],
+    [[]],
+    [None],
+    {},
+    {"": None},
+    {"x": {}},
+    [0] * 300,
+    "0" * 64,
+    "zcdp",
+    "gaussian",
+    "points.ledger",
+    "1e999",
+    [1, 2],
+    ["a"],
+    {"add_remove": -1},
+)
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -180,8 +216,11 @@ class Files:
 
     def store_row(self, pick: random.Random) -> None:
         """Put an odd value into a cell of the store."""
-        tables = {"about": ("name", "value"), "purses": ("place", "units"),
-                  "entry": ("place", "kind", "payload", "who", "units", "answers", "copy", "hash")}  # fmt: skip
+        tables = {
+            "about": ("name", "value"),
+            "purses": ("place", "units"),
+            "entry": ("place", "kind", "payload", "who", "units", "answers", "copy", "hash"),
+        }
         table = pick.choice(tuple(tables))
         value = pick.choice(
             [v for v in ODD if v is None or isinstance(v, str | float)] + [b"", b"\x00" * 8, 7, -1]

@@ -16,9 +16,12 @@ from opendp_sim import cli
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
-    *ROOT.glob("*.md"), *ROOT.glob(".github/*.md"), *ROOT.glob("opendp_sim/**/*.md"),
-    *ROOT.glob("opendp_sim/**/*.py"), *ROOT.glob("specs/*.yaml"),
-]  # fmt: skip
+    *ROOT.glob("*.md"),
+    *ROOT.glob(".github/*.md"),
+    *ROOT.glob("opendp_sim/**/*.md"),
+    *ROOT.glob("opendp_sim/**/*.py"),
+    *ROOT.glob("specs/*.yaml"),
+]
 
 
 def _named() -> set[str]:

@@ -135,8 +135,12 @@ def _run(claim, domain) -> None:
         return
     weights = getattr(claim.output, "weights", ())
     for place in range(len(rows)):
-        one = Rows(*(None if p is None else p[place : place + 1]
-                     for p in (rows.values, rows.labels, rows.ids)))  # fmt: skip
+        one = Rows(
+            *(
+                None if p is None else p[place : place + 1]
+                for p in (rows.values, rows.labels, rows.ids)
+            )
+        )
         cells = [int(v) for v in function(one).tolist()]
         if not weights:
             assert sum(map(abs, cells)) <= claim.sensitivity.l1
@@ -209,8 +213,12 @@ def test_maps_say_a_number_or_a_coded_refusal_at_extremes(key):
 def test_more_records_than_opendp_counts_are_refused():
     """2**20 rows of 4,096 persons are 2**32 records, one more than OpenDP's distances hold."""
     case = CASES["bound_contributions"]
-    bounded = build(lookup("bound_contributions")(max_rows=2**20).bind(case.domain, case.metric),
-                    "bound_contributions", case.domain, case.metric)  # fmt: skip
+    bounded = build(
+        lookup("bound_contributions")(max_rows=2**20).bind(case.domain, case.metric),
+        "bound_contributions",
+        case.domain,
+        case.metric,
+    )
     assert bounded.map(4095) == 4095 * 2**20
     with pytest.raises(dp.OpenDPException, match="OS205"):
         bounded.map(4096)
@@ -248,10 +256,14 @@ def test_a_norm_bound_of_any_size_is_checked_exactly(l2):
     GridRows(width=1, lower=(-huge,), upper=(huge,), l2=huge // 2).check(Rows(np.zeros((1, 1))))
 
 
-@pytest.mark.parametrize(("key", "params"), [
-    ("distance_tree", {"levels": 20}), ("moment_tree", {"levels": 20}),
-    ("threshold_sketch", {"thresholds": 2**24}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("key", "params"),
+    [
+        ("distance_tree", {"levels": 20}),
+        ("moment_tree", {"levels": 20}),
+        ("threshold_sketch", {"thresholds": 2**24}),
+    ],
+)
 def test_a_wide_span_in_many_pieces_is_refused_at_bind(key, params):
     """2**20 columns of 24 bits, projected: 20 levels of such a span left int64 at some rows only."""
     wide = GridRows(width=2**20, lower=(-(2**23),), upper=(2**23,))

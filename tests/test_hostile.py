@@ -20,9 +20,13 @@ def test_the_readmes_chain_answers_on_infinities():
     """`array2_domain(nan=False)` admits them: 20 of 20 answers against 20 of 20 exceptions between neighbours."""
     dp.enable_features("contrib")
     space = array2_domain(num_columns=4, nan=False, T=float), dp.symmetric_distance()
-    chain = space >> sim.then_quantize(bits=12, bounds=(-4.0, 4.0)) >> sim.then_race_sketch(
-        repetitions=8, buckets=16, family={"p_stable_l2": {"width": 1.0}}, seed=11
-    )  # fmt: skip
+    chain = (
+        space
+        >> sim.then_quantize(bits=12, bounds=(-4.0, 4.0))
+        >> sim.then_race_sketch(
+            repetitions=8, buckets=16, family={"p_stable_l2": {"width": 1.0}}, seed=11
+        )
+    )
     rows = np.zeros((5, 4))
     for odd in ([np.inf, -np.inf, 0.0, 1e308], [np.inf] * 4):
         ends = np.clip(odd, -4.0, 4.0)

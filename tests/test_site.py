@@ -84,8 +84,14 @@ def test_every_cell_is_python(page):
 
 def test_a_mechanism_s_page_has_formulas_lemmas_predictions_and_measurements(made):
     page = (made / "mechanisms" / "race_sketch.md").read_text(encoding="utf-8")
-    for part in ("$$\nL_1 = R + w", "**Lemma 1 (stability).**", "within 4.43 records", "## What was measured",
-                 "tests/bench", "````text\nrace_sketch (sketches)"):  # fmt: skip
+    for part in (
+        "$$\nL_1 = R + w",
+        "**Lemma 1 (stability).**",
+        "within 4.43 records",
+        "## What was measured",
+        "tests/bench",
+        "````text\nrace_sketch (sketches)",
+    ):
         assert part in page
     assert str(DOCS.parent) not in page
 
@@ -115,8 +121,10 @@ def test_broken_links_and_fetches_are_found(tmp_path):
     bad = '<a href="c.html"></a><a href="b.html#no"></a><script src="https://cdn.example/x.js"></script>'
     (tmp_path / "a.html").write_text(bad)
     assert sorted(broken(tmp_path)) == [
-        "a.html: fetches https://cdn.example/x.js", "a.html: no file c.html", "a.html: no place b.html#no"
-    ]  # fmt: skip
+        "a.html: fetches https://cdn.example/x.js",
+        "a.html: no file c.html",
+        "a.html: no place b.html#no",
+    ]
     assert broken(tmp_path / "empty") != []
 
 

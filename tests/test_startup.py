@@ -27,15 +27,18 @@ def imported(code: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-@pytest.mark.parametrize(("code", "without", "most"), [
-    ("import opendp_sim", LIGHT, 120),
-    ("import opendp_sim.dsl", LIGHT, 120),
-    (RUN.format("'--version'"), LIGHT, 250),
-    (RUN.format("'--help'"), LIGHT, 450),
-    ("import opendp_sim.prelude", {*HEAVY, "scipy", "typer", "rich"}, 650),
-    (RUN.format(f"'check', {SPEC!r}"), HEAVY, 1000),
-    (RUN.format(f"'plan', {SPEC!r}"), HEAVY, 1000),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("code", "without", "most"),
+    [
+        ("import opendp_sim", LIGHT, 120),
+        ("import opendp_sim.dsl", LIGHT, 120),
+        (RUN.format("'--version'"), LIGHT, 250),
+        (RUN.format("'--help'"), LIGHT, 450),
+        ("import opendp_sim.prelude", {*HEAVY, "scipy", "typer", "rich"}, 650),
+        (RUN.format(f"'check', {SPEC!r}"), HEAVY, 1000),
+        (RUN.format(f"'plan', {SPEC!r}"), HEAVY, 1000),
+    ],
+)
 def test_nothing_is_imported_that_is_not_used(code, without, most):
     found = imported(code)
     assert not found & without

@@ -80,8 +80,11 @@ def chained(previous: str, body: str) -> str:
 
 def counted(entries: Sequence[Entry]) -> list[Entry]:
     """Return the entries whose losses count: charges, and reserves that nothing has settled."""
-    settled = {e.body["of"] for e in entries if e.kind in ("charge", "refusal", "void")
-               and e.body.get("of") is not None}  # fmt: skip
+    settled = {
+        e.body["of"]
+        for e in entries
+        if e.kind in ("charge", "refusal", "void") and e.body.get("of") is not None
+    }
     return [
         e for e in entries if e.kind == "charge" or (e.kind == "reserve" and e.seq not in settled)
     ]
@@ -152,9 +155,11 @@ class _Outcome(_Body):
     files: dict[str, Digest] | None = None
 
 
-class _AnyBody(RootModel[Annotated[
-    _Reserve | _Charge | _Settled | _Session | _Outcome, Field(discriminator="kind")
-]]):  # fmt: skip
+class _AnyBody(
+    RootModel[
+        Annotated[_Reserve | _Charge | _Settled | _Session | _Outcome, Field(discriminator="kind")]
+    ]
+):
     """One line of a ledger."""
 
 
@@ -180,9 +185,7 @@ class _Head(Strict):
     hash: Digest
 
 
-def read_entry(
-    seq: int, text: str, previous: str, refusal: Callable[[str], SimError]
-) -> Entry:  # fmt: skip
+def read_entry(seq: int, text: str, previous: str, refusal: Callable[[str], SimError]) -> Entry:
     """Return the entry that a line of a ledger holds, or refuse what is no entry."""
     _, body = read_both(_AnyBody, text, lambda where: refusal(f"no entry at {seq} ({where})"))
     return Entry(seq, body, chained(previous, text), text, previous)

@@ -99,8 +99,9 @@ def make(db: Any, name: str, terms: Terms) -> None:
             db.execute(_SCHEMA)
         db.execute(
             "INSERT INTO opendp_sim.ledger (name, genesis, head) VALUES (%s, %s, %s) "
-            "ON CONFLICT (name) DO NOTHING", (name, genesis, head),
-        )  # fmt: skip
+            "ON CONFLICT (name) DO NOTHING",
+            (name, genesis, head),
+        )
 
 
 @contextmanager

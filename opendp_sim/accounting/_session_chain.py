@@ -206,7 +206,9 @@ def fold(db: sqlite3.Connection, folded: Folded, upto: int, told: list[Head]) ->
             found, place=row[0], hash=stated, answers=found.answers + answers, kept=kept
         )
     found = replace(found, marks={str(head.place): head.hash for head in told})
-    db.execute("DELETE FROM entry WHERE place > ? AND place <= ? AND kind IN (?, ?)",
-               (folded.place, upto, *ANSWERS))  # fmt: skip
+    db.execute(
+        "DELETE FROM entry WHERE place > ? AND place <= ? AND kind IN (?, ?)",
+        (folded.place, upto, *ANSWERS),
+    )
     write(db, "folded", found)
     return found

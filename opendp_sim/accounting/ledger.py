@@ -306,13 +306,25 @@ class Ledger:
     def settlement_of(self, reserve: Entry) -> Entry | None:
         """Return the entry that settled a reserve; None while it is open."""
         kinds = ("charge", "refusal", "void")
-        return next((e for e in self.entries[reserve.seq :]
-                     if e.kind in kinds and e.body.get("of") == reserve.seq), None)  # fmt: skip
+        return next(
+            (
+                e
+                for e in self.entries[reserve.seq :]
+                if e.kind in kinds and e.body.get("of") == reserve.seq
+            ),
+            None,
+        )
 
     def outcome_of(self, charge: Entry) -> Entry | None:
         """Return the entry that says what became of a charge; None for a run that did not end."""
-        return next((e for e in self.entries[charge.seq :]
-                     if e.kind == "outcome" and e.body["of"] == charge.seq), None)  # fmt: skip
+        return next(
+            (
+                e
+                for e in self.entries[charge.seq :]
+                if e.kind == "outcome" and e.body["of"] == charge.seq
+            ),
+            None,
+        )
 
     def opened(
         self, store: str, turn: str, head: tuple[int, str] | None = None, *, ended: bool = False
@@ -324,8 +336,11 @@ class Ledger:
 
     def head_told(self, store: str) -> tuple[int, str, bool] | None:
         """Return the place and hash of a store's chain that were recorded last, and if it ended there."""
-        found = [(e.body["place"], e.body["head"], bool(e.body.get("ended"))) for e in self.entries
-                 if e.kind == "session" and e.body["store"] == store and e.body.get("head")]  # fmt: skip
+        found = [
+            (e.body["place"], e.body["head"], bool(e.body.get("ended")))
+            for e in self.entries
+            if e.kind == "session" and e.body["store"] == store and e.body.get("head")
+        ]
         return found[-1] if found else None
 
     def turn_of(self, store: str) -> str | None:

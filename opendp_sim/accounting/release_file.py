@@ -98,9 +98,11 @@ def _check_sizes(archive: zipfile.ZipFile, packed: int) -> None:
 def _check_header(member: IO[bytes], about: Mapping[str, Any], size: int) -> None:
     """Refuse an array whose own header is not what the release's header says of it, or of objects."""
     version = np.lib.format.read_magic(member)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else (
-        np.lib.format.read_array_header_2_0
-    )  # fmt: skip
+    read = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else (np.lib.format.read_array_header_2_0)
+    )
     shape, _, dtype = read(member)
     plain = dtype.kind in "biuf" and [list(shape), dtype.str] == [about["shape"], about["dtype"]]
     if not plain or member.tell() + dtype.itemsize * math.prod(shape) != size:

@@ -100,8 +100,9 @@ class SharedLedger(Ledger):
             last = self._known[-1].hash if self._known else chained("", genesis)
             rows = self._db.execute(
                 "SELECT seq, body, hash FROM opendp_sim.entry WHERE ledger = %s AND seq > %s "
-                "ORDER BY seq", (number, len(self._known)),
-            ).fetchall()  # fmt: skip
+                "ORDER BY seq",
+                (number, len(self._known)),
+            ).fetchall()
         found = list(self._known)
         for seq, body, digest in rows:
             if seq != len(found) + 1 or digest != chained(last, body):

@@ -26,9 +26,24 @@ from opendp_sim.audit.vectors import VectorSpace
 __all__ = ["Mined", "functions_of", "guided", "mined", "names_of"]
 
 _SKIP = (
-    "opendp", "numpy", "scipy", "pandas", "polars", "random", "builtins", "collections", "functools",
-    "fractions", "math", "typing", "importlib", "_pytest", "pytest", "contextlib", "dataclasses",
-)  # fmt: skip
+    "opendp",
+    "numpy",
+    "scipy",
+    "pandas",
+    "polars",
+    "random",
+    "builtins",
+    "collections",
+    "functools",
+    "fractions",
+    "math",
+    "typing",
+    "importlib",
+    "_pytest",
+    "pytest",
+    "contextlib",
+    "dataclasses",
+)
 _MOST_FUNCTIONS = 200
 _LEAVES = types.ModuleType, type, str, int, float, np.ndarray
 _DEPTH, _MOST_OBJECTS = 9, 20_000

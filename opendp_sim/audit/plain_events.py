@@ -171,9 +171,8 @@ def _of_parts(shaped: Sequence[Any]) -> Iterator[PlainEvent]:
     for i, one in enumerate(keys[:5]):
         for two in keys[i + 1 : 5]:
             yield from _numbers(
-                shaped, f"(output[{one!r}] - output[{two!r}])",
-                partial(_gap, one, two), 0.75,
-            )  # fmt: skip
+                shaped, f"(output[{one!r}] - output[{two!r}])", partial(_gap, one, two), 0.75
+            )
     for key in _names(shaped):
         yield PlainEvent(f"{key!r} in output", partial(_has_name, key), 0.25)
     if all(isinstance(v, (list, tuple)) for v in shaped):

@@ -30,16 +30,53 @@ __all__ = ["tapped"]
 _NUMPY, _PYTHON = (np.random.Generator, np.random.RandomState), random.Random
 _LOCK = threading.RLock()
 _RANDOM = (
-    "random", "getrandbits", "uniform", "gauss", "normalvariate", "expovariate", "randint",
-    "randrange", "choice", "choices", "betavariate", "triangular", "shuffle", "sample", "randbytes",
-    "binomialvariate", "gammavariate", "lognormvariate", "vonmisesvariate", "paretovariate",
-    "weibullvariate", "seed",
-)  # fmt: skip
+    "random",
+    "getrandbits",
+    "uniform",
+    "gauss",
+    "normalvariate",
+    "expovariate",
+    "randint",
+    "randrange",
+    "choice",
+    "choices",
+    "betavariate",
+    "triangular",
+    "shuffle",
+    "sample",
+    "randbytes",
+    "binomialvariate",
+    "gammavariate",
+    "lognormvariate",
+    "vonmisesvariate",
+    "paretovariate",
+    "weibullvariate",
+    "seed",
+)
 _LEGACY = (
-    "laplace", "normal", "gumbel", "exponential", "geometric", "random", "rand", "randn", "randint",
-    "choice", "uniform", "binomial", "poisson", "permutation", "shuffle", "standard_normal",
-    "random_sample", "logistic", "gamma", "standard_exponential", "multivariate_normal", "seed",
-)  # fmt: skip
+    "laplace",
+    "normal",
+    "gumbel",
+    "exponential",
+    "geometric",
+    "random",
+    "rand",
+    "randn",
+    "randint",
+    "choice",
+    "uniform",
+    "binomial",
+    "poisson",
+    "permutation",
+    "shuffle",
+    "standard_normal",
+    "random_sample",
+    "logistic",
+    "gamma",
+    "standard_exponential",
+    "multivariate_normal",
+    "seed",
+)
 _SECRETS = ("randbits", "randbelow", "choice", "token_bytes", "token_hex")
 
 
@@ -80,16 +117,20 @@ def _modules(tape: Tape, undo: list[tuple[Any, str, Any]]) -> dict[int, Any]:
     put(native.Measurement, "__call__", lambda self, arg: tape.native(call, self, arg))
     put(native.Measurement, "invoke", lambda self, arg: tape.native(invoke, self, arg))
     for module, names, label in (
-        (random, _RANDOM, "random"), (np.random, _LEGACY, "np.random"), (secrets, _SECRETS, "secrets"),
+        (random, _RANDOM, "random"),
+        (np.random, _LEGACY, "np.random"),
+        (secrets, _SECRETS, "secrets"),
         (os, ("urandom",), "os"),
-    ):  # fmt: skip
+    ):
         for name in names:
             if hasattr(module, name):
                 put(module, name, served(tape, label, name, getattr(module, name)))
     for module, name, label in (
-        (np.random, "default_rng", "rng"), (np.random, "RandomState", "rng"),
-        (random, "Random", "random"), (random, "SystemRandom", "random"),
-    ):  # fmt: skip
+        (np.random, "default_rng", "rng"),
+        (np.random, "RandomState", "rng"),
+        (random, "Random", "random"),
+        (random, "SystemRandom", "random"),
+    ):
         real = getattr(module, name)
         make = maker(tape, real, label)
         put(module, name, like(real, make) if isinstance(real, type) else make)
@@ -107,9 +148,11 @@ def _modules(tape: Tape, undo: list[tuple[Any, str, Any]]) -> dict[int, Any]:
 
 
 def _instances(  # noqa: C901 - one place a branch
-    tape: Tape, function: types.FunctionType, copies: dict[int, Any],
+    tape: Tape,
+    function: types.FunctionType,
+    copies: dict[int, Any],
     held: list[tuple[Any, str | None, Any]],
-) -> None:  # fmt: skip
+) -> None:
     """Replace generators and copied module functions that a function holds."""
 
     def instead(value: Any) -> Any:

@@ -58,10 +58,14 @@ def served(
         what = f"{module}.{name}{shown}{told}"
         uniform = _options(name, args, options)
         return tape.other(
-            what, lambda: real(*args, **options), zero=zero, seeded=seeded, options=uniform,
+            what,
+            lambda: real(*args, **options),
+            zero=zero,
+            seeded=seeded,
+            options=uniform,
             argument=None if uniform is None else np.full(len(uniform), -np.log(len(uniform))),
             free=None if zero is None or seeded else _free(module, name, args, options),
-        )  # fmt: skip
+        )
 
     return call
 
@@ -144,9 +148,13 @@ def _categorical(
     values = tuple([item] if listed else item for item in items)
     zero = values[int(np.argmax(logs))]
     return tape.other(
-        f"{what} of {len(items)}", lambda: real(*args, **options), zero=zero, argument=logs,
-        options=values, seeded=seeded,
-    )  # fmt: skip
+        f"{what} of {len(items)}",
+        lambda: real(*args, **options),
+        zero=zero,
+        argument=logs,
+        options=values,
+        seeded=seeded,
+    )
 
 
 def maker(tape: Tape, real: Any, label: str) -> Callable[..., Any]:

@@ -64,10 +64,16 @@ class Scan:
 
 
 def scan(
-    tape: Tape, function: Callable[[Any], Any], space: PairSpace, given: Iterable[Pair],
-    claim: tuple[str, float], rng: np.random.Generator, seconds: float, domain: Any,
+    tape: Tape,
+    function: Callable[[Any], Any],
+    space: PairSpace,
+    given: Iterable[Pair],
+    claim: tuple[str, float],
+    rng: np.random.Generator,
+    seconds: float,
+    domain: Any,
     enough: Callable[[Found], bool] = lambda _: False,
-) -> Scan:  # fmt: skip
+) -> Scan:
     """Look at the user's pairs, the corners, fresh pairs, and small changes of the best.
 
     ``enough`` says of the best pair so far whether it decides the matter; it is asked a few times.
@@ -106,9 +112,13 @@ def _inside(member: Callable[[Any], bool], pair: Pair) -> bool:
 
 
 def _pairs(
-    space: PairSpace, given: Iterable[Pair], rng: np.random.Generator, out: Scan, begin: float,
+    space: PairSpace,
+    given: Iterable[Pair],
+    rng: np.random.Generator,
+    out: Scan,
+    begin: float,
     seconds: float,
-) -> Iterator[Pair]:  # fmt: skip
+) -> Iterator[Pair]:
     yield from given
     structured = list(space.corners(rng))
     head, rest = structured[:24], structured[24:]
@@ -128,9 +138,12 @@ def _pairs(
 
 
 def direct_function(
-    tape: Tape, obj: Any, functions: list[types.FunctionType], space: PairSpace,
+    tape: Tape,
+    obj: Any,
+    functions: list[types.FunctionType],
+    space: PairSpace,
     rng: np.random.Generator,
-) -> Callable[[Any], Any] | None:  # fmt: skip
+) -> Callable[[Any], Any] | None:
     """Return the audited Python function itself; ``None`` unless it is surely that.
 
     The first of the user's functions that a run enters, the only one with its code, and equal in

@@ -32,7 +32,7 @@ __all__ = [
     "repeated_step",
     "strength",
     "verdict_run",
-]  # fmt: skip
+]
 
 _TABLE, _GLANCE, _CLEAR, _LEARN = 6000, 1200, 1.0, 0.15
 _SHORT, _MANY = 0.05, 600
@@ -52,13 +52,21 @@ def drawn(detail: str, won: Won, tracer: Tracer, words: str, claimed: str = "") 
     """Turn bets that were won into evidence; the plain event is found later."""
     bet = won.bet
     return Evidence(
-        "event", detail,
+        "event",
+        detail,
         claimed or allowed(tracer, bet.epsilon, bet.delta),
-        f"about {bet.hits[0]:.4g} on the left, {bet.hits[1]:.4g} on the right", won.pair, None,
+        f"about {bet.hits[0]:.4g} on the left, {bet.hits[1]:.4g} on the right",
+        won.pair,
+        None,
         f"1 - {math.exp(-won.wealth.peak):.1g} (betting on {words})",
-        {"epsilon": bet.epsilon, "delta": bet.delta, "log_wealth": won.wealth.peak,
-         "rounds": won.wealth.rounds, "how": "drawn"},
-    )  # fmt: skip
+        {
+            "epsilon": bet.epsilon,
+            "delta": bet.delta,
+            "log_wealth": won.wealth.peak,
+            "rounds": won.wealth.rounds,
+            "how": "drawn",
+        },
+    )
 
 
 def allowed(tracer: Tracer, epsilon: float, delta: float) -> str:
@@ -67,9 +75,14 @@ def allowed(tracer: Tracer, epsilon: float, delta: float) -> str:
 
 
 def bet_on_table(
-    tracer: Tracer, pair: Pair, detail: str, seconds: float, share: float, count: int = _TABLE,
+    tracer: Tracer,
+    pair: Pair,
+    detail: str,
+    seconds: float,
+    share: float,
+    count: int = _TABLE,
     seen: Glance | None = None,
-) -> Evidence | None:  # fmt: skip
+) -> Evidence | None:
     """Bet on log-ratios of whole outputs, learned from draws that the verdict does not use."""
     end = time.process_time() + seconds
     scout = tracer.mode_run("scout") if not (tracer.stateful or tracer.hidden) else tracer.obj
@@ -111,16 +124,23 @@ def bet_freely(
     run, words = verdict_run(tracer)
     subject = replace(tracer.subject, run=run, outer=None)
     found = distribution_layer(
-        subject, GivenPairs((pair,)), tracer.d_in, replace(tracer.budget, seconds=seconds),
-        tracer.rng, tracer.risk(share), (pair,),
-    )  # fmt: skip
+        subject,
+        GivenPairs((pair,)),
+        tracer.d_in,
+        replace(tracer.budget, seconds=seconds),
+        tracer.rng,
+        tracer.risk(share),
+        (pair,),
+    )
     if found.evidence is None:
         return None
     told = found.evidence
     return replace(
-        told, detail=detail, confidence=told.confidence.replace("betting", f"betting on {words}"),
+        told,
+        detail=detail,
+        confidence=told.confidence.replace("betting", f"betting on {words}"),
         extra={**told.extra, "how": "drawn"},
-    )  # fmt: skip
+    )
 
 
 def _cost(run: Callable[[Any], Any], pair: Pair) -> float:

@@ -46,9 +46,8 @@ def support_step(tracer: Tracer) -> Evidence | None:
             if score(rows).mean() <= _WORTH:
                 continue
             won = lean_bets(
-                partial(_one, run), pair, score, tracer.curve, 1.2,
-                tracer.risk(0.01), first=100,
-            )  # fmt: skip
+                partial(_one, run), pair, score, tracer.curve, 1.2, tracer.risk(0.01), first=100
+            )
             if won is not None:
                 detail = "outputs of one side are out of reach from the other, whatever the noise"
                 return drawn(detail, won, tracer, words)

@@ -130,9 +130,16 @@ class Tracer:
         """Scan pairs along their tapes."""
         seconds = min(self.budget.scan_seconds, self.left(0.4))
         self.seen = scan(
-            self.tape, self.function, self.space, self.given, self.claim, self.rng, seconds,
-            self.subject.input_domain, self._decides,
-        )  # fmt: skip
+            self.tape,
+            self.function,
+            self.space,
+            self.given,
+            self.claim,
+            self.rng,
+            seconds,
+            self.subject.input_domain,
+            self._decides,
+        )
 
     def _decides(self, found: Found) -> bool:
         """Say whether no better pair is needed: bare outputs differ, or the output shows its noise."""
@@ -183,11 +190,21 @@ def trace_layer(tracer: Tracer) -> LayerResult:
     seconds = time.process_time() - begin
     status: Any = "refuted" if evidence is not None else "not refuted"
     return LayerResult(
-        LAYER, status, "", tracer.tape.runs, seconds, evidence, power=_power(tracer),
-        facts={"pairs": tracer.seen.pairs, "hints": tracer.hints, "direct": tracer.direct,
-               "largest_loss": tracer.seen.best[0].loss if tracer.seen.best else 0.0,
-               **facts},
-    )  # fmt: skip
+        LAYER,
+        status,
+        "",
+        tracer.tape.runs,
+        seconds,
+        evidence,
+        power=_power(tracer),
+        facts={
+            "pairs": tracer.seen.pairs,
+            "hints": tracer.hints,
+            "direct": tracer.direct,
+            "largest_loss": tracer.seen.best[0].loss if tracer.seen.best else 0.0,
+            **facts,
+        },
+    )
 
 
 def _power(tracer: Tracer) -> str:
@@ -234,7 +251,13 @@ def traced_distribution(
         if run is not tracer.obj:
             subject = replace(subject, run=run, outer=None)
         found = distribution_layer(
-            subject, tracer.space, tracer.d_in, budget, tracer.rng, beta,
-            (*hints, *_affordable(tracer, run, budget.seconds))[:8], events,
-        )  # fmt: skip
+            subject,
+            tracer.space,
+            tracer.d_in,
+            budget,
+            tracer.rng,
+            beta,
+            (*hints, *_affordable(tracer, run, budget.seconds))[:8],
+            events,
+        )
     return found if run is tracer.obj else replace(found, facts={**found.facts, "draws": words})

@@ -92,14 +92,24 @@ def _of_trees(tracer: Tracer, pair: Pair, left: Tree, right: Tree) -> Evidence |
 
 
 def _tree_evidence(
-    tracer: Tracer, pair: Pair, trees: tuple[Tree, Tree], epsilon: float, delta: float,
-    attained: float, event: frozenset[str],
-) -> Evidence:  # fmt: skip
+    tracer: Tracer,
+    pair: Pair,
+    trees: tuple[Tree, Tree],
+    epsilon: float,
+    delta: float,
+    attained: float,
+    event: frozenset[str],
+) -> Evidence:
     table = dict.fromkeys(event, 1.0)
     won = lean_bets(
-        valued(tracer.obj, table), pair, lambda rows: rows[:, 0], tracer.curve,
-        min(0.8, max(0.1, tracer.left())), tracer.risk(0.03), first=400,
-    )  # fmt: skip
+        valued(tracer.obj, table),
+        pair,
+        lambda rows: rows[:, 0],
+        tracer.curve,
+        min(0.8, max(0.1, tracer.left())),
+        tracer.risk(0.03),
+        first=400,
+    )
     how, confidence = "calculated", CALCULATED
     extra: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
     if won is not None:
@@ -110,8 +120,12 @@ def _tree_evidence(
     p, q = (math.fsum(t.masses.get(o, 0.0) for o in event) for t in trees)
     outcomes = [max(event, key=lambda o: t.masses.get(o, 0.0)) for t in trees]
     return Evidence(
-        "event", "every value of every draw was followed: an event is likelier than the claim allows",
+        "event",
+        "every value of every draw was followed: an event is likelier than the claim allows",
         allowed(tracer, epsilon, delta),
         f"{p:.6g} on the left, {q:.6g} on the right: delta {attained:.6g} at epsilon {epsilon:.4g}",
-        pair, (outcomes[0], outcomes[1]), confidence, {"how": how, **extra},
-    )  # fmt: skip
+        pair,
+        (outcomes[0], outcomes[1]),
+        confidence,
+        {"how": how, **extra},
+    )

@@ -78,9 +78,13 @@ def _priced(tracer: Tracer, found: Found) -> Evidence | None:
                 return evidence
         run, words = verdict_run(tracer)
         won = lean_bets(
-            partial(_row, run, shift), pair, shift.score, tracer.curve,
-            min(2.5, tracer.left()), tracer.risk(0.04),
-        )  # fmt: skip
+            partial(_row, run, shift),
+            pair,
+            shift.score,
+            tracer.curve,
+            min(2.5, tracer.left()),
+            tracer.risk(0.04),
+        )
         return None if won is None else drawn(detail, won, tracer, words)
     if not view.draws:
         return None
@@ -181,16 +185,25 @@ def _calculated(
         (*verdict_run(tracer), 0.9),
     ):
         won = lean_bets(
-            partial(_row, run, shift), pair, shift.score, tracer.curve,
-            min(seconds, max(0.1, tracer.left())), tracer.risk(0.03), first=400,
-        )  # fmt: skip
+            partial(_row, run, shift),
+            pair,
+            shift.score,
+            tracer.curve,
+            min(seconds, max(0.1, tracer.left())),
+            tracer.risk(0.03),
+            first=400,
+        )
         if won is not None:
             how, pair = "calculated and drawn", won.pair
             confidence = (
                 f"calculated, and 1 - {math.exp(-won.wealth.peak):.1g} (betting on {words})"
             )
-            extra = {"log_wealth": won.wealth.peak, "rounds": won.wealth.rounds,
-                     "epsilon": won.bet.epsilon, "delta": won.bet.delta}  # fmt: skip
+            extra = {
+                "log_wealth": won.wealth.peak,
+                "rounds": won.wealth.rounds,
+                "epsilon": won.bet.epsilon,
+                "delta": won.bet.delta,
+            }
             break
     return Evidence(
         "loss", detail, closed[0], closed[1], pair, None, confidence, {"how": how, **extra}
@@ -212,6 +225,11 @@ def bare_step(tracer: Tracer) -> Evidence | None:
 
 
 STEPS: tuple[Callable[[Tracer], Evidence | None], ...] = (
-    repeated_step, bare_step, loss_step, tree_step, hidden_step, support_step,
-)  # fmt: skip
+    repeated_step,
+    bare_step,
+    loss_step,
+    tree_step,
+    hidden_step,
+    support_step,
+)
 """What is tried, in this order. ``trace.md`` lists the parts of beta that each of them takes."""

@@ -50,9 +50,14 @@ def outcome(function: Callable[[Any], Any], data: Any) -> Any:
 
 
 def find_witness(
-    run: Callable[[Any], Any], pair: Pair, curve: Curve, seconds: float, *, origin: str = "",
+    run: Callable[[Any], Any],
+    pair: Pair,
+    curve: Curve,
+    seconds: float,
+    *,
+    origin: str = "",
     member: Callable[[Any], bool] = lambda _: True,
-) -> Witness | None:  # fmt: skip
+) -> Witness | None:
     """Return a plain event that certifies the finding; ``None`` when none of those tried does.
 
     Args:
@@ -135,9 +140,13 @@ def _best(
 
 
 def _shrunk(
-    run: Callable[[Any], Any], pair: Pair, event: PlainEvent, point: tuple[float, float],
-    member: Callable[[Any], bool], seconds: float,
-) -> Pair:  # fmt: skip
+    run: Callable[[Any], Any],
+    pair: Pair,
+    event: PlainEvent,
+    point: tuple[float, float],
+    member: Callable[[Any], bool],
+    seconds: float,
+) -> Pair:
     """Leave out records of both sides while the event keeps most of its excess, on a few draws."""
     if not isinstance(pair.left, list) or not isinstance(pair.right, list):
         return pair
@@ -169,9 +178,11 @@ def _smaller(pair: Pair) -> Iterator[Pair]:
             drop = shared[start : start + size]
             mine, other = {i for i, _ in drop}, {j for _, j in drop}
             yield replace(
-                pair, left=[v for i, v in enumerate(pair.left) if i not in mine],
-                right=[v for j, v in enumerate(pair.right) if j not in other], genome=None,
-            )  # fmt: skip
+                pair,
+                left=[v for i, v in enumerate(pair.left) if i not in mine],
+                right=[v for j, v in enumerate(pair.right) if j not in other],
+                genome=None,
+            )
         size //= 2
 
 
@@ -206,16 +217,21 @@ def _script(
     n = _planned(rates, point)
     drawn = "outcome(M, data)" if event.exceptions else "M(data)"
     loading = "certified_epsilon, outcome" if event.exceptions else "certified_epsilon"
-    return "\n".join([
-        f"{first}; from opendp_sim.audit import {loading}" if not first.startswith("#")
-        else f"from opendp_sim.audit import {loading}  {first}",
-        f"M, n = {made}, {n}",
-        f"x, y = {pair.left!r}, {pair.right!r}",
-        f"hit = lambda output: {event.text}",
-        f"p, q = (sum(bool(hit({drawn})) for _ in range(n)) for data in (x, y))",
-        ('print(p / n, q / n, "epsilon is at least", certified_epsilon((p, q), (n, n), '
-        f'{point[1]:.6g}, 1e-3), "at delta {point[1]:.3g}; claimed", M.map({pair.distance!r}))'),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            f"{first}; from opendp_sim.audit import {loading}"
+            if not first.startswith("#")
+            else f"from opendp_sim.audit import {loading}  {first}",
+            f"M, n = {made}, {n}",
+            f"x, y = {pair.left!r}, {pair.right!r}",
+            f"hit = lambda output: {event.text}",
+            f"p, q = (sum(bool(hit({drawn})) for _ in range(n)) for data in (x, y))",
+            (
+                'print(p / n, q / n, "epsilon is at least", certified_epsilon((p, q), (n, n), '
+                f'{point[1]:.6g}, 1e-3), "at delta {point[1]:.3g}; claimed", M.map({pair.distance!r}))'
+            ),
+        ]
+    )
 
 
 def _planned(rates: tuple[float, float], point: tuple[float, float]) -> int:
@@ -234,9 +250,13 @@ def _planned(rates: tuple[float, float], point: tuple[float, float]) -> int:
 def stability_script(pair: Pair, origin: str, claimed: Any) -> str:
     """Return the lines that show two outputs further apart than the stability map says."""
     first, made = _made(origin, "obj")
-    return "\n".join([
-        first,
-        f"T, x, y = {made}, {pair.left!r}, {pair.right!r}",
-        (f'print(T(x), T(y), "at distance {pair.distance!r}; claimed at most", T.map({pair.distance!r}))'
-        f"  # {claimed}"),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            first,
+            f"T, x, y = {made}, {pair.left!r}, {pair.right!r}",
+            (
+                f'print(T(x), T(y), "at distance {pair.distance!r}; '
+                f'claimed at most", T.map({pair.distance!r}))  # {claimed}'
+            ),
+        ]
+    )

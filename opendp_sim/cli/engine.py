@@ -14,9 +14,12 @@ from opendp_sim.engines.engine import ENGINES, engine_of
 __all__ = ["engine_app"]
 
 engine_app = typer.Typer(
-    name="engine", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    name="engine",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
     help="Look at an engine before private data is given to it.",
-)  # fmt: skip
+)
 
 
 @engine_app.callback()

@@ -150,17 +150,25 @@ def apply_command(
         before = process_memory()
         with progress() as told:
             done = apply(
-                plan, into=into, anywhere=anywhere, workers=workers, told=told,
+                plan,
+                into=into,
+                anywhere=anywhere,
+                workers=workers,
+                told=told,
                 engine=_engine(engine),
-                charged=note_charge, resume=resume, sign=sign,
-            )  # fmt: skip
+                charged=note_charge,
+                resume=resume,
+                sign=sign,
+            )
         found = compare(done) if compared and done.resumed is None else []
         if json_:
             say_json(_plain(done) | {"comparison": [asdict(one) for one in found]})
             return
         if done.resumed is not None:
-            say(f"resumed   the run of entry {done.resumed}: nothing ran, nothing new was charged; "
-                "apply again for a new release")  # fmt: skip
+            say(
+                f"resumed   the run of entry {done.resumed}: nothing ran, nothing new was charged; "
+                "apply again for a new release"
+            )
         for name, path in done.files.items():
             say(f"wrote     {path} ({name}), certificate {done.certificates[name].name}")
         if done.spent is not None:

@@ -22,8 +22,15 @@ from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.release_plan import ReleasePlan
 
-__all__ = ["bound", "certificate_path", "claim_about", "derived_statement", "evidence_of",
-           "ledger_part", "statement"]  # fmt: skip
+__all__ = [
+    "bound",
+    "certificate_path",
+    "claim_about",
+    "derived_statement",
+    "evidence_of",
+    "ledger_part",
+    "statement",
+]
 
 
 def claim_about(plan: Plan, release: ReleasePlan) -> dict[str, Any]:
@@ -98,8 +105,12 @@ def ledger_part(ledger: Ledger, upto: int) -> dict[str, Any]:
 
 def standing(total: Total) -> dict[str, Any]:
     """Return what is spent and left; a number that is infinite is left out."""
-    spent = {"measure": total.measure, "loss": [_finite(part) for part in total.loss],
-             "epsilon": _finite(total.epsilon), "text": total.text}  # fmt: skip
+    spent = {
+        "measure": total.measure,
+        "loss": [_finite(part) for part in total.loss],
+        "epsilon": _finite(total.epsilon),
+        "text": total.text,
+    }
     return {"spent": spent, "left": dict(total.left)}
 
 
@@ -107,9 +118,7 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def bound(
-    stated: Mapping[str, Any], charge: Entry | None, signer: Signer | None
-) -> dict[str, Any]:  # fmt: skip
+def bound(stated: Mapping[str, Any], charge: Entry | None, signer: Signer | None) -> dict[str, Any]:
     """Return the whole certificate: the statement, the entry that pays for it, and a signature."""
     whole = {**stated, "charge": None if charge is None else quoted(charge), "signature": None}
     if signer is not None:

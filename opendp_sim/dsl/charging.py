@@ -95,9 +95,14 @@ def unserved(plan: Plan, ledger: Ledger | None) -> str | None:
     if ledger is None:
         return None
     entries = ledger.entries
-    names = [e.body["store"] for e in entries
-             if e.kind == "reserve" and e.body.get("program") == plan.program.hash
-             and e.body.get("store") and e.body["loss"] == _loss(plan)]  # fmt: skip
+    names = [
+        e.body["store"]
+        for e in entries
+        if e.kind == "reserve"
+        and e.body.get("program") == plan.program.hash
+        and e.body.get("store")
+        and e.body["loss"] == _loss(plan)
+    ]
     return next((name for name in names if ledger.turn_of(name) == ""), None)
 
 

@@ -75,14 +75,17 @@ def _release(
     value = _noise_loss(own["measure"], distance, scale) if release["norm"] and scale else None
     if value is not None:
         formula = (
-            f"({distance!r} / {scale!r})^2 / 2" if "concentrated" in own["measure"]
+            f"({distance!r} / {scale!r})^2 / 2"
+            if "concentrated" in own["measure"]
             else f"{distance!r} / {scale!r}"
-        )  # fmt: skip
+        )
         _agree(path, f"plan.releases.{name}.own.loss", value, own["loss"][0])
         yield f"{name}: {key}: {formula} = {own['loss'][0]!r}   ({own['measure']})"
     else:
-        yield (f"{name}: {key}: the map of its lemma in {key}.md at distance {distance!r} with "
-               f"{params} = {own['loss']!r}   ({own['measure']})")  # fmt: skip
+        yield (
+            f"{name}: {key}: the map of its lemma in {key}.md at distance {distance!r} with "
+            f"{params} = {own['loss']!r}   ({own['measure']})"
+        )
     if list(own["loss"]) != list(release["loss"]):
         yield from _cast(name, own, release["loss"], privacy, path)
 
@@ -119,8 +122,10 @@ def _claim(plan: dict[str, Any], path: str) -> Iterator[str]:
     # OpenDP looks at fewer orders for tiny numbers, which is safe: it may say more.
     if value > epsilon * (1 + _TOLERANCE) + 1e-12:
         raise _wrong(path, "plan.claim", "an epsilon below the formula's")
-    yield (f"epsilon    least over a > 1 of a x {rho!r} + log((a - 1) / a) - (log({at!r}) + log(a)) / "
-           f"(a - 1) = {epsilon!r}   (computed here: {value!r})")  # fmt: skip
+    yield (
+        f"epsilon    least over a > 1 of a x {rho!r} + log((a - 1) / a) - (log({at!r}) + log(a)) / "
+        f"(a - 1) = {epsilon!r}   (computed here: {value!r})"
+    )
     own = plan["total"][1] if len(plan["total"]) > 1 else 0.0
     yield f"delta      {own!r} + {at!r} = {delta!r}"
 
@@ -135,8 +140,10 @@ def _gaussian(plan: dict[str, Any], path: str) -> Iterator[str]:
         raise _wrong(path, "plan.claim", "an epsilon at which the curve is above delta")
     value = gdp_to_epsilon(float(square), delta)
     yield f"mu^2       2 x {plan['total'][0]!r} = {square}   (mu = {math.sqrt(square)!r})"
-    yield (f"epsilon    least with Q(epsilon / mu - mu / 2) - e^epsilon Q(epsilon / mu + mu / 2) <= "
-           f"{delta!r}: {epsilon!r}   (computed here: {value!r})")  # fmt: skip
+    yield (
+        f"epsilon    least with Q(epsilon / mu - mu / 2) - e^epsilon Q(epsilon / mu + mu / 2) <= "
+        f"{delta!r}: {epsilon!r}   (computed here: {value!r})"
+    )
     yield f"delta      {delta!r}"
 
 

@@ -162,10 +162,15 @@ def _from_stage(
     if typed.release is None:
         code = "OS307" if typed.is_sketch else "OS704"
         released = [name for name, t in types.items() if t is not None and t.release is not None]
-        notes.error(code, f"stage `{decl.source}` is not released", path,
-                    label="its chain ends without noise" if typed.is_sketch else "still private",
-                    help=f"name `{released[0]}`, which is released." if released
-                    else f"add `release: {{noise: gaussian, ...}}` to `{decl.source}`.")  # fmt: skip
+        notes.error(
+            code,
+            f"stage `{decl.source}` is not released",
+            path,
+            label="its chain ends without noise" if typed.is_sketch else "still private",
+            help=f"name `{released[0]}`, which is released."
+            if released
+            else f"add `release: {{noise: gaussian, ...}}` to `{decl.source}`.",
+        )
         return None
     bound = bounds.get(typed.name)
     if bound is None and typed.release.kind != "none":

@@ -38,8 +38,9 @@ params:                                   # public numbers that `--param width=2
     def rules(self, notes: Notes, path: Path) -> None:
         """A range is not empty."""
         if self.range is not None and not self.range[0] <= self.range[1]:
-            notes.error(_RANGE.code, _RANGE.title, (*path, "range"), label="got a list",
-                        help=_RANGE.help)  # fmt: skip
+            notes.error(
+                _RANGE.code, _RANGE.title, (*path, "range"), label="got a list", help=_RANGE.help
+            )
 
 
 def resolve_parameters(

@@ -78,9 +78,12 @@ def _document(path: str | File) -> _Document:
     if text is None:
         raise _moved(path, "a plan document", "another file")
     return read_strictly(
-        _Document, text,
-        lambda where: _moved(path, "a plan document as `plan -o` writes it", f"another value at {where}"),
-    )  # fmt: skip
+        _Document,
+        text,
+        lambda where: _moved(
+            path, "a plan document as `plan -o` writes it", f"another value at {where}"
+        ),
+    )
 
 
 def load_plan(path: str | File, *, resuming: bool = False) -> Plan:

@@ -109,15 +109,22 @@ def stage(
             )
             with fresh(waiting.path / f"{file.name}.statement", "w") as stream:
                 json.dump(stated, stream)
-            written.append(Saved(
-                output=name, staged=file.name, save=output.decl.save,
-                sha256=stated["file"]["sha256"], statement=statement_digest(stated),
-            ))  # fmt: skip
+            written.append(
+                Saved(
+                    output=name,
+                    staged=file.name,
+                    save=output.decl.save,
+                    sha256=stated["file"]["sha256"],
+                    statement=statement_digest(stated),
+                )
+            )
         waiting.complete(
-            written, program=plan.program.hash, signed=signed,
+            written,
+            program=plan.program.hash,
+            signed=signed,
             reserve=None if reserved is None else reserved.seq,
             ledger=None if reserved is None else reserved.hash,
-        )  # fmt: skip
+        )
     except OSError:
         pass
     else:
@@ -217,9 +224,16 @@ def finish(plan: Plan, run: Run, resume: int | None) -> Applied | None:
 
 def _reserved(waiting: RunFolder, plan: Plan, ledger: Ledger) -> Entry | None:
     """Return what was reserved for the run of a folder: its name tells, not what is in it."""
-    return next((e for e in ledger.entries if e.kind == "reserve"
-                 and e.body.get("token") == waiting.token
-                 and e.body.get("program") == plan.program.hash), None)  # fmt: skip
+    return next(
+        (
+            e
+            for e in ledger.entries
+            if e.kind == "reserve"
+            and e.body.get("token") == waiting.token
+            and e.body.get("program") == plan.program.hash
+        ),
+        None,
+    )
 
 
 def _finished(plan: Plan, waiting: RunFolder, run: Run, reserved: Entry) -> Applied:

@@ -142,8 +142,13 @@ def _report(
         advice = "write true or false: in YAML 1.2 yes, no, on and off are plain words"
     else:
         advice = ""
-    notes.error(error.code, f"`{error.where}` must be {error.expected}", where,
-                label=f"got {shown(error.got)}", help=advice or error.hint)  # fmt: skip
+    notes.error(
+        error.code,
+        f"`{error.where}` must be {error.expected}",
+        where,
+        label=f"got {shown(error.got)}",
+        help=advice or error.hint,
+    )
 
 
 def _option_words(

@@ -78,9 +78,12 @@ def _draft(
         named["flow"] = rounded_stages(named["flow"], notes)
     good = {word: tuple(v for v in those.values() if v) for word, those in named.items()}
     program = Program(
-        name=found.get("name", ""), privacy=privacy, **good,
-        folder=folder, values=tuple(sorted(values.items())),
-    )  # fmt: skip
+        name=found.get("name", ""),
+        privacy=privacy,
+        **good,
+        folder=folder,
+        values=tuple(sorted(values.items())),
+    )
     broken = frozenset(n for those in named.values() for n, value in those.items() if value is None)
     return Draft(program, broken, notes, document, unit)
 

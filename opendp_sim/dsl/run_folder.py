@@ -93,12 +93,23 @@ class RunFolder:
         (self.path / _ROOM).unlink(missing_ok=True)
 
     def complete(
-        self, files: Sequence[Saved], *, program: str, reserve: int | None, ledger: str | None,
+        self,
+        files: Sequence[Saved],
+        *,
+        program: str,
+        reserve: int | None,
+        ledger: str | None,
         signed: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Write the list of the files, all of which are complete: from here on the folder is kept."""
-        listed = _List(format="opendp_sim/run/1", program=program, reserve=reserve, ledger=ledger,
-                       signed=signed, files=list(files))  # fmt: skip
+        listed = _List(
+            format="opendp_sim/run/1",
+            program=program,
+            reserve=reserve,
+            ledger=ledger,
+            signed=signed,
+            files=list(files),
+        )
         text = json.dumps(listed.model_dump(), indent=1, sort_keys=True)
         with fresh(self.path / _SEAL) as stream:
             stream.write(self.seal.close(text.encode()))

@@ -26,8 +26,11 @@ def json_schema() -> Schema:
     found["anyOf"] = [{"required": ["privacy"]}, needless]
     for word in words.keys() - {"params"}:
         words[word] = _open(words[word])
-    about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": VERSION,
-             "title": "opendp_sim spec"}  # fmt: skip
+    about = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": VERSION,
+        "title": "opendp_sim spec",
+    }
     return about | found
 
 

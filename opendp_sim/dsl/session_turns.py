@@ -76,5 +76,6 @@ def tell_end(plan: Plan, session: Session, name: str, turn: str) -> None:
         f"the ledger {shown(str(path))} did not hear where this session ended: until its store is opened "
         "again, a copy that was made during the session would be taken for it. Open and close it once "
         "more.",
-        RuntimeWarning, stacklevel=3,
-    )  # fmt: skip
+        RuntimeWarning,
+        stacklevel=3,
+    )

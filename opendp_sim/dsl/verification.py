@@ -147,8 +147,10 @@ def _derive(report: _Report) -> None:
     if same:
         report.checked.append("the evidence is what this package recorded for these mechanisms")
     else:
-        report.left.append("the evidence, and that other versions of OpenDP or numpy give the same "
-                           "numbers: versions differ")  # fmt: skip
+        report.left.append(
+            "the evidence, and that other versions of OpenDP or numpy give the same "
+            "numbers: versions differ"
+        )
     if report.record.owner is not None:
         report.left.append("that the owner is who the certificate says")
 
@@ -249,9 +251,13 @@ def _charge(report: _Report) -> None:
         raise report.differs("charge.body")
     dataset = next(entry.name for entry in plan.program.data if entry.ledger is not None)
     for name, ours in (
-        ("kind", "charge"), ("program", plan.program.hash), ("name", plan.program.name),
-        ("loss", plan.charge.plain()), ("unit", unit_text(plan)), ("dataset", dataset),
-    ):  # fmt: skip
+        ("kind", "charge"),
+        ("program", plan.program.hash),
+        ("name", plan.program.name),
+        ("loss", plan.charge.plain()),
+        ("unit", unit_text(plan)),
+        ("dataset", dataset),
+    ):
         report.equal(body.get(name), ours, f"charge.body.{name}")
     files = body.get("files")
     mine = files.get(record.output) if isinstance(files, dict) else None
@@ -296,8 +302,10 @@ def _ledger(report: _Report, file: File | None) -> None:
     if record.charge is None or record.ledger is None:
         return
     if file is None or not (is_shared(file) or file.exists()):
-        report.left.append(f"that entry {record.charge.entry} is in {record.ledger.file}, and what "
-                           f"was spent and left: {NOT_FOUND}")  # fmt: skip
+        report.left.append(
+            f"that entry {record.charge.entry} is in {record.ledger.file}, and what "
+            f"was spent and left: {NOT_FOUND}"
+        )
         return
     try:
         with Ledger.open(file) as ledger:
@@ -334,8 +342,10 @@ def _signature(report: _Report, signer: str | File | None) -> None:
     if signature is None:
         if signer is not None:
             raise report.differs("signature: the file has no signature")
-        report.left.append("who made it: there is no signature, and whoever can rewrite all files can "
-                           "rewrite all hashes")  # fmt: skip
+        report.left.append(
+            "who made it: there is no signature, and whoever can rewrite all files can "
+            "rewrite all hashes"
+        )
         return
     if signer is not None:
         report.equal(public_key(signer), signature.key, "signature.key")

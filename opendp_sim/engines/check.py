@@ -70,9 +70,10 @@ def check(
 
 def _plan(folder: Path, of: str, steps: list[Any]) -> Plan:
     columns: dict[str, Any] = {
-        "user": {"dtype": "int64", "role": "privacy_id"}, "item": {"dtype": "int64"},
+        "user": {"dtype": "int64", "role": "privacy_id"},
+        "item": {"dtype": "int64"},
         "x": {"dtype": "array[f64, 4]", "bounds": [-1, 1]},
-    }  # fmt: skip
+    }
     made = program("engine-check", folder=str(folder))
     made = made.data("made", source={"parquet": "made-*.parquet"}, columns=columns)
     made = made.privacy(unit={"add_remove": 1, "of": of}, measure="zcdp", budget={"rho": 1.0})
@@ -88,9 +89,10 @@ def _write(folder: Path, rows: int) -> None:
     generator = public_generator(0, "engine check")
     x = generator.uniform(-1, 1, size=(rows, 4))
     columns = {
-        "user": generator.integers(0, rows // 4, rows), "item": generator.integers(0, 8, rows),
+        "user": generator.integers(0, rows // 4, rows),
+        "item": generator.integers(0, 8, rows),
         **{f"x_{at}": x[:, at] for at in range(4)},
-    }  # fmt: skip
+    }
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
     for at in range(3):
         part = table.slice(at * rows // 3, rows // 3)

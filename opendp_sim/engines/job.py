@@ -109,10 +109,17 @@ def job_of(plan: Plan, release: str, parts: int, *, public: bool = False) -> Job
     token = secrets.token_hex(8)
     buckets = None if column is None else max(1, parts)
     told = {
-        "program": json.dumps(plan.program.plain()),  # columns in their order: contents are hashed in it
-        "folder": folder, "release": release, "job": token, "same": _sameness(plan.program, typed),
-        "tasks": len(tasks), "buckets": buckets, "public": public,
-    }  # fmt: skip
+        "program": json.dumps(
+            plan.program.plain()
+        ),  # columns in their order: contents are hashed in it
+        "folder": folder,
+        "release": release,
+        "job": token,
+        "same": _sameness(plan.program, typed),
+        "tasks": len(tasks),
+        "buckets": buckets,
+        "public": public,
+    }
     texts = (json.dumps({"no": no, "parts": task}) for no, task in enumerate(tasks))
     return Job(json.dumps(told), token, tuple(texts), buckets)
 
@@ -127,11 +134,18 @@ def _claims(typed: Typed) -> str:
     Seeds draw the matrices, and generators differ by version; the integers are rounded from reals,
     whose last bits differ by processor.
     """
-    names = json.dumps([
-        (fingerprint(claim.matrices), claim.constants, claim.output.identifier,
-         str(claim.sensitivity))
-        for claim in (stage.claim for stage in typed.stages) if isinstance(claim, Stable)
-    ])  # fmt: skip
+    names = json.dumps(
+        [
+            (
+                fingerprint(claim.matrices),
+                claim.constants,
+                claim.output.identifier,
+                str(claim.sensitivity),
+            )
+            for claim in (stage.claim for stage in typed.stages)
+            if isinstance(claim, Stable)
+        ]
+    )
     return hashlib.sha256(names.encode()).hexdigest()
 
 

@@ -45,9 +45,14 @@ class Message:
     def bytes(self) -> bytes:
         """Return the message as bytes."""
         head = {
-            "job": self.job, "kind": self.kind, "parts": self.parts, "bucket": self.bucket,
-            "code": self.code, "gate": self.gate, "told": self.told,
-        }  # fmt: skip
+            "job": self.job,
+            "kind": self.kind,
+            "parts": self.parts,
+            "bucket": self.bucket,
+            "code": self.code,
+            "gate": self.gate,
+            "told": self.told,
+        }
         return json.dumps(head).encode() + b"\n" + self.payload
 
 

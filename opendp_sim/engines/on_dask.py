@@ -84,9 +84,13 @@ class Dask(Engine):
         distributed: Any = import_module("distributed")  # an extra
         with (
             distributed.LocalCluster(
-                n_workers=self._workers, threads_per_worker=1, processes=True,
-                dashboard_address=None, silence_logs=50, host="127.0.0.1",
+                n_workers=self._workers,
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address=None,
+                silence_logs=50,
+                host="127.0.0.1",
             ) as cluster,
             distributed.Client(cluster) as client,
-        ):  # fmt: skip
+        ):
             yield client

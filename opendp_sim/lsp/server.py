@@ -107,9 +107,12 @@ class _Editor:
         start, end = (utf16(text, c) for c in (span.column - 1, span.column - 1 + span.length))
         place = self._range(span.line - 1, start, max(end, start + 1))
         return self.types.Diagnostic(
-            range=place, message=finding.text, code=finding.code, source="opendp-sim",
+            range=place,
+            message=finding.text,
+            code=finding.code,
+            source="opendp-sim",
             severity=self.types.DiagnosticSeverity.Error,
-        )  # fmt: skip
+        )
 
     def _range(self, line: int, start: int, end: int) -> Any:
         position = self.types.Position

@@ -123,13 +123,17 @@ class RoundedGaussian(Mechanism):
             privacy_map=_curve(square) if single else gaussian_map(self.scale),
             function=partial(_release, domain, Fraction(self.scale) * factor, runs, factor),
             noise=Noise(
-                "rounded_gaussian", self.scale, norm.weights, sampler="bulk", step=Fraction(1, factor)
+                "rounded_gaussian",
+                self.scale,
+                norm.weights,
+                sampler="bulk",
+                step=Fraction(1, factor),
             ),
             core=partial(_noiseless, domain, factor),
             output=domain,
             reason=_why(factor),
             mu_squared=None if single else square,
-        )  # fmt: skip
+        )
 
 
 def _factor_for(scale: float, weights: tuple[tuple[int, int], ...]) -> int:

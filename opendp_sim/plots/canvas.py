@@ -20,9 +20,14 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 """A marker for each colour: print without colour shows them too."""
 _KINDS = ("svg", "png", "pdf")
 _STYLE = {
-    "svg.fonttype": "none", "svg.hashsalt": "opendp_sim", "axes.spines.top": False,
-    "axes.spines.right": False, "axes.grid": False, "font.size": 10.0, "hatch.linewidth": 0.6,
-}  # fmt: skip
+    "svg.fonttype": "none",
+    "svg.hashsalt": "opendp_sim",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": False,
+    "font.size": 10.0,
+    "hatch.linewidth": 0.6,
+}
 
 
 def needs_plot(name: str) -> Any:

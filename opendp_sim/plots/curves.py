@@ -46,10 +46,15 @@ class ErrorDisplay(Display):
         own = None if plan.privacy is None else plan.privacy.budget.epsilon
         budgets = sorted({*map(float, epsilon), *(() if own is None else (own,))})
         curve = plan.errors(budgets) if own is not None else None
-        kept = {} if curve is None else {
-            name: values for name, values in curve.errors.items()
-            if len(values) == len(budgets) and all(v > 0 and math.isfinite(v) for v in values)
-        }  # fmt: skip
+        kept = (
+            {}
+            if curve is None
+            else {
+                name: values
+                for name, values in curve.errors.items()
+                if len(values) == len(budgets) and all(v > 0 and math.isfinite(v) for v in values)
+            }
+        )
         if not kept:
             raise ParameterError(
                 "OS101", "plot", expected="a private program with a budget in epsilon and an output "
@@ -65,8 +70,14 @@ class ErrorDisplay(Display):
             ax.plot(self.epsilon, values, color=color, marker=marker, markersize=4.5, label=said)
         if self.chosen is not None:
             ax.axvline(self.chosen, color="black", linewidth=0.8, linestyle=":")
-            ax.annotate("chosen", (self.chosen, 1), xycoords=("data", "axes fraction"),
-                        textcoords="offset points", xytext=(4, -10), fontsize=9)  # fmt: skip
+            ax.annotate(
+                "chosen",
+                (self.chosen, 1),
+                xycoords=("data", "axes fraction"),
+                textcoords="offset points",
+                xytext=(4, -10),
+                fontsize=9,
+            )
         ax.set_xscale("log")
         ax.set_xticks(self.epsilon, [f"{e:g}" for e in self.epsilon])
         ax.minorticks_off()
@@ -122,8 +133,12 @@ class PrivacyDisplay(Display):
         ax.fill_between(
             self.rates, self.rates, self.power, color=COLORS[0], alpha=0.15, linewidth=0
         )
-        ax.set(xlim=(0, 1), ylim=(0, 1.01), xlabel="absent people who are accused",
-               ylabel="present people who are found")  # fmt: skip
+        ax.set(
+            xlim=(0, 1),
+            ylim=(0, 1.01),
+            xlabel="absent people who are accused",
+            ylabel="present people who are found",
+        )
         ax.legend(frameon=False, loc="lower right", fontsize=8)
         other = self._profile_ax
         if other is None and len(ax.figure.axes) == 1:

@@ -27,8 +27,15 @@ class AuditDisplay(Display):
         line: the e-value at which the claim would have been refuted: 1 over the risk.
     """
 
-    def __init__(self, subject: str, layers: Sequence[str], answers: Sequence[str], runs: Sequence[int],
-                 wealth: Mapping[str, float], line: float) -> None:  # fmt: skip
+    def __init__(
+        self,
+        subject: str,
+        layers: Sequence[str],
+        answers: Sequence[str],
+        runs: Sequence[int],
+        wealth: Mapping[str, float],
+        line: float,
+    ) -> None:
         self.subject, self.layers, self.answers = subject, list(layers), list(answers)
         self.runs, self.wealth, self.line = list(runs), dict(wealth), line
 
@@ -40,9 +47,14 @@ class AuditDisplay(Display):
             name: math.exp(min(float(v), 700.0)) for name, v in facts.items() if v is not None
         }
         layers = list(report.layers)
-        return cls(getattr(report, "origin", "") or report.subject, [layer.layer for layer in layers],
-                   [layer.status for layer in layers], [layer.runs for layer in layers], wealth,
-                   1 / report.beta)  # fmt: skip
+        return cls(
+            getattr(report, "origin", "") or report.subject,
+            [layer.layer for layer in layers],
+            [layer.status for layer in layers],
+            [layer.runs for layer in layers],
+            wealth,
+            1 / report.beta,
+        )
 
     @classmethod
     def from_file(cls, path: str | Path, number: int = 0) -> Self:
@@ -63,9 +75,11 @@ class AuditDisplay(Display):
             ax.plot(
                 [max(runs, 1)], [place], marker=marker, color=_ANSWERS[answer], linestyle="none"
             )
-            said = answer if name not in self.wealth else (
-                f"{answer}; evidence {self.wealth[name]:.3g}, refutes at {self.line:,.0f}"
-            )  # fmt: skip
+            said = (
+                answer
+                if name not in self.wealth
+                else (f"{answer}; evidence {self.wealth[name]:.3g}, refutes at {self.line:,.0f}")
+            )
             ax.annotate(
                 said, (max(runs, 1), place), textcoords="offset points", xytext=(7, -3), fontsize=8
             )

@@ -31,8 +31,14 @@ class DensityDisplay(Display):
         confidence: of the interval.
     """
 
-    def __init__(self, columns: tuple[str, ...], x: Grid, y: Grid | None, answers: Mapping[str, Grid],
-                 confidence: float) -> None:  # fmt: skip
+    def __init__(
+        self,
+        columns: tuple[str, ...],
+        x: Grid,
+        y: Grid | None,
+        answers: Mapping[str, Grid],
+        confidence: float,
+    ) -> None:
         self.columns, self.x, self.y, self.confidence = columns, x, y, confidence
         shape = (len(x),) if y is None else (len(y), len(x))
         self.density, self.lower, self.upper, self.noise = (
@@ -95,8 +101,15 @@ class ClassMapDisplay(Display):
         winner: (m, n) numbers of classes. sure: (m, n), whether the margin exceeds the noise.
     """
 
-    def __init__(self, columns: tuple[str, str], x: Grid, y: Grid, labels: tuple[str | int, ...],
-                 winner: NDArray[np.int64], sure: NDArray[np.bool_]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        columns: tuple[str, str],
+        x: Grid,
+        y: Grid,
+        labels: tuple[str | int, ...],
+        winner: NDArray[np.int64],
+        sure: NDArray[np.bool_],
+    ) -> None:
         self.columns, self.x, self.y, self.labels = columns, x, y, labels
         self.winner, self.sure = winner.reshape(len(y), len(x)), sure.reshape(len(y), len(x))
 
@@ -128,17 +141,32 @@ class ClassMapDisplay(Display):
         colors = needs_plot("matplotlib.colors")
         count = len(self.labels)
         told = [COLORS[i % len(COLORS)] for i in range(count)]
-        ax.pcolormesh(self.x, self.y, self.winner, cmap=colors.ListedColormap(told), vmin=-0.5,
-                      vmax=count - 0.5, shading="nearest", rasterized=True,
-                      alpha=np.where(self.sure, 0.9, 0.3))  # fmt: skip
+        ax.pcolormesh(
+            self.x,
+            self.y,
+            self.winner,
+            cmap=colors.ListedColormap(told),
+            vmin=-0.5,
+            vmax=count - 0.5,
+            shading="nearest",
+            rasterized=True,
+            alpha=np.where(self.sure, 0.9, 0.3),
+        )
         _hatch(ax, self.x, self.y, ~self.sure)
         patches = needs_plot("matplotlib.patches")
         names = [
             patches.Patch(color=color, label=label(name))
             for color, name in zip(told, self.labels, strict=True)
         ]
-        ax.legend(handles=names, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False,
-                  title="class (hatched: unsure)", title_fontsize=8)  # fmt: skip
+        ax.legend(
+            handles=names,
+            fontsize=8,
+            loc="upper left",
+            bbox_to_anchor=(1.0, 1.0),
+            frameon=False,
+            title="class (hatched: unsure)",
+            title_fontsize=8,
+        )
         ax.set(xlabel=label(self.columns[0]), ylabel=label(self.columns[1]))
 
 
@@ -184,11 +212,20 @@ def _of_class(
             raise _refused("label", f"one of {labels or ()}"[:80], str(wanted)[:40])
         return {key: value[:, labels.index(wanted)] for key, value in answers.items()}
     total = answers["density"].sum(axis=1)
-    root = {key: np.sqrt((value**2).sum(axis=1)) for key, value in {
-        "noise_error": answers["noise_error"], "lower": answers["density"] - answers["lower"],
-        "upper": answers["upper"] - answers["density"]}.items()}  # fmt: skip
-    return {"density": total, "noise_error": root["noise_error"],
-            "lower": total - root["lower"], "upper": total + root["upper"]}  # fmt: skip
+    root = {
+        key: np.sqrt((value**2).sum(axis=1))
+        for key, value in {
+            "noise_error": answers["noise_error"],
+            "lower": answers["density"] - answers["lower"],
+            "upper": answers["upper"] - answers["density"],
+        }.items()
+    }
+    return {
+        "density": total,
+        "noise_error": root["noise_error"],
+        "lower": total - root["lower"],
+        "upper": total + root["upper"],
+    }
 
 
 def _refused(where: str, expected: str, got: str) -> ParameterError:

@@ -23,8 +23,14 @@ class BudgetDisplay(Display):
         limit: the limit in words.
     """
 
-    def __init__(self, entries: Sequence[int], names: Sequence[str], spent: Sequence[float],
-                 refused: Sequence[int], limit: str) -> None:  # fmt: skip
+    def __init__(
+        self,
+        entries: Sequence[int],
+        names: Sequence[str],
+        spent: Sequence[float],
+        refused: Sequence[int],
+        limit: str,
+    ) -> None:
         self.entries, self.names, self.spent = list(entries), list(names), list(spent)
         self.refused, self.limit = list(refused), limit
 
@@ -54,18 +60,39 @@ class BudgetDisplay(Display):
 
     def _draw(self, ax: Any) -> None:
         last = max([*self.entries, *self.refused, 1]) + 0.5
-        ax.step([*self.entries, last], [*(100 * s for s in self.spent), 100 * self.spent[-1]],
-                where="post", color=COLORS[0], label="spent")  # fmt: skip
+        ax.step(
+            [*self.entries, last],
+            [*(100 * s for s in self.spent), 100 * self.spent[-1]],
+            where="post",
+            color=COLORS[0],
+            label="spent",
+        )
         ax.axhline(100, color=COLORS[1], linestyle="--", label=f"limit: {label(self.limit)}")
         for entry, name, share in list(zip(self.entries, self.names, self.spent, strict=True))[
             1:13
         ]:
-            ax.annotate(label(name[:24]), (entry, 100 * share), textcoords="offset points",
-                        xytext=(3, 4), fontsize=8)  # fmt: skip
+            ax.annotate(
+                label(name[:24]),
+                (entry, 100 * share),
+                textcoords="offset points",
+                xytext=(3, 4),
+                fontsize=8,
+            )
         if self.refused:
-            ax.plot(self.refused, [0] * len(self.refused), linestyle="none", marker="x", color="black",
-                    label="refused", clip_on=False)  # fmt: skip
-        ax.set(xlim=(0, last), ylim=(0, max(115.0, 110 * self.spent[-1])), xlabel="entry of the ledger",
-               ylabel="spent, % of the limit")  # fmt: skip
+            ax.plot(
+                self.refused,
+                [0] * len(self.refused),
+                linestyle="none",
+                marker="x",
+                color="black",
+                label="refused",
+                clip_on=False,
+            )
+        ax.set(
+            xlim=(0, last),
+            ylim=(0, max(115.0, 110 * self.spent[-1])),
+            xlabel="entry of the ledger",
+            ylabel="spent, % of the limit",
+        )
         ax.xaxis.get_major_locator().set_params(integer=True)
         ax.legend(frameon=False, fontsize=8, loc="lower right")

@@ -109,8 +109,13 @@ def audit_facts(path: Path) -> Facts:
     refuted = sum(audit.verdict == "refuted" for audit in found.audits)
     first = found.audits[0]
     name = first.subject.partition(" (")[0].partition("#")[0]
-    out = Facts("Audit: an attempt to refute a privacy claim", name, _sentence(refuted), "record",
-                f"opendp-sim audit {name} --seed {first.seed} --budget {first.budget}")  # fmt: skip
+    out = Facts(
+        "Audit: an attempt to refute a privacy claim",
+        name,
+        _sentence(refuted),
+        "record",
+        f"opendp-sim audit {name} --seed {first.seed} --budget {first.budget}",
+    )
     risk, seconds = sum(a.beta for a in found.audits), sum(a.cpu_seconds for a in found.audits)
     runs = sum(layer.runs for audit in found.audits for layer in audit.layers)
     out.tiles = [
@@ -155,11 +160,14 @@ def _found(audit: _Audit) -> list[tuple[str, str]]:
         return []
     pair = evidence.get("pair") or {}
     rows = [
-        ("what", evidence.get("detail")), ("claimed", evidence.get("claimed")),
-        ("measured", evidence.get("measured")), ("confidence", evidence.get("confidence")),
-        ("one dataset", pair.get("left")), ("the other", pair.get("right")),
+        ("what", evidence.get("detail")),
+        ("claimed", evidence.get("claimed")),
+        ("measured", evidence.get("measured")),
+        ("confidence", evidence.get("confidence")),
+        ("one dataset", pair.get("left")),
+        ("the other", pair.get("right")),
         ("their distance", pair.get("distance")),
-    ]  # fmt: skip
+    ]
     if (witness := audit.witness) is not None:
         hits, runs = witness.get("hits"), witness.get("runs")
         rows += [("event", witness.get("event")), ("seen", f"{hits} times in {runs} runs a side")]

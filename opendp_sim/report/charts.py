@@ -110,10 +110,12 @@ def attack_chart(curve: Sequence[tuple[float, float]], marked: float) -> Markup:
     return chart.figure(
         "The best attack against the promise, beside guessing",
         chart.axes(ticks, ticks, "absent people who are accused", "present people who are found"),
-        _line(band, "band"), _line(chart.path([(0, 0), (1, 1)]), "diag"), _line(chart.path(top)),
+        _line(band, "band"),
+        _line(chart.path([(0, 0), (1, 1)]), "diag"),
+        _line(chart.path(top)),
         _dot(chart.at(*found)),
         Markup('<text class="say2" x="{:.0f}" y="{:.0f}">guessing</text>').format(x, y),
-    )  # fmt: skip
+    )
 
 
 def error_chart(points: Sequence[tuple[float, float]], chosen: float | None, label: str) -> Markup:
@@ -152,10 +154,15 @@ def burn_chart(shares: Sequence[float]) -> Markup:
     steps.append((float(last), steps[-1][1]))
     every = -(-last // 8)
     parts = [
-        chart.axes({float(i): str(i) for i in range(0, last + 1, every)}, {v: f"{v:g}%" for v in up},
-                   "runs that were counted", "spent, of the limit"),
-        _line(chart.path([(0, 100), (last, 100)]), "diag"), _line(chart.path(steps)),
-    ]  # fmt: skip
+        chart.axes(
+            {float(i): str(i) for i in range(0, last + 1, every)},
+            {v: f"{v:g}%" for v in up},
+            "runs that were counted",
+            "spent, of the limit",
+        ),
+        _line(chart.path([(0, 100), (last, 100)]), "diag"),
+        _line(chart.path(steps)),
+    ]
     x, y = chart.at(0, 100)
     parts.append(
         Markup('<text class="say2" x="{:.0f}" y="{:.0f}">the limit</text>').format(x + 6, y - 5)

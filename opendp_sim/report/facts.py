@@ -122,8 +122,11 @@ def _promise(plan: Plan, unit: Mapping[str, Any], noun: str) -> str:
 
 def _claim(plain: Mapping[str, Any]) -> str:
     privacy = plain["privacy"]
-    return promise({"public": True} if privacy is None else privacy | {
-        "total": plain["total"], "claim": plain["claim"]})  # fmt: skip
+    return promise(
+        {"public": True}
+        if privacy is None
+        else privacy | {"total": plain["total"], "claim": plain["claim"]}
+    )
 
 
 def _tiles(plan: Plan, plain: Mapping[str, Any], unit: Mapping[str, Any]) -> Iterator[Tile]:

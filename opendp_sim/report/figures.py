@@ -39,19 +39,21 @@ def figures_of(plan: Plan) -> Iterator[Figure]:
         curve = [(rate, attacker.power(rate)) for rate in rates]
         exact = " (this bound is exact)" if is_tight(plan) else ""
         yield Figure(
-            "What an attacker gains", attack_chart(curve, _MARKED),
+            "What an attacker gains",
+            attack_chart(curve, _MARKED),
             "Somebody who knows all other records and accuses 1 in 100 of those who were absent finds "
             f"at most {attacker.found(_MARKED)} in 100 of those who were present{exact}; guessing "
             "finds 1.",
-        )  # fmt: skip
+        )
     shown = _errors(plan)
     if shown is not None:
         name, points = shown
         chosen = None if plan.privacy is None else plan.privacy.budget.epsilon
         yield Figure(
-            "What accuracy is left", error_chart(points, chosen, _said(plan, name)),
+            "What accuracy is left",
+            error_chart(points, chosen, _said(plan, name)),
             "Known before any data is opened. With ten times the data the same error weighs a tenth.",
-        )  # fmt: skip
+        )
 
 
 def _errors(plan: Plan) -> tuple[str, list[tuple[float, float]]] | None:

@@ -168,9 +168,11 @@ def _read(chunk: bytes, delimiter: str, cells: int, types: dict[int, str]) -> An
             convert_options=arrow.ConvertOptions(
                 column_types={names[at]: kind for at, kind in types.items()},
                 include_columns=[names[at] for at in types],
-                null_values=[], strings_can_be_null=False, check_utf8=True,
+                null_values=[],
+                strings_can_be_null=False,
+                check_utf8=True,
             ),
-        )  # fmt: skip
+        )
     except pa.ArrowInvalid:
         return None
 

@@ -22,8 +22,24 @@ LIMITS = {
     "approx": Budget(epsilon=3.0, delta=1e-5),
 }
 PARTS = {"pure": 1, "gdp": 1, "zcdp": 1, "approx_zcdp": 2, "approx": 2}
-WRONG = (-0.5, -5e-324, -math.inf, math.inf, math.nan, -1, 10**400, -(10**400), True, "0.1", None,
-         1j, np.float64(-0.1), np.float64("nan"), np.int64(-1), [0.1])  # fmt: skip
+WRONG = (
+    -0.5,
+    -5e-324,
+    -math.inf,
+    math.inf,
+    math.nan,
+    -1,
+    10**400,
+    -(10**400),
+    True,
+    "0.1",
+    None,
+    1j,
+    np.float64(-0.1),
+    np.float64("nan"),
+    np.int64(-1),
+    [0.1],
+)
 
 
 @pytest.mark.parametrize("bad", WRONG, ids=lambda v: repr(v)[:20])

@@ -275,10 +275,10 @@ FORGERIES = {
     "cut": "DELETE FROM opendp_sim.entry WHERE seq = 3 AND ledger = {id}",
     "hole": "DELETE FROM opendp_sim.entry WHERE seq = 1 AND ledger = {id}",
     "swap": "UPDATE opendp_sim.entry SET body = (SELECT body FROM opendp_sim.entry o WHERE o.ledger = {id} "
-            "AND o.seq = 5 - entry.seq) WHERE seq IN (2, 3) AND ledger = {id}",
+    "AND o.seq = 5 - entry.seq) WHERE seq IN (2, 3) AND ledger = {id}",
     "head": "UPDATE opendp_sim.ledger SET head = replace(head, '3', '2') WHERE id = {id}",
     "terms": "UPDATE opendp_sim.ledger SET genesis = replace(genesis, 'rho', 'mu') WHERE id = {id}",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("how", FORGERIES)

@@ -39,8 +39,10 @@ def test_a_queryable_that_takes_keys_is_asked_keys() -> None:
     ) >> dp.m.make_alp_queryable(
         dp.map_domain(dp.atom_domain(T=str), dp.atom_domain(T=int)),
         dp.l01inf_distance(dp.absolute_distance(T=int)),
-        scale=1.0, total_limit=24, value_limit=24,
-    )  # fmt: skip
+        scale=1.0,
+        total_limit=24,
+        value_limit=24,
+    )
     report = audit(alp, 1, replace(SHORT, seconds=0.3))
     assert report.verdict == "not refuted"
     assert "the keys" in report.drive

@@ -74,9 +74,11 @@ def test_a_glance_sees_symbols_places_and_numbers_that_never_repeat() -> None:
     rng = np.random.default_rng(5)
     noise = {
         "symbols": lambda side: bool(rng.random() < (0.9, 0.1)[side]),
-        "places": lambda side: "".join("T-"[int(rng.random() < (0.2, 0.7)[side])] for _ in "123456789012"),
+        "places": lambda side: "".join(
+            "T-"[int(rng.random() < (0.2, 0.7)[side])] for _ in "123456789012"
+        ),
         "numbers": lambda side: [float(rng.normal(3.0 * side)), float(rng.normal())],
-    }  # fmt: skip
+    }
     for run in noise.values():
         assert Glance().more(run, Pair(0, 1, 1), 400).worth(UNIT) > 3
         # within the claim: the best of many events of equal sides stays below what gets more seconds

@@ -89,10 +89,18 @@ def test_marked_tests_run_when_they_are_asked_for(
         pytest.skip("an older version is installed, whose entry point has a name of its own")
     (stranger / "test_stranger.py").write_text(TEST, "utf-8")
     command = [
-        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
-        *(["-p", PLUGIN] if by_name or not names else []), *options,
-        "--rootdir", str(stranger), str(stranger / "test_stranger.py"),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        *(["-p", PLUGIN] if by_name or not names else []),
+        *options,
+        "--rootdir",
+        str(stranger),
+        str(stranger / "test_stranger.py"),
+    ]
     environment = {
         "PYTHONPATH": f"{ROOT}:{stranger}",
         "PATH": "/usr/bin:/bin",

@@ -19,9 +19,13 @@ def _histogram(values: list[int]) -> list[int]:
 
 def _sketch(stability_map: Callable[[int], int]) -> Any:
     return dp.t.make_user_transformation(
-        dp.vector_domain(dp.atom_domain(bounds=(0, 3), T="i64")), dp.symmetric_distance(),
-        dp.vector_domain(dp.atom_domain(T="i64"), 4), MONOTONE, _histogram, stability_map,
-    )  # fmt: skip
+        dp.vector_domain(dp.atom_domain(bounds=(0, 3), T="i64")),
+        dp.symmetric_distance(),
+        dp.vector_domain(dp.atom_domain(T="i64"), 4),
+        MONOTONE,
+        _histogram,
+        stability_map,
+    )
 
 
 def _as_far_as_the_records(d_in: int) -> int:
@@ -41,12 +45,15 @@ def _norm_named_monotone(d_in: int) -> int:
 
 TWINS = [
     Twin(
-        name="sensitivity/monotone_at_two", d_in=2, make=lambda: _sketch(_as_far_as_the_records),
+        name="sensitivity/monotone_at_two",
+        d_in=2,
+        make=lambda: _sketch(_as_far_as_the_records),
         why="a record comes and another goes: OpenDP's monotone distance is infinite, not 2",
     ),
     Twin(
-        name="sensitivity/norm_is_a_flag", make=lambda: _sketch(_norm_named_monotone),
+        name="sensitivity/norm_is_a_flag",
+        make=lambda: _sketch(_norm_named_monotone),
         why="any attribute was taken for a norm, and a flag that is false for a distance of 0",
     ),
-]  # fmt: skip
+]
 CONTROLS = [Control(name="sensitivity/monotone_at_one", make=lambda: _sketch(_only_at_one))]

@@ -48,8 +48,16 @@ FAULTS: list[tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = [
         "columns are divided by their own deviation first",
         lambda v: waves(v / np.maximum(v.std(axis=0), 0.5)),
     ),
-    ("phase_of_the_mean", "phases start at the mean of the data", lambda v: waves(v - v.mean(axis=0))),
-    ("seed_and_size", "frequencies are drawn anew for every number of rows", lambda v: waves(v, drawn(len(v)))),
+    (
+        "phase_of_the_mean",
+        "phases start at the mean of the data",
+        lambda v: waves(v - v.mean(axis=0)),
+    ),
+    (
+        "seed_and_size",
+        "frequencies are drawn anew for every number of rows",
+        lambda v: waves(v, drawn(len(v))),
+    ),
     ("by_position", "every place in the data has frequencies of its own", by_position),
     ("normalised", "features are scaled by the largest of the data", normalised),
     (
@@ -57,7 +65,7 @@ FAULTS: list[tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = [
         "the phase of a row is added to that of the next one",
         lambda v: waves(np.cumsum(v, axis=0)),
     ),
-]  # fmt: skip
+]
 
 
 def unclipped(values: np.ndarray) -> np.ndarray:
@@ -68,8 +76,10 @@ def unclipped(values: np.ndarray) -> np.ndarray:
 TWINS = [
     *(twin(f"{KEY}/{name}", why, on_values(fault, WIDTH)) for name, why, fault in FAULTS),
     too_long(
-        f"{KEY}/pairs_as_long", "each entry is within S, and the row longer than stated",
-        on_values(unclipped, WIDTH), 1449.0,
+        f"{KEY}/pairs_as_long",
+        "each entry is within S, and the row longer than stated",
+        on_values(unclipped, WIDTH),
+        1449.0,
     ),
-]  # fmt: skip
+]
 CONTROLS = [control(KEY), imitation(KEY, on_values(waves, WIDTH))]

@@ -140,5 +140,9 @@ def _counts(domain: OpenCounts, rng: np.random.Generator) -> dict[str, Any]:
     size = int(rng.integers(0, min(5, len(pool)) + 1))
     items = sorted(pool[at] for at in rng.permutation(len(pool))[:size])
     votes = np.array([1, 2, 1000, 2**31, 2**62], dtype=np.int64)[rng.integers(0, 5, size)]
-    return {"item": np.array([*items, None], dtype=object)[:-1] if domain.text
-            else np.array(items, dtype=np.int64), "votes": votes}  # fmt: skip
+    return {
+        "item": np.array([*items, None], dtype=object)[:-1]
+        if domain.text
+        else np.array(items, dtype=np.int64),
+        "votes": votes,
+    }

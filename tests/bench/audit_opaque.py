@@ -45,9 +45,14 @@ def one(name: str, make: Any, d_in: Any, seed: int, **options: Any) -> dict[str,
     except Exception as error:  # noqa: BLE001
         verdict, layer, detail = "crash", type(error).__name__, str(error)[:200]
     return {
-        "name": name, "seed": seed, "verdict": verdict, "layer": layer, "detail": detail[:160],
-        "cpu": round(time.process_time() - begin, 2), "wall": round(time.perf_counter() - wall, 2),
-    }  # fmt: skip
+        "name": name,
+        "seed": seed,
+        "verdict": verdict,
+        "layer": layer,
+        "detail": detail[:160],
+        "cpu": round(time.process_time() - begin, 2),
+        "wall": round(time.perf_counter() - wall, 2),
+    }
 
 
 def main() -> None:
@@ -136,9 +141,12 @@ def _natives(asked: argparse.Namespace) -> Iterator[Task]:
     for number in range(asked.native):
         entry = controls[number % len(controls)]
         yield (
-            entry.name, entry.make, entry.d_in, asked.first_seed + number // len(controls),
+            entry.name,
+            entry.make,
+            entry.d_in,
+            asked.first_seed + number // len(controls),
             dict(entry.options),
-        )  # fmt: skip
+        )
 
 
 def _record(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -72,9 +72,15 @@ def one(name: str, values) -> list[list[object]]:
     rows: list[list[object]] = []
     for power, before, steps in (
         (2, by_moments, (("moments_sketch", {}),)),
-        (1, by_slices, (("l1_embedding", {"directions": DIRECTIONS, "bits": 12}),
-                        ("threshold_sketch", {"thresholds": 128}))),
-    ):  # fmt: skip
+        (
+            1,
+            by_slices,
+            (
+                ("l1_embedding", {"directions": DIRECTIONS, "bits": 12}),
+                ("threshold_sketch", {"thresholds": 128}),
+            ),
+        ),
+    ):
         truth = (cdist(queries, x) ** power).sum(axis=1)
         got: dict[tuple[str, float], list[float]] = {}
         for seed in range(SEEDS):

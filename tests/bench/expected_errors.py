@@ -56,51 +56,158 @@ def gaussian(width: float) -> dict[str, Any]:
 
 GRID = {"quantize": {"bits": 12}}
 PAIRS = {
-    "Gaussian, random": Pair("satimage", 36, (GRID, {"fourier_sketch": {
-        "frequencies": 500, "kernel": gaussian(1.2), "features": "random"}})),
-    "Gaussian, random, public points": Pair("satimage", 36, (GRID, {"fourier_sketch": {
-        "frequencies": 500, "kernel": gaussian(1.2), "features": "random"}}),
-        ("density", {"public": "queries"})),
-    "Laplacian, mean kernel values": Pair("penbased", 16, (GRID, {"fourier_sketch": {
-        "frequencies": 500, "kernel": {"laplacian": {"bandwidth": 4.0}}}}),
-        ("density", {"normalise": True}), epsilon=0.1),
-    "Gaussian, lattice": Pair("penbased", 2, (GRID, {"fourier_sketch": {
-        "frequencies": 2000, "kernel": gaussian(0.1)}})),
-    "Gaussian, lattice and tail": Pair("diamonds", 6, (GRID, {"fourier_sketch": {
-        "frequencies": 500, "kernel": gaussian(0.5)}})),
-    "Gaussian behind a projection": Pair("optdigits", 64, (
-        GRID, {"jl_projection": {"dimension": 24}},
-        {"fourier_sketch": {"frequencies": 500, "kernel": gaussian(2.0)}})),
-    "RACE, l2": Pair("optdigits", 64, (GRID, {"race_sketch": {
-        "repetitions": 300, "buckets": 512, "family": {"p_stable_l2": {"width": 2.0}}}})),
-    "RACE, l1": Pair("penbased", 16, (GRID, {"race_sketch": {
-        "repetitions": 300, "buckets": 512, "family": {"p_stable_l1": {"width": 4.0}}}})),
-    "RACE, 2 bits, median of means": Pair("satimage", 36, ({"quantize": {"bits": 2}}, {"race_sketch": {
-        "repetitions": 300, "buckets": 512, "family": {"p_stable_l2": {"width": 1.0}}}}),
-        ("density", {"estimator": "median_of_means"})),
-    "1/(1+z)": Pair("digits", 64, (GRID, {"exponential_sum": {
-        "bandwidth": 2.0, "accuracy": 0.1, "structure": {"fourier": {"frequencies": 300}}}})),
-    "Gauss transform, pure": Pair("diamonds", 2, (GRID, {"gauss_transform_sketch": {
-        "bandwidth": 0.1, "order": 8}}), measure="pure"),
-    "Gauss transform, order 3": Pair("satimage", 1, (GRID, {"gauss_transform_sketch": {
-        "bandwidth": 0.2, "order": 3}}), epsilon=2.0),
-    "thresholds, l1": Pair("penbased", 16, (GRID, {"threshold_sketch": {"thresholds": 256}}),
-        ("distance", {})),
-    "thresholds, 8 of them": Pair("satimage", 36, (GRID, {"threshold_sketch": {"thresholds": 8}}),
-        ("distance", {"mean": True})),
-    "moment tree, l1, pure": Pair("digits", 64, (GRID, {"moment_tree": {"levels": 13}}),
-        ("distance", {}), measure="pure"),
-    "distance tree, p = 1.5": Pair("diamonds", 6, (GRID, {"distance_tree": {
-        "levels": 10, "consistent": True}}), ("distance", {"p": 1.5}), epsilon=0.1),
+    "Gaussian, random": Pair(
+        "satimage",
+        36,
+        (
+            GRID,
+            {"fourier_sketch": {"frequencies": 500, "kernel": gaussian(1.2), "features": "random"}},
+        ),
+    ),
+    "Gaussian, random, public points": Pair(
+        "satimage",
+        36,
+        (
+            GRID,
+            {"fourier_sketch": {"frequencies": 500, "kernel": gaussian(1.2), "features": "random"}},
+        ),
+        ("density", {"public": "queries"}),
+    ),
+    "Laplacian, mean kernel values": Pair(
+        "penbased",
+        16,
+        (
+            GRID,
+            {"fourier_sketch": {"frequencies": 500, "kernel": {"laplacian": {"bandwidth": 4.0}}}},
+        ),
+        ("density", {"normalise": True}),
+        epsilon=0.1,
+    ),
+    "Gaussian, lattice": Pair(
+        "penbased", 2, (GRID, {"fourier_sketch": {"frequencies": 2000, "kernel": gaussian(0.1)}})
+    ),
+    "Gaussian, lattice and tail": Pair(
+        "diamonds", 6, (GRID, {"fourier_sketch": {"frequencies": 500, "kernel": gaussian(0.5)}})
+    ),
+    "Gaussian behind a projection": Pair(
+        "optdigits",
+        64,
+        (
+            GRID,
+            {"jl_projection": {"dimension": 24}},
+            {"fourier_sketch": {"frequencies": 500, "kernel": gaussian(2.0)}},
+        ),
+    ),
+    "RACE, l2": Pair(
+        "optdigits",
+        64,
+        (
+            GRID,
+            {
+                "race_sketch": {
+                    "repetitions": 300,
+                    "buckets": 512,
+                    "family": {"p_stable_l2": {"width": 2.0}},
+                }
+            },
+        ),
+    ),
+    "RACE, l1": Pair(
+        "penbased",
+        16,
+        (
+            GRID,
+            {
+                "race_sketch": {
+                    "repetitions": 300,
+                    "buckets": 512,
+                    "family": {"p_stable_l1": {"width": 4.0}},
+                }
+            },
+        ),
+    ),
+    "RACE, 2 bits, median of means": Pair(
+        "satimage",
+        36,
+        (
+            {"quantize": {"bits": 2}},
+            {
+                "race_sketch": {
+                    "repetitions": 300,
+                    "buckets": 512,
+                    "family": {"p_stable_l2": {"width": 1.0}},
+                }
+            },
+        ),
+        ("density", {"estimator": "median_of_means"}),
+    ),
+    "1/(1+z)": Pair(
+        "digits",
+        64,
+        (
+            GRID,
+            {
+                "exponential_sum": {
+                    "bandwidth": 2.0,
+                    "accuracy": 0.1,
+                    "structure": {"fourier": {"frequencies": 300}},
+                }
+            },
+        ),
+    ),
+    "Gauss transform, pure": Pair(
+        "diamonds",
+        2,
+        (GRID, {"gauss_transform_sketch": {"bandwidth": 0.1, "order": 8}}),
+        measure="pure",
+    ),
+    "Gauss transform, order 3": Pair(
+        "satimage",
+        1,
+        (GRID, {"gauss_transform_sketch": {"bandwidth": 0.2, "order": 3}}),
+        epsilon=2.0,
+    ),
+    "thresholds, l1": Pair(
+        "penbased", 16, (GRID, {"threshold_sketch": {"thresholds": 256}}), ("distance", {})
+    ),
+    "thresholds, 8 of them": Pair(
+        "satimage",
+        36,
+        (GRID, {"threshold_sketch": {"thresholds": 8}}),
+        ("distance", {"mean": True}),
+    ),
+    "moment tree, l1, pure": Pair(
+        "digits", 64, (GRID, {"moment_tree": {"levels": 13}}), ("distance", {}), measure="pure"
+    ),
+    "distance tree, p = 1.5": Pair(
+        "diamonds",
+        6,
+        (GRID, {"distance_tree": {"levels": 10, "consistent": True}}),
+        ("distance", {"p": 1.5}),
+        epsilon=0.1,
+    ),
     "moments, squared l2": Pair("optdigits", 64, (GRID, {"moments_sketch": {}}), ("distance", {})),
-    "moments behind a projection": Pair("satimage", 36, (
-        GRID, {"jl_projection": {"dimension": 16}}, {"moments_sketch": {}}),
-        ("distance", {"mean": True})),
-    "l2 as l1": Pair("penbased", 16, (GRID, {"l1_embedding": {"directions": 64, "clip": 2.5}},
-        {"threshold_sketch": {"thresholds": 256}}), ("distance", {}), epsilon=0.5),
-    "moments, 3 bits": Pair("diamonds", 6, ({"quantize": {"bits": 3}}, {"moments_sketch": {}}),
-        ("distance", {})),
-}  # fmt: skip
+    "moments behind a projection": Pair(
+        "satimage",
+        36,
+        (GRID, {"jl_projection": {"dimension": 16}}, {"moments_sketch": {}}),
+        ("distance", {"mean": True}),
+    ),
+    "l2 as l1": Pair(
+        "penbased",
+        16,
+        (
+            GRID,
+            {"l1_embedding": {"directions": 64, "clip": 2.5}},
+            {"threshold_sketch": {"thresholds": 256}},
+        ),
+        ("distance", {}),
+        epsilon=0.5,
+    ),
+    "moments, 3 bits": Pair(
+        "diamonds", 6, ({"quantize": {"bits": 3}}, {"moments_sketch": {}}), ("distance", {})
+    ),
+}
 _SEEDED = ("fourier_sketch", "race_sketch", "exponential_sum", "jl_projection", "l1_embedding")
 
 

@@ -76,9 +76,16 @@ def noise_table() -> str:
             best = l2 * dp_accounting.get_sigma_gaussian(epsilon, DELTA, tol=1e-12)
             old, new = drawn(zcdp), drawn(gdp)
             rows.append(
-                [name, epsilon, old, new, f"{100 * (new / old - 1):+.2f} %", best,
-                 f"{100 * (new / best - 1):+.3f} %"]
-            )  # fmt: skip
+                [
+                    name,
+                    epsilon,
+                    old,
+                    new,
+                    f"{100 * (new / old - 1):+.2f} %",
+                    best,
+                    f"{100 * (new / best - 1):+.3f} %",
+                ]
+            )
     head = ["structure", "epsilon", "zcdp", "gdp", "less", "analytic Gaussian", "gdp over it"]
     text = (
         f"Deviation of the drawn noise of a cell of weight 1 at delta {DELTA:g}, from about {CELLS:,} cells each "
@@ -132,8 +139,18 @@ def neighbours_table(data: Path, minutes: float, names) -> str:
             gain = [b - a for a, b in pairs]
             error = statistics.stdev(gain) / math.sqrt(len(gain)) if len(gain) > 1 else math.nan
             purse = float(mu_squared_down(epsilon, k.DELTA)) / 2 / k.rho_of(epsilon) - 1
-            rows.append([name, method, epsilon, f"{100 * purse:+.1f} %", f"{old:.2f}", f"{new:.2f}",
-                         f"{new - old:+.2f} +- {error:.2f}", len(pairs)])  # fmt: skip
+            rows.append(
+                [
+                    name,
+                    method,
+                    epsilon,
+                    f"{100 * purse:+.1f} %",
+                    f"{old:.2f}",
+                    f"{new:.2f}",
+                    f"{new - old:+.2f} +- {error:.2f}",
+                    len(pairs),
+                ]
+            )
     head = ["data", "mechanism", "epsilon", "purse", "zcdp", "gdp", "gain, points", "runs"]
     text = (
         f"% of 1,000 queries right at delta {k.DELTA:g}; the same mechanism (rounded noise in both) with the purse of "

@@ -69,8 +69,12 @@ def ledger_charges(folder: Path) -> int:
 
 def chain(where: str, draw: np.random.Generator) -> str:
     """Stop a library user's loop; asked again if it goes on."""
-    process = subprocess.Popen([sys.executable, "-X", "faulthandler", "-c", CHAIN, where],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-X", "faulthandler", "-c", CHAIN, where],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
     process.stdout.readline()
     signum = signal.SIGINT if draw.random() < 0.7 else signal.SIGTERM
@@ -108,8 +112,12 @@ def command(name: str, draw: np.random.Generator, folder: Path) -> str:
 
 def started(name: str, folder: Path) -> subprocess.Popen[str]:
     file = "out/sketch.npz.certificate.json" if name == "verify" else "spec.yaml"
-    return subprocess.Popen([sys.executable, "-c", STARTED, name, str(folder / file)],
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    return subprocess.Popen(
+        [sys.executable, "-c", STARTED, name, str(folder / file)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 LENGTH: dict[str, float] = {}

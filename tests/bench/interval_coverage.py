@@ -98,14 +98,23 @@ def race(
 
 SKETCHES: dict[str, dict[str, Any]] = {
     "race_sketch": {"repetitions": 300, "buckets": 64, "family": {"p_stable_l2": {"width": 0.3}}},
-    "race_sketch l1": {"repetitions": 300, "buckets": 64, "family": {"p_stable_l1": {"width": 0.3}}},
+    "race_sketch l1": {
+        "repetitions": 300,
+        "buckets": 64,
+        "family": {"p_stable_l1": {"width": 0.3}},
+    },
     "fourier_sketch": {"frequencies": 800, "kernel": {"gaussian": {"bandwidth": 0.3}}},
     "fourier_sketch exponential": {
-        "frequencies": 800, "kernel": {"exponential": {"bandwidth": 0.3}}},
+        "frequencies": 800,
+        "kernel": {"exponential": {"bandwidth": 0.3}},
+    },
     "exponential_sum": {
-        "bandwidth": 0.3, "accuracy": 0.01, "structure": {"fourier": {"frequencies": 200}}},
+        "bandwidth": 0.3,
+        "accuracy": 0.01,
+        "structure": {"fourier": {"frequencies": 200}},
+    },
     "gauss_transform_sketch": {"bandwidth": 0.3, "order": 8},
-}  # fmt: skip
+}
 
 
 def lattice(name: str, bits: int, dimension: int, runs: int) -> float:
@@ -182,9 +191,15 @@ CUSPS: dict[str, dict[str, Any]] = {
     "rational": {"rational": {"bandwidth": 1.0}},
     "rational of l1": {"rational": {"bandwidth": 1.0, "distance": "l1"}},
     "gaussian": {"gaussian": {"bandwidth": 1.0}},
-    "weighted": {"weighted": {"terms": [[2.0, {"gaussian": {"bandwidth": 1.0}}],
-                                        [-1.0, {"exponential": {"bandwidth": 0.5}}]]}},
-}  # fmt: skip
+    "weighted": {
+        "weighted": {
+            "terms": [
+                [2.0, {"gaussian": {"bandwidth": 1.0}}],
+                [-1.0, {"exponential": {"bandwidth": 0.5}}],
+            ]
+        }
+    },
+}
 
 
 def rows(runs: int) -> Iterator[list[object]]:
@@ -198,20 +213,32 @@ def rows(runs: int) -> Iterator[list[object]]:
         ):
             for confidence in (0.5, 0.95, 0.999):
                 of = f"race_sketch, {repetitions} hashes, {groups} groups, noise {scale:g}"
-                yield [of, f"clusters {name}", confidence,
-                       race(sizes, repetitions, groups, confidence, scale, runs)]  # fmt: skip
+                yield [
+                    of,
+                    f"clusters {name}",
+                    confidence,
+                    race(sizes, repetitions, groups, confidence, scale, runs),
+                ]
     for name in SKETCHES:
         gauss = name.startswith("gauss")
         for bits in (8, 10) if gauss else (4, 6, 10):
             for dimension in (0,) if gauss else (0, 4):
                 behind = f", behind jl_projection to {dimension}" if dimension else ""
-                yield [f"{name}, {bits} bits{behind}", "5,000 records between two steps", 0.95,
-                       lattice(name, bits, dimension, min(runs, 40))]  # fmt: skip
+                yield [
+                    f"{name}, {bits} bits{behind}",
+                    "5,000 records between two steps",
+                    0.95,
+                    lattice(name, bits, dimension, min(runs, 40)),
+                ]
     for map_name in ("jl_projection", "l1_embedding"):
         for kind in ("one point", "a line", "a cloud"):
             for bits in (5, 10):
-                yield [f"distance behind {map_name}, {bits} bits", f"3,000 records: {kind}", 0.95,
-                       projected(map_name, bits, kind, runs)]  # fmt: skip
+                yield [
+                    f"distance behind {map_name}, {bits} bits",
+                    f"3,000 records: {kind}",
+                    0.95,
+                    projected(map_name, bits, kind, runs),
+                ]
 
 
 def near_rows(runs: int) -> Iterator[list[object]]:
@@ -225,14 +252,21 @@ def near_rows(runs: int) -> Iterator[list[object]]:
                 (60, 0.5),
                 (60, 0.999),
             ):
-                yield [f"race_sketch, {repetitions} hashes, 1 groups, noise 0.01",
-                       f"clusters {name} in a box of {2 * box:g} buckets", confidence,
-                       race(sizes, repetitions, 1, confidence, 0.01, runs, box)]  # fmt: skip
+                yield [
+                    f"race_sketch, {repetitions} hashes, 1 groups, noise 0.01",
+                    f"clusters {name} in a box of {2 * box:g} buckets",
+                    confidence,
+                    race(sizes, repetitions, 1, confidence, 0.01, runs, box),
+                ]
     for name, kernel in CUSPS.items():
         for frequencies, groups in ((16, 1), (64, 1), (64, 9), (300, 1)):
             covered = beside(kernel, frequencies, 0.95, groups, runs).min()
-            yield [f"fourier_sketch {name}, {frequencies} frequencies, {groups} groups",
-                   "300 in one point, beside it", 0.95, float(covered)]  # fmt: skip
+            yield [
+                f"fourier_sketch {name}, {frequencies} frequencies, {groups} groups",
+                "300 in one point, beside it",
+                0.95,
+                float(covered),
+            ]
 
 
 PARTS = {

@@ -39,9 +39,11 @@ def errors(x: np.ndarray, bandwidth: float, features: str) -> tuple[list[str], f
     found: dict[float | None, list[float]] = {e: [] for e in (*EPSILONS, None)}
     for seed in range(RELEASES):
         step = {
-            "frequencies": FREQUENCIES, "kernel": {"gaussian": {"bandwidth": bandwidth}},
-            "seed": seed, "features": features,
-        }  # fmt: skip
+            "frequencies": FREQUENCIES,
+            "kernel": {"gaussian": {"bandwidth": bandwidth}},
+            "seed": seed,
+            "features": features,
+        }
         stages = pipeline(space, {"quantize": {"bits": 12}}, {"fourier_sketch": step})
         reader = stages[-1].claim.capabilities["kernel_sums"]
         grid, unit = through(stages[:1], rows), stages[-1].domain.unit
@@ -92,9 +94,10 @@ def main() -> None:
     print(text)
     if options.write:
         write_section(
-            "Kernels: lattice", text,
+            "Kernels: lattice",
+            text,
             "python -m tests.bench.kernel_lattice --write --packages FOLDER",
-        )  # fmt: skip
+        )
 
 
 if __name__ == "__main__":

@@ -36,9 +36,11 @@ def sketches(bandwidth: float) -> dict[str, dict]:
     return {
         "fourier_sketch": {"frequencies": 1000, "kernel": gaussian},
         "race_sketch": {
-            "repetitions": 500, "buckets": 512, "family": {"p_stable_l2": {"width": bandwidth}},
+            "repetitions": 500,
+            "buckets": 512,
+            "family": {"p_stable_l2": {"width": bandwidth}},
         },
-    }  # fmt: skip
+    }
 
 
 def errors(x: np.ndarray, key: str, params: dict) -> dict[str, list[str]]:
@@ -89,9 +91,10 @@ def main() -> None:
     print(text)
     if options.write:
         write_section(
-            "Kernels: public points", text,
+            "Kernels: public points",
+            text,
             "python -m tests.bench.kernel_public --write --packages FOLDER",
-        )  # fmt: skip
+        )
 
 
 if __name__ == "__main__":

@@ -114,8 +114,16 @@ class Case:
         """Return questions and updates, good and bad, that do not depend on the data."""
         point = {c.name: [1.0] * c.width for c in self.records.columns if c.is_vector}
         label = {c.name: c.keys[0] for c in self.records.columns if c.keys}
-        asked = [{"query": point}, {"queries": [point] * 3}, {"query": {}}, {"insert": [point | label]},
-                 {"delete": ["p1"]}, {"relabel": [point | label]}, {"insert": [{}]}, {"x": 1}]  # fmt: skip
+        asked = [
+            {"query": point},
+            {"queries": [point] * 3},
+            {"query": {}},
+            {"insert": [point | label]},
+            {"delete": ["p1"]},
+            {"relabel": [point | label]},
+            {"insert": [{}]},
+            {"x": 1},
+        ]
         return [*map(json.dumps, asked), "no json"]
 
     def commands(self, rows: near.Rows) -> said.Texts:

@@ -76,8 +76,13 @@ def votes(rows: int = 1_000_000) -> None:
     peer = lambda: frame.unique().group_by("what").len().sort("what")  # noqa: E731 - a job
     found = claims[None].fold(lambda: blocks)
     assert found["votes"].tolist() == peer()["len"].to_list()
-    told = least({"polars": peer, "ours": lambda: claims[None].fold(lambda: blocks),
-                  "ours, max_items 4": lambda: claims[4].fold(lambda: blocks)})  # fmt: skip
+    told = least(
+        {
+            "polars": peer,
+            "ours": lambda: claims[None].fold(lambda: blocks),
+            "ours, max_items 4": lambda: claims[4].fold(lambda: blocks),
+        }
+    )
     for name, seconds in told.items():
         print(
             f"votes {rows:,}: {name:<18} {seconds:6.2f} s, {seconds / told['polars']:5.2f} of polars"

@@ -58,10 +58,16 @@ def measured(rows: int, columns: int, rounds: int):
                 fits.append(time.perf_counter() - start)
             half, whole = (peak_of(est, X[:n], y[:n]) for n in (rows // 2, rows))
             ratio = np.median(np.array(fits) / np.array(runs))
-            out.append([
-                type(est).__name__, f"{np.median(fits):.2f}", f"{np.median(runs):.2f}", f"{ratio:.2f}",
-                f"{half:.0f}, {whole:.0f}", f"{X.nbytes / 2**20:.0f}",
-            ])  # fmt: skip
+            out.append(
+                [
+                    type(est).__name__,
+                    f"{np.median(fits):.2f}",
+                    f"{np.median(runs):.2f}",
+                    f"{ratio:.2f}",
+                    f"{half:.0f}, {whole:.0f}",
+                    f"{X.nbytes / 2**20:.0f}",
+                ]
+            )
     return out
 
 

@@ -99,8 +99,13 @@ def _pool(case: Any) -> Callable[[np.random.Generator], Any]:
     found: list[Any] = []
 
     @given(case.drawn())
-    @settings(max_examples=200, phases=[Phase.generate], deadline=None, database=None,
-              suppress_health_check=list(HealthCheck))  # fmt: skip
+    @settings(
+        max_examples=200,
+        phases=[Phase.generate],
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
     def keep(pair: Any) -> None:
         found.append(pair[0])
 

@@ -233,9 +233,29 @@ def test_explain_has_a_page_for_every_word_of_a_spec(word):
 
 
 def test_every_word_of_a_spec_has_a_page():
-    known = {"unit", "measure", "budget", "reserve", "source", "columns", "ingest", "ledger", "public",
-             "steps", "release", "expect", "spend", "noise", "mechanism", "enforce", "session",
-             "public_queries", "zcdp", *Spec.words(), *SOURCE_KINDS}  # fmt: skip
+    known = {
+        "unit",
+        "measure",
+        "budget",
+        "reserve",
+        "source",
+        "columns",
+        "ingest",
+        "ledger",
+        "public",
+        "steps",
+        "release",
+        "expect",
+        "spend",
+        "noise",
+        "mechanism",
+        "enforce",
+        "session",
+        "public_queries",
+        "zcdp",
+        *Spec.words(),
+        *SOURCE_KINDS,
+    }
     assert known <= set(words_of_a_spec(Spec))
 
 

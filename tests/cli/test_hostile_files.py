@@ -27,13 +27,21 @@ MARKUP = (
 )
 ODD = (*EVIL, *MARKUP, LONG, {"\x1b[2J": "\x1b[2J", "<marquee>": MARKUP[0]}, ["\u202e", MARKUP[1]])
 COMMANDS = {
-    "certificate": (["verify", "{cert}"], ["verify", "--explain", "{cert}"], ["report", "{cert}", "-o", "{page}"]),
+    "certificate": (
+        ["verify", "{cert}"],
+        ["verify", "--explain", "{cert}"],
+        ["report", "{cert}", "-o", "{page}"],
+    ),
     "plan": (["report", "{plan}", "-o", "{page}"], ["apply", "{plan}"]),
     "release": (["answer", "{npz}", "--post", "density", "--queries", "{queries}"],),
-    "ledger": (["ledger", "show", "{ledger}"], ["ledger", "show", "--json", "{ledger}"],
-               ["ledger", "verify", "{ledger}"], ["report", "{ledger}", "-o", "{page}"]),
+    "ledger": (
+        ["ledger", "show", "{ledger}"],
+        ["ledger", "show", "--json", "{ledger}"],
+        ["ledger", "verify", "{ledger}"],
+        ["report", "{ledger}", "-o", "{page}"],
+    ),
     "spec": (["check", "{spec}"], ["check", "--json", "{spec}"], ["plan", "{spec}"]),
-}  # fmt: skip
+}
 
 
 class Tags(HTMLParser):
@@ -60,10 +68,15 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_edits.Files]:
 
 def campaign(files: _edits.Files, kind: str, seeds: range) -> dict[str, int]:
     """Edit a file, run what reads it, and compare what is said with what may be said."""
-    places = {"cert": files.out / "release.npz.certificate.json", "plan": files.folder / "p.plan",
-              "npz": files.out / "release.npz", "ledger": files.folder / "points.ledger",
-              "queries": files.folder / "queries.npz", "spec": files.spec,
-              "page": files.folder / "page.html"}  # fmt: skip
+    places = {
+        "cert": files.out / "release.npz.certificate.json",
+        "plan": files.folder / "p.plan",
+        "npz": files.out / "release.npz",
+        "ledger": files.folder / "points.ledger",
+        "queries": files.folder / "queries.npz",
+        "spec": files.spec,
+        "page": files.folder / "page.html",
+    }
     ends: dict[str, int] = {}
     for seed in seeds:
         pick = random.Random(f"{kind} {seed} hostile")  # noqa: S311 - which edit

@@ -58,9 +58,10 @@ def test_nobody_is_no_person(tmp_path: Path, name: Any) -> None:
         assert (purses(served), alive(served)) == (2, 2)
 
 
-@pytest.mark.parametrize(("dtype", "names", "good", "foreign"), [
-    ("str", ["p1", "p2"], "p9", 5), ("int64", [1, 2], 9, "5"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("dtype", "names", "good", "foreign"),
+    [("str", ["p1", "p2"], "p9", 5), ("int64", [1, 2], 9, "5")],
+)
 @pytest.mark.parametrize("met", [True, False])
 def test_the_declaration_says_which_ids_are_refused(
     tmp_path: Path, dtype: str, names: list[Any], good: Any, foreign: Any, met: bool

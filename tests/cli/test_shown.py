@@ -13,9 +13,19 @@ from opendp_sim.cli import app
 from opendp_sim.core.shown import shown
 
 EVIL = (
-    "\x1b[2J", "\x1b[3A\rclaim     (0.001, 1e-09)-DP", "\nclaim     (0.001, 1e-09)-DP", "[/x]", "[red]",
-    "\x9b2J", "\x08\x08\x08", "\u202eevil\u202c", "\u2028claim", "\x1b]0;title\x07", "\x00", ":smile:",
-)  # fmt: skip
+    "\x1b[2J",
+    "\x1b[3A\rclaim     (0.001, 1e-09)-DP",
+    "\nclaim     (0.001, 1e-09)-DP",
+    "[/x]",
+    "[red]",
+    "\x9b2J",
+    "\x08\x08\x08",
+    "\u202eevil\u202c",
+    "\u2028claim",
+    "\x1b]0;title\x07",
+    "\x00",
+    ":smile:",
+)
 SPEC = """
 spec: opendp_sim/1
 name: {name}
@@ -51,8 +61,11 @@ def test_hostile_names_are_shown(tmp_path: Path, command: str) -> None:
     draw = np.random.default_rng(3)
     for _ in range(4):
         parts = [EVIL[k] for k in draw.permutation(len(EVIL))]
-        quoted = {"name": json.dumps("n" + "".join(parts[:4])), "stage": json.dumps("s" + parts[4]),
-                  "save": json.dumps("out/" + "".join(parts[5:8]) + ".npz")}  # fmt: skip
+        quoted = {
+            "name": json.dumps("n" + "".join(parts[:4])),
+            "stage": json.dumps("s" + parts[4]),
+            "save": json.dumps("out/" + "".join(parts[5:8]) + ".npz"),
+        }
         (tmp_path / "a[").mkdir(exist_ok=True)
         file = tmp_path / "a[" / "x]\x1b[1A.yaml"
         file.write_text(SPEC.format(**quoted), encoding="utf-8")

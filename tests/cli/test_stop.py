@@ -59,8 +59,10 @@ def stopped(arguments: list[str], after: float, signum: int) -> tuple[int, str]:
     """Start a command, send it a signal, and return its exit code and what it said as errors."""
     process = subprocess.Popen(
         [sys.executable, "-c", MAIN, *arguments],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     time.sleep(after)
     process.send_signal(signum)
     said = process.communicate(timeout=60)[1]
@@ -117,8 +119,12 @@ main()
 
 def test_it_says_what_was_charged(tmp_path: Path) -> None:
     file = spec(tmp_path)
-    done = subprocess.run([sys.executable, "-c", PATCHED, "apply", str(file)],
-                          capture_output=True, text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", PATCHED, "apply", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 130
     said = done.stderr.splitlines()
     assert said == [
@@ -140,8 +146,12 @@ main()
 @pytest.mark.skipif(os.name == "nt", reason="signals of a POSIX system")
 @pytest.mark.parametrize("signum", ["SIGINT", "SIGTERM"])
 def test_a_command_that_has_ended_keeps_its_exit_code(signum: str) -> None:
-    done = subprocess.run([sys.executable, "-c", ENDED.format(signum=signum)],
-                          capture_output=True, text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", ENDED.format(signum=signum)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -164,8 +174,12 @@ main()
 
 def test_an_interrupt_that_a_destructor_drops_is_sent_again(tmp_path: Path) -> None:
     file, start = spec(tmp_path), time.monotonic()
-    done = subprocess.run([sys.executable, "-c", LOST, "check", str(file)],
-                          capture_output=True, text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", LOST, "check", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 130
     assert done.stderr == "interrupted; nothing was charged\n"
     assert time.monotonic() - start < 20
@@ -190,8 +204,12 @@ main()
     ("signum", "code", "word"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")]
 )
 def test_it_says_so_while_the_command_line_is_imported(signum: str, code: int, word: str) -> None:
-    done = subprocess.run([sys.executable, "-c", WHILE_IMPORTED.format(signum=signum)],
-                          capture_output=True, text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", WHILE_IMPORTED.format(signum=signum)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (code, f"{word}; nothing was charged\n")
 
 
@@ -200,8 +218,10 @@ def test_the_script_starts_with_the_light_module() -> None:
     assert project["project"]["scripts"] == {"opendp-sim": "opendp_sim._entry:main"}
     said = subprocess.run(
         [sys.executable, "-c", "import sys, opendp_sim._entry; print('typer' in sys.modules)"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert said.stdout == "False\n"
 
 
@@ -209,8 +229,10 @@ def _closed(*arguments: object, lines: int) -> tuple[int, str]:
     """Run a command whose standard output is closed after some lines; return code and errors."""
     process = subprocess.Popen(
         [sys.executable, "-c", MAIN, *map(str, arguments)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
     for _ in range(lines):
         process.stdout.readline()
@@ -240,17 +262,30 @@ def test_a_closed_pipe_ends_a_command_as_a_shell_expects(tmp_path: Path) -> None
 def test_a_closed_terminal_ends_a_command_like_a_polite_kill(tmp_path: Path) -> None:
     file = spec(tmp_path)
     code = PATCHED.replace("SIGINT", "SIGHUP")
-    done = subprocess.run([sys.executable, "-c", code, "apply", str(file)],
-                          capture_output=True, text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code, "apply", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 129
     assert done.stderr.startswith("hung up; entry ")
     assert charges(tmp_path) == 1
     before = MAIN.replace("main()", "import os, signal; os.kill(os.getpid(), signal.SIGHUP)")
     early = subprocess.run(
-        [sys.executable, "-c", before.replace("import main;", "import main, SIGNALS, _end; "
-         "import signal; [signal.signal(s, _end) for s in SIGNALS];")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            before.replace(
+                "import main;",
+                "import main, SIGNALS, _end; "
+                "import signal; [signal.signal(s, _end) for s in SIGNALS];",
+            ),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (early.returncode, early.stderr) == (129, "hung up; nothing was charged\n")
 
 

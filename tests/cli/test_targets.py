@@ -51,8 +51,17 @@ COMMANDS = {
     "answer": ("answer", "out/release.npz", "--queries", "queries.npz", "--post", "density", "-o"),
     "schema": ("schema", "-o"),
 }
-TARGETS = ("small.yaml", "points.npz", "points.ledger", "queries.npz", "out/release.npz", "d.csv",
-           "other.html", "other.json", "out/release.npz.certificate.json")  # fmt: skip
+TARGETS = (
+    "small.yaml",
+    "points.npz",
+    "points.ledger",
+    "queries.npz",
+    "out/release.npz",
+    "d.csv",
+    "other.html",
+    "other.json",
+    "out/release.npz.certificate.json",
+)
 
 
 KINDS = ("plan", "page of `report`", "picture of `plot`", "schema", "answer")

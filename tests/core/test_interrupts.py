@@ -163,9 +163,13 @@ def test_no_callback_lets_more_than_an_exception_out_on_any_thread() -> None:
 def test_a_chain_interrupted_anywhere_never_crashes() -> None:
     one = {"OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", SWEEP, "7", "25"], capture_output=True, text=True, timeout=120,
-        env=os.environ | one, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", SWEEP, "7", "25"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | one,
+        check=True,
+    )
     codes = [int(code) for code in done.stdout.split()]
     assert len(codes) == 25
     assert set(codes) <= {0, 130}  # 0: within a destructor's few bytecodes, see interrupts.md

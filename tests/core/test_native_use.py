@@ -143,12 +143,17 @@ def test_frames_of_the_context_are_refused_at_once_with_what_to_do():
     assert "to_numpy()" in refused.value.hint
     assert "sim.density" in refused.value.hint
     context = dp.Context.compositor(
-        data=ROWS, domain=_space()[0], privacy_unit=dp.unit_of(contributions=1),
-        privacy_loss=dp.loss_of(epsilon=1.0), split_evenly_over=1,
-    )  # fmt: skip
-    query = context.query().sim_quantize(bits=12, bounds=(-4.0, 4.0)).sim_race_sketch(
-        repetitions=4, buckets=8, family={"p_stable_l2": {"width": 1.0}}, seed=1
-    )  # fmt: skip
+        data=ROWS,
+        domain=_space()[0],
+        privacy_unit=dp.unit_of(contributions=1),
+        privacy_loss=dp.loss_of(epsilon=1.0),
+        split_evenly_over=1,
+    )
+    query = (
+        context.query()
+        .sim_quantize(bits=12, bounds=(-4.0, 4.0))
+        .sim_race_sketch(repetitions=4, buckets=8, family={"p_stable_l2": {"width": 1.0}}, seed=1)
+    )
     assert len(query.laplace().release()) == 4 * 8 + 1
 
 

@@ -69,10 +69,12 @@ def test_every_door_refuses_another_norm(key, wrong):
 def test_the_context_refuses_another_norm():
     sim.register()
     context = dp.Context.compositor(
-        data=np.zeros((3, 2)), domain=array2_domain(num_columns=2, nan=False, T=float),
-        privacy_unit=dp.unit_of(contributions=1), privacy_loss=dp.loss_of(epsilon=1.0),
+        data=np.zeros((3, 2)),
+        domain=array2_domain(num_columns=2, nan=False, T=float),
+        privacy_unit=dp.unit_of(contributions=1),
+        privacy_loss=dp.loss_of(epsilon=1.0),
         split_evenly_over=1,
-    )  # fmt: skip
+    )
     gridded = context.query().sim_quantize(bits=8, bounds=(-1.0, 1.0))
     with pytest.raises(ParameterError, match="OS101"):
         gridded.sim_threshold_sketch(thresholds=4, norm="monotone")
@@ -138,8 +140,9 @@ def test_counts_of_users_chain_at_every_distance_and_bound_the_moves():
 
 def test_both_distances_of_counts_bind_and_cost_the_same():
     peel = REGISTRY["peel"](k=2, scale=3.0)
-    domain = KnownCounts("vote_counts", (Block("counts", (4,), 4, 4, 1),), monotone=True,
-                         items=(1, 2, 3, 4))  # fmt: skip
+    domain = KnownCounts(
+        "vote_counts", (Block("counts", (4,), 4, 4, 1),), monotone=True, items=(1, 2, 3, 4)
+    )
     for space in (domain, IntVector(4)):
         one, two = (peel.bind(space, m) for m in (USERS, VectorNorm("linf", monotone=True)))
         assert [one.privacy_map(d) for d in (1, 2, 3)] == [two.privacy_map(d) for d in (1, 2, 3)]

@@ -44,14 +44,29 @@ def test_what_is_odd(tmp_path):
     assert regular(tmp_path / "file").read_text() == "text"
 
 
-@pytest.mark.parametrize("arguments", [
-    ["check", "PIPE"], ["types", "PIPE"], ["plan", "PIPE"], ["apply", "PIPE"], ["session", "PIPE"],
-    ["doctor", "PIPE", "--private"], ["verify", "PIPE"], ["verify", "PIPE.certificate.json"],
-    ["report", "PIPE"], ["report", "PIPE.ledger", "-o", "r.html"], ["answer", "PIPE", "--query", "q.npz"],
-    ["ledger", "show", "PIPE"], ["ledger", "verify", "PIPE"], ["check", "/dev/zero"],
-    ["verify", "/dev/zero"], ["ledger", "show", "/dev/zero"],
-    ["plot", "PIPE", "-o", "x.svg"], ["plot", "PIPE.json", "-o", "x.svg"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check", "PIPE"],
+        ["types", "PIPE"],
+        ["plan", "PIPE"],
+        ["apply", "PIPE"],
+        ["session", "PIPE"],
+        ["doctor", "PIPE", "--private"],
+        ["verify", "PIPE"],
+        ["verify", "PIPE.certificate.json"],
+        ["report", "PIPE"],
+        ["report", "PIPE.ledger", "-o", "r.html"],
+        ["answer", "PIPE", "--query", "q.npz"],
+        ["ledger", "show", "PIPE"],
+        ["ledger", "verify", "PIPE"],
+        ["check", "/dev/zero"],
+        ["verify", "/dev/zero"],
+        ["ledger", "show", "/dev/zero"],
+        ["plot", "PIPE", "-o", "x.svg"],
+        ["plot", "PIPE.json", "-o", "x.svg"],
+    ],
+)
 def test_no_command_waits_for_a_pipe(tmp_path, monkeypatch, arguments):
     monkeypatch.chdir(tmp_path)
     names = {word for word in arguments if word.startswith("PIPE")}

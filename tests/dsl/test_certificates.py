@@ -33,8 +33,12 @@ PAGE = Path(opendp_sim.__file__).parent / "accounting" / "certificate.md"
 def made(tmp_path_factory):
     """Two runs of a program and one of another, on one ledger; the first one's files are kept."""
     folder = tmp_path_factory.mktemp("made")
-    spec = write_small(folder, ("epsilon: 3.0", "epsilon: 30.0"), ("repetitions: 100", "repetitions: 4"),
-                       ("l1: 100, l2: 10", "l1: 4, l2: 2"))  # fmt: skip
+    spec = write_small(
+        folder,
+        ("epsilon: 3.0", "epsilon: 30.0"),
+        ("repetitions: 100", "repetitions: 4"),
+        ("l1: 100, l2: 10", "l1: 4, l2: 2"),
+    )
     apply(plan_file(spec))
     shutil.copytree(folder / "out", folder / "first")
     apply(plan_file(spec))
@@ -68,8 +72,13 @@ def quick(monkeypatch):
         def __eq__(self, other):
             return True
 
-    monkeypatch.setattr(verification, "_replayed", lambda record, path: planned(
-        canonical(record.program), record.output, Hidden(record), path))  # fmt: skip
+    monkeypatch.setattr(
+        verification,
+        "_replayed",
+        lambda record, path: planned(
+            canonical(record.program), record.output, Hidden(record), path
+        ),
+    )
 
 
 def entries(folder):
@@ -135,10 +144,19 @@ EDITS = {
     "a mechanism less": (lambda c, _: c["mechanisms"].pop(), "mechanisms"),
     "the program's budget": (put("program", "privacy", "budget", "epsilon", 9.0), "plan.program"),
     "the program's unit": (put("program", "privacy", "unit", "add_remove", 2), "plan.program"),
-    "the program's bounds": (put("program", "data", "points", "columns", "x", "bounds", [0.0, 2.0]), "plan.program"),
-    "the program's seed": (lambda c, _: c["program"]["flow"]["sketch"]["steps"][0]["race_sketch"].update(seed=8), "plan.program"),
+    "the program's bounds": (
+        put("program", "data", "points", "columns", "x", "bounds", [0.0, 2.0]),
+        "plan.program",
+    ),
+    "the program's seed": (
+        lambda c, _: c["program"]["flow"]["sketch"]["steps"][0]["race_sketch"].update(seed=8),
+        "plan.program",
+    ),
     "no program": (put("program", {}), "program"),
-    "the program without its ledger": (lambda c, _: c["program"]["data"]["points"].pop("ledger"), "plan.program"),
+    "the program without its ledger": (
+        lambda c, _: c["program"]["data"]["points"].pop("ledger"),
+        "plan.program",
+    ),
     "its hash": (put("plan", "program", "0" * 64), "plan.program"),
     "a value": (put("values", "width", 0.6), "the program"),
     "a value more": (put("values", "depth", 1), "statement"),
@@ -170,15 +188,27 @@ EDITS = {
     "a name with a folder": (put("file", "name", "../release.npz"), "file.name"),
     "no ledger": (put("ledger", None), "charge: the program names a ledger"),
     "no charge": (put("charge", None), "charge: the program names a ledger"),
-    "neither": (lambda c, _: c.update(charge=None, ledger=None), "charge: the program names a ledger"),
+    "neither": (
+        lambda c, _: c.update(charge=None, ledger=None),
+        "charge: the program names a ledger",
+    ),
     "the terms": (put("ledger", "terms", "measure", "pure"), "ledger.terms"),
     "the limit": (put("ledger", "terms", "limit", "epsilon", 1.0), "ledger.terms"),
     "the ledger's name": (put("ledger", "file", "other.ledger"), "statement"),
-    "the ledger's name, rehashed": (lambda c, f: (put("ledger", "file", "other.ledger")(c, f), rebound(c)), "ledger.file"),
+    "the ledger's name, rehashed": (
+        lambda c, f: (put("ledger", "file", "other.ledger")(c, f), rebound(c)),
+        "ledger.file",
+    ),
     "what was spent": (put("ledger", "spent", "loss", [0.0]), "statement"),
     "what is left": (put("ledger", "left", "epsilon", 99.0), "statement"),
-    "what was spent, rehashed": (lambda c, f: (put("ledger", "spent", "loss", [0.0])(c, f), rebound(c)), "ledger.spent"),
-    "the time, rehashed": (lambda c, f: (put("time", "2020-01-01T00:00:00+00:00")(c, f), rebound(c)), "charge: entry"),
+    "what was spent, rehashed": (
+        lambda c, f: (put("ledger", "spent", "loss", [0.0])(c, f), rebound(c)),
+        "ledger.spent",
+    ),
+    "the time, rehashed": (
+        lambda c, f: (put("time", "2020-01-01T00:00:00+00:00")(c, f), rebound(c)),
+        "charge: entry",
+    ),
     "entry 999": (put("charge", "entry", 999), "entry 999"),
     "another number": (put("charge", "entry", 5), "entry 5"),
     "entry 0": (put("charge", "entry", 0), "entry 0"),
@@ -191,13 +221,25 @@ EDITS = {
     "a tenth of the loss": (loss(0.0024), "charge.body.loss"),
     "another measure of the loss": (loss(0.024356, "pure"), "charge.body.loss"),
     "another dataset's charge": (lambda c, _: body_of(c, dataset="others"), "charge.body.dataset"),
-    "another unit's charge": (lambda c, _: body_of(c, unit="add_remove 9 of row"), "charge.body.unit"),
+    "another unit's charge": (
+        lambda c, _: body_of(c, unit="add_remove 9 of row"),
+        "charge.body.unit",
+    ),
     "another name's charge": (lambda c, _: body_of(c, name="others"), "charge.body.name"),
     "a charge without files": (lambda c, _: body_of(c, files=None), "charge.body.files"),
-    "a charge of another time": (lambda c, _: body_of(c, time="2020-01-01T00:00:00+00:00"), "charge: entry"),
-    "a body that is no JSON": (lambda c, _: c["charge"].update(body="x", hash=chained(c["charge"]["previous"], "x")), "charge.body"),
-    "a signature": (put("signature", {"scheme": "ed25519", "key": "00" * 32, "value": "00" * 64}), "signature"),
-}  # fmt: skip
+    "a charge of another time": (
+        lambda c, _: body_of(c, time="2020-01-01T00:00:00+00:00"),
+        "charge: entry",
+    ),
+    "a body that is no JSON": (
+        lambda c, _: c["charge"].update(body="x", hash=chained(c["charge"]["previous"], "x")),
+        "charge.body",
+    ),
+    "a signature": (
+        put("signature", {"scheme": "ed25519", "key": "00" * 32, "value": "00" * 64}),
+        "signature",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", EDITS)
@@ -256,7 +298,7 @@ INVENTED = {
     "a field more": (put("ledger", "spent", "seal", "gold"), "ledger.spent"),
     "what is left": (put("ledger", "left", "epsilon", 29.9), "ledger.left"),
     "what is left in words": (put("ledger", "left", "plenty"), "ledger.left"),
-}  # fmt: skip
+}
 
 
 def spending(c, rho):
@@ -385,8 +427,18 @@ def test_the_forty_lines_of_the_page_check_a_certificate(made, tmp_path):
     assert good.returncode == 0, good.stdout + good.stderr
     assert good.stdout.count("ok ") >= 7
     whole = (made / NAME).read_text()
-    for name in ("the total", "the program's budget", "a value", "the time", "an own loss", "a public claim",
-                 "the owner", "another run's charge", "the file's digest", "the evidence"):  # fmt: skip
+    for name in (
+        "the total",
+        "the program's budget",
+        "a value",
+        "the time",
+        "an own loss",
+        "a public claim",
+        "the owner",
+        "another run's charge",
+        "the file's digest",
+        "the evidence",
+    ):
         body = json.loads(whole)
         EDITS[name][0](body, made)
         try:
@@ -436,9 +488,11 @@ def test_a_signature_shows_who_made_it(tmp_path):
     with pytest.raises(ReleaseError, match="OS701"):
         verify(path, signer=public)
     body = json.loads(text)
-    for change in (lambda b: b.update(signature=None),
-                   lambda b: b["signature"].update(value="00" * 64),
-                   lambda b: (b.update(time="2020-01-01T00:00:00+00:00"), rebound(b))):  # fmt: skip
+    for change in (
+        lambda b: b.update(signature=None),
+        lambda b: b["signature"].update(value="00" * 64),
+        lambda b: (b.update(time="2020-01-01T00:00:00+00:00"), rebound(b)),
+    ):
         edited = json.loads(json.dumps(body))
         change(edited)
         path.write_text(json.dumps(edited))
@@ -447,8 +501,12 @@ def test_a_signature_shows_who_made_it(tmp_path):
 
 
 def test_a_public_program_has_no_charge(tmp_path):
-    spec = write_small(tmp_path, ("    ledger: {file: points.ledger, limit: {epsilon: 3.0, delta: 1.0e-5}}\n", ""),
-                       ("repetitions: 100", "repetitions: 4"), ("l1: 100, l2: 10", "l1: 4, l2: 2"))  # fmt: skip
+    spec = write_small(
+        tmp_path,
+        ("    ledger: {file: points.ledger, limit: {epsilon: 3.0, delta: 1.0e-5}}\n", ""),
+        ("repetitions: 100", "repetitions: 4"),
+        ("l1: 100, l2: 10", "l1: 4, l2: 2"),
+    )
     path = apply(plan_file(spec)).certificates["release"]
     checked, left = verify(path)
     assert "the program names no ledger, and the certificate no charge" in checked

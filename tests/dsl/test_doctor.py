@@ -68,8 +68,10 @@ def test_it_is_behind_a_flag_and_says_that_it_is_private(tmp_path):
 
 
 def test_it_guesses_delimiter_and_dtypes_and_never_bounds_or_keys(tmp_path):
-    column = ("      kind: {dtype: category, keys: [a, b]}\n",
-              "      kind: {dtype: category, keys: [a, b]}\n      id: {dtype: int64}\n      day: {dtype: float64}\n")  # fmt: skip
+    column = (
+        "      kind: {dtype: category, keys: [a, b]}\n",
+        "      kind: {dtype: category, keys: [a, b]}\n      id: {dtype: int64}\n      day: {dtype: float64}\n",
+    )
     spec = write_small(tmp_path, CSV, column)
     frame = pd.DataFrame(points()["x"], columns=["x_0", "x_1", "x_2"])
     frame["kind"], frame["id"] = points()["kind"], [f"p{i}" for i in range(200)]

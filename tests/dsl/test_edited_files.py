@@ -21,8 +21,21 @@ def files(tmp_path_factory):
     return Files(tmp_path_factory.mktemp("files"))
 
 
-@pytest.mark.parametrize("kind", ["spec", "certificate", "certificate, bytes", "plan", "release", "release, bytes",
-                                  "ledger", "ledger, bytes", "store", "store, bytes"])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "spec",
+        "certificate",
+        "certificate, bytes",
+        "plan",
+        "release",
+        "release, bytes",
+        "ledger",
+        "ledger, bytes",
+        "store",
+        "store, bytes",
+    ],
+)
 def test_an_edit_ends_in_a_code(files, kind):
     name, edit, read = files.kinds()[kind]
     refused = 0

@@ -21,9 +21,33 @@ from opendp_sim.dsl.schema import json_schema
 ROOT = Path(__file__).parents[2]
 SPECS = [*sorted((ROOT / "specs").glob("*.yaml")), ROOT / "tests" / "golden" / "small.yaml"]
 VALUES: tuple[Any, ...] = (
-    None, True, False, 0, 1, -1, 7, 0.5, -2.5, "", "word", "solve", "none", "exact", "a.csv",
-    [], [1], [0, 1], [1.5, "a"], {}, {"a": 1}, {"digits": {}}, "digits", "row", "1/3", "50%",
-)  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    7,
+    0.5,
+    -2.5,
+    "",
+    "word",
+    "solve",
+    "none",
+    "exact",
+    "a.csv",
+    [],
+    [1],
+    [0, 1],
+    [1.5, "a"],
+    {},
+    {"a": 1},
+    {"digits": {}},
+    "digits",
+    "row",
+    "1/3",
+    "50%",
+)
 WORDS = (
     "extra",
     "from",

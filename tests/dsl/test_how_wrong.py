@@ -27,8 +27,10 @@ def test_every_output_that_answers_is_told(spec):
         elif name in told:
             assert told[name] == _UNKNOWN or re.search(r"\d", told[name])
     assert _UNKNOWN not in told.values() or spec.stem in {
-        "digit-distances", "digit-means", "ink-distances"
-    }  # fmt: skip
+        "digit-distances",
+        "digit-means",
+        "ink-distances",
+    }
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,15 @@ from tests.bench import neighbour_texts as campaign
 SPECS = Path(__file__).parents[2] / "specs"
 
 
-@pytest.mark.parametrize(("spec", "route", "mode"), [
-    ("shapes-regression", "csv", "refuse"), ("ink-distances", "npz", "enforce"),
-    ("bright-pixels", "memory", "refuse"), ("digits-session", "npz", "enforce"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("spec", "route", "mode"),
+    [
+        ("shapes-regression", "csv", "refuse"),
+        ("ink-distances", "npz", "enforce"),
+        ("bright-pixels", "memory", "refuse"),
+        ("digits-session", "npz", "enforce"),
+    ],
+)
 def test_texts_of_neighbours_are_the_same(tmp_path, spec, route, mode):
     with campaign.small_blocks():
         case = campaign.Case(SPECS / f"{spec}.yaml", route, mode, tmp_path)

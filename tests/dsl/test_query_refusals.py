@@ -58,9 +58,12 @@ def of_stream(values):
 
 def strict(values):
     return pl.LazyFrame({"a": values}).select(
-        pl.when(pl.col("a") > 0.9).then(pl.lit("x")).otherwise(pl.lit("0.5")).cast(pl.Float64)
+        pl.when(pl.col("a") > 0.9)
+        .then(pl.lit("x"))
+        .otherwise(pl.lit("0.5"))
+        .cast(pl.Float64)
         .alias("a")
-    )  # fmt: skip
+    )
 
 
 QUERIES = {
@@ -75,9 +78,12 @@ QUERIES = {
 
 def density(folder):
     return sim.density(
-        {"a": (0, 1)}, bandwidth=0.1, epsilon=0.01, ledger=str(folder / "w.ledger"),
+        {"a": (0, 1)},
+        bandwidth=0.1,
+        epsilon=0.01,
+        ledger=str(folder / "w.ledger"),
         limit={"epsilon": 1.0, "delta": 1e-6},
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("name", QUERIES)

@@ -28,8 +28,12 @@ CALLS = ("open", "fsync", "replace", "unlink", "mkdir", "posix_fallocate")
 
 
 def small(folder):
-    return write_small(folder, ("repetitions: 100", "repetitions: 4"), ("l1: 100, l2: 10", "l1: 4, l2: 2"),
-                       ("epsilon: 3.0, delta: 1.0e-5", "epsilon: 300.0, delta: 1.0e-5"))  # fmt: skip
+    return write_small(
+        folder,
+        ("repetitions: 100", "repetitions: 4"),
+        ("l1: 100, l2: 10", "l1: 4, l2: 2"),
+        ("epsilon: 3.0, delta: 1.0e-5", "epsilon: 300.0, delta: 1.0e-5"),
+    )
 
 
 class Stopped(BaseException):
@@ -113,8 +117,12 @@ def test_at_every_file_call_nothing_is_released_uncharged_or_charged_twice(tmp_p
         after, _ = state(folder)
         assert (done.resumed is not None) <= bool(kept)
         assert after == charged + (done.resumed is None)
-        assert published(folder) == {"density.csv", "release.npz", "density.csv.certificate.json",
-                                     "release.npz.certificate.json"}  # fmt: skip
+        assert published(folder) == {
+            "density.csv",
+            "release.npz",
+            "density.csv.certificate.json",
+            "release.npz.certificate.json",
+        }
         released_as_charged(folder, whole=done.resumed is not None)
         assert not list(folder.rglob(".opendp_sim-*/run.json"))
     assert at > 60

@@ -13,9 +13,11 @@ from opendp_sim.dsl.execute import _data
 from opendp_sim.dsl.inputs import open_private, open_public
 
 COLUMNS: dict[str, Any] = {
-    "user": {"dtype": "int64", "role": "privacy_id"}, "name": {"dtype": "str"},
-    "item": {"dtype": "int64"}, "x": {"dtype": "array[f32, 3]", "bounds": [-1, 1]},
-}  # fmt: skip
+    "user": {"dtype": "int64", "role": "privacy_id"},
+    "name": {"dtype": "str"},
+    "item": {"dtype": "int64"},
+    "x": {"dtype": "array[f32, 3]", "bounds": [-1, 1]},
+}
 RACE = {
     "race_sketch": {
         "repetitions": 5,
@@ -27,21 +29,47 @@ RACE = {
 ROWS = [{"select": {"features": "x"}}, {"quantize": {"bits": 8}}]
 STEPS: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "race": ("row", [*ROWS, RACE]),
-    "fourier": ("row", [*ROWS, {"fourier_sketch": {"frequencies": 4, "kernel": {"gaussian": {"bandwidth": 1.0}},
-                                                   "seed": 2}}]),
-    "lattice": ("row", [*ROWS, {"fourier_sketch": {"frequencies": 400, "kernel": {"gaussian": {"bandwidth": 1.0}},
-                                                   "features": "deterministic", "seed": 2}}]),
+    "fourier": (
+        "row",
+        [
+            *ROWS,
+            {
+                "fourier_sketch": {
+                    "frequencies": 4,
+                    "kernel": {"gaussian": {"bandwidth": 1.0}},
+                    "seed": 2,
+                }
+            },
+        ],
+    ),
+    "lattice": (
+        "row",
+        [
+            *ROWS,
+            {
+                "fourier_sketch": {
+                    "frequencies": 400,
+                    "kernel": {"gaussian": {"bandwidth": 1.0}},
+                    "features": "deterministic",
+                    "seed": 2,
+                }
+            },
+        ],
+    ),
     "moments": ("row", [*ROWS, {"moments_sketch": {}}]),
     "tree": ("row", [*ROWS, {"distance_tree": {"levels": 4}}]),
     "thresholds": ("row", [*ROWS, {"threshold_sketch": {"thresholds": 8}}]),
-    "persons": ("user", [{"bound_contributions": {"by": "user", "max_rows": 3, "seed": 5}}, *ROWS, RACE]),
+    "persons": (
+        "user",
+        [{"bound_contributions": {"by": "user", "max_rows": 3, "seed": 5}}, *ROWS, RACE],
+    ),
     "text_persons": ("name", [{"bound_contributions": {"by": "name", "max_rows": 2}}, *ROWS, RACE]),
     "votes": ("user", [{"vote_counts": {"item": "item", "max_items": 2, "seed": 2}}]),
     "words": ("user", [{"vote_counts": {"item": "name"}}]),
     "listed": ("user", [{"vote_counts": {"item": "item", "items": [0, 1, 2, 3, 4]}}]),
     "by_row": ("row", [{"vote_counts": {"item": "item"}}]),
     "by_row_user": ("row", [{"vote_counts": {"item": "item", "user": "name", "universe": 4}}]),
-}  # fmt: skip
+}
 SCALES = {"lattice": 1e9, "race": 1000.0, "fourier": 1000.0}
 
 
@@ -58,8 +86,11 @@ def plan_for(name: str, folder: Path, source: Any = None, **entry: Any) -> Any:
     )
     budget: dict[str, Any] = {"rho": 100.0}
     if votes:
-        budget = {"epsilon": 1.0, "delta": 1e-5,
-                  "reserve": {"mechanisms": 5e-6, "conversion": 5e-6}}  # fmt: skip
+        budget = {
+            "epsilon": 1.0,
+            "delta": 1e-5,
+            "reserve": {"mechanisms": 5e-6, "conversion": 5e-6},
+        }
     made = made.privacy(
         unit={"add_remove": 1, "of": of}, measure="approx_zcdp" if votes else "zcdp", budget=budget
     ).stage("s", "r", steps=steps)

@@ -39,8 +39,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session = pytest.importorskip("pyspark.sql").SparkSession
     events = tmp_path_factory.mktemp("events")
     builder = session.builder.master("local[2]")
-    told = _QUIET | {"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{events}",
-                     "spark.eventLog.compress": "false"}  # fmt: skip
+    told = _QUIET | {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"file://{events}",
+        "spark.eventLog.compress": "false",
+    }
     for key, value in told.items():
         builder = builder.config(key, value)
     found = builder.getOrCreate()

@@ -147,8 +147,12 @@ class Editor:
 
     def __init__(self):
         code = "from opendp_sim.cli import main; main()"
-        self.process = subprocess.Popen([sys.executable, "-c", code, "lsp"], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, "lsp"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
         self.number = 0
 
     def send(self, method, params, number=None):
@@ -258,9 +262,13 @@ def test_neovim_s_own_client_is_told_everything(tmp_path):
     script = Path(__file__).parent / "neovim.lua"
     done = subprocess.run(
         ["nvim", "--headless", "--clean", "-c", f"luafile {script}"],
-        cwd=tmp_path, env=os.environ | {"SPEC": spec.name}, check=False, capture_output=True,
-        text=True, timeout=300,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=os.environ | {"SPEC": spec.name},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     said = done.stdout
     for part in ("OS303 unknown step `quantise`", "did you mean `quantize`?", "mended: 0 diagnostics",
                  "hover", "gdp zcdp", "plan: (1, 1e-06)-DP"):  # fmt: skip

@@ -270,9 +270,9 @@ def test_maps_are_opendp_s_and_the_exact_curve():
     fixed = dp.c.make_fix_delta(curve, 1e-6)
     epsilon, delta = fixed.map(1.0)
     assert (delta, epsilon) == (1e-6, pytest.approx(2.2540, abs=1e-4))
-    assert epsilon < dp.c.make_zCDP_to_approxDP(
-        make_rounded_gaussian(VECTOR, L2, scale=2.0)
-    ).map(1.0).epsilon(1e-6)  # fmt: skip
+    assert epsilon < dp.c.make_zCDP_to_approxDP(make_rounded_gaussian(VECTOR, L2, scale=2.0)).map(
+        1.0
+    ).epsilon(1e-6)
     assert dp.c.make_composition([fixed, fixed]).map(1.0)[1] == pytest.approx(2e-6)
 
 

@@ -175,13 +175,17 @@ def test_maps_of_a_release_show_where_its_classes_are(released, tmp_path):
 def test_text_of_others_is_text(tmp_path, ledger):
     """Formulas, tags and control characters in names are drawn, not obeyed."""
     x = np.linspace(0, 1, 5)
-    for number, display in enumerate((
-        TopDisplay([HOSTILE]),
-        ErrorDisplay([1.0, 2.0], {HOSTILE: [1, 2]}, None),
-        DensityDisplay((HOSTILE,), x, None, answers(x), 0.9),
-        ClassMapDisplay((HOSTILE, HOSTILE), x, x, (HOSTILE,), np.zeros(25, int), np.ones(25, bool)),
-        AuditDisplay.from_report(report(text=HOSTILE)),
-    )):  # fmt: skip
+    for number, display in enumerate(
+        (
+            TopDisplay([HOSTILE]),
+            ErrorDisplay([1.0, 2.0], {HOSTILE: [1, 2]}, None),
+            DensityDisplay((HOSTILE,), x, None, answers(x), 0.9),
+            ClassMapDisplay(
+                (HOSTILE, HOSTILE), x, x, (HOSTILE,), np.zeros(25, int), np.ones(25, bool)
+            ),
+            AuditDisplay.from_report(report(text=HOSTILE)),
+        )
+    ):
         display.save(tmp_path / f"{number}.svg")
         text = (tmp_path / f"{number}.svg").read_text(encoding="utf-8")
         assert "<script>" not in text
@@ -220,10 +224,22 @@ def test_the_package_offers_every_picture():
 
 
 BLIND = {  # Machado, Oliveira and Fernandes (2009), severity 1, for linear RGB
-    "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
-    "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
-}  # fmt: skip
+    "protan": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deutan": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "tritan": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
+}
 
 
 @pytest.mark.parametrize("kind", BLIND)

@@ -23,8 +23,12 @@ def release(steps, box, data, scale=0.01):
     stages = bind_steps(real, Symmetric(), steps)
     flat = whole_function(stages[-1].claim)(resolve(stages, list)(Rows(data)))
     noise = np.random.default_rng(1).normal(0, scale, flat.shape)
-    return Release.of_sketch(stages, np.rint(flat + noise).astype(np.int64),
-                             Noise("discrete_gaussian", scale), {"rho": 1.0})  # fmt: skip
+    return Release.of_sketch(
+        stages,
+        np.rint(flat + noise).astype(np.int64),
+        Noise("discrete_gaussian", scale),
+        {"rho": 1.0},
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,10 +81,18 @@ def test_densities_cover_few_clusters_far_away(buckets, clusters):
     assert (covered >= 27).all(), covered
 
 
-@pytest.mark.parametrize(("name", "bits", "dimension"), [
-    ("race_sketch", 6, 0), ("race_sketch l1", 6, 0), ("race_sketch", 6, 4), ("fourier_sketch", 6, 0),
-    ("fourier_sketch exponential", 6, 4), ("exponential_sum", 6, 0), ("gauss_transform_sketch", 8, 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "bits", "dimension"),
+    [
+        ("race_sketch", 6, 0),
+        ("race_sketch l1", 6, 0),
+        ("race_sketch", 6, 4),
+        ("fourier_sketch", 6, 0),
+        ("fourier_sketch exponential", 6, 4),
+        ("exponential_sum", 6, 0),
+        ("gauss_transform_sketch", 8, 0),
+    ],
+)
 def test_densities_cover_rows_between_the_steps(monkeypatch, name, bits, dimension):
     """All rows and the query are rounded apart by a step: none of the intervals held that."""
     assert campaign.lattice(name, bits, dimension, 2) == 1.0

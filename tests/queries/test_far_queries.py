@@ -21,12 +21,21 @@ from opendp_sim.spaces.rows import GridRows, RealRows, Rows
 N = 1000
 GRID = GridRows(width=2, unit=0.25, lower=(-8,), upper=(8,))
 KERNELS = {
-    "narrow": ("race_sketch", {"family": {"p_stable_l2": {"width": 0.001}}, "repetitions": 200, "buckets": 64}),
-    "l2": ("race_sketch", {"family": {"p_stable_l2": {"width": 1.0}}, "repetitions": 200, "buckets": 64}),
-    "l1": ("race_sketch", {"family": {"p_stable_l1": {"width": 1.0}}, "repetitions": 200, "buckets": 64}),
+    "narrow": (
+        "race_sketch",
+        {"family": {"p_stable_l2": {"width": 0.001}}, "repetitions": 200, "buckets": 64},
+    ),
+    "l2": (
+        "race_sketch",
+        {"family": {"p_stable_l2": {"width": 1.0}}, "repetitions": 200, "buckets": 64},
+    ),
+    "l1": (
+        "race_sketch",
+        {"family": {"p_stable_l1": {"width": 1.0}}, "repetitions": 200, "buckets": 64},
+    ),
     "fourier": ("fourier_sketch", {"kernel": {"gaussian": {"bandwidth": 1.0}}, "frequencies": 400}),
     "fine": ("fourier_sketch", {"kernel": {"gaussian": {"bandwidth": 1e-3}}, "frequencies": 400}),
-}  # fmt: skip
+}
 
 
 def release(steps, domain, data) -> Release:

@@ -18,11 +18,26 @@ GRID = GridRows(width=1, unit=1 / 64, lower=(-64,), upper=(64,))
 DRAWS = 40_000
 SCALE = 50.0
 SKETCHES = {
-    "lattice": ("fourier_sketch", {"frequencies": 100, "seed": 1, "features": "deterministic",
-                                   "kernel": {"gaussian": {"bandwidth": 1.0}}}),
-    "race": ("race_sketch", {"repetitions": 60, "buckets": 4, "seed": 1, "count_weight": 1,
-                             "family": {"p_stable_l2": {"width": 1.0}}}),
-}  # fmt: skip
+    "lattice": (
+        "fourier_sketch",
+        {
+            "frequencies": 100,
+            "seed": 1,
+            "features": "deterministic",
+            "kernel": {"gaussian": {"bandwidth": 1.0}},
+        },
+    ),
+    "race": (
+        "race_sketch",
+        {
+            "repetitions": 60,
+            "buckets": 4,
+            "seed": 1,
+            "count_weight": 1,
+            "family": {"p_stable_l2": {"width": 1.0}},
+        },
+    ),
+}
 
 
 @cache

@@ -23,13 +23,13 @@ from opendp_sim.spaces.rows import RealRows, Rows
 GAUSS = {"gaussian": {"bandwidth": 1.5}}
 SKETCHES: dict[str, dict[str, Any]] = {
     "fourier_sketch": {"frequencies": 150, "kernel": GAUSS, "features": "random"},
-    "race_sketch": {
-        "repetitions": 150, "buckets": 64, "family": {"p_stable_l2": {"width": 3.0}},
-    },
+    "race_sketch": {"repetitions": 150, "buckets": 64, "family": {"p_stable_l2": {"width": 3.0}}},
     "exponential_sum": {
-        "bandwidth": 2.0, "accuracy": 0.1, "structure": {"fourier": {"frequencies": 60}},
+        "bandwidth": 2.0,
+        "accuracy": 0.1,
+        "structure": {"fourier": {"frequencies": 60}},
     },
-}  # fmt: skip
+}
 WIDTH, SIZE = 6, 400
 
 

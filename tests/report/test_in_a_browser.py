@@ -40,8 +40,12 @@ def others(tmp_path_factory):
     certificates = {
         path.suffixes[0]: path for path in done.certificates.values()
     }  # one of each kind
-    sources = [*certificates.values(), *folder.glob("*.ledger"),
-               audit_file(folder / "sound.json"), audit_file(folder / "refuted.json", refuted=True)]  # fmt: skip
+    sources = [
+        *certificates.values(),
+        *folder.glob("*.ledger"),
+        audit_file(folder / "sound.json"),
+        audit_file(folder / "refuted.json", refuted=True),
+    ]
     return {path.name: page_of(path) for path in sources}
 
 
@@ -95,8 +99,16 @@ def test_the_look_sees_what_is_wrong(browser, tmp_path):
     path.write_text(BROKEN)
     browser.open(path, 400)
     said = " | ".join(browser.faults())
-    for fault in ("no language", "no title", "skips a level", "empty heading", "contrast", "picture without a name",
-                  "table without heads", "sideways scroll"):  # fmt: skip
+    for fault in (
+        "no language",
+        "no title",
+        "skips a level",
+        "empty heading",
+        "contrast",
+        "picture without a name",
+        "table without heads",
+        "sideways scroll",
+    ):
         assert fault in said
     assert any('"x"' in text for text in browser.complaints)
     assert any(url.endswith("no.png") for url in browser.requests)

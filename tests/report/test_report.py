@@ -75,11 +75,23 @@ def test_a_spec_s_page_says_promise_flow_attacker_and_cost(tmp_path):
     page = page_of(SPECS / "digit-density.yaml")
     text = " ".join(sound(page).text)
     for said in (
-        "nothing was spent", "one record", "no ledger", "race_sketch", "gaussian", "accuses 1 in 100",
-        "at most 54.8 times in 100", "protection is strong", "How wrong answers will be", "within 4.43 records",
-        "What the author was warned of", "jl_projection: in front",
-        "What is not promised", "Reviewed by", "proved and audited", "opendp-sim plan",
-    ):  # fmt: skip
+        "nothing was spent",
+        "one record",
+        "no ledger",
+        "race_sketch",
+        "gaussian",
+        "accuses 1 in 100",
+        "at most 54.8 times in 100",
+        "protection is strong",
+        "How wrong answers will be",
+        "within 4.43 records",
+        "What the author was warned of",
+        "jl_projection: in front",
+        "What is not promised",
+        "Reviewed by",
+        "proved and audited",
+        "opendp-sim plan",
+    ):
         assert said in text
     assert page.count("<svg") == 2
 
@@ -130,8 +142,9 @@ def test_a_ledger_s_page_shows_each_run_once_with_its_loss_in_words(tmp_path):
         ledger.reserve(Charge("zcdp", (0.04,)), {"name": "open"})
     rows = re.findall(r"<tr><th scope=\"row\">(.*?)</tr>", page_of(tmp_path / "l.ledger"))
     assert [re.sub("<.*?>", "|", row) for row in rows] == [
-        "2||charge paid||rho 0.02|", "5||reserve open||rho 0.04|"
-    ]  # fmt: skip
+        "2||charge paid||rho 0.02|",
+        "5||reserve open||rho 0.04|",
+    ]
 
 
 def test_what_no_ledger_was_there_to_say_is_not_said_to_be_in_it(applied, tmp_path):

@@ -19,9 +19,13 @@ X = np.concatenate([rng.normal([1, 0], 0.1, (400, 2)), rng.normal([0, 1], 0.1, (
 Y = np.array(["right"] * 400 + ["up"] * 400)
 ASKED = X[::100] * 2.0
 TOLD = {
-    "epsilon": 20.0, "bounds": (-2, 2), "classes": ["right", "up"], "queries": 20, "size": 800,
+    "epsilon": 20.0,
+    "bounds": (-2, 2),
+    "classes": ["right", "up"],
+    "queries": 20,
+    "size": 800,
     "threshold": 0.8,
-}  # fmt: skip
+}
 
 
 def fitted(**more):
@@ -71,10 +75,19 @@ def test_a_reference_or_a_large_first_batch_or_a_threshold():
 
 @pytest.mark.parametrize(
     "more",
-    [{"bounds": None}, {"classes": None}, {"queries": 0}, {"size": 1}, {"measure": "pure"}, {"threshold": 2.0},
-     {"epsilon": 0}, {"unit": "groups"}, {"reference": [[np.nan, 1.0]]}],
+    [
+        {"bounds": None},
+        {"classes": None},
+        {"queries": 0},
+        {"size": 1},
+        {"measure": "pure"},
+        {"threshold": 2.0},
+        {"epsilon": 0},
+        {"unit": "groups"},
+        {"reference": [[np.nan, 1.0]]},
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_what_cannot_be_is_refused_before_anything(more):
     with pytest.raises(SimError) as refused:
         fitted(**more)

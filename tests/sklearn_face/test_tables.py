@@ -64,8 +64,9 @@ def test_persons_are_declared_the_same_beside_a_null(hold: Any) -> None:
 def test_persons_in_a_list_of_numbers_are_persons() -> None:
     """They were declared as text and read as none: every record was left out, and all was charged."""
     x, y = np.linspace(0, 1, 100)[:, None], [k % 2 for k in range(100)]
-    clf = DPNearestCentroid(epsilon=1e3, delta=1e-6, bounds=(0, 1), classes=[0, 1], unit="groups",
-                            max_rows=1)  # fmt: skip
+    clf = DPNearestCentroid(
+        epsilon=1e3, delta=1e-6, bounds=(0, 1), classes=[0, 1], unit="groups", max_rows=1
+    )
     by_list = clf.fit(x, y, groups=list(range(100))).release_.arrays["total"].astype(float)
     by_array = clf.fit(x, y, groups=np.arange(100)).release_.arrays["total"].astype(float)
     assert np.abs(by_list - by_array).max() < 0.1 * by_array.max()

@@ -140,8 +140,12 @@ def test_whatever_arrow_says_of_a_column_is_not_repeated(
         raise pa.ArrowException("SECRET")
 
     pq.write_table(pa.table({"c": ["a"]}), tmp_path / "t.parquet")
-    tables = [from_table(TEXT, pa.table({"c": ["a"]})), from_table(TEXT, pa.table({"c": ["a"]}).to_pandas()),
-              from_arrays(TEXT, {"c": ["a"]}), open_source("parquet", "t.parquet", TEXT, tmp_path)]  # fmt: skip
+    tables = [
+        from_table(TEXT, pa.table({"c": ["a"]})),
+        from_table(TEXT, pa.table({"c": ["a"]}).to_pandas()),
+        from_arrays(TEXT, {"c": ["a"]}),
+        open_source("parquet", "t.parquet", TEXT, tmp_path),
+    ]
     for place, name in ((arrow, "_texts"), (arrow, "_laid_out"), (conform, "normal")):
         with monkeypatch.context() as patch:
             patch.setattr(place, name, quoting)
@@ -194,8 +198,22 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, *, pinn
         list(blocks)
 
 
-HOSTILE = [b"a", b" a ", b"", b"\xff", b"\xed\xa0\x80", b"a\x00", "é\u2028".encode(), b"\xc0\xaf", b"\xf4\x90\x80\x80",
-           "\U0010ffff\x1f".encode(), b"x" * 70_000, b"\xe2\x80", b"5", None]  # fmt: skip
+HOSTILE = [
+    b"a",
+    b" a ",
+    b"",
+    b"\xff",
+    b"\xed\xa0\x80",
+    b"a\x00",
+    "é\u2028".encode(),
+    b"\xc0\xaf",
+    b"\xf4\x90\x80\x80",
+    "\U0010ffff\x1f".encode(),
+    b"x" * 70_000,
+    b"\xe2\x80",
+    b"5",
+    None,
+]
 
 
 @pytest.mark.parametrize("kind", ["string", "large_string", "dictionary", "string_view"])

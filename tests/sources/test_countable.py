@@ -37,8 +37,11 @@ def test_a_sketch_in_memory_counts_too(key):
     claim = case.claim()
     if claim.accumulate is None:
         pytest.skip("counts blocks")
-    vast = Rows(np.broadcast_to(np.zeros(1), (TOO_MANY, case.domain.width))) if hasattr(
-        case.domain, "width") else {"who": np.broadcast_to(np.zeros(1), TOO_MANY)}  # fmt: skip
+    vast = (
+        Rows(np.broadcast_to(np.zeros(1), (TOO_MANY, case.domain.width)))
+        if hasattr(case.domain, "width")
+        else {"who": np.broadcast_to(np.zeros(1), TOO_MANY)}
+    )
     with pytest.raises(DataError, match="OS610"):
         whole_function(claim)(vast)
 

@@ -153,10 +153,14 @@ def test_a_number_with_a_point_is_the_same_whole_number_by_every_route(tmp_path:
 @pytest.mark.parametrize("mode", ["enforce", "refuse"])
 @pytest.mark.parametrize(
     ("dtype", "cells"),
-    [("float64", [0.1, 0.2, 7.0, 8.0]), ("int64", [1, 2, 7, 8]), ("str", ["a", "b", "SECRET", "SECRET"]),
-     ("array[f32, 1]", [[1.0], [2.0], [7.0], [8.0]])],
+    [
+        ("float64", [0.1, 0.2, 7.0, 8.0]),
+        ("int64", [1, 2, 7, 8]),
+        ("str", ["a", "b", "SECRET", "SECRET"]),
+        ("array[f32, 1]", [[1.0], [2.0], [7.0], [8.0]]),
+    ],
     ids=["float64", "int64", "str", "vector"],
-)  # fmt: skip
+)
 def test_masked_records_are_not_read_through_their_mask(
     dtype: str, cells: list[Any], mode: Ingest
 ) -> None:

@@ -44,8 +44,16 @@ CASES: dict[str, tuple[Any, Column, list[Any] | None]] = {
     "int as a real": (pa.array([1, None, 2**53 + 1]), REAL, [1.0, NAN, 2.0**53]),
     "nan and null": (pa.array([1.5, None, NAN]), REAL, [1.5, NAN, NAN]),
     "float32": (pa.array([0.1, 0.5, None], pa.float32()), REAL, [0.1, 0.5, NAN]),
-    "decimal": (pa.array([D("0.10"), None, D("2.25")], pa.decimal128(10, 2)), REAL, [0.1, NAN, 2.25]),
-    "decimal id": (pa.array([D(1), None, D(2**53 + 1)], pa.decimal128(38, 0)), WHOLE, [1, M, 2**53 + 1]),
+    "decimal": (
+        pa.array([D("0.10"), None, D("2.25")], pa.decimal128(10, 2)),
+        REAL,
+        [0.1, NAN, 2.25],
+    ),
+    "decimal id": (
+        pa.array([D(1), None, D(2**53 + 1)], pa.decimal128(38, 0)),
+        WHOLE,
+        [1, M, 2**53 + 1],
+    ),
     "decimal beyond": (pa.array([D(1), D(2**70), D(3)], pa.decimal128(38, 0)), WHOLE, [1, M, 3]),
     "text": (pa.array(["a", None, " é"]), TEXT, ["a", "", "é"]),
     "large text": (pa.array(["a", None, "b"], pa.large_string()), TEXT, ["a", "", "b"]),
@@ -55,9 +63,21 @@ CASES: dict[str, tuple[Any, Column, list[Any] | None]] = {
     "numbers as keys": (pa.array([3, None, 517], pa.int32()), NUMBERS, [0, -1, 1]),
     "reals as keys": (pa.array([3.0, None, 3.5]), NUMBERS, [0, -1, -1]),
     "texts as keys": (pa.array(["517.0", None, "3"]), NUMBERS, [1, -1, 0]),
-    "lists": (pa.array([[1.0, 2.0], None, [3.0, 4.0]], pa.list_(pa.float32())), PAIR, [[1, 2], [NAN, NAN], [3, 4]]),
-    "inner nulls": (pa.array([[1.0, None], [5.0, 6.0], [3.0]], pa.list_(pa.float64())), PAIR, [[1, NAN], [5, 6], [NAN, NAN]]),
-    "fixed lists": (pa.array([[1, 2], [5, 6], [3, 4]], pa.list_(pa.float32(), 2)), PAIR, [[1, 2], [5, 6], [3, 4]]),
+    "lists": (
+        pa.array([[1.0, 2.0], None, [3.0, 4.0]], pa.list_(pa.float32())),
+        PAIR,
+        [[1, 2], [NAN, NAN], [3, 4]],
+    ),
+    "inner nulls": (
+        pa.array([[1.0, None], [5.0, 6.0], [3.0]], pa.list_(pa.float64())),
+        PAIR,
+        [[1, NAN], [5, 6], [NAN, NAN]],
+    ),
+    "fixed lists": (
+        pa.array([[1, 2], [5, 6], [3, 4]], pa.list_(pa.float32(), 2)),
+        PAIR,
+        [[1, 2], [5, 6], [3, 4]],
+    ),
     "no cell": (pa.nulls(3), REAL, [NAN, NAN, NAN]),
     "no text": (pa.nulls(3), TEXT, ["", "", ""]),
     "days": (pa.array([dt.date(2020, 1, 2), None, dt.date(1969, 1, 1)]), DATE, [18263, M, -365]),
@@ -79,7 +99,7 @@ CASES: dict[str, tuple[Any, Column, list[Any] | None]] = {
     "text for a number": (pa.array(["1", None, "3"]), WHOLE, None),
     "a number for text": (pa.array([1, None, 3]), TEXT, None),
     "lists for a number": (pa.array([[1.0], None, [3.0]]), REAL, None),
-}  # fmt: skip
+}
 """An Arrow array, a declaration, and the cells that come of them; None for a refusal (OS602)."""
 
 
@@ -105,10 +125,16 @@ FRAMES = {
 OBJECTS = {"date", "binary", "structures", "lists for a number", "time of days"}
 """What pandas without Arrow holds as objects, each of which is read by itself."""
 _nullable = {
-    pa.int8(): pd.Int8Dtype(), pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype(),
-    pa.uint64(): pd.UInt64Dtype(), pa.bool_(): pd.BooleanDtype(), pa.float32(): pd.Float32Dtype(),
-    pa.float64(): pd.Float64Dtype(), pa.string(): pd.StringDtype(), pa.large_string(): pd.StringDtype(),
-}  # fmt: skip
+    pa.int8(): pd.Int8Dtype(),
+    pa.int32(): pd.Int32Dtype(),
+    pa.int64(): pd.Int64Dtype(),
+    pa.uint64(): pd.UInt64Dtype(),
+    pa.bool_(): pd.BooleanDtype(),
+    pa.float32(): pd.Float32Dtype(),
+    pa.float64(): pd.Float64Dtype(),
+    pa.string(): pd.StringDtype(),
+    pa.large_string(): pd.StringDtype(),
+}
 
 
 def cells(source: Source, rows: int = 2) -> Any:
@@ -321,10 +347,12 @@ def test_what_arrow_holds_in_memory_is_shared() -> None:
 def test_dates_and_truths_by_every_route(tmp_path: Path) -> None:
     """Also from text, and behind the gate: what is clamped, and what is dropped."""
     records = Records((Column("d", "date", bounds=(18262.0, 18300.0)), Column("b", "bool")))
-    table = pa.table({
-        "d": [dt.date(2020, 1, 2), dt.date(1999, 1, 1), None, dt.date(2020, 1, 3)],
-        "b": [True, False, True, None],
-    })  # fmt: skip
+    table = pa.table(
+        {
+            "d": [dt.date(2020, 1, 2), dt.date(1999, 1, 1), None, dt.date(2020, 1, 3)],
+            "b": [True, False, True, None],
+        }
+    )
     pq.write_table(table, tmp_path / "t.parquet")
     (tmp_path / "t.csv").write_text("d,b\n2020-01-02,True\n1999-01-01,0\n,true\n2020-01-03,maybe\n")
     np.savez(

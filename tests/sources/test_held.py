@@ -108,8 +108,9 @@ def test_a_frame_in_a_dict_is_a_vector(frame: Any) -> None:
 def test_a_null_is_no_fault_of_the_form(tmp_path: Any) -> None:
     """A null made the check of the form fail: not charged, not counted, for any number of runs."""
     file = tmp_path / "a.ledger"
-    fit = sim.density({"a": (0, 10)}, bandwidth=2.0, epsilon=0.1, unit="who", ids="int64", max_rows=1,
-                      ledger=file)  # fmt: skip
+    fit = sim.density(
+        {"a": (0, 10)}, bandwidth=2.0, epsilon=0.1, unit="who", ids="int64", max_rows=1, ledger=file
+    )
     fit.apply({"a": [1.0, 2.0, 3.0], "who": pl.Series([1, 2, None])}, into=tmp_path)
     with Ledger.open(file) as ledger:
         assert "charge" in {entry.kind for entry in ledger.entries}

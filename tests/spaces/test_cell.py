@@ -73,10 +73,27 @@ def test_equal_values_have_one_form(value: Any, cells: list[Any]) -> None:
 
 @pytest.mark.parametrize(
     "cell",
-    [None, "", "  ", math.nan, np.float64("nan"), np.ma.masked, b"a", [1], dt.date(2020, 1, 1),
-     np.datetime64("2020-01-01"), np.timedelta64(5, "s"), np.timedelta64(5), np.timedelta64("NaT"), 1j, "x" * (LONGEST + 1), Decimal("nan"), object()],
+    [
+        None,
+        "",
+        "  ",
+        math.nan,
+        np.float64("nan"),
+        np.ma.masked,
+        b"a",
+        [1],
+        dt.date(2020, 1, 1),
+        np.datetime64("2020-01-01"),
+        np.timedelta64(5, "s"),
+        np.timedelta64(5),
+        np.timedelta64("NaT"),
+        1j,
+        "x" * (LONGEST + 1),
+        Decimal("nan"),
+        object(),
+    ],
     ids=lambda v: f"{type(v).__name__} {str(v)[:9]}",
-)  # fmt: skip
+)
 def test_what_holds_no_value_is_missing(cell: object) -> None:
     assert plain(cell) is None
     assert text(cell) == ""
@@ -86,12 +103,29 @@ def test_what_holds_no_value_is_missing(cell: object) -> None:
 
 @pytest.mark.parametrize(
     ("cell", "number"),
-    [("517", 517), ("517.0", 517), (" 5e2 ", 500), (517.0, 517), (np.float32(8), 8), ("-3.00", -3),
-     ("9007199254740993.0", 2**53 + 1), (2.0**53, MISSING), (0.5, MISSING), ("0.5", MISSING),
-     ("1e999999999", MISSING), (2**63, MISSING), (-(2**63) - 1, MISSING), (2**63 - 1, 2**63 - 1),
-     ("9" * 5000, MISSING), ("nan", MISSING), ("inf", MISSING), (math.inf, MISSING), (True, 1)],
+    [
+        ("517", 517),
+        ("517.0", 517),
+        (" 5e2 ", 500),
+        (517.0, 517),
+        (np.float32(8), 8),
+        ("-3.00", -3),
+        ("9007199254740993.0", 2**53 + 1),
+        (2.0**53, MISSING),
+        (0.5, MISSING),
+        ("0.5", MISSING),
+        ("1e999999999", MISSING),
+        (2**63, MISSING),
+        (-(2**63) - 1, MISSING),
+        (2**63 - 1, 2**63 - 1),
+        ("9" * 5000, MISSING),
+        ("nan", MISSING),
+        ("inf", MISSING),
+        (math.inf, MISSING),
+        (True, 1),
+    ],
     ids=lambda v: str(v)[:12],
-)  # fmt: skip
+)
 def test_a_whole_number_is_read_however_it_is_written(cell: object, number: int) -> None:
     assert whole(cell) == number
 
@@ -165,11 +199,15 @@ MASKED = [
     ("float64", np.ma.array([0.5, 0.7], mask=MASK), [0.5, np.nan]),
     ("float64", np.ma.array([1, 2], mask=MASK), [1.0, np.nan]),
     ("int64", np.ma.array([1, 2], mask=MASK), [1, MISSING]),
-    ("array[u8, 1]", np.ma.array([[1], [2]], mask=[[m] for m in MASK], dtype="u1"), [[1], [MISSING]]),
+    (
+        "array[u8, 1]",
+        np.ma.array([[1], [2]], mask=[[m] for m in MASK], dtype="u1"),
+        [[1], [MISSING]],
+    ),
     ("array[f32, 1]", np.ma.array([0.5, 2], mask=MASK), [[0.5], [np.nan]]),
     ("str", np.ma.array(["a", "b"], mask=MASK), ["a", ""]),
     ("str", np.ma.array(["a", "b"], mask=MASK, dtype=object), ["a", ""]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("dtype", "given_cells", "expected"), MASKED, ids=lambda v: str(v)[:12])
@@ -214,9 +252,14 @@ def test_membership_never_raises() -> None:
 
 def test_a_code_point_that_is_none_is_missing() -> None:
     """numpy's texts may hold any 32 bits; Python has no text of them, and raises a bare SystemError."""
-    records = Records((
-        Column("w", "str"), Column("k", "category", keys=("a", "", 7)), Column("d", "date"), Column("t", "bool"),
-    ))  # fmt: skip
+    records = Records(
+        (
+            Column("w", "str"),
+            Column("k", "category", keys=("a", "", 7)),
+            Column("d", "date"),
+            Column("t", "bool"),
+        )
+    )
     for order in "<>":
         for bad in (0x110000, 2**32 - 1):
             raw = np.array([97, bad, 98, 0, 0x10FFFF], dtype=f"{order}u4").view(f"{order}U1")
@@ -252,8 +295,19 @@ def test_a_person_has_64_bits(far: int) -> None:
         GridRows(1, ids=True, unit=1.0).normal(rows)
 
 
-@pytest.mark.parametrize("kept", [b"[1" + b"0" * 5000 + b"]", b"[" * 10**5, b"{}", b"[1.5]", b"[null]", b'["a", 5]',
-                                  b"[36893488147419103232]", b"\xff"])  # fmt: skip
+@pytest.mark.parametrize(
+    "kept",
+    [
+        b"[1" + b"0" * 5000 + b"]",
+        b"[" * 10**5,
+        b"{}",
+        b"[1.5]",
+        b"[null]",
+        b'["a", 5]',
+        b"[36893488147419103232]",
+        b"\xff",
+    ],
+)
 def test_kept_identifiers_that_nobody_packed_are_refused_without_a_word_of_them(
     kept: bytes,
 ) -> None:

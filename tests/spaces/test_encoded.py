@@ -57,9 +57,17 @@ def test_days_of_every_unit(unit: str) -> None:
 
 @pytest.mark.parametrize(
     ("unit", "each"),
-    [("1000D", 1000), ("1000000000W", 7 * 10**9), ("36h", 1.5), ("7s", 7 / 86400), ("2147483647D", 2**31 - 1),
-     ("ps", 1 / 86400e12), ("1000000ps", 1 / 86400e6), ("25ns", 25 / 86400e9)],
-)  # fmt: skip
+    [
+        ("1000D", 1000),
+        ("1000000000W", 7 * 10**9),
+        ("36h", 1.5),
+        ("7s", 7 / 86400),
+        ("2147483647D", 2**31 - 1),
+        ("ps", 1 / 86400e12),
+        ("1000000ps", 1 / 86400e6),
+        ("25ns", 25 / 86400e9),
+    ],
+)
 def test_days_of_several_units_at_once(unit: str, each: float) -> None:
     """Exact where numpy holds the days, and clamped behind: never a number that wrapped."""
     ticks = [0, 1, -1, 5, -7, 2**40 + 1, -(2**40) - 1, 2**62, -(2**62), 2**63 - 1, -(2**63) + 1]
@@ -95,9 +103,22 @@ def test_units_in_which_64_bits_hold_no_day_are_no_dates(unit: str) -> None:
 
 @pytest.mark.parametrize(
     ("cell", "wanted"),
-    [(True, 1), ("TRUE", 1), (" false ", 0), ("1.0", 1), (0.0, 0), (np.int8(1), 1), (np.False_, 0),
-     ("yes", MISSING), (2, MISSING), (0.5, MISSING), (None, MISSING), ([1], MISSING), (pd.NA, MISSING)],
-)  # fmt: skip
+    [
+        (True, 1),
+        ("TRUE", 1),
+        (" false ", 0),
+        ("1.0", 1),
+        (0.0, 0),
+        (np.int8(1), 1),
+        (np.False_, 0),
+        ("yes", MISSING),
+        (2, MISSING),
+        (0.5, MISSING),
+        (None, MISSING),
+        ([1], MISSING),
+        (pd.NA, MISSING),
+    ],
+)
 def test_a_truth(cell: Any, wanted: int) -> None:
     assert truth(cell) == wanted
     column = np.empty(2, dtype=object)

@@ -34,18 +34,33 @@ def test_every_assertion_of_the_kit_has_a_message():
 def test_a_third_party_sees_the_values(tmp_path):
     (tmp_path / "test_mine.py").write_text(THIRD_PARTY, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path),
-         str(tmp_path / "test_mine.py")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--rootdir",
+            str(tmp_path),
+            str(tmp_path / "test_mine.py"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 1
     assert "claimed tight" in done.stdout
     assert "assert Fraction(" in done.stdout or "12345" in done.stdout
 
 
 def test_the_kit_does_not_load_where_assertions_are_removed():
-    done = subprocess.run([sys.executable, "-O", "-c", "import opendp_sim.testing"],
-                          capture_output=True, text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-O", "-c", "import opendp_sim.testing"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 1
     assert "without -O" in done.stderr
 

@@ -88,15 +88,27 @@ def _options_fit(kind: str, argument: dict[str, Any], path: Path, notes: Notes) 
 
 
 def _source_schema() -> dict[str, Any]:
-    options = {"file": {"type": "string"}, "columns": {"type": "object"},
-               "delimiter": {"type": "string", "minLength": 1, "maxLength": 1}}  # fmt: skip
-    place: dict[str, Any] = {"type": "object", "properties": options, "required": ["file"],
-                             "additionalProperties": False}  # fmt: skip
+    options = {
+        "file": {"type": "string"},
+        "columns": {"type": "object"},
+        "delimiter": {"type": "string", "minLength": 1, "maxLength": 1},
+    }
+    place: dict[str, Any] = {
+        "type": "object",
+        "properties": options,
+        "required": ["file"],
+        "additionalProperties": False,
+    }
     name = {"type": "string", "minLength": 1}
     kinds: dict[str, Any] = {kind: {"anyOf": [name, place]} for kind in SOURCE_KINDS}
     kinds |= {"builtin": {"enum": sorted(BUILTINS)}, "memory": name}
-    return {"type": "object", "properties": kinds, "additionalProperties": False,
-            "minProperties": 1, "maxProperties": 1}  # fmt: skip
+    return {
+        "type": "object",
+        "properties": kinds,
+        "additionalProperties": False,
+        "minProperties": 1,
+        "maxProperties": 1,
+    }
 
 
 SOURCE = Reader(_source, _source_schema, SourceRef)
@@ -297,7 +309,8 @@ data:
     records: Annotated[Records, Reader(_records, _COLUMNS.schema, ColumnWords)] = word(
         "What each column holds, by name.", spelled="columns"
     )
-    ingest: Literal["refuse", "enforce", "assume"] = word("""\
+    ingest: Literal["refuse", "enforce", "assume"] = word(
+        """\
 What happens to records that break the declaration of their columns, before anything is released.
     refuse   the run ends, and says which kind of defect, never whose (the default). That it was
              refused is public; with a ledger, at most ten runs may be.
@@ -305,7 +318,9 @@ What happens to records that break the declaration of their columns, before anyt
              a cell of another dtype is dropped. Nobody is told how many: a misspelt key or dtype can
              drop everybody, and then the answers are noise. Compare the released number of records
              with the one you expect, or try the declaration on data that is public.
-    assume   nothing is looked at: the claim holds if the declaration does.""", "refuse")  # fmt: skip
+    assume   nothing is looked at: the claim holds if the declaration does.""",
+        "refuse",
+    )
     ledger: LedgerRef | None = word("The file that adds up what this dataset has lost.", None)
     public: bool = word(
         "`true`: public data; nothing is charged, and a release needs no noise.", False

@@ -47,8 +47,9 @@ class Expect(Section):
     """What the author believes about a stage: `check` fails when the types say more."""
 
     stability: int | None = word("How many rows a changed record changes at most.", None)
-    sensitivity: Norms | None = word("What one record changes at most, such as {l2: 10}.", None,
-                                     formerly=("faces",))  # fmt: skip
+    sensitivity: Norms | None = word(
+        "What one record changes at most, such as {l2: 10}.", None, formerly=("faces",)
+    )
 
     @property
     def claimed(self) -> tuple[tuple[str, float], ...]:
@@ -205,22 +206,35 @@ def _spend(value: dict[str, Any], path: Path, notes: Notes) -> Any:
 
 
 def _release_schema() -> Schema:
-    spend = {"anyOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-                       {"type": "string", "pattern": r"^[0-9./eE+-]+%?$"}, {"type": "null"}]}  # fmt: skip
+    spend = {
+        "anyOf": [
+            {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+            {"type": "string", "pattern": r"^[0-9./eE+-]+%?$"},
+            {"type": "null"},
+        ]
+    }
     forms: list[Schema] = [{"const": "none"}]
     for key in sorted(noise_keys()):
         words = REGISTRY[key].model_json_schema()["properties"]
         scale = {"anyOf": [{"const": "solve"}, words.pop("scale")]}
-        forms.append({
-            "properties": {"noise": {"const": key}, "scale": scale, "spend": spend, **words},
-            "required": ["noise"],
-        })  # fmt: skip
-    forms.append({"properties": {"mechanism": mechanisms_schema(), "spend": spend},
-                  "required": ["mechanism"]})  # fmt: skip
-    return {"anyOf": [
-        form if "const" in form else {"type": "object", "additionalProperties": False} | form
-        for form in forms
-    ]}  # fmt: skip
+        forms.append(
+            {
+                "properties": {"noise": {"const": key}, "scale": scale, "spend": spend, **words},
+                "required": ["noise"],
+            }
+        )
+    forms.append(
+        {
+            "properties": {"mechanism": mechanisms_schema(), "spend": spend},
+            "required": ["mechanism"],
+        }
+    )
+    return {
+        "anyOf": [
+            form if "const" in form else {"type": "object", "additionalProperties": False} | form
+            for form in forms
+        ]
+    }
 
 
 # --- stages ---------------------------------------------------------------------------------------
@@ -253,8 +267,9 @@ flow:
     release: {noise: gaussian, scale: solve, spend: 100%}
 """
     name: str = own()
-    source: str = word("The dataset or the stage that this one starts from.", spelled="from",
-                       min_length=1)  # fmt: skip
+    source: str = word(
+        "The dataset or the stage that this one starts from.", spelled="from", min_length=1
+    )
     steps: Annotated[tuple[Mechanism, ...], steps_of("rows", "sketches")] = word(
         "Row maps in order, and a sketch: `opendp-sim ops` lists them.", ()
     )

@@ -41,15 +41,20 @@ outputs:
   # `serve: session`, with `queries: {npz: ...}`; see `opendp-sim explain session`.
 """
     name: str = own()
-    source: str = word("The stage that was released, or an output before this one.", spelled="from",
-                       min_length=1)  # fmt: skip
+    source: str = word(
+        "The stage that was released, or an output before this one.", spelled="from", min_length=1
+    )
     post: Annotated[tuple[Mechanism, ...], steps_of("queries")] = word(
         "Queries in order, such as [density: {confidence: 0.9}].", ()
     )
-    queries: Annotated[SourceRef | None, SOURCE] = word("""\
+    queries: Annotated[SourceRef | None, SOURCE] = word(
+        """\
 Public queries: those that are answered, or what those of a session look like. There a mechanism without
 a `threshold` of its own takes it from them, or from a line {"reference": [[0.1, 0.2], ...]} that comes
-first.""", None, formerly=("query", "public_queries"))  # fmt: skip
+first.""",
+        None,
+        formerly=("query", "public_queries"),
+    )
     save: str | None = word(
         "The file: .npz holds a release or arrays, .csv and .json a table.", None,
         pattern=r"\.(npz|csv|json)$", min_length=1,
@@ -59,8 +64,9 @@ first.""", None, formerly=("query", "public_queries"))  # fmt: skip
     serve: Literal["queryable", "session"] | None = word(
         "`session`: answers one question after another; `queryable`: to a program in Python.", None
     )
-    store: str | None = word("The file that remembers what a session was charged, between runs.",
-                             None, min_length=1)  # fmt: skip
+    store: str | None = word(
+        "The file that remembers what a session was charged, between runs.", None, min_length=1
+    )
 
     @property
     def query(self) -> SourceRef | None:

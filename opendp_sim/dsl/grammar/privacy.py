@@ -26,8 +26,13 @@ class Unit(Section):
     add_remove: int | None = word(
         "How many are added or removed.", None, ge=1, le=10**6, refusal=_COUNT
     )
-    replace: int | None = word("How many are replaced: each is removed and another added.", None,
-                               ge=1, le=10**6, refusal=_COUNT)  # fmt: skip
+    replace: int | None = word(
+        "How many are replaced: each is removed and another added.",
+        None,
+        ge=1,
+        le=10**6,
+        refusal=_COUNT,
+    )
     of: str = word(
         "`row`, or the column that names a person with all records.", "row", min_length=1
     )

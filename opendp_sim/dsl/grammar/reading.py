@@ -113,8 +113,14 @@ def _some_of(cls: type[Section], value: Mapping[str, Any], path: Path, notes: No
     how, names, refusal = cls.some_of
     there = len([name for name in names if name in value])
     if there == 0 or (how == "oneOf" and there > 1):
-        notes.error(refusal.code, refusal.title.format(name=path[-1]), path, part=refusal.part,
-                    label=refusal.label or "none of them", help=refusal.help)  # fmt: skip
+        notes.error(
+            refusal.code,
+            refusal.title.format(name=path[-1]),
+            path,
+            part=refusal.part,
+            label=refusal.label or "none of them",
+            help=refusal.help,
+        )
 
 
 def _errors(cls: type[Section], values: Mapping[str, Any]) -> list[Any]:
@@ -140,8 +146,14 @@ def _refuse(
         return
     if w.refusal.within and inside:
         place, given = (*place, error["loc"][1]), error["input"]
-    notes.error(w.refusal.code, w.refusal.title, place, part=w.refusal.part,
-                label=w.refusal.label or f"got {shown(given)}", help=w.refusal.help)  # fmt: skip
+    notes.error(
+        w.refusal.code,
+        w.refusal.title,
+        place,
+        part=w.refusal.part,
+        label=w.refusal.label or f"got {shown(given)}",
+        help=w.refusal.help,
+    )
 
 
 def named(section: type[Section], empty: Refusal | None) -> Reader:
@@ -153,8 +165,13 @@ def named(section: type[Section], empty: Refusal | None) -> Reader:
             wrong(value, "mapping", path, notes)
             return None
         if not value and empty is not None:
-            notes.error(empty.code, empty.title, path, label=empty.label or f"got {shown(value)}",
-                        help=empty.help)  # fmt: skip
+            notes.error(
+                empty.code,
+                empty.title,
+                path,
+                label=empty.label or f"got {shown(value)}",
+                help=empty.help,
+            )
         given = {"name": ""} if "name" in section.model_fields else {}
         return {
             name: read_section(section, inner, (*path, name), notes, **dict.fromkeys(given, name))

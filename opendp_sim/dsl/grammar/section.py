@@ -114,9 +114,15 @@ class _About:
 
 
 def word(
-    text: str, default: Any = ..., *, spelled: str | None = None, formerly: tuple[str, ...] = (),
-    refusal: Refusal | None = None, schema: Schema | None = None, **bounds: Any,
-) -> Any:  # fmt: skip
+    text: str,
+    default: Any = ...,
+    *,
+    spelled: str | None = None,
+    formerly: tuple[str, ...] = (),
+    refusal: Refusal | None = None,
+    schema: Schema | None = None,
+    **bounds: Any,
+) -> Any:
     """Declare a word.
 
     Args:
@@ -165,11 +171,13 @@ KINDS = {
     "str": ("text", "write a word, in quotes if needed"),
     "int": ("a whole number", "write digits, without a point"),
     "float": ("a number", "write for example 1.0 or 1.0e-6"),
-    "bool": ("true or false",
-             "write true or false: in YAML 1.2 yes, no, on and off are plain words"),
+    "bool": (
+        "true or false",
+        "write true or false: in YAML 1.2 yes, no, on and off are plain words",
+    ),
     "mapping": ("a mapping", "write entries as `name: value`"),
     "list": ("a list", "write [a, b], or one `- item` a line"),
-}  # fmt: skip
+}
 
 
 def expected_of(annotation: Any) -> tuple[str, str]:
@@ -248,8 +256,15 @@ def _declared(cls: type[Section]) -> Iterator[Word]:
         readers = [m for m in info.metadata if isinstance(m, Reader)]
         kinds = [a for a in (info.annotation, *get_args(info.annotation)) if isinstance(a, type)]
         inner = next((a for a in kinds if not readers and issubclass(a, Section)), None)
-        yield Word(about.spelled or field, field, info, next(iter(readers), None), inner,
-                   about.formerly, about.refusal)  # fmt: skip
+        yield Word(
+            about.spelled or field,
+            field,
+            info,
+            next(iter(readers), None),
+            inner,
+            about.formerly,
+            about.refusal,
+        )
 
 
 def plain_of(value: Any) -> Any:

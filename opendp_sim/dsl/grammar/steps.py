@@ -27,9 +27,10 @@ def steps_of(*rooms: str) -> Reader:
         return read_steps(value, path, notes, rooms)
 
     def schema() -> Schema:
-        return {"type": "array", "items": {"anyOf": [
-            form for key, cls in _of(rooms) for form in _forms(key, cls)
-        ]}}  # fmt: skip
+        return {
+            "type": "array",
+            "items": {"anyOf": [form for key, cls in _of(rooms) for form in _forms(key, cls)]},
+        }
 
     return Reader(read, schema, expected="list")
 
@@ -62,12 +63,20 @@ def _forms(key: str, cls: type[Mechanism], *, solvable: bool = False) -> list[Sc
         # The first of them is solved where it is left out; so is a delta.
         left_out = [name for name in SOLVABLE if name in needed][:1]
         needed = [name for name in needed if name not in (*left_out, "delta")]
-    inner: Schema = {"type": "object", "properties": properties, "additionalProperties": False,
-                     "description": first_sentence(cls)}  # fmt: skip
+    inner: Schema = {
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+        "description": first_sentence(cls),
+    }
     inner |= {"required": needed} if needed else {}
     old = {} if key == cls.key else {"deprecated": True}
     if not needed:
         inner = {"anyOf": [inner, {"type": "null"}]}
-    form: Schema = {"type": "object", "properties": {key: inner}, "required": [key],
-                    "additionalProperties": False}  # fmt: skip
+    form: Schema = {
+        "type": "object",
+        "properties": {key: inner},
+        "required": [key],
+        "additionalProperties": False,
+    }
     return [form | old] if needed else [{"const": key} | old, form | old]

@@ -56,11 +56,14 @@ def rounded_plan(scale: Fraction) -> RoundedPlan:
     kinds = (np.uint8, np.uint16, np.uint32, np.uint64)
     fits = [kind for kind in kinds if shift + 1 <= 8 * np.dtype(kind).itemsize]
     return RoundedPlan(
-        shift, rate, _strips(low, high), _sure(rate),
+        shift,
+        rate,
+        _strips(low, high),
+        _sure(rate),
         np.array([min(end, WORD_MAX) for end in low], np.uint64),
         np.array([min(end, WORD_MAX) for end in high], np.uint64),
         None if shift < 0 else fits[0],
-    )  # fmt: skip
+    )
 
 
 def strip_ends(rate: Fraction, bits: int) -> tuple[list[int], list[int]]:

@@ -123,9 +123,13 @@ def _strip_of(rate: Fraction, prefix: int, source: Bytes) -> int:
 
 
 def _accepted(
-    plan: RoundedPlan, c: NDArray[np.int64], coin: NDArray[np.uint8], digits: NDArray[Any],
-    rare: NDArray[np.bool_], source: Bytes,
-) -> NDArray[np.bool_]:  # fmt: skip
+    plan: RoundedPlan,
+    c: NDArray[np.int64],
+    coin: NDArray[np.uint8],
+    digits: NDArray[Any],
+    rare: NDArray[np.bool_],
+    source: Bytes,
+) -> NDArray[np.bool_]:
     """Compare the uniform whose first byte is ``coin`` with ``e**(-a y (2 c + y))`` (Lemma R4)."""
     uniform = _extended(coin.astype(np.float64), _COIN_BYTES - 1, source)
     size = 0 if plan.digits is None else np.dtype(plan.digits).itemsize

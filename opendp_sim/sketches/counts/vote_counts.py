@@ -166,9 +166,12 @@ class VoteCounts(Mechanism):
             return _named(*total.total(), codes, text=output.text)
 
         return Stable(
-            output=output, fold=fold, merge=merge, gather=None if user is None else user.name,
+            output=output,
+            fold=fold,
+            merge=merge,
+            gather=None if user is None else user.name,
             output_metric=replace(USERS, touched=per_user),
-        )  # fmt: skip
+        )
 
     def _known(
         self, catalogue: tuple[str | int, ...], item: Column, user: Column | None, *, by_row: bool
@@ -195,9 +198,12 @@ class VoteCounts(Mechanism):
         if user is not None:
             one = {"fold": fold, "merge": merge, "gather": user.name}
         return Stable(
-            output=output, output_metric=USERS, sensitivity=output.sensitivity,
-            capabilities={"item_counts": ItemCounts(catalogue, block.name)}, **one,
-        )  # fmt: skip
+            output=output,
+            output_metric=USERS,
+            sensitivity=output.sensitivity,
+            capabilities={"item_counts": ItemCounts(catalogue, block.name)},
+            **one,
+        )
 
     def _count(
         self, blocks: Blocks, item: Column, user: Column | None, codes: Codes

@@ -15,9 +15,11 @@ from opendp_sim.spaces.records import Column, Records
 
 KEYS = ("b", 7, "a", 3)
 RANGES = {
-    "small": (-9, 9), "packed": (-(2**30), 2**30), "wide": (-(2**62), 2**62),
+    "small": (-9, 9),
+    "packed": (-(2**30), 2**30),
+    "wide": (-(2**62), 2**62),
     "all": (-(2**63) + 1, 2**63 - 1),
-}  # fmt: skip
+}
 
 
 def hash_of(value: str | int, seed: int) -> int:
@@ -48,8 +50,9 @@ def oracle(
         if inside(item):
             of.setdefault(user, set()).add(item)
     for user, items in of.items():
-        rank = sorted(items, key=lambda i: (mixed(hash_of(user, seed), hash_of(i, seed)),
-                                            type(i).__name__, i))  # fmt: skip
+        rank = sorted(
+            items, key=lambda i: (mixed(hash_of(user, seed), hash_of(i, seed)), type(i).__name__, i)
+        )
         for item in rank[:most]:
             votes[item] = votes.get(item, 0) + 1
     return votes
@@ -89,8 +92,14 @@ def test_counts_are_those_of_sets(
             kind, what = "category", [int(w) % 4 for w in what]
         keys = KEYS if kind == "category" else ()
         records = Records((Column("who", users), Column("what", kind, keys=keys)))
-        one = VoteCounts(item="what", user="who" if by_user else None, max_items=most, seed=3,
-                         passes=passes, **settings)  # fmt: skip
+        one = VoteCounts(
+            item="what",
+            user="who" if by_user else None,
+            max_items=most,
+            seed=3,
+            passes=passes,
+            **settings,
+        )
         claim = one.bind(records, IdDistance("who") if by_user else Symmetric())
         rows = list(zip(who, [keys[w] for w in what] if keys else what, strict=True))
         expected = oracle(rows, most, 3, inside, by_user=by_user)

@@ -17,10 +17,12 @@ from opendp_sim.spaces.rows import GridRows
 WIDTHS = {"narrow": 0.1, "middle": 0.3, "wide": 2.0}
 GIVEN: dict[str, Any] = {
     "fourier_sketch": lambda h: {
-        "frequencies": 2000, "seed": 1, "kernel": {"gaussian": {"bandwidth": h}},
+        "frequencies": 2000,
+        "seed": 1,
+        "kernel": {"gaussian": {"bandwidth": h}},
     },
     "gauss_transform_sketch": lambda h: {"bandwidth": h},
-}  # fmt: skip
+}
 
 
 def claim(key: str, columns: int, bandwidth: float) -> Any:

@@ -123,9 +123,16 @@ def _cut(spans: tuple[int, ...], sigma: float, count: int, accuracy: float) -> L
     if not most:
         return None
     return Lattice(
-        turn, steps, zero, points[:most], weights[:most], np.zeros((0, width), dtype=np.int64),
-        max(float(left[most - 1]), 0.0), sigma, np.array(spans, dtype=np.float64),
-    )  # fmt: skip
+        turn,
+        steps,
+        zero,
+        points[:most],
+        weights[:most],
+        np.zeros((0, width), dtype=np.int64),
+        max(float(left[most - 1]), 0.0),
+        sigma,
+        np.array(spans, dtype=np.float64),
+    )
 
 
 def _total(steps: Points, sigma: float, turn: int) -> float:
@@ -190,9 +197,16 @@ def _with_tail(found: Lattice, count: int, seed: int) -> Lattice | None:
     size, most = int(ends[best]) + 1, int(squares[ends[best]])
     tail = _drawn(found, most, int(drawn[best]), seed)
     return Lattice(
-        found.turn, found.steps, found.zero, found.head[:size], found.weights[:size], tail,
-        float(rest[best]), found.sigma, found.spans,
-    )  # fmt: skip
+        found.turn,
+        found.steps,
+        found.zero,
+        found.head[:size],
+        found.weights[:size],
+        tail,
+        float(rest[best]),
+        found.sigma,
+        found.spans,
+    )
 
 
 def _drawn(found: Lattice, most: int, count: int, seed: int) -> Points:
