@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import StringConstraints
 
 from opendp_sim.accounting._entries import Entry, canonical, chained
 from opendp_sim.accounting.strict_models import (
@@ -93,8 +95,8 @@ class Signature(Strict):
     """A signature over the statement's digest and the quoted entry (``signature.py``)."""
 
     scheme: Literal["ed25519"]
-    key: str
-    value: str
+    key: Digest
+    value: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{128}$")]
 
 
 class _File(Strict):

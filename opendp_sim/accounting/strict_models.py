@@ -39,7 +39,8 @@ class Strict(BaseModel):
 
 
 def _known_time(text: str) -> str:
-    datetime.fromisoformat(text)
+    if datetime.fromisoformat(text).isoformat() != text:
+        raise ValueError("another spelling of a time")
     return text
 
 

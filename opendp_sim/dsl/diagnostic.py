@@ -71,6 +71,10 @@ class Refused(SpecError):  # noqa: N818 - reads as what happened
     family = "OS"
 
 
+_MOST = 200
+"""Findings that are told at once: the help of each takes time, and nobody reads more."""
+
+
 class Notes:
     """Collects findings; a place is reported once, by the first that objects."""
 
@@ -90,9 +94,12 @@ class Notes:
         causes: tuple[Cause, ...] = (),
     ) -> None:
         """Add a finding, unless the same place was already objected to."""
-        if (path, part) in self._seen:
+        if (path, part) in self._seen or len(self._seen) > _MOST:
             return
         self._seen.add((path, part))
+        if len(self._seen) > _MOST:
+            title, label = f"more than {_MOST} findings", "here is one more"
+            help, part, causes = "mend those above first; the others follow.", "value", ()  # noqa: A001
         self.findings.append(Diagnostic(code, title, path, label, help, part, causes))
 
     def from_error(self, error: SimError, path: Path, part: Part = "value") -> None:
@@ -109,6 +116,8 @@ class Notes:
 
     def unknown(self, word: object, known: Iterable[str], path: Path, what: str) -> None:
         """Report an unknown key with the nearest known one."""
+        if len(self._seen) > _MOST:
+            return  # before the nearest word is looked for
         known = sorted(known)
         listed = ", ".join(f"`{name}`" for name in known[:16]) or "nothing"
         self.error(

@@ -92,6 +92,10 @@ def verify(
     _charge(report)
     _ledger(report, _ledger_file(report, spec, ledger))
     _signature(report, signer)
+    if record.charge is None and record.signature is None:
+        report.left.append(
+            "the time and the values that it states: no ledger and no signature holds them"
+        )
     report.left += [
         "that the data was what the spec names and passed the gate",
         "that the noise was drawn as declared (the audit looks at that)",

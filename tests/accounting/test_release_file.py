@@ -36,3 +36,14 @@ def test_an_array_that_its_header_does_not_describe_is_refused(tmp_path: Path) -
 def test_a_file_that_is_not_there_is_named_as_such(tmp_path: Path) -> None:
     with pytest.raises(ReleaseError, match="no such file"):
         read(tmp_path / "release.npz")
+
+
+def test_a_file_tells_nothing_of_when_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A certificate has the time at which a run began: its end would tell how many records there are."""
+    header = _header(**ARRAYS)
+    first = write(tmp_path / "first.npz", header, ARRAYS).read_bytes()
+    monkeypatch.setattr("time.localtime", lambda *_: (2040, 1, 2, 3, 4, 6, 0, 2, 0))
+    monkeypatch.setattr("time.time", lambda: 2.3e9)
+    assert write(tmp_path / "second.npz", header, ARRAYS).read_bytes() == first

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -11,6 +13,7 @@ from typer.testing import CliRunner
 from opendp_sim.cli import app
 from opendp_sim.core.shown import cut
 from opendp_sim.dsl import output_types, places
+from opendp_sim.dsl.diagnostic import Refused
 from opendp_sim.dsl.plan import plan_file
 from tests._small import write_small
 
@@ -91,3 +94,15 @@ def test_cut_keeps_both_ends():
     assert cut("short", 20) == "short"
     assert cut("a" * 50 + "b" * 50, 25) == "a" * 10 + " ... " + "b" * 10
     assert len(cut("x" * 10**6, 600)) <= 600
+
+
+def test_a_spec_that_is_wrong_everywhere_is_told_so_briefly(tmp_path: Path) -> None:
+    """Each finding looks for the nearest word: 20,000 took 6 seconds of CPU and said 4 MB."""
+    spec = tmp_path / "wrong.yaml"
+    spec.write_text("".join(f"k{i}: 1\n" for i in range(20_000)), "utf-8")
+    begin = time.process_time()
+    with pytest.raises(Refused) as caught:
+        plan_file(spec)
+    assert time.process_time() - begin < 5
+    assert len(caught.value.findings) == 201
+    assert "more than 200 findings" in caught.value.findings[-1].title
