@@ -92,7 +92,10 @@ def schema_command(
     ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Print the JSON Schema of specs, for editors; it is JSON with and without ``--json``."""
+    """Print the JSON Schema of specs, for editors.
+
+    It is JSON with and without ``--json``.
+    """
     with handled(as_json_text=json_):
         text = schema_text()
         if check is not None:

@@ -60,8 +60,13 @@ def boxed(ids: Any) -> NDArray[Any]:
 
 
 def packed(ids: Any) -> NDArray[np.uint8]:
-    """Return identifiers as bytes from which ``unpacked`` has them back, each as it was."""
-    return np.frombuffer(json.dumps(persons(ids)).encode(), dtype=np.uint8)
+    """Return identifiers as bytes from which ``unpacked`` has them back, each as it was.
+
+    JSON's escapes would join two halves of a character, which stand side by side in some texts, into that
+    character: another person.
+    """
+    text = json.dumps(persons(ids), ensure_ascii=False)
+    return np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
 
 
 def unpacked(kept: NDArray[np.uint8]) -> NDArray[Any]:

@@ -258,6 +258,11 @@ def test_a_closed_pipe_ends_a_command_as_a_shell_expects(tmp_path: Path) -> None
     assert (tmp_path / "out" / "sketch.npz.certificate.json").exists()
 
 
+def _as_in_a_terminal() -> None:
+    """What was started by ``nohup`` has the signal ignored, and so have its children."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="terminals of a POSIX system")
 def test_a_closed_terminal_ends_a_command_like_a_polite_kill(tmp_path: Path) -> None:
     file = spec(tmp_path)
@@ -267,6 +272,7 @@ def test_a_closed_terminal_ends_a_command_like_a_polite_kill(tmp_path: Path) -> 
         capture_output=True,
         text=True,
         check=False,
+        preexec_fn=_as_in_a_terminal,
     )
     assert done.returncode == 129
     assert done.stderr.startswith("hung up; entry ")
@@ -285,6 +291,7 @@ def test_a_closed_terminal_ends_a_command_like_a_polite_kill(tmp_path: Path) -> 
         capture_output=True,
         text=True,
         check=False,
+        preexec_fn=_as_in_a_terminal,
     )
     assert (early.returncode, early.stderr) == (129, "hung up; nothing was charged\n")
 

@@ -384,6 +384,6 @@ def test_every_mechanism_is_known_to_the_reader(key):
 
 def test_plans_of_broken_programs_never_account(monkeypatch):
     draft = _builder(repetitions=0).draft()
-    monkeypatch.setattr("opendp_sim.dsl.plan._account", lambda *_: pytest.fail("accounted"))
+    monkeypatch.setattr("opendp_sim.dsl.plan.account", lambda *_: pytest.fail("accounted"))
     with pytest.raises(SimError):
         plan_of(draft)

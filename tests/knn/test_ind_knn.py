@@ -582,3 +582,24 @@ def test_thresholds_from_few_queries_are_those_of_all_queries_together():
         twice = Seen.of(np.concatenate([rows[:100], rows[:100]]))
         again = Reference(twice, 0.01, -(2**40)).thresholds(few, angular=angular)
         assert (again <= scores.max(axis=1)).all()  # copies of a query are no strangers
+
+
+def test_two_halves_of_a_character_are_the_same_person_in_updates() -> None:
+    """JSON's escapes joined them into the character: a person who was deleted stayed, and had two purses."""
+    space = GridRows(width=2, labels=(0, 1), ids=True, unit=0.01, lower=(-100,), upper=(100,))
+    for who in ("\ud83d\ude00", "\U0001f600"):
+        rows = Rows(np.array([[100.0, 0.0]]), np.array([0]), boxed([who]))
+        service = IndKnn(
+            rho=4.0,
+            queries=1,
+            size=2,
+            threshold=0.5,
+            centre=False,
+            count_scale=1.0,
+            vote_scale=1.0,
+            levels=1,
+        ).resume(space, rows)
+        service.relabel(rows)
+        assert service._owners.count == 1
+        service.delete([who])
+        assert not service._pool.alive[: service._pool.size].any()

@@ -317,7 +317,15 @@ def test_kept_identifiers_that_nobody_packed_are_refused_without_a_word_of_them(
     assert caught.value.__context__ is None
 
 
-@pytest.mark.parametrize("ids", [[2**64 - 1, -(2**63), 2**53 + 1], ["a", "\ud800", "é\0"], []])
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [2**64 - 1, -(2**63), 2**53 + 1],
+        ["a", "\ud800", "é\0", '"', "\\u0041"],
+        ["\ud83d\ude00", "\U0001f600"],  # two halves, and the character: two persons
+        [],
+    ],
+)
 def test_identifiers_are_packed_with_every_digit(ids: list[Any]) -> None:
     assert unpacked(packed(ids)).tolist() == ids
 
