@@ -43,8 +43,13 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def fresh(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
-    """Open a file that is not there yet, and synchronise it and its folder when it is complete."""
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    """Open a file that is not there yet, and synchronise it and its folder when it is complete.
+
+    A text may hold bytes that are no UTF-8 (an item that many people named): they are written as
+    ``\\udcff``, since a run that has been charged must not fail on what it released.
+    """
+    as_text = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
+    text = {} if "b" in mode else as_text
     flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
     handle = os.open(path, flags, 0o666)
     with os.fdopen(handle, mode, **text) as stream:  # type: ignore[call-overload]
