@@ -71,7 +71,7 @@ class Refused(SpecError):  # noqa: N818 - reads as what happened
     family = "OS"
 
 
-_MOST = 200
+_MOST = 1000
 """Findings that are told at once: the help of each takes time, and nobody reads more."""
 
 
