@@ -84,15 +84,16 @@ def test_a_command_stopped_at_any_moment_says_one_line(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-c", MAIN, "apply", str(file)], check=True, capture_output=True
     )
-    whole, ended = time.monotonic() - start, 0
+    first = whole = time.monotonic() - start
+    ended = 0
     commands = (("apply", signal.SIGINT), ("check", signal.SIGINT), ("apply", signal.SIGTERM))
     for command, signum in commands * 4:
         before = charges(tmp_path)
-        after = draw.uniform(0.3, 0.95) * whole
+        after = draw.uniform(0.3 * first, 0.95 * whole)
         code, said = stopped([command, str(file)], after, signum)
         added = charges(tmp_path) - before
         if code == 0:  # it had ended when the signal came: the first run was slower than the others
-            whole *= 0.9
+            whole = max(0.9 * whole, 0.4 * first)
             continue
         ended += 1
         assert code == 128 + signum
