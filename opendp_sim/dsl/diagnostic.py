@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any, Literal, NoReturn
 
 from opendp_sim.core.errors import CATALOGUE, SimError, SpecError
@@ -145,6 +146,15 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """Return ``did you mean `x`?`` or an empty text."""
     near = get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f"did you mean `{near[0]}`?" if near else ""
+
+
+_STRANGE = 100
+"""Unknown words that are compared with a missing one: each comparison takes time."""
+
+
+def misspelt(word: str, strange: Iterable[str]) -> bool:
+    """Tell whether one of the first unknown words is near a word that is expected."""
+    return any(nearest(str(other), [word]) for other in islice(strange, _STRANGE))
 
 
 def pretty(path: Path) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, Option, current_key, one_of
-from opendp_sim.dsl.diagnostic import Notes, Path, nearest
+from opendp_sim.dsl.diagnostic import Notes, Path, misspelt, nearest
 from opendp_sim.dsl.grammar.section import HOLE, hole_in, shown
 
 __all__ = ["read_record", "read_steps", "split_step"]
@@ -97,16 +97,16 @@ def read_record(
     before = len(notes.findings)
     known: dict[str, Any] = {}
     hole = False
-    misspelt = set()
+    strange = [name for name in params if name not in cls.model_fields]
+    near = {field for field in cls.model_fields if strange and misspelt(field, strange)}
     for name, value in params.items():
         if name not in cls.model_fields:
             notes.unknown(name, cls.model_fields, (*path, name), f"argument of `{cls.key}`")
-            misspelt |= {field for field in cls.model_fields if nearest(name, [field])}
         elif hole_in(value):
             hole = True
         else:
             known[name] = value
-    skipped = {name for name in params if hole_in(params[name])} | set(solved) | misspelt
+    skipped = {name for name in params if hole_in(params[name])} | set(solved) | near
     for error in cls.problems(known):
         _report(error, cls, known, path, notes, skipped)
     if hole or len(notes.findings) > before or set(solved) - set(known):

@@ -166,7 +166,7 @@ class Drops:
 def check(spec, param=None, json_=False):
     Drops()
     import time
-    time.sleep(20)
+    time.sleep(600)
 spec.plan_file = check
 from opendp_sim.cli import main
 main()
@@ -174,16 +174,16 @@ main()
 
 
 def test_an_interrupt_that_a_destructor_drops_is_sent_again(tmp_path: Path) -> None:
-    file, start = spec(tmp_path), time.monotonic()
+    file = spec(tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", LOST, "check", str(file)],
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
     )
     assert done.returncode == 130
     assert done.stderr == "interrupted; nothing was charged\n"
-    assert time.monotonic() - start < 20
 
 
 WHILE_IMPORTED = """

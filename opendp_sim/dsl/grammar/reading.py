@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from opendp_sim.dsl.diagnostic import Notes, Path, nearest
+from opendp_sim.dsl.diagnostic import Notes, Path, misspelt, nearest
 from opendp_sim.dsl.grammar.section import (
     HOLE,
     KINDS,
@@ -101,7 +101,7 @@ def wrong(value: Any, kind: str | tuple[str, str], path: Path, notes: Notes) -> 
 
 def missing(w: Word, value: Any, words: Mapping[str, Word], path: Path, notes: Notes) -> None:
     """Report that a word is not there, unless it is there misspelt (reported as unknown)."""
-    if not any(nearest(str(strange), [w.spelled]) for strange in value if strange not in words):
+    if not misspelt(w.spelled, (strange for strange in value if strange not in words)):
         notes.error("OS305", f"`{w.spelled}` is missing", (*path, f"?{w.spelled}"), part="key",
                     label=f"no `{w.spelled}` here",
                     help=f"add `{w.spelled}:` ({w.kind[0]}).")  # fmt: skip
