@@ -46,17 +46,17 @@ BINDS = ("charge", "signature")
 _ALWAYS = (
     "The privacy unit is the one stated: one record (or one person with the stated number of them).",
     "The columns' declarations (widths, bounds, keys) come from public knowledge, not from the data.",
-    "The queries are public: they were not made from the private data.",
-    "The seeds of public matrices were not chosen after looking at the data.",
+    "The queries are public: they are not made from the private data.",
+    "The seeds of public matrices are not chosen after a look at the data.",
     "OpenDP's samplers and this package's bulk samplers draw from the operating system's entropy.",
-    "There were fewer than 2**31 records: they were counted while they were read, and more are refused.",
+    "There are fewer than 2**31 records: they are counted while they are read, and more are refused.",
     "The lemmas beside each mechanism hold, and the code does what they say.",
 )
 _INGEST = {
-    "refuse": "Data that broke its declaration would have been refused before the charge; that there "
-    "was no refusal is not protected.",
-    "enforce": "Records were clamped or dropped by the declared rule, record by record.",
-    "assume": "Nobody checked that the data keeps its declared bounds and keys; the claim is void "
+    "refuse": "Data that breaks its declaration is refused before the charge; that there is no refusal "
+    "is not protected.",
+    "enforce": "Records are clamped or dropped by the declared rule, record by record.",
+    "assume": "Nobody checks that the data keeps its declared bounds and keys; the claim is void "
     "if it does not.",
 }
 
@@ -65,7 +65,7 @@ def assumptions(ingest: str, *, by_person: bool, public: str | None = None) -> l
     """Return what a reader has to believe, in words; ``public`` names a dataset declared so."""
     out = [*_ALWAYS, _INGEST[ingest]]
     if public is not None:
-        out.append(f"Dataset `{public}` was declared public: nothing is claimed about its records.")
+        out.append(f"Dataset `{public}` is declared public: nothing is claimed about its records.")
     if by_person:
         out.append("The column that names the person names the same person every time.")
     return out

@@ -11,11 +11,13 @@ from rich.text import Text
 
 from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.totals import loss_text
+from opendp_sim.accounting.wear import after_runs, of_units
 from opendp_sim.cli.show_tree import tree
 from opendp_sim.core.rounding import up_text
 from opendp_sim.core.shown import shown
 from opendp_sim.dsl.advice import advised_of
 from opendp_sim.dsl.how_wrong import how_wrong
+from opendp_sim.dsl.loss_in_words import in_words, spent_of
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.standing import standing
 
@@ -72,11 +74,11 @@ def _answers(plan: Plan, *, whole: bool) -> Iterator[tuple[str, str]]:
     if plan.privacy is None:
         yield "protected", "nobody: all data is declared public"
     else:
-        yield "protected", _who(plan)
-        yield "how sure", _sure(plan)
+        yield "protected", f"{_who(plan)}. {_several(plan)}" if whole else _who(plan)
+        yield "how sure", f"{_sure(plan)}. {_runs(plan)}" if whole else _sure(plan)
     yield "how wrong", _wrong(plan, whole=whole)
     if plan.privacy is not None:
-        yield "cost", _cost(plan)
+        yield "cost", f"{_cost(plan)}. {' '.join(in_words(plan))}" if whole else _cost(plan)
 
 
 def _short(name: str, most: int = _NAME) -> str:
@@ -84,17 +86,35 @@ def _short(name: str, most: int = _NAME) -> str:
 
 
 def _who(plan: Plan) -> str:
+    """Say who is protected, and what of them: whom a row is about, or all rows of one name."""
     assert plan.privacy is not None  # noqa: S101 - the caller asked
-    unit = plan.privacy.plain()["unit"]
-    of, replaced = str(unit["of"]), "replace" in unit
-    number = unit.get("replace", unit.get("add_remove", 1))
-    noun = "record" if of == "row" else "person"
-    whom = f"each {noun}" if number == 1 else f"any {number} {noun}s together"
-    whom += " (one row)" if of == "row" and number == 1 else ""
-    whom += "" if of == "row" else f" (each `{_short(of, 9)}`)"
-    if replaced:
-        return f"{whom}, from having its content found out"
-    return f"{whom}, from being found out to be in the data"
+    unit = plan.privacy.unit
+    several = unit.count > 1
+    what = "that they are in the data" if several else "that it is in the data"
+    if unit.kind == "replace":
+        what = "what they say" if several else "what it says"
+    if unit.of != "row":
+        each = f"any {unit.count} of" if several else "each"
+        return f"{each} `{_short(unit.of, 9)}` with all its rows: {what}"
+    if several:
+        return f"whoever any {unit.count} rows are about: {what} (with more, less)"
+    return f"whoever a row is about: {what} (with more rows, less)"
+
+
+def _several(plan: Plan) -> str:
+    """Say what a record is, and how much less somebody with several of them is protected."""
+    assert plan.privacy is not None  # noqa: S101 - the caller asked
+    unit = plan.privacy.unit
+    if unit.of != "row":
+        return (
+            f"Rows with the same `{unit.of}` count as one; if a person has several `{unit.of}`, "
+            "the person is protected less."
+        )
+    attacker = attacker_of(plan.privacy.measure, plan.total)
+    told = [(count, of_units(attacker, count)) for count in (2, 10)]
+    rest = ", ".join(f"with {count} rows {one.right}" for count, one in told if one is not None)
+    end = f": {rest} of 100 such guesses are right at most." if rest else "."
+    return f"One record is one row. A person with more rows is protected less{end}"
 
 
 def _sure(plan: Plan) -> str:
@@ -105,26 +125,44 @@ def _sure(plan: Plan) -> str:
     )
 
 
+def _runs(plan: Plan) -> str:
+    """Say who the spy is, and that several runs add up."""
+    assert plan.privacy is not None  # noqa: S101 - the caller asked
+    attacker = attacker_of(plan.privacy.measure, plan.total)
+    told = ", ".join(f"after {n} runs {after_runs(attacker, n).right}" for n in (2, 10))
+    return (
+        "The spy sees all that is released and knows all other records; 50 is a coin toss. "
+        f"Runs on the same data add up: {told}."
+    )
+
+
 def _wrong(plan: Plan, *, whole: bool) -> str:
     """Tell the errors, of outputs alike at once; the first error alone unless ``whole``."""
     alike = defaultdict(list)
-    for name, text in how_wrong(plan).items():
-        alike[text].append(name if whole else _short(name))
-    told = [f"{', '.join(names if whole else names[:2])}: {text}" for text, names in alike.items()]
-    if not told:
+    for name, error in how_wrong(plan).items():
+        alike[error.whole if whole else error.brief].append(name if whole else _short(name))
+    if not alike:
         return "not stated: it depends on what the release is asked"
-    if whole or len(alike) == 1:
-        return "; ".join(told)
-    more = sum(map(len, alike.values())) - min(2, len(next(iter(alike.values()))))
-    return f"{told[0]} (+{more})"
+    if whole:
+        return ". ".join(f"{', '.join(names)}: {text}" for text, names in alike.items())
+    text, names = next(iter(alike.items()))
+    every = sum(map(len, alike.values()))
+    for few, said in (
+        (names[:2], text),
+        (names[:1], text),
+        (names[:1], text.replace(" answers", "")),
+    ):
+        more = f"; {every - len(few)} more" if every > len(few) else ""
+        line = f"{', '.join(few)}: {said}{more}"
+        if len(line) <= _WIDE - _MARGIN:
+            break
+    return line
 
 
 def _cost(plan: Plan) -> str:
     """Tell what a run would spend, and who counts it."""
     assert plan.privacy is not None  # noqa: S101 - the caller asked
-    measure, spent = plan.privacy.measure, plan.claim
-    if spent is None and measure in {"pure", "approx"}:
-        spent = plan.total
+    measure, spent = plan.privacy.measure, spent_of(plan)
     if spent is None:
         loss = loss_text(measure, plan.total)
     else:
@@ -132,8 +170,8 @@ def _cost(plan: Plan) -> str:
         loss += "".join(f", delta {up_text(delta, 2)}" for delta in spent[1:])
     found = standing(plan)
     if found is None:
-        return f"none yet; a run takes {loss}; nobody keeps count"
+        return f"none yet; each run adds {loss}; no ledger counts"
     if "refused" in found:
-        return f"none yet; a run takes {loss}; its ledger cannot be read"
+        return f"none yet; each run adds {loss}; ledger unreadable"
     told = f"leaves {found['left']}" if found["fits"] else "is refused: too little is left"
-    return f"none yet; a run takes {loss}; {told}"
+    return f"none yet; each run adds {loss}; {told}"

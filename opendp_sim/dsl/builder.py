@@ -10,7 +10,7 @@ import numpy as np
 
 from opendp_sim.core.mechanism import Mechanism, Option
 from opendp_sim.dsl.grammar.section import Section
-from opendp_sim.dsl.ir import VERSION, DataEntry, OutputDecl, Privacy, Program, StageDecl
+from opendp_sim.dsl.ir import VERSION, About, DataEntry, OutputDecl, Privacy, Program, StageDecl
 from opendp_sim.dsl.plan import Plan, plan_of
 from opendp_sim.dsl.reader import Draft, draft_of
 
@@ -90,6 +90,12 @@ class Builder:
     def privacy(self, **words: Any) -> Builder:
         """State unit, measure and budget."""
         self._spec["privacy"] = _said(words)
+        return self
+
+    @_declared_by(About)
+    def about(self, **words: Any) -> Builder:
+        """Say who answers for the data, and what the results are for."""
+        self._spec["about"] = _said(words)
         return self
 
     @_declared_by(StageDecl)

@@ -61,7 +61,7 @@ def derived_statement(plan: Plan, output: str) -> dict[str, Any]:
         "format": FORMAT,
         "output": output,
         "names": {"program": plan.program.name, "dataset": typed.entry.name, "output": output},
-        "owner": None,
+        "owner": None if plan.program.about is None else plan.program.about.owner,
         "mechanisms": [{"key": key, "what": _sentence(key)} for key in keys],
         "program": plan.program.plain(),
         "plan": plan.plain(),

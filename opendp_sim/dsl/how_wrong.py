@@ -3,31 +3,82 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.release_plan import ReleasePlan
 
-__all__ = ["how_wrong", "size"]
+__all__ = ["Wrong", "how_wrong", "size"]
 
 _NOISY = "noise_error"
 _DIRECT = {"density", "distance"}
 """Questions whose answers are the sums themselves; others decide or fit something by them."""
+_RECORDS, _VOTES = "records", "votes"
 _STATED = (
-    ("gap_for_95_percent", "given in 95 of 100 runs if it leads by {} votes"),
-    ("deviation", "decided by votes, 2 of 3 counts within {}"),
-    ("scale", "decided by leads in votes, blurred by about {}"),
-    ("relative_vote_noise", "decided by votes, 2 of 3 counts within {:.0%}"),
-    ("vote_noise", "decided by votes, 2 of 3 counts within {}"),
-    ("threshold", "no answer where the lead is below about {} votes"),
-    ("noise_of_a_gradient_in_records", "fitted by steps, 2 of 3 within {} records"),
+    ("gap_for_95_percent", "listed in 95 of 100 runs if it leads by {} votes", _VOTES),
+    ("deviation", "2 of 3 vote counts within {}", _VOTES),
+    ("scale", "leads below some {} votes may be missed", _VOTES),
+    ("relative_vote_noise", "2 of 3 vote counts within {:.0%} of the votes", ""),
+    ("vote_noise", "2 of 3 vote counts within {}", _VOTES),
+    ("threshold", "no answer if the lead is below some {} votes", _VOTES),
+    ("noise_of_a_gradient_in_records", "2 of 3 steps of the fit within {} records", _RECORDS),
 )
-"""What a release states of its own accuracy, the most telling first."""
+"""What a release states of its own accuracy, the most telling first, and what its number counts."""
 _UNKNOWN = "not stated: it depends on the data"
+_SUMS_OF_PRODUCTS = "noise of a sum of products"
+"""One record adds at most 1 to such a sum: columns are scaled to [-1, 1] (``regress.md``)."""
 
 
-def how_wrong(plan: Plan) -> dict[str, str]:
+@dataclass(frozen=True)
+class Wrong:
+    """How wrong an output's answers will be.
+
+    Attributes:
+        text: the size of the error, in words.
+        size: the same as a number of records or votes; 0 where that is not known.
+        noun: which of them.
+        more: what the error is of, where a line has room for it.
+    """
+
+    text: str
+    size: float = 0.0
+    noun: str = ""
+    more: str = ""
+
+    @property
+    def brief(self) -> str:
+        """The size, and its share of a round number that it is a small part of."""
+        base = self._base
+        return f"{self.text} ({_percent(self.size / base)} of {base:,})" if base else self.text
+
+    @property
+    def whole(self) -> str:
+        """The size beside two numbers that it may be the error of."""
+        text = f"{self.text}{self.more}"
+        base = self._base
+        if not base:
+            return text
+        first, second = _percent(self.size / base), _percent(self.size / base / 100)
+        return (
+            f"{text}. Beside {base:,} {self.noun} that count for an answer this is {first}, beside "
+            f"{100 * base:,} it is {second}"
+        )
+
+    @property
+    def _base(self) -> int:
+        """The least of 100, 1,000, ... of which the error is less than half."""
+        if not 0 < self.size < 1e12:
+            return 0
+        return next(10**power for power in range(2, 14) if self.size < 10**power / 2)
+
+
+def _percent(share: float) -> str:
+    return f"{float(f'{100 * share:.2g}'):g}%" if share > 1e-6 else "hardly anything"
+
+
+def how_wrong(plan: Plan) -> dict[str, Wrong]:
     """Return what is expected of each output's error, by name; a release that is asked later is left out.
 
     Noise is told in records wherever it is known what one record can add: that is the one scale which
@@ -47,34 +98,40 @@ def size(value: float) -> str:
     return f"{near:,.0f}" if 1000 <= abs(near) < 1e12 else f"{near:.3g}"
 
 
-def _told(output: OutputType, release: ReleasePlan) -> str | None:
+def _told(output: OutputType, release: ReleasePlan) -> Wrong | None:
     if release.bound is None:
-        return "no noise: the data is public"
+        return Wrong("no noise: the data is public")
+    stated = _of_release(release.bound.claim.expected)
     if output.posts:
-        return next(_of_posts(output), None) or _of_release(release.bound.claim.expected)
+        return next(_of_posts(output), None) or stated or Wrong(_UNKNOWN)
     if output.decl.serve is None and release.asked_stages is not None:
         return None  # asked later: what it answers is told where it is asked
-    return _of_release(release.bound.claim.expected) or _UNKNOWN
+    return stated or Wrong(_UNKNOWN)
 
 
-def _of_posts(output: OutputType) -> Iterator[str]:
+def _of_posts(output: OutputType) -> Iterator[Wrong]:
     noise = next((v for k, v in output.expected.items() if k.startswith(_NOISY)), None)
     record = max((post.of_a_record for post in output.posts), default=0.0)
-    direct = output.decl.post[-1].key in _DIRECT
-    if noise is not None and record == 1:
-        told = f"within {size(noise)} records"
-        yield f"2 of 3 answers {told} by noise" if direct else f"decided by sums, 2 of 3 {told}"
-    elif noise is not None and record:
-        told = f"within {size(noise)} ({size(noise / record)} records)"
-        yield f"2 of 3 answers {told} by noise"
+    if noise is not None and record:
+        records = noise / record
+        direct = output.decl.post[-1].key in _DIRECT
+        more = " by noise" if direct else " by noise; they decide the answer"
+        if record != 1:
+            more += f"; in the answer's own unit, {size(noise)}"
+        told = f"2 of 3 {'answers' if direct else 'counts'} within {size(records)} records"
+        yield Wrong(told, records, _RECORDS, more)
     for name, value in output.expected.items():
+        if name == _SUMS_OF_PRODUCTS:
+            told = f"2 of 3 sums within {size(value)} records"
+            yield Wrong(told, value, _RECORDS, " by noise; the answer is fitted to them")
         if name.startswith((_NOISY, "noise")):
-            yield f"decided by sums, 2 of 3 within {size(value)}"
+            yield Wrong(f"fitted to a sum that is within {size(value)} in 2 of 3 runs")
 
 
-def _of_release(expected: Mapping[str, Any]) -> str | None:
-    for name, text in _STATED:
+def _of_release(expected: Mapping[str, Any]) -> Wrong | None:
+    for name, text, noun in _STATED:
         if name in expected:
             value = float(expected[name])
-            return text.format(value if "%" in text else size(value))
+            told = text.format(size(value) if noun else value)
+            return Wrong(told, value if noun else 0.0, noun)
     return None

@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
+from opendp_sim.dsl.grammar.about import About
 from opendp_sim.dsl.grammar.data import DataEntry, LedgerRef, SourceRef
 from opendp_sim.dsl.grammar.flow import Expect, ReleaseDecl, StageDecl
 from opendp_sim.dsl.grammar.outputs import OutputDecl
@@ -22,6 +23,7 @@ from opendp_sim.dsl.parameters import Parameter
 __all__ = [
     "TEMPLATE",
     "VERSION",
+    "About",
     "DataEntry",
     "Expect",
     "LedgerRef",
@@ -53,6 +55,7 @@ name: ???                                 # a short name; it stands in certifica
         refusal=Refusal("another version of the language", f"write `spec: {VERSION}`."),
     )
     name: str = word("A short name; it stands in certificates and ledgers.", min_length=1)
+    about: About | None = word("What whoever decides about it has to know.", None)
     params: Annotated[dict[str, Parameter], named(Parameter, None)] = word(
         "Public numbers that a command line can change.", {}
     )
@@ -73,7 +76,8 @@ name: ???                                 # a short name; it stands in certifica
 
 
 TEMPLATE = "".join(
-    section.template for section in (Spec, Parameter, DataEntry, Privacy, StageDecl, OutputDecl)
+    section.template
+    for section in (Spec, About, Parameter, DataEntry, Privacy, StageDecl, OutputDecl)
 )
 """What ``init`` writes: commented, with holes (``???``) that fail ``check``."""
 
@@ -87,6 +91,7 @@ class Program:
     privacy: Privacy | None
     flow: tuple[StageDecl, ...]
     outputs: tuple[OutputDecl, ...]
+    about: About | None = None
     folder: str = field(default=".", compare=False)
     values: tuple[tuple[str, Any], ...] = field(default=(), compare=False)
     """The public parameters that were in force, for the certificate."""
@@ -96,7 +101,9 @@ class Program:
         found: dict[str, Any] = {"spec": VERSION, "name": self.name}
         for section in ("data", "flow", "outputs"):
             found[section] = {one.name: plain_of(one) for one in getattr(self, section)}
-        return found | ({"privacy": self.privacy.plain()} if self.privacy else {})
+        for name, one in (("privacy", self.privacy), ("about", self.about)):
+            found |= {name: one.plain()} if one is not None else {}
+        return found
 
     @property
     def canonical(self) -> str:

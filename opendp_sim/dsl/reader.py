@@ -81,6 +81,7 @@ def _draft(
         name=found.get("name", ""),
         privacy=privacy,
         **good,
+        about=found.get("about"),
         folder=folder,
         values=tuple(sorted(values.items())),
     )

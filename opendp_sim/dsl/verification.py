@@ -141,7 +141,10 @@ def _derive(report: _Report) -> None:
     same = report.record.versions == versions()
     report.equal(plan.program.hash, found["plan"].get("program"), "plan.program")
     report.checked.append(f"the program has the hash {plan.program.hash[:16]}...")
-    for name in ("program", "plan", "privacy", "names", "mechanisms", "assumptions", "evidence"):
+    for name in (
+        *("program", "plan", "privacy", "names", "owner"),
+        *("mechanisms", "assumptions", "evidence"),
+    ):
         if name != "evidence" or same:
             _compare(report, own[name], found[name], name, evidence=same)
     report.checked.append(

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any
 
 from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.certificate import assumptions
 from opendp_sim.accounting.evidence import record, tier
-from opendp_sim.accounting.promise import belief, promise, who
+from opendp_sim.accounting.promise import promise, who
 from opendp_sim.accounting.totals import loss_text
+from opendp_sim.accounting.wear import wear
 from opendp_sim.core.rounding import up_text
 from opendp_sim.dsl.advice import advised_of
+from opendp_sim.dsl.grammar.about import FORM
 from opendp_sim.dsl.how_wrong import how_wrong, size
+from opendp_sim.dsl.loss_in_words import delta_in_words, epsilon_in_words, spent_of
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.report.figures import Figure, figures_of
 from opendp_sim.report.plain_steps import in_words
@@ -62,6 +64,9 @@ class Facts:
     flows: list[Flow] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     wrong: list[tuple[str, str]] = field(default_factory=list)
+    wear: list[tuple[str, str]] = field(default_factory=list)
+    about: list[tuple[str, str]] = field(default_factory=list)
+    blank: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     not_promised: list[str] = field(default_factory=list)
     believe: list[str] = field(default_factory=list)
@@ -82,7 +87,11 @@ def facts_of(plan: Plan, kind: str, command: str) -> Facts:
     out.tiles = list(_tiles(plan, plain, unit))
     out.flows = [_flow(plan, name) for name in plan.releases]
     out.figures = list(figures_of(plan))
-    out.wrong = list(how_wrong(plan).items())
+    out.wrong = [(name, f"{error.whole}.") for name, error in how_wrong(plan).items()]
+    out.wear = list(_wear(plan))
+    about = plan.program.about
+    out.about = [] if about is None else list(about.said())
+    out.blank = [word for word in FORM if word not in dict(out.about)]
     out.warnings = advised_of(plan)
     out.not_promised = list(_not_promised(by_person=by_person))
     entries = plan.program.data
@@ -95,7 +104,7 @@ def facts_of(plan: Plan, kind: str, command: str) -> Facts:
     )
     out.believe = list(told)
     out.evidence = [_evidence(key) for key in _keys(plan)]
-    out.details = [("program", str(plain["program"])), ("promise", _claim(plain))]
+    out.details = [("program", str(plain["program"])), ("formal claim", _claim(plain))]
     return out
 
 
@@ -106,17 +115,30 @@ def _promise(plan: Plan, unit: Mapping[str, Any], noun: str) -> str:
     number = unit.get("replace", unit.get("add_remove", 1))
     several = f"{number} {noun}s of somebody's choice" if number != 1 else f"one {noun}"
     was = "were" if number != 1 else "was"
-    done = (
-        f"which of two things {several} said"
-        if "replace" in unit
-        else f"whether {several} {was} in the data"
-    )
+    done = f"what {several} said" if "replace" in unit else f"whether {several} {was} in the data"
     attacker = attacker_of(privacy.measure, plan.total)
     word = "hardly worth the name" if attacker.strength == "hardly any" else attacker.strength
     return (
-        f"Even somebody who sees everything that is released here, knows every other {noun}, and "
-        f"starts at 50:50 about {done}, then guesses right at most {attacker.right} times in 100. "
-        f"The protection is {word}."
+        f"{_noun(plan)} Even somebody who sees everything that is released here, knows every other "
+        f"{noun}, and starts at 50:50 about {done}, then guesses right at most {attacker.right} times "
+        f"in 100; tossing a coin would be right 50 times. The protection is {word}."
+    )
+
+
+def _noun(plan: Plan) -> str:
+    """Say what the page calls a record or a person: the first question of every reader."""
+    assert plan.privacy is not None  # noqa: S101 - the caller asked
+    names = [entry.name for entry in plan.program.data if not entry.public]
+    data = " and ".join(f"`{name}`" for name in names)
+    of = plan.privacy.unit.of
+    if of == "row":
+        return (
+            f"One record is one row of {data}, and this page protects rows: whoever has several is "
+            "protected less."
+        )
+    return (
+        f"One person is here everything in {data} with the same `{of}`, however many rows that is. "
+        f"Whoever has several `{of}` is protected less."
     )
 
 
@@ -134,27 +156,29 @@ def _tiles(plan: Plan, plain: Mapping[str, Any], unit: Mapping[str, Any]) -> Ite
     if privacy is None:
         yield Tile("public", "declared so by whoever wrote the program", warn=True)
         return
-    claim = plain["claim"] or (plain["total"] if privacy["measure"] in {"pure", "approx"} else None)
-    if claim is not None:
-        epsilon = claim[0]
-        yield Tile(f"epsilon = {up_text(epsilon, 3)}", _strength(claim), warn=epsilon > 10)
-        delta = claim[1] if len(claim) > 1 else 0.0
-        rare = 0 < delta <= 0.1
-        slack = f"one in {int(1 / Decimal(repr(delta))):,}" if rare else up_text(delta, 2)
-        small = f"slack: {slack} is added to what an attacker can gain"
-        if not delta:
-            small = "no slack: the limit has no exceptions"
-        yield Tile(f"delta = {up_text(delta, 2)}", small)
+    spent = spent_of(plan)
+    if spent is not None:
+        epsilon, delta = spent[0], spent[1] if len(spent) > 1 else 0.0
+        said = (
+            epsilon_in_words(epsilon).partition(": ")[2]
+            or "so large a number limits hardly anything"
+        )
+        yield Tile(f"epsilon = {up_text(epsilon, 3)}", said, warn=epsilon > 10)
+        yield Tile(f"delta = {up_text(delta, 2)}", delta_in_words(delta).partition(": ")[2])
     else:
         yield Tile(_claim(plain), "the loss in the measure of the program")
     yield _whom(unit)
     ledgers = [entry.ledger for entry in plan.program.data if not entry.public]
     if all(ledger is not None for ledger in ledgers):
-        yield Tile("a ledger counts", "every run on the same data is added up, and a limit holds")
+        yield Tile(
+            "a ledger counts",
+            "it adds up every run on the same data, and refuses the one that passes its limit",
+        )
     else:
         yield Tile(
             "no ledger",
-            "this page cannot say what else was released about the same records",
+            "runs add up, but nothing counts them and nothing stops the next one; nor can this page "
+            "say what else was released about the same records",
             warn=True,
         )
 
@@ -169,14 +193,6 @@ def _whom(unit: Mapping[str, Any]) -> Tile:
     done = "replaced by another" if "replace" in unit else "added or removed"
     more = "" if person else "; a person with more records is protected less"
     return Tile(big, f"{rest} {done}: this is who is protected{more}".strip())
-
-
-def _strength(claim: Sequence[float]) -> str:
-    """Say what an attacker gains; what a suspicion rises to is bounded by a pure claim alone."""
-    if len(claim) > 1:
-        return "the smaller, the better protected; the sentence above says how well"
-    most = up_text(100 * belief(claim[0]), 3)
-    return f"the smaller, the better protected: a suspicion of 50% can rise to at most {most}%"
 
 
 def _flow(plan: Plan, name: str) -> Flow:
@@ -220,6 +236,13 @@ def _not_promised(*, by_person: bool) -> Sequence[str]:
         "Anything about other releases from the same data that no ledger counts.",
         "Safety against timing and other side channels, or against a compromised machine.",
     )
+
+
+def _wear(plan: Plan) -> Iterator[tuple[str, str]]:
+    privacy = plan.privacy
+    if privacy is not None and plan.total:
+        attacker = attacker_of(privacy.measure, plan.total)
+        yield from wear(attacker, rows=privacy.unit.of == "row" and privacy.unit.count == 1)
 
 
 def _keys(plan: Plan) -> list[str]:

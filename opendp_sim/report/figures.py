@@ -10,14 +10,15 @@ from markupsafe import Markup
 
 from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.core.errors import SimError
+from opendp_sim.core.rounding import up_text
 from opendp_sim.dsl.gaussian_facts import is_tight
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.report.charts import attack_chart, error_chart
 
 __all__ = ["Figure", "figures_of"]
 
-_MARKED = 0.01
-"""The share of absent people whom the attacker of the text accuses."""
+_FEW = 0.01
+"""The share of absent people whom a careful attacker accuses."""
 _TRIED = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Budgets at which the expected error is shown."""
 
@@ -35,15 +36,18 @@ def figures_of(plan: Plan) -> Iterator[Figure]:
     """Yield the pictures that a plan has numbers for."""
     if plan.privacy is not None and plan.total:
         attacker = attacker_of(plan.privacy.measure, plan.total)
-        rates = sorted({_MARKED, 0.002, *(i / 40 for i in range(1, 40))})
+        worst = min(max((1 - attacker.advantage) / 2, _FEW), 0.5)
+        rates = sorted({worst, _FEW, 0.002, *(i / 40 for i in range(1, 40))})
         curve = [(rate, attacker.power(rate)) for rate in rates]
         exact = " (this bound is exact)" if is_tight(plan) else ""
         yield Figure(
             "What an attacker gains",
-            attack_chart(curve, _MARKED),
-            "Somebody who knows all other records and accuses 1 in 100 of those who were absent finds "
-            f"at most {attacker.found(_MARKED)} in 100 of those who were present{exact}; guessing "
-            "finds 1.",
+            attack_chart(curve, worst),
+            "Somebody who knows all other records accuses whom the release makes suspect. At the ring "
+            f"the release helps most: of 100 who were absent {up_text(100 * worst, 3)} are accused, and "
+            f"of 100 who were present at most {attacker.found(worst)}{exact}. Whoever accuses only 1 "
+            f"in 100 of the absent finds at most {attacker.found(_FEW)} in 100 of the present. The "
+            "dashed line is guessing: it finds as many as it accuses.",
         )
     shown = _errors(plan)
     if shown is not None:
@@ -52,7 +56,8 @@ def figures_of(plan: Plan) -> Iterator[Figure]:
         yield Figure(
             "What accuracy is left",
             error_chart(points, chosen, _said(plan, name)),
-            "Known before any data is opened. With ten times the data the same error weighs a tenth.",
+            "Known before any data is opened; about two of three answers come nearer. The error "
+            "stays the same however many records there are: with ten times the data it matters a tenth.",
         )
 
 

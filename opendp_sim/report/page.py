@@ -70,16 +70,14 @@ def _of_certificate(file: Path) -> Facts:
         ("checked", f"{len(checked)} statements agree"),
         ("not checkable", "; ".join(text for text in left if not text.startswith("assumed"))),
     ]
-    if record.owner is not None:
-        facts.details.insert(0, ("owner", record.owner))
     if record.ledger is not None:
-        facts.tiles[-1] = _standing(
+        facts.tiles[-1] = _counted(
             record.ledger, checked=not any(text.endswith(NOT_FOUND) for text in left)
         )
     return facts
 
 
-def _standing(part: Any, *, checked: bool) -> Tile:
+def _counted(part: Any, *, checked: bool) -> Tile:
     """Return the tile of what was spent and left, and whether the ledger was there to say so."""
     rest = ", ".join(f"{name} {value:.6g}" for name, value in part.left.items()) or "nothing"
     told = f"with this run, spent {part.spent['text']}; left {rest}"

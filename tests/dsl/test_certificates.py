@@ -138,7 +138,7 @@ EDITS = {
     "no such output": (put("output", "nothing"), "output"),
     "the time": (put("time", "2020-01-01T00:00:00+00:00"), "statement"),
     "no time": (put("time", "yesterday"), "time"),
-    "the owner": (put("owner", "somebody"), "statement"),
+    "the owner": (put("owner", "somebody"), "owner"),
     "a name": (put("names", "dataset", "others"), "names.dataset"),
     "a sentence": (lambda c, _: c["mechanisms"][0].update(what="It is safe."), "mechanisms"),
     "a mechanism less": (lambda c, _: c["mechanisms"].pop(), "mechanisms"),

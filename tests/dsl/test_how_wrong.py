@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from opendp_sim.dsl.how_wrong import _STATED, _UNKNOWN, how_wrong, size
+from opendp_sim.dsl.how_wrong import _STATED, _UNKNOWN, Wrong, how_wrong, size
 from opendp_sim.dsl.plan import plan_file
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.yaml"))
@@ -20,17 +20,16 @@ def test_every_output_that_answers_is_told(spec):
     for name, output in plan.outputs.items():
         noise = next((v for k, v in output.expected.items() if k.startswith("noise_error")), None)
         if noise is not None:
-            assert size(noise) in told[name]
+            assert size(noise) in told[name].whole
             record = max(post.of_a_record for post in output.posts)
             assert record > 0, name
-            assert f"{size(noise / record)} records" in told[name]
+            assert f"{size(noise / record)} records" in told[name].brief
+            assert " of 100)" in told[name].brief
         elif name in told:
-            assert told[name] == _UNKNOWN or re.search(r"\d", told[name])
-    assert _UNKNOWN not in told.values() or spec.stem in {
-        "digit-distances",
-        "digit-means",
-        "ink-distances",
-    }
+            assert told[name].text == _UNKNOWN or re.search(r"\d", told[name].text)
+    unknown = {name for name, error in told.items() if error.text == _UNKNOWN}
+    assert all(plan.outputs[name].decl.post for name in unknown)
+    assert not unknown or spec.stem in {"digit-distances", "digit-means", "ink-distances"}
 
 
 @pytest.mark.parametrize(
@@ -48,6 +47,27 @@ def test_a_size_has_three_digits(value, text):
 
 
 def test_the_most_telling_fact_comes_first():
-    names = [name for name, _ in _STATED]
+    names = [name for name, *_ in _STATED]
     assert names.index("gap_for_95_percent") < names.index("threshold")
     assert names.index("deviation") < names.index("threshold")
+
+
+@pytest.mark.parametrize(
+    ("records", "brief", "beside"),
+    [
+        (4.428, "(4.4% of 100)", "beside 10,000 it is 0.044%"),
+        (49.9, "(50% of 100)", "beside 10,000 it is 0.5%"),
+        (257.0, "(26% of 1,000)", "beside 100,000 it is 0.26%"),
+        (69217.0, "(6.9% of 1,000,000)", "beside 100,000,000 it is 0.069%"),
+        (1e-9, "(hardly anything of 100)", "it is hardly anything"),
+    ],
+)
+def test_an_error_is_told_beside_what_it_is_an_error_of(records, brief, beside):
+    error = Wrong("2 of 3 answers within so many records", records, "records")
+    assert error.brief.endswith(brief)
+    assert error.whole.endswith(beside)
+
+
+def test_an_error_of_unknown_unit_has_no_share():
+    assert Wrong("so wrong").brief == Wrong("so wrong").whole == "so wrong"
+    assert "%" not in Wrong("so wrong", float("inf"), "votes").brief

@@ -80,7 +80,15 @@ def test_a_spec_s_page_says_promise_flow_attacker_and_cost(tmp_path):
         "no ledger",
         "race_sketch",
         "gaussian",
-        "accuses 1 in 100",
+        "only 1 in 100",
+        "One record is one row of `digits`",
+        "whoever has several is protected less",
+        "2.72 times as likely",
+        "runs add up, but nothing counts them",
+        "2 such runs on the same data",
+        "a person with 10 rows",
+        "4.4%",
+        "Recipients",
         "at most 54.8 times in 100",
         "protection is strong",
         "How wrong answers will be",
@@ -236,6 +244,7 @@ def test_hostile_text_is_text_wherever_a_page_prints_one():
     facts.wrong, facts.warnings = [(evil, evil)], [evil]
     facts.evidence = [dict.fromkeys(("key", "tier", "laws", "twins", "audits"), evil)]
     facts.charges, facts.details = [(evil, evil, evil)], [(evil, evil)]
+    facts.wear, facts.about, facts.blank = [(evil, evil)], [(evil, evil)], [evil]
     page = render(facts)
     sound(page)
     assert page.count("</style>") == 1

@@ -1,0 +1,42 @@
+"""The ``about`` section: what people have to know who decide about a program; no number depends on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from opendp_sim.dsl.grammar.section import Section, word
+
+__all__ = ["FORM", "About"]
+
+FORM = ("owner", "author", "purpose", "recipients", "date")
+"""What a page asks for: printed where the spec says it, and a line to fill in where it does not."""
+_LONGEST = 500
+
+
+class About(Section):
+    """Who answers for the data, who wrote this, why, and who gets the results.
+
+    Free text for people: it is printed on the report and stands in certificates, and nothing is computed
+    from it. A page of `opendp-sim report` has an empty line for each that is left out.
+    """
+
+    template: ClassVar[str] = """\
+# about:                                  # printed on the report, for whoever signs it
+#   owner: ???                            # who answers for the data
+#   purpose: ???                          # what the results are for; also author, recipients, date
+"""
+    owner: str | None = word("Who answers for the data.", None, min_length=1, max_length=_LONGEST)
+    author: str | None = word("Who wrote this program.", None, min_length=1, max_length=_LONGEST)
+    purpose: str | None = word("What the results are for.", None, min_length=1, max_length=_LONGEST)
+    recipients: str | None = word("Who gets the results.", None, min_length=1, max_length=_LONGEST)
+    date: str | None = word(
+        "When this was written, as text.", None, min_length=1, max_length=_LONGEST
+    )
+
+    def said(self) -> Iterator[tuple[str, str]]:
+        """Yield (word, text) of what is said, in the order of a page."""
+        for name in FORM:
+            text = getattr(self, name)
+            if text is not None:
+                yield name, text

@@ -1,0 +1,55 @@
+"""What epsilon, delta and the absence of a ledger mean, each in one plain sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from opendp_sim.core.rounding import up_text
+from opendp_sim.dsl.plan import Plan
+
+__all__ = ["delta_in_words", "epsilon_in_words", "in_words", "spent_of"]
+
+
+def spent_of(plan: Plan) -> tuple[float, ...] | None:
+    """Return (epsilon,) or (epsilon, delta) of one run, or None where the claim has another form."""
+    if plan.privacy is None:
+        return None
+    if plan.claim is None and plan.privacy.measure in {"pure", "approx"}:
+        return plan.total
+    return plan.claim
+
+
+def epsilon_in_words(epsilon: float) -> str:
+    """Say what an epsilon bounds: a factor between two likelihoods."""
+    if epsilon > 20:
+        return f"epsilon {up_text(epsilon, 3)} limits hardly anything."
+    factor = up_text(math.exp(epsilon) * (1 + 1e-12), 3)
+    return (
+        f"epsilon {up_text(epsilon, 3)}: with the protected records in the data, anything that is "
+        f"released is at most {factor} times as likely as without them, or the other way round; "
+        "epsilon 0 would reveal nothing."
+    )
+
+
+def delta_in_words(delta: float) -> str:
+    """Say what a delta adds."""
+    if not delta:
+        return "delta 0: that limit has no exceptions."
+    return (
+        f"delta {up_text(delta, 2)}: so much is added to that limit, as a probability; it should be "
+        "far below one over the number of people."
+    )
+
+
+def in_words(plan: Plan) -> Iterator[str]:
+    """Yield a sentence each about epsilon, delta, and who counts the runs."""
+    spent = spent_of(plan)
+    if spent is not None:
+        yield epsilon_in_words(spent[0])
+        yield delta_in_words(spent[1] if len(spent) > 1 else 0.0)
+    if all(entry.ledger is None for entry in plan.program.data if not entry.public):
+        yield (
+            "no ledger counts: nothing adds up the runs on this data and nothing stops the next one; "
+            "a `ledger` beside the dataset would do both."
+        )
