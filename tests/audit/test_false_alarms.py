@@ -149,7 +149,7 @@ def test_lists_of_different_lengths_are_within_their_claim() -> None:
         sample=releases,
     )
     pairs = (Pair(1, 0, 1),)
-    budget = replace(SHORT, seconds=0.1, bet_pairs=2000)
+    budget = replace(SHORT, seconds=1.0, bet_pairs=2000)
     layers = [
         distribution_layer(subject, GivenPairs(pairs), 1, budget, rng, 1e-6, pairs)
         for _ in range(8)

@@ -82,7 +82,7 @@ def test_pytest_helper_raises_with_the_report():
 
 
 def test_not_refuted_prints_what_would_have_been_seen():
-    report = audit(sound() >> dp.m.then_laplace(1.0), 1, SHORT)
+    report = audit(sound() >> dp.m.then_laplace(1.0), 1, replace(SHORT, seconds=2.0))
     text = str(report)
     assert "not refuted is not a proof" in text
     assert "would have shown" in text
@@ -199,7 +199,7 @@ def test_a_release_that_always_raises_is_said_to_have_shown_nothing():
     broken = dp.m.make_user_measurement(
         LINE, SYMMETRIC, dp.max_divergence(), lambda _: 1 // 0, lambda d: 1.0 * d
     )
-    assert "every release raised" in str(audit(broken, 1, SHORT))
+    assert "every release raised" in str(audit(broken, 1, replace(SHORT, seconds=2.0)))
 
 
 def test_a_map_that_refuses_a_distance_claims_nothing_there():
