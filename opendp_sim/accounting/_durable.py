@@ -25,7 +25,7 @@ from filelock import FileLock, Timeout
 
 from opendp_sim.core.regular import is_odd
 
-__all__ = ["LOCK", "SIDES", "checkpoint", "claimed", "create", "hold"]
+__all__ = ["LOCK", "SIDES", "Held", "checkpoint", "claimed", "create", "hold"]
 
 SIDES = ("-wal", "-shm", "-journal")
 """What SQLite appends to the names of the files that it keeps beside the main one."""
@@ -51,6 +51,38 @@ def claimed(path: Path) -> FileLock:
     except Timeout:
         raise sqlite3.OperationalError("database is locked") from None
     return lock
+
+
+class Held:
+    """A file that is open, as its name led to it: the lock is by that name.
+
+    Args:
+        path: of the file, which is there and locked.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.absolute()  # the current folder may change
+        self._file = _identity(self._path)
+        if self._file is not None and self._file[2] > 1:
+            _sweep(self._path)  # who made it may have died before its first name was removed
+
+    def trouble(self) -> tuple[str, str] | None:
+        """Return (what was expected, what was found) of a file that its name does not hold alone."""
+        found = _identity(self._path)
+        if found is None or found[:2] != (self._file or ())[:2]:
+            return "the file that was opened", "another one, or none"
+        if found[2] > 1:
+            return "a file with one name", "one with a second (a hard link)"
+        return None
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    """Return device, number and how many names of a file; None where there is none."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino, found.st_nlink
 
 
 def create(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
@@ -83,13 +115,16 @@ def create(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
 
 
 def _sweep(path: Path) -> None:
-    """Remove what a process left that died long ago while it made this file."""
+    """Remove what a process left that died while it made this file: long ago, or right at its end."""
+    known = _identity(path)
     left = re.compile(re.escape(path.name) + r"\.[a-z0-9_]{8}\.new(-journal)?")
     with suppress(OSError):
         for found in list(os.scandir(path.parent)):
             if left.fullmatch(found.name) is None or not found.is_file(follow_symlinks=False):
                 continue
-            if time.time() - found.stat(follow_symlinks=False).st_mtime > _LONG_AGO:
+            one = found.stat(follow_symlinks=False)
+            second = known is not None and (one.st_dev, one.st_ino) == known[:2]
+            if second or time.time() - one.st_mtime > _LONG_AGO:
                 Path(found.path).unlink(missing_ok=True)
 
 

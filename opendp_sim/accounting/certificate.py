@@ -26,6 +26,7 @@ from opendp_sim.core.errors import ReleaseError
 from opendp_sim.core.regular import regular
 
 __all__ = [
+    "BINDS",
     "FORMAT",
     "Certificate",
     "Quoted",

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self
 
-from opendp_sim.accounting._durable import checkpoint, claimed, hold
+from opendp_sim.accounting._durable import Held, checkpoint, claimed, hold
 from opendp_sim.accounting._entries import (
     Entry,
     Terms,
@@ -60,7 +60,7 @@ class Ledger:
         self.path, self._connection = path, connection
         self._open = ExitStack()  # what `close` undoes
         self._owner = os.getpid()
-        self._file = _identity(path)
+        self._place = Held(path)
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         """Refuse to be copied or pickled: the lock belongs to one object (OS403)."""
@@ -114,12 +114,10 @@ class Ledger:
 
     def _check_place(self) -> None:
         """Refuse a file that went, was exchanged, or has a second name: its lock is by its name."""
-        found = _identity(self.path)
-        if found is None or found[:2] != (self._file or ())[:2]:
-            raise refused(self.path, "the file that was opened", "another one, or none", RESTORE)
-        if found[2] > 1:
-            raise refused(self.path, "a file with one name", "one with a second (a hard link)",
-                          "copy it to a new file, and put that in its place.")  # fmt: skip
+        trouble = self._place.trouble()
+        if trouble is not None:
+            raise refused(self.path, *trouble, RESTORE + " A file with two names: copy it to a new one, "
+                          "and put that in its place.")  # fmt: skip
 
     def _check_terms(self, terms: Terms | None) -> None:
         if terms is not None and terms != self.terms:
@@ -378,15 +376,6 @@ class Ledger:
                 raise
             checkpoint(self._connection)
         return entry
-
-
-def _identity(path: Path) -> tuple[int, int, int] | None:
-    """Return device, number and how many names of a file; None where there is none."""
-    try:
-        found = os.stat(path)  # noqa: PTH116 - a place in a database is no path
-    except (OSError, ValueError):
-        return None
-    return found.st_dev, found.st_ino, found.st_nlink
 
 
 def head_of(path: str | Path) -> str | None:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting import _session_chain as chain
-from opendp_sim.accounting._durable import checkpoint, claimed, create, hold
+from opendp_sim.accounting._durable import Held, checkpoint, claimed, create, hold
 from opendp_sim.accounting._session_bytes import Charge, Payload, packed_arrays, packed_charges
 from opendp_sim.accounting._session_tables import describe, filled, read_entries, read_purses
 from opendp_sim.accounting.session_mark import damaged, refused, unusable
@@ -68,6 +68,7 @@ class SessionStore:
                 lock = claimed(self._path)
                 undo.callback(lock.release)
                 create(self._path, lambda new: filled(new, about, name or secrets.token_hex(16)))
+                self._place = Held(self._path)
                 self._db = sqlite3.connect(self._path, isolation_level=None, timeout=0.2)
                 undo.callback(self._db.close)
                 self._prepare(about)
@@ -157,11 +158,15 @@ class SessionStore:
             snapshot: returns all purses as they are after the charges.
 
         Raises:
-            BudgetError (OS407): a fork, or the file cannot be written. What was asked for has not been
+            BudgetError (OS407): a fork, a file that was moved, linked or exchanged, or that cannot be
+                written. What was asked for has not been
                 kept, or has been kept without anybody knowing: either way nothing may leave.
         """
         if os.getpid() != self._owner:
             raise refused("the process that opened the session", "a fork of it")
+        trouble = self._place.trouble()
+        if trouble is not None:
+            raise refused(*trouble)
         try:
             self._commit(kind, payload, charges, snapshot)
         except (sqlite3.Error, OSError) as error:

@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["is_odd", "regular"]
+__all__ = ["is_odd", "own_file", "regular"]
 
 
 def is_odd(path: str | os.PathLike[str]) -> bool:
@@ -27,4 +27,18 @@ def regular(path: str | os.PathLike[str]) -> Path:
     """
     if is_odd(path):
         raise OSError(errno.EINVAL, "no regular file")
+    return Path(path)
+
+
+def own_file(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file that has this name and no other, and is no link.
+
+    Whoever kept a second name could change it later, and a link leads to a file of somebody else.
+
+    Raises:
+        OSError: there is none, or a link, a second name, a pipe, a socket, a device or a folder.
+    """
+    found = os.lstat(path)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        raise OSError(errno.EINVAL, "no file of its own")
     return Path(path)

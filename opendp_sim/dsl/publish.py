@@ -7,19 +7,21 @@ failed; it draws no noise, looks at no record and charges nothing new. Proof: ``
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any
 
 from opendp_sim.accounting.atomic_files import fresh, moved, sync_folder, write_json
-from opendp_sim.accounting.certificate import digest_of, statement_digest
+from opendp_sim.accounting.certificate import BINDS, digest_of, statement_digest
 from opendp_sim.accounting.ledger import Entry, Ledger
 from opendp_sim.accounting.release import Release
 from opendp_sim.accounting.signature import Signer
 from opendp_sim.accounting.strict_models import plain_json
 from opendp_sim.core.errors import ReleaseError, SimError
+from opendp_sim.core.regular import own_file
 from opendp_sim.dsl.applied import Applied
 from opendp_sim.dsl.certify import bound, certificate_path, ledger_part, statement
 from opendp_sim.dsl.plan import Plan
@@ -172,13 +174,12 @@ def publish(
 def _place(waiting: RunFolder, file: Saved, run: Run, done: Applied) -> None:
     """Rename one output, then write its certificate; never is there one that is not the other's."""
     final, made = run.folder / file.save, waiting.path / file.staged
-    beside = certificate_path(final)
+    beside, stated = certificate_path(final), _stated(waiting, file)
     final.parent.mkdir(parents=True, exist_ok=True)
-    if made.exists():
+    if os.path.lexists(made):
         beside.unlink(missing_ok=True)  # the old one, before the new file has its name
         sync_folder(final.parent)
         moved(made, final)
-    stated = plain_json((waiting.path / f"{file.staged}.statement").read_bytes())
     write_json(beside, bound(stated, done.charge, run.signer))
     done.files[file.output], done.certificates[file.output] = final, beside
 
@@ -273,12 +274,30 @@ def _check_kept(plan: Plan, waiting: RunFolder, folder: File) -> None:
     good = {f.output: f.save for f in listed.files} == saves and len(listed.files) == len(saves)
     for file in listed.files if good else ():
         made = waiting.path / file.staged
-        where = made if made.exists() else folder / file.save  # renamed before the process died
+        where = (
+            made if os.path.lexists(made) else folder / file.save
+        )  # renamed before the process died
+        _stated(waiting, file)
         try:
-            stated = plain_json((waiting.path / f"{file.staged}.statement").read_bytes())
-            good = good and digest_of(where) == file.sha256
-            good = good and statement_digest(stated) == file.statement
-        except (OSError, ValueError, AttributeError, RecursionError):
+            good = good and digest_of(own_file(where)) == file.sha256
+        except OSError:
             good = False
     if not good:
         raise changed(waiting)
+
+
+def _stated(waiting: RunFolder, file: Saved) -> dict[str, Any]:
+    """Return what an output's certificate states, and nothing else; refuse another text (OS701).
+
+    The digest is of all members but those that are written later, which are not there yet.
+    """
+    stated: Any = None
+    with suppress(OSError, ValueError, RecursionError):
+        stated = plain_json(own_file(waiting.path / f"{file.staged}.statement").read_bytes())
+    if (
+        isinstance(stated, dict)
+        and stated.keys().isdisjoint(BINDS)
+        and statement_digest(stated) == file.statement
+    ):
+        return stated
+    raise changed(waiting)

@@ -25,6 +25,7 @@ from opendp_sim.accounting.atomic_files import fresh, replacing, sync_folder
 from opendp_sim.accounting.one_time_seal import Seal, closed_by
 from opendp_sim.accounting.strict_models import Digest, FileName, Strict, read_strictly
 from opendp_sim.core.errors import ReleaseError
+from opendp_sim.core.regular import own_file
 
 __all__ = ["RunFolder", "Saved", "changed", "kept_folders", "listed_program"]
 
@@ -129,8 +130,8 @@ class RunFolder:
             ReleaseError (OS701): the list or its seal was changed, or is no list.
         """
         try:
-            text = (self.path / _LIST).read_bytes()
-            shown = b"" if seal is None else (self.path / _SEAL).read_bytes()
+            text = own_file(self.path / _LIST).read_bytes()
+            shown = b"" if seal is None else own_file(self.path / _SEAL).read_bytes()
         except OSError:
             raise changed(self) from None
         if seal is not None and not closed_by(seal, text, shown):
@@ -225,7 +226,7 @@ def listed_program(path: File, *, charged: bool = False) -> str | None:
         charged: ask only for a run that was charged to a ledger.
     """
     with suppress(OSError, ReleaseError):
-        listed = _listed((path / _LIST).read_bytes())
+        listed = _listed(own_file(path / _LIST).read_bytes())
         return listed.program if listed.ledger is not None or not charged else None
     return None
 

@@ -233,6 +233,25 @@ def test_a_ledger_that_lost_its_name_while_open_takes_no_charge(filled, tmp_path
         assert _refusal(lambda: ledger.charge(Charge("zcdp", (0.01,)), {})).code == "OS403"
 
 
+def test_a_ledger_named_from_the_current_folder_is_charged_wherever_that_is_later(
+    filled, tmp_path, monkeypatch
+):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with Ledger.open(filled.name) as ledger:
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert ledger.charge(Charge("zcdp", (0.01,)), {}).seq == 9
+        filled.rename(tmp_path / "moved")
+        assert _refusal(lambda: ledger.charge(Charge("zcdp", (0.01,)), {})).code == "OS403"
+
+
+def test_who_died_before_a_new_ledger_had_one_name_stops_nobody(filled, tmp_path):
+    (tmp_path / f"{filled.name}.abcd_123.new").hardlink_to(filled)
+    with Ledger.open(filled) as ledger:
+        assert ledger.charge(Charge("zcdp", (0.01,)), {}).seq == 9
+    assert not list(tmp_path.glob("*.new"))
+
+
 # --- the chain ------------------------------------------------------------------------------------
 
 

@@ -143,6 +143,27 @@ def test_a_fork_cannot_answer(tmp_path):
             session.ask(QUERIES[:1])
 
 
+@pytest.mark.parametrize("way", ["rename", "link", "remove", "replace"])
+def test_a_store_that_lost_its_name_while_open_answers_nothing(tmp_path, monkeypatch, way):
+    """Without a ledger too: its lock is by name."""
+    monkeypatch.chdir(tmp_path)
+    path, old = tmp_path / "s.sqlite", tmp_path / "old"
+    kill.opened(path).close()
+    shutil.copy(path, old)
+    with kill.opened(Path(path.name)) as session:
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        session.ask(QUERIES[:1])
+        {
+            "rename": lambda: path.rename(tmp_path / "moved"),
+            "link": lambda: (tmp_path / "second").hardlink_to(path),
+            "remove": path.unlink,
+            "replace": lambda: old.replace(path),
+        }[way]()
+        with pytest.raises(BudgetError, match="OS407"):
+            session.ask(QUERIES[1:2])
+
+
 def test_another_setting_other_data_or_a_damaged_file_are_refused(tmp_path):
     path = tmp_path / "s.sqlite"
     kill.opened(path).close()

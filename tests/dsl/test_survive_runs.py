@@ -200,6 +200,40 @@ def test_a_kept_file_that_was_changed_is_never_published(tmp_path, monkeypatch, 
     assert apply(plan_file(spec)).resumed == 2
 
 
+@pytest.mark.parametrize("way", ["link", "second name", "pipe"])
+@pytest.mark.parametrize("name", ["0.csv", "1.npz.statement", "run.json", "seal"])
+def test_a_kept_file_is_a_file_of_its_own(tmp_path, monkeypatch, name, way):
+    """The same bytes under a link are another's, who could change them when they are published."""
+    spec = unfinished(tmp_path, monkeypatch)
+    file, other = next(tmp_path.glob(".opendp_sim-*")) / name, tmp_path / "other"
+    file.rename(other)
+    {
+        "link": lambda: file.symlink_to(other),
+        "second name": lambda: file.hardlink_to(other),
+        "pipe": lambda: os.mkfifo(file),
+    }[way]()
+    with pytest.raises(ReleaseError, match="OS70"):
+        apply(plan_file(spec), resume=2)
+    assert not published(tmp_path)
+    file.unlink()
+    other.rename(file)
+    assert apply(plan_file(spec)).resumed == 2
+    assert not any(path.is_symlink() for path in (tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize("member", ["charge", "signature"])
+def test_a_kept_statement_says_nothing_that_is_not_in_its_digest(tmp_path, monkeypatch, member):
+    spec = unfinished(tmp_path, monkeypatch)
+    file = next(tmp_path.glob(".opendp_sim-*")) / "0.csv.statement"
+    raw = file.read_bytes()
+    file.write_text(json.dumps(json.loads(raw) | {member: None}))
+    with pytest.raises(ReleaseError, match="OS701"):
+        apply(plan_file(spec))
+    file.write_bytes(raw)
+    assert apply(plan_file(spec)).resumed == 2
+    released_as_charged(tmp_path)
+
+
 @pytest.mark.parametrize("stopped_at", ["settle", "_place"])
 def test_whoever_can_write_the_private_folder_cannot_have_it_published(
     tmp_path, monkeypatch, stopped_at
