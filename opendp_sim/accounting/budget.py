@@ -31,6 +31,9 @@ MOST_DELTA = 0.5
 """On a Gaussian curve: from here on floats lose the curve's slope by cancellation."""
 _MOST_EPSILON = 1e9
 """Beside a delta under ``gdp``: beyond it floats do not hold the curve."""
+_CONVERTED_EPSILON, _CONVERTED_DELTA = 1e4, (1e-300, 0.1)
+"""Where OpenDP's conversion of rho follows its formula: above, its epsilon stays near 71,000, and floats
+hold neither a smaller delta nor what a larger one leaves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,7 @@ class Budget:
                 f"an epsilon of at most {_MOST_EPSILON:g} under `gdp`",
                 f"epsilon {self.epsilon}",
             ),
+            *self._of_a_conversion(measure),
             (measure == "pure" and (rho or delta), "epsilon alone under `pure`", "rho or delta"),
             (
                 measure == "approx" and (rho or not epsilon),
@@ -102,6 +106,25 @@ class Budget:
             (measure == "approx_zcdp" and not delta, "a delta under `approx_zcdp`", "no delta"),
             (measure == "zcdp" and delta and not epsilon, "an epsilon beside delta", "delta alone"),
             (not fits, "0 <= reserve.mechanisms < delta, under `approx_zcdp`", f"{reserve}"),
+        )
+
+    def _of_a_conversion(self, measure: MeasureName) -> tuple[tuple[bool, str, str], ...]:
+        """Return the rules of an epsilon at a delta that OpenDP converts from rho."""
+        if measure not in ("zcdp", "approx_zcdp") or None in (self.epsilon, self.delta):
+            return ()
+        least, most = _CONVERTED_DELTA
+        epsilon, delta = self.epsilon or 0.0, self.delta or 0.0
+        return (
+            (
+                epsilon > _CONVERTED_EPSILON,
+                f"an epsilon of at most {_CONVERTED_EPSILON:g} under `{measure}`",
+                f"epsilon {epsilon:g}",
+            ),
+            (
+                not least <= delta <= most,
+                f"a delta from {least:g} to {most:g} beside epsilon under `{measure}`",
+                f"delta {delta:g}",
+            ),
         )
 
     def stated(self) -> dict[str, float]:

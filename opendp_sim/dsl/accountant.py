@@ -20,7 +20,7 @@ from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Norm
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.core.rounding import float_down, float_up
-from opendp_sim.dsl.solving import Loss, least_value
+from opendp_sim.dsl.solving import Loss, solve
 from opendp_sim.dsl.typed import Bound, Typed
 
 __all__ = [
@@ -186,11 +186,16 @@ def _rho_for(epsilon: float, delta: float) -> float:
     """
     space = dp.atom_domain(T="i64"), dp.absolute_distance(T="i64")
 
-    def fits(scale: float) -> bool:
-        converted = dp.c.make_zCDP_to_approxDP(dp.m.make_gaussian(*space, scale))
-        return _epsilon(converted.map(1), delta) <= epsilon
+    def converted(scale: float) -> Loss:
+        curve = dp.c.make_zCDP_to_approxDP(dp.m.make_gaussian(*space, scale)).map(1)
+        return (_epsilon(curve, delta),)
 
-    scale = least_value(fits, "budget.epsilon")
+    tail = -math.log(delta)
+    root = epsilon / (
+        math.sqrt(tail + epsilon) + math.sqrt(tail)
+    )  # of rho, by the plain conversion
+    start = math.sqrt(0.5) / max(root, 2.0**-40)
+    scale = solve(converted, (epsilon,), "budget.epsilon", power=True, start=start)
     return float(dp.m.make_gaussian(*space, scale).map(1))
 
 

@@ -12,6 +12,8 @@ __all__ = ["Loss", "least_value", "solve"]
 
 Loss = tuple[float, ...]
 """(epsilon,), (rho,), (epsilon, delta) or (rho, delta): what the measure's map returns."""
+_STEPS = 10
+"""Secants before the search begins anew without them."""
 
 
 def solve(
@@ -21,13 +23,14 @@ def solve(
     *,
     rising: bool = False,
     power: bool = False,
+    start: float = 1.0,
 ) -> float:
     """Return the parameter at which the loss first fits ``most``.
 
     ``loss_at`` falls with the parameter (a scale), or rises with it (an epsilon or rho of the
     mechanism's own). Binary search on OpenDP's map down to adjacent floats. ``power`` says that the
     loss is near a power of the parameter, as that of noise is: the search then begins in a narrow
-    interval around the power's own answer, and ends at the same float.
+    interval around the power's own answer, reached from ``start``, and ends at the same float.
     """
 
     def fits(value: float) -> bool:
@@ -37,23 +40,24 @@ def solve(
             have <= limit for have, limit in zip(found, most, strict=math.isfinite(found[0]))
         )
 
-    ends = _near_a_power(loss_at, most, fits) if power and not rising else None
+    ends = _near_a_power(loss_at, most, fits, start) if power and not rising else None
     best = least_value(fits, where) if ends is None else least(fits, *ends)
     return 1.0 / best if rising else best
 
 
 def _near_a_power(
-    loss_at: Callable[[float], Loss], most: Loss, fits: Callable[[float], bool]
+    loss_at: Callable[[float], Loss], most: Loss, fits: Callable[[float], bool], start: float
 ) -> tuple[float, float] | None:
     """Return two values near each other, the upper of which fits and the lower does not, or None.
 
-    Secants of log loss over log value: two steps reach a power law to its last bits.
+    Secants of log loss over log value: two steps reach a power law to its last bits, and a few more what
+    is only near one.
     """
     limit = most[0]
-    value, following = 1.0, 2.0
+    value, following = start, 2.0 * start
     try:
         have, then = loss_at(value)[0], loss_at(following)[0]
-        for _ in range(4):
+        for _ in range(_STEPS):
             if not all(0 < number < math.inf for number in (limit, have, then)) or have == then:
                 return None
             slope = math.log(then / have) / math.log(following / value)
@@ -66,7 +70,8 @@ def _near_a_power(
                 if fits(high) and not fits(low):
                     return low, high
             then = loss_at(following)[0]
-    except SimError:  # beyond what the mechanism takes: the slower search says what is wrong
+    # Beyond what the mechanism takes, or floats: the slower search says what is wrong.
+    except (SimError, ArithmeticError, ValueError):
         return None
     return None
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 import sys
+from contextlib import suppress
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
+from opendp_sim.accounting.budget import MEASURES
 from opendp_sim.core.rounding import float_down
 from opendp_sim.dsl import plan_file
 from opendp_sim.dsl.diagnostic import Refused
 from tests._small import write_small
 
 BUDGET = "budget: {epsilon: 1.0, delta: 1.0e-6}"
+FIELDS = (("epsilon",), ("epsilon", "delta"), ("rho",), ("mu",), ("rho", "delta"))
 NO_LEDGER = ("    ledger: {file: points.ledger, limit: {epsilon: 3.0, delta: 1.0e-5}}\n", "")
 
 
@@ -46,6 +50,43 @@ def test_a_delta_of_a_half_or_more_is_refused_on_a_gaussian_curve(tmp_path, meas
     changes = [curve] if measure == "approx" else []
     with pytest.raises(Refused, match="OS401"):
         planned(tmp_path, measure, f"{{epsilon: 1.0, delta: {delta}}}", *changes)
+
+
+@pytest.mark.parametrize("measure", ["zcdp", "approx_zcdp"])
+@pytest.mark.parametrize(
+    ("budget", "word"),
+    [
+        ("{epsilon: 1.7e+308, delta: 0.9}", "an epsilon of at most 10000"),
+        ("{epsilon: 1.1e+4, delta: 1.0e-6}", "an epsilon of at most 10000"),
+        ("{epsilon: 1.0, delta: 0.2}", "a delta from 1e-300 to 0.1"),
+        ("{epsilon: 1.0, delta: 5.0e-324}", "a delta from 1e-300 to 0.1"),
+    ],
+)
+def test_what_opendp_does_not_convert_is_refused_by_the_field(tmp_path, measure, budget, word):
+    with pytest.raises(Refused, match="OS401") as refused:
+        planned(tmp_path, measure, budget)
+    assert word in str(refused.value)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_budget_is_planned_or_refused_with_a_code(tmp_path, seed):
+    """Numbers from one end of the floats to the other, for every measure and field."""
+    rng = np.random.default_rng(seed)
+    ends = [5e-324, 2.3e-308, 1e-300, 1e-30, 1e-6, 0.1, 0.5, 1 - 2**-53, 1.0, 700.0, 1e4]
+    ends += [1e9, 1e155, sys.float_info.max, 10.0 ** float(rng.uniform(-300, 300))]
+    for measure in MEASURES:
+        names = FIELDS[rng.integers(len(FIELDS))]
+        said = ", ".join(f"{name}: {_number(ends[rng.integers(len(ends))])}" for name in names)
+        noise = "laplace" if measure in ("pure", "approx") else "gaussian"
+        with suppress(Refused):  # an error of the house (OS9xx) is none
+            plan = planned(tmp_path, measure, f"{{{said}}}", ("noise: gaussian", f"noise: {noise}"))
+            assert all(map(math.isfinite, plan.total))
+
+
+def _number(value):
+    """Return a number as YAML reads it: with a point."""
+    text = repr(value)
+    return text if "." in text else text.replace("e", ".0e")
 
 
 @pytest.mark.parametrize("delta", [1e-6, 0.4])
