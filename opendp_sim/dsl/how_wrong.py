@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from opendp_sim.core.claims import Post
+from opendp_sim.core.mechanism import lookup
 from opendp_sim.dsl.output_types import OutputType
-from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.release_plan import ReleasePlan
+from opendp_sim.spaces.released import Released, asking
 
-__all__ = ["Wrong", "how_wrong", "size"]
+if TYPE_CHECKING:
+    from opendp_sim.dsl.plan import Plan
+
+__all__ = ["Wrong", "asked_later", "how_wrong", "size"]
 
 _NOISY = "noise_error"
 _DIRECT = {"density", "distance"}
@@ -71,7 +76,21 @@ class Wrong:
         """The least of 100, 1,000, ... of which the error is less than half."""
         if not 0 < self.size < 1e12:
             return 0
-        return next(10**power for power in range(2, 14) if self.size < 10**power / 2)
+        bases = (
+            100,
+            1_000,
+            10_000,
+            10**5,
+            10**6,
+            10**7,
+            10**8,
+            10**9,
+            10**10,
+            10**11,
+            10**12,
+            10**13,
+        )
+        return next(base for base in bases if self.size < base / 2)
 
 
 def _percent(share: float) -> str:
@@ -92,6 +111,23 @@ def how_wrong(plan: Plan) -> dict[str, Wrong]:
     return told
 
 
+def asked_later(plan: Plan) -> dict[str, Wrong]:
+    """Return the errors of the questions that a saved release answers, by question and release.
+
+    A program that only saves a release, as the recipes do, says nothing of answers by itself.
+    """
+    told: dict[str, Wrong] = {}
+    for output in plan.outputs.values():
+        released = output.domain
+        if output.posts or not isinstance(released, Released):
+            continue
+        for key in sorted(_DIRECT & set(asking(released.capabilities))):
+            post = lookup(key)().bind(released, output.stage.metric)
+            found = next(_of_posts((post,), key), None)
+            told |= {} if found is None else {f"{key} of {output.decl.name}": found}
+    return told
+
+
 def size(value: float) -> str:
     """Return a number to three digits, without an exponent where a reader would stumble over one."""
     near = float(f"{value:.3g}")
@@ -103,24 +139,29 @@ def _told(output: OutputType, release: ReleasePlan) -> Wrong | None:
         return Wrong("no noise: the data is public")
     stated = _of_release(release.bound.claim.expected)
     if output.posts:
-        return next(_of_posts(output), None) or stated or Wrong(_UNKNOWN)
+        return (
+            next(_of_posts(output.posts, output.decl.post[-1].key), None)
+            or stated
+            or Wrong(_UNKNOWN)
+        )
     if output.decl.serve is None and release.asked_stages is not None:
         return None  # asked later: what it answers is told where it is asked
     return stated or Wrong(_UNKNOWN)
 
 
-def _of_posts(output: OutputType) -> Iterator[Wrong]:
-    noise = next((v for k, v in output.expected.items() if k.startswith(_NOISY)), None)
-    record = max((post.of_a_record for post in output.posts), default=0.0)
+def _of_posts(posts: Sequence[Post], last: str) -> Iterator[Wrong]:
+    expected = {name: float(v) for post in posts for name, v in post.expected.items()}
+    noise = next((v for k, v in expected.items() if k.startswith(_NOISY)), None)
+    record = max((post.of_a_record for post in posts), default=0.0)
     if noise is not None and record:
         records = noise / record
-        direct = output.decl.post[-1].key in _DIRECT
+        direct = last in _DIRECT
         more = " by noise" if direct else " by noise; they decide the answer"
         if record != 1:
             more += f"; in the answer's own unit, {size(noise)}"
         told = f"2 of 3 {'answers' if direct else 'counts'} within {size(records)} records"
         yield Wrong(told, records, _RECORDS, more)
-    for name, value in output.expected.items():
+    for name, value in expected.items():
         if name == _SUMS_OF_PRODUCTS:
             told = f"2 of 3 sums within {size(value)} records"
             yield Wrong(told, value, _RECORDS, " by noise; the answer is fitted to them")

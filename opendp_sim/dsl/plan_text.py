@@ -1,4 +1,4 @@
-"""A plan in ten lines: the promise, the errors to expect, the cost; and its errors at other budgets."""
+"""A plan in some ten lines (promise, expected errors, cost), and its errors at other budgets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from opendp_sim.accounting.promise import promise
+from opendp_sim.dsl.how_wrong import asked_later, how_wrong
 
 if TYPE_CHECKING:
     from opendp_sim.dsl.plan import Plan
@@ -57,23 +58,17 @@ def _lines(plan: Plan) -> Iterator[tuple[str, str]]:
     for name, release in plan.releases.items():
         keys = [stage.mechanism.key for stage in release.typed.stages]
         record = release.record
-        noise = "exact, of public data" if record is None else _with(record.key, release)
+        noise = "exact, of public data" if record is None else record.key
         yield "release", f"{name}: {' -> '.join([release.typed.entry.name, *keys])} -> {noise}"
         if release.maps:
             yield "distance", " -> ".join(f"{found:.6g}" for _, found in release.maps)
     for name, output in plan.outputs.items():
-        errors = ", ".join(f"{k} {v:.4g}" for k, v in output.expected.items())
         where = output.decl.save or output.decl.serve or ""
-        yield (
-            "output",
-            f"{name}" + (f": {errors}" if errors else "") + (f" -> {where}" if where else ""),
-        )
+        yield "output", f"{name}" + (f" -> {where}" if where else "")
+    told = how_wrong(plan) or asked_later(plan)
+    for name, error in told.items():
+        yield "error", f"{name}: {error.whole}"
     yield "memory", f"about {plain['memory_bytes'] / 2**20:.0f} MiB"
-
-
-def _with(key: str, release: Any) -> str:
-    noise = getattr(release.bound.claim, "noise", None)
-    return key if noise is None else f"{key} with deviation {noise.deviation:.4g} a cell"
 
 
 def _gate(entry: Any) -> str:

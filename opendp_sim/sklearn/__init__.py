@@ -9,7 +9,12 @@ from opendp_sim.sklearn.logistic_regression import DPLogisticRegression
 from opendp_sim.sklearn.nearest_centroid import DPNearestCentroid
 from opendp_sim.sklearn.neighbors import DPKNeighborsClassifier
 from opendp_sim.sklearn.one_class import DPOneClass
-from opendp_sim.sklearn.refusals import EstimatorRefused, InputRefused, InputTypeRefused
+from opendp_sim.sklearn.refusals import (
+    EstimatorRefused,
+    InputRefused,
+    InputTypeRefused,
+    PlanRefused,
+)
 from opendp_sim.sklearn.ridge import DPRidge
 from opendp_sim.sklearn.ridge_classifier import DPRidgeClassifier
 from opendp_sim.sklearn.scaler import PublicScaler
@@ -32,6 +37,7 @@ __all__ = [
     "EstimatorRefused",
     "InputRefused",
     "InputTypeRefused",
+    "PlanRefused",
     "PrivateScore",
     "PublicScaler",
     "cost_of",

@@ -23,13 +23,14 @@ from opendp_sim.accounting.totals import Charge
 from opendp_sim.dsl.accountant import target_of
 from opendp_sim.dsl.certify import claim_about
 from opendp_sim.dsl.charging import unit_text
+from opendp_sim.dsl.diagnostic import Refused
 from opendp_sim.dsl.execute import apply
 from opendp_sim.dsl.ir import VERSION
 from opendp_sim.dsl.plan import Plan, plan_of
 from opendp_sim.dsl.reader import draft_of
 from opendp_sim.sklearn.budget import Budget
 from opendp_sim.sklearn.public_facts import choice, number
-from opendp_sim.sklearn.refusals import EstimatorRefused, as_refusals
+from opendp_sim.sklearn.refusals import EstimatorRefused, PlanRefused, as_refusals
 from opendp_sim.sklearn.tables import ids_of, seen
 from opendp_sim.sources.gate import check_form
 from opendp_sim.sources.source import Table, from_arrays
@@ -119,6 +120,14 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return {**columns, "groups": (ids, {"dtype": dtype, "role": "privacy_id"})}
 
     def _planned(self, columns: Columns, steps: list[Mapping[str, Any]]) -> Plan:
+        if not isinstance(self.budget, Budget | None):
+            raise EstimatorRefused(
+                "OS102",
+                f"{type(self).__name__}.budget",
+                expected="a Budget, or None",
+                got=type(self.budget).__name__,
+                hint="Budget(epsilon=1.0, delta=1e-6), or Budget.open('file.ledger', ...).",
+            )
         if self.max_rows is not None:
             steps = [{"bound_contributions": {"max_rows": self.max_rows}}, *steps]
         unit, told = {"add_remove": 1, "of": self.unit}, {n: d for n, (_, d) in columns.items()}
@@ -185,7 +194,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 @lru_cache(maxsize=64)
 def _plan(spec: str) -> Plan:
     """Plan a program once, however many folds and clones run it."""
-    return plan_of(draft_of(json.loads(spec)))
+    try:
+        return plan_of(draft_of(json.loads(spec)))
+    except Refused as error:
+        raise PlanRefused(error.findings) from None
 
 
 def budget_of(estimator: Any) -> dict[str, float]:

@@ -28,6 +28,8 @@ __all__ = ["Budget"]
 
 _PATIENCE = 60.0
 """Seconds that a fit waits for another process's charge."""
+_HERE: dict[str, tuple[int, weakref.ref[Budget]]] = {}
+"""Budgets in memory by their folder, each with the process that it lives in."""
 _RESERVED = "estimator-"
 """How the tokens of reserved fits begin."""
 
@@ -70,6 +72,7 @@ class Budget:
         terms = Terms(measure, _unit(unit), limit)
         self._folder: str | None = tempfile.mkdtemp(prefix="budget")
         weakref.finalize(self, _removed, self._folder, os.getpid())
+        _HERE[self._folder] = os.getpid(), weakref.ref(self)
         self._start(Path(self._folder) / "budget.ledger", terms)
 
     @classmethod
@@ -134,14 +137,13 @@ class Budget:
         return self
 
     def __reduce__(self) -> Any:
-        """Pickle a ledger file's budget as its path; refuse one that lives in this process (OS403)."""
+        """Pickle a ledger file's budget as its path; one in memory as what refuses everywhere else.
+
+        It refuses where it is used and not here: joblib tells what a worker raised, and hides what
+        pickling does.
+        """
         if self._folder is not None:
-            self._refuse(
-                "OS403",
-                "a budget that other processes can see",
-                "one in this process's memory",
-                "give Budget.open('file.ledger', ...) to searches with n_jobs, and to pickles.",
-            )
+            return _unpickled, (self._folder, self.terms)
         return _reopened, (str(self.path),)
 
     # --- what is spent -------------------------------------------------------------------------------
@@ -249,12 +251,38 @@ class Budget:
         return f"Budget({limit}; {self.terms.measure}, {self.terms.unit}, {kept})"
 
 
+class _Elsewhere(Budget):
+    """A budget that lives in another process: it can be held and copied, and it pays for nothing."""
+
+    def __init__(self, folder: str, terms: Terms) -> None:
+        self._folder, self.terms = folder, terms
+
+    @contextmanager
+    def _opened(self, terms: Terms | None = None) -> Iterator[Ledger]:
+        del terms
+        self._refuse(
+            "OS403",
+            "a budget that other processes can see",
+            "one in another process's memory",
+            "give Budget.open('file.ledger', ...) to searches with n_jobs, and to pickles.",
+        )
+        yield  # type: ignore[unreachable]
+
+
+def _unpickled(folder: str, terms: Terms) -> Budget:
+    """Return the budget itself in its own process, and what refuses in another."""
+    maker, found = _HERE.get(folder, (0, None))
+    budget = None if found is None else found()
+    return budget if budget is not None and maker == os.getpid() else _Elsewhere(folder, terms)
+
+
 def _reopened(path: str) -> Budget:
     return Budget.open(path)
 
 
 def _removed(folder: str, owner: int) -> None:
     """Remove a budget that lived in memory; a fork of its process leaves it alone."""
+    _HERE.pop(folder, None)
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,4 +1,9 @@
-"""Refusals of estimators: coded, with a hint, never a value; and what scikit-learn expects to catch."""
+"""Refusals of estimators: coded, with a hint, never a value; and what scikit-learn expects to catch.
+
+A caller of scikit-learn catches ``ValueError`` (``TypeError`` for the kind of a table), so what an
+estimator refuses is both. ``SimError`` itself is none: pydantic would catch it while a record is read,
+and reword it. ``BudgetError`` is none either: an exhausted budget is no wrong value of a parameter.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from opendp_sim.core.errors import DataError, ParameterError
+from opendp_sim.dsl.diagnostic import Refused
 
-__all__ = ["EstimatorRefused", "InputRefused", "InputTypeRefused", "as_refusals"]
+__all__ = ["EstimatorRefused", "InputRefused", "InputTypeRefused", "PlanRefused", "as_refusals"]
 
 
 class EstimatorRefused(ParameterError, ValueError):  # noqa: N818 - reads as what happened
     """A parameter of an estimator is missing or impossible; nothing was charged."""
+
+
+class PlanRefused(Refused, ValueError):  # noqa: N818 - reads as what happened
+    """What the parameters ask for together cannot be planned; nothing was charged."""
 
 
 class InputRefused(DataError, ValueError):  # noqa: N818 - reads as what happened

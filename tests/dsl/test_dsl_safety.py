@@ -57,7 +57,7 @@ def test_a_noiseless_release_claims_nothing(tmp_path):
     assert Release.load(done.files["release"]).header["privacy"]["total"] == list(done.plan.total)
     found = json.loads(done.certificates["bare"].read_text())
     assert found["privacy"] == {"public": True}
-    assert any("`open` was declared public" in text for text in found["assumptions"])
+    assert any("`open` is declared public" in text for text in found["assumptions"])
     assert verify(done.certificates["bare"])[0]
     found["privacy"] = json.loads(done.certificates["release"].read_text())["privacy"]
     done.certificates["bare"].write_text(json.dumps(found))

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from opendp_sim.dsl.how_wrong import _STATED, _UNKNOWN, Wrong, how_wrong, size
+import opendp_sim as sim
+from opendp_sim.dsl.how_wrong import _STATED, _UNKNOWN, Wrong, asked_later, how_wrong, size
 from opendp_sim.dsl.plan import plan_file
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.yaml"))
@@ -71,3 +72,19 @@ def test_an_error_is_told_beside_what_it_is_an_error_of(records, brief, beside):
 def test_an_error_of_unknown_unit_has_no_share():
     assert Wrong("so wrong").brief == Wrong("so wrong").whole == "so wrong"
     assert "%" not in Wrong("so wrong", float("inf"), "votes").brief
+
+
+@pytest.mark.parametrize("columns", [{"x": (0, 1)}, {"x": (-90, 600), "y": (-90, 600)}])
+def test_what_is_asked_later_has_an_error_too(columns):
+    """A recipe only saves its release; what it will answer is told by the questions it can be asked."""
+    fit = sim.density(columns, bandwidth=0.3 if len(columns) == 1 else 15.0)
+    assert how_wrong(fit.plan) == {}
+    told = asked_later(fit.plan)
+    assert list(told) == ["density of release"]
+    assert "within " in told["density of release"].brief
+    assert "records" in told["density of release"].brief
+    assert told["density of release"].whole in repr(fit)
+    assert "distance of release" in asked_later(sim.means(columns).plan)
+    spec = plan_file(next(path for path in SPECS if path.stem == "digit-density"))
+    both = asked_later(spec)["density of release"], how_wrong(spec)["densities"]
+    assert both[0] == both[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 import subprocess
 import sys
@@ -105,8 +106,32 @@ def test_a_ledger_file_is_one_budget_for_many_processes(tmp_path):
     assert budget.fits == again.fits == 4
     with pytest.raises(BudgetError, match="OS402"):
         again.charge(Charge("gdp", (0.01,)), ROW, "fit")
-    with pytest.raises(BudgetError, match="OS403"):
-        pickle.dumps(Budget(mu=1.0))
+
+
+def test_a_budget_in_memory_is_itself_here_and_refuses_everywhere_else():
+    budget = Budget(mu=1.0)
+    kept = pickle.dumps(budget)
+    assert pickle.loads(kept) is budget  # noqa: S301
+    code = (
+        "import sys, pickle; from opendp_sim.accounting.totals import Charge;"
+        "b = pickle.loads(bytes.fromhex(sys.argv[1])); b = pickle.loads(pickle.dumps(b)); repr(b);"
+        "b.charge(Charge('gdp', (0.01,)), sys.argv[2], 'fit')"
+    )
+    run = [sys.executable, "-c", code, kept.hex(), ROW]
+    other = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert other.returncode == 1
+    assert "OS403 budget: " in other.stderr
+    assert "Budget.open(" in other.stderr
+    del budget
+    gc.collect()
+    gone = pickle.loads(kept)  # noqa: S301
+    for use in (
+        lambda: gone.total,
+        lambda: gone.reserve([Charge("gdp", (0.01,))]),
+        lambda: gone.fits,
+    ):
+        with pytest.raises(BudgetError, match="OS403"):
+            use()
 
 
 def test_its_text_tells_no_spending():

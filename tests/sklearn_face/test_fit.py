@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from sklearn.base import clone
 
+from opendp_sim import sklearn as face
 from opendp_sim.core.errors import SimError
 from opendp_sim.sklearn import Budget, DPNearestCentroid, base
 
@@ -217,3 +218,47 @@ def test_a_column_that_holds_no_numbers_is_refused_and_not_left_out(frame, cells
         DPNearestCentroid(**told).fit(frame(table), ["a", "b", "a"])
     assert "4711" not in str(refused.value)
     assert budget.fits == 0
+
+
+EVERY = (
+    face.DPNearestCentroid,
+    face.DPKernelClassifier,
+    face.DPLogisticRegression,
+    face.DPRidge,
+    face.DPOneClass,
+    face.DPKNeighborsClassifier,
+)
+WRONG = [
+    {"epsilon": -1},
+    {"epsilon": 1e308},
+    {"epsilon": float("nan")},
+    {"delta": 2},
+    {"measure": "pure"},
+    {"unit": "who"},
+    {"max_rows": 0},
+    {"bounds": (3, -3)},
+    {"classes": []},
+    {"bandwidth": 1e-300},
+    {"max_iter": 0},
+    {"threshold": -1},
+    {"queries": 10**12},
+    {"budget": 5},
+    {"random_state": np.random.RandomState(0)},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+def test_whatever_a_parameter_is_refused_for_is_a_value_error(wrong):
+    """It is what callers of scikit-learn catch; and it keeps its code."""
+    told = {"bounds": (-3, 3), "classes": [0, 1], "epsilon": 1.0, "threshold": 0.5, "queries": 9}
+    told |= {"y_bounds": (0, 1), "bandwidth": 1.0}
+    tried = 0
+    for cls in EVERY:
+        known = cls().get_params()
+        if wrong.keys() <= known.keys():
+            tried += 1
+            est = cls(**{name: value for name, value in (told | wrong).items() if name in known})
+            with pytest.raises(ValueError, match="OS") as refused:
+                est.fit(np.zeros((4, 2)), np.array([0, 1, 0, 1]))
+            assert isinstance(refused.value, SimError)
+    assert tried

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn.exceptions import UnsetMetadataPassedError
-from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 
 import opendp_sim as sim
@@ -19,6 +19,7 @@ from opendp_sim.sklearn import (
     DPNearestCentroid,
     DPSearch,
     InputRefused,
+    PlanRefused,
     PublicScaler,
     cost_of,
 )
@@ -95,7 +96,7 @@ def _subclasses(cls):
 
 def test_every_refusal_arrives_as_itself_and_brings_nothing_along():
     code = {"OS": "OS602"} | {f"OS{n}": f"OS{n}01" for n in range(1, 10)}
-    for cls in _subclasses(SimError) - {sim.Refused}:
+    for cls in _subclasses(SimError) - _subclasses(sim.Refused):
         made = cls(code[cls.family], "here", expected="a", got=(1, "b"), hint="c")
         made.results = X  # what is set on it later stays here
         again = pickle.loads(pickle.dumps(made))  # noqa: S301
@@ -103,14 +104,22 @@ def test_every_refusal_arrives_as_itself_and_brings_nothing_along():
         assert not hasattr(again, "results") or again.results is not X
     with pytest.raises(sim.Refused) as refused:
         sim.plan({"spec": "opendp_sim/1"})
-    again = pickle.loads(pickle.dumps(refused.value))  # noqa: S301
-    assert str(again) == str(refused.value)
-    assert again.findings == refused.value.findings
+    for one in (refused.value, PlanRefused(refused.value.findings)):
+        again = pickle.loads(pickle.dumps(one))  # noqa: S301
+        assert type(again) is type(one)
+        assert str(again) == str(one)
+        assert again.findings == one.findings
 
 
 def test_a_budget_of_this_process_says_so_to_workers():
+    """In the text that a search raises, not in the cause of a cause."""
+    budget = Budget(epsilon=1.0, delta=1e-6)
+    clf = DPNearestCentroid(bounds=(0, 1), classes=[0, 1], budget=budget)
     with pytest.raises(SimError, match=r"OS403.*Budget\.open"):
-        pickle.dumps(DPNearestCentroid(budget=Budget(epsilon=1.0, delta=1e-6)))
+        cross_val_score(clf, X, Y, cv=2, n_jobs=2, error_score="raise")
+    with pytest.raises(ValueError, match=r"OS403.*Budget\.open"):  # scikit-learn's own, of all fits
+        cross_val_score(clf, X, Y, cv=2, n_jobs=2)
+    assert budget.fits == 0
 
 
 def test_what_every_fit_would_refuse_is_told_before_it_is_reserved():
