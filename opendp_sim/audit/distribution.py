@@ -72,7 +72,7 @@ def distribution_layer(
     seconds, draws = time.process_time() - race.begin, race.runs - 2 * race.wealth.unused
     if race.won is None:
         return _quiet(race, race.wealth.rounds - searched, samples[0])
-    evidence = _evidence(race, *race.won)
+    evidence = _evidence(race, budget.seconds, *race.won)
     return LayerResult(
         _LAYER,
         "refuted",
@@ -133,15 +133,15 @@ def _bet(race: Race, samples: list[Sample]) -> None:
 # --- what is reported -----------------------------------------------------------------
 
 
-def _evidence(race: Race, sample: Sample, bet: Bet) -> Evidence:
+def _evidence(race: Race, whole: float, sample: Sample, bet: Bet) -> Evidence:
     """Measure the winning event on fresh outputs: Clopper-Pearson, nothing shared with the bets.
 
     The bets may have won on two events together; a second tester of one of them needs more runs, so it
-    gets four times as many as there were rounds, as far as a few seconds go.
+    gets four times as many as there were rounds, as far as its part of the ``whole`` seconds goes.
     """
     wealth = race.wealth
     elapsed = max(time.process_time() - race.begin, 1e-3)
-    seconds = max(_CONFIRM * race.budget.seconds, elapsed / 2)
+    seconds = max(_CONFIRM * whole, elapsed / 2)
     in_time = race.affordable(sample, seconds / race.budget.seconds)
     runs = max(200, min(max(4 * wealth.rounds, 4000), in_time, 8000))
     left, right = race.extend(sample, runs)

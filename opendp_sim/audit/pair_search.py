@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -103,7 +103,8 @@ class Race:
         left, right = fresh[::-1] if choice.swapped else fresh
         if self.wealth.add(settle(bet, left, right), -math.log(self.beta)):
             pair = sample.pair.flipped() if choice.swapped else sample.pair
-            self.won = Sample(pair), bet
+            # Nothing of what the bets saw, but the cells they were on and what a run costs.
+            self.won = replace(sample, pair=pair, left=[], right=[]), bet
         return self.won is not None
 
 

@@ -1,0 +1,44 @@
+"""After a refutation a second tester counts the winning event on fresh releases, in a part of the time."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from opendp_sim.audit import Subject, distribution
+from opendp_sim.audit.distribution import distribution_layer
+from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.spaces import GivenPairs
+from tests.audit.stand_ins import LINE, PURE, SYMMETRIC, laplace
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("cost", [1e-5, 3e-3])
+def test_the_second_tester_keeps_to_its_part_of_the_time(monkeypatch, cost):
+    """A clock that only releases move: a slow mechanism gets no more runs than half of the time before."""
+    clock, budget = 0.0, Budget.of("quick")
+
+    def many(x, count):
+        nonlocal clock
+        clock += cost * count
+        return list(len(x) + laplace((count,), 0.3))
+
+    subject = Subject(
+        run=lambda x: many(x, 1)[0],
+        sample=many,
+        input_domain=LINE,
+        input_metric=SYMMETRIC,
+        privacy_map=lambda d: 1.0 * d,
+        measure=PURE,
+    )
+    pairs = GivenPairs((Pair([], [1], 1),))
+    monkeypatch.setattr("time.process_time", lambda: clock)
+    monkeypatch.setattr(distribution, "Race", partial(distribution.Race, begin=0.0))
+    found = distribution_layer(subject, pairs, 1, budget, np.random.default_rng(0), 1e-6)
+    assert found.status == "refuted"
+    after = clock - found.seconds
+    assert after <= max(0.05 * budget.seconds, found.seconds / 2, 400 * cost) * 1.001
+    assert (after > 7999 * cost) == (cost < 1e-4)  # what is quick has all the runs that it wants
