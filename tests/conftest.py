@@ -5,12 +5,21 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import opendp.prelude as dp
 import pytest
 from hypothesis import HealthCheck, settings
 
 dp.enable_features("contrib", "honest-but-curious")
+# Where it is set, every process that a test starts would compile the whole package again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Ledgers and stores wait for the disk at every entry: the folders of tests are in memory where there is room.
+_MEMORY = Path("/dev/shm")  # noqa: S108 - if it has room
+if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK | os.X_OK):
+    _held = os.statvfs(_MEMORY)
+    if not _held.f_flag & os.ST_NOEXEC and _held.f_bavail * _held.f_frsize >= 2**31:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 # Rust's backtrace takes 0.1 seconds of every error of OpenDP, and this is read at the first one.
 os.environ.setdefault("RUST_LIB_BACKTRACE", "0")
 for _name, _examples in (("dev", 40), ("deep", 1000)):
