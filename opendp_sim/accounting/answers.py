@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.errors import DataError
 from opendp_sim.core.shown import shown
 from opendp_sim.core.space import Domain
+from opendp_sim.spaces.cell import columned, of_one_type
 
 __all__ = ["Answers"]
 
@@ -44,7 +45,7 @@ class Answers:
         again: Any = None,
     ) -> None:
         self.columns: dict[str, NDArray[Any]] = {
-            name: np.asarray(value) for name, value in columns.items()
+            name: columned(value) for name, value in columns.items()
         }
         self.domain = domain
         self.labels: tuple[str | int, ...] | None = getattr(domain, "labels", None)
@@ -109,7 +110,7 @@ class Answers:
         for name, array in carried.items():
             out |= _spread(name if name not in self.columns else f"query_{name}", array, each)
         if long:
-            out["class"] = np.tile(np.array(classes), rows)
+            out["class"] = np.tile(columned(classes), rows)
         for name, array in self.columns.items():
             if long and self._by_class(array):
                 out[name] = array.reshape(-1)
@@ -123,15 +124,18 @@ class Answers:
     def _named(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
         """Return labels instead of their numbers."""
         if name == "label" and self.labels is not None and array.dtype.kind in "iu":
-            return np.asarray(np.array(self.labels)[array])
+            return np.asarray(columned(self.labels)[array])
         return array
 
     def to_arrow(self) -> Any:
-        """Return a ``pyarrow.Table``; needs the extra ``parquet``."""
+        """Return a ``pyarrow.Table``; needs the extra ``parquet``.
+
+        Labels or items of which some are texts and some numbers are each written as JSON.
+        """
         arrow = _needs("pyarrow", "parquet")
         return arrow.table(
             {
-                k: arrow.array(v if v.dtype.kind == "M" else v.tolist())
+                k: arrow.array(v if v.dtype.kind == "M" else of_one_type(v).tolist())
                 for k, v in self.table().items()
             }
         )
@@ -145,8 +149,11 @@ class Answers:
         return _needs("pandas", "pandas").DataFrame(self.table())
 
     def to_polars(self) -> Any:
-        """Return a ``polars.DataFrame``."""
-        return _needs("polars", "polars").DataFrame(self.table())
+        """Return a ``polars.DataFrame``; texts and numbers in one column as ``to_arrow`` writes them."""
+        table = {name: of_one_type(column) for name, column in self.table().items()}
+        return _needs("polars", "polars").DataFrame(
+            {k: v.tolist() if v.dtype == object else v for k, v in table.items()}
+        )
 
     def __repr__(self) -> str:
         """Return the size, the columns and what the answers cost."""

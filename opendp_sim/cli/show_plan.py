@@ -17,6 +17,7 @@ from opendp_sim.core.shown import shown
 from opendp_sim.dsl.advice import advice
 from opendp_sim.dsl.describe import dropped
 from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.plan_text import each_record
 from opendp_sim.dsl.standing import standing
 
 __all__ = ["show_plan", "show_types"]
@@ -82,7 +83,7 @@ def show_plan(plan: Plan, out: Console, *, before: int | None = None) -> None:
     own, held = body["memory_bytes"], process_memory() if before is None else before
     out.print(
         f"peak memory of the process about {(own + held) / 2**20:,.0f} MiB, of which {own / 2**20:,.0f} "
-        f"for blocks and sketches{'; no data was opened' if only else ''}"
+        f"for blocks and sketches{each_record(plan)}{'; no data was opened' if only else ''}"
     )
 
 

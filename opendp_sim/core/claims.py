@@ -152,6 +152,8 @@ class Stable:
     """What can be asked of a release of this sketch: name to a protocol object (``capabilities.py``)."""
     matrices: Sequence[NDArray[np.generic]] = ()
     """Public matrices drawn from a seed, large ones at the first look. Fingerprinted in releases."""
+    widened_by: str = ""
+    """The parameter of a row map that makes rows wider than they came: what to lower for memory."""
     constants: tuple[int, ...] = ()
     """Public integers of the features that were rounded from reals: two machines may round them
     otherwise, and parts of one sum must not be made with both."""

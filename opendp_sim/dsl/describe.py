@@ -15,14 +15,14 @@ from opendp_sim.core.rounding import float_up, sqrt_up
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.dsl.ir import DataEntry
 from opendp_sim.dsl.typed import Typed
-from opendp_sim.sources.blocks import block_rows
+from opendp_sim.sources.blocks import block_rows, rows_at_once, widest
 from opendp_sim.spaces.frame import told
 from opendp_sim.spaces.metrics import VectorNorm
 from opendp_sim.spaces.records import Records
 from opendp_sim.spaces.rows import GridRows, RealRows
 from opendp_sim.spaces.sketch import Sketch
 
-__all__ = ["domain_text", "dropped", "memory_of", "metric_text", "stage_plain"]
+__all__ = ["bytes_a_record", "domain_text", "dropped", "memory_of", "metric_text", "stage_plain"]
 
 
 def stage_plain(typed: Typed) -> dict[str, Any]:
@@ -129,17 +129,25 @@ def memory_of(types: Iterable[Typed]) -> int:
     """Estimate the peak memory of a run, in bytes: sketches with their noise, and a few blocks.
 
     Three vectors of cells for each released sketch (the sum, the noise, the file), the public
-    matrices, and eight copies of one block of the widest stage.
+    matrices, eight copies of one block of the widest stage, and all rows of a public ``size`` where a
+    mechanism needs them together.
     """
-    cells, matrices, block = 0, 0, 0
+    cells, matrices, block, held = 0, 0, 0, 0
     for typed in types:
-        rows = block_rows(typed.entry.records)
         for stage in typed.stages:
             claim = stage.claim
             if isinstance(claim, Stable):
                 matrices = max(matrices, _bytes_of(claim.matrices))
-                width = getattr(claim.output, "width", 0)
-                block = max(block, 8 * rows * width)
+        rows = min(block_rows(typed.entry.records), rows_at_once(typed.stages))
+        block = max(block, 8 * rows * widest(typed.stages)[0])
         if typed.release is not None and typed.is_sketch:
             cells += int(getattr(typed.domain, "size", 0))
-    return 3 * 8 * cells + matrices + 8 * block
+        elif typed.release is not None:
+            size = dict(typed.release.params).get("size") or 0
+            held = max(held, 2 * int(size) * bytes_a_record(typed))
+    return 3 * 8 * cells + matrices + 8 * block + held
+
+
+def bytes_a_record(typed: Typed) -> int:
+    """Return what a record of these rows takes, in bytes."""
+    return 8 * int(getattr(typed.domain, "width", 0))

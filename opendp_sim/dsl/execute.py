@@ -25,6 +25,7 @@ from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.publish import Run, finish, publish, run_folder, settle, stage
 from opendp_sim.dsl.release_plan import ReleasePlan
 from opendp_sim.dsl.write import check_writable
+from opendp_sim.sources.blocks import narrowed
 from opendp_sim.sources.fold import build_sketch, collect_rows
 from opendp_sim.spaces.records import Records
 
@@ -185,7 +186,7 @@ def _data(release: ReleasePlan, inputs: Inputs, workers: int | None, told: Told)
         )
     if isinstance(last, Stable) and last.fold is not None:
         maps, fold = typed.stages[:-1], last.fold
-        key = typed.stages[-1].mechanism.key
+        key, blocks = typed.stages[-1].mechanism.key, narrowed(blocks, typed.stages)
         return guarded(lambda _: fold(lambda: map(resolve(maps, blocks), blocks())), key)(None)
     if isinstance(typed.domain, Records):
         raise InternalError(

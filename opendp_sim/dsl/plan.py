@@ -10,6 +10,7 @@ from typing import Any
 
 from opendp_sim.accounting.totals import Charge
 from opendp_sim.core import dp
+from opendp_sim.core.claims import Stable
 from opendp_sim.core.memory import machine_memory
 from opendp_sim.dsl.account import account
 from opendp_sim.dsl.accountant import Target
@@ -26,6 +27,7 @@ from opendp_sim.dsl.release_plan import ReleasePlan
 from opendp_sim.dsl.solving import Loss
 from opendp_sim.dsl.typed import Typed
 from opendp_sim.dsl.types import type_stages
+from opendp_sim.sources.blocks import widest
 
 __all__ = ["Plan", "plan_file", "plan_of"]
 
@@ -138,16 +140,31 @@ def plan_of(draft: Draft) -> Plan:
 
 
 def _check_sizes(types: Mapping[str, Typed], notes: Notes) -> None:
-    """Report sketches that this machine, or OpenDP's vectors, cannot hold (OS103)."""
+    """Report what this machine, or OpenDP's vectors, cannot hold (OS103)."""
     for name, typed in types.items():
+        params = dict(typed.release.params) if typed.release is not None else {}
         cells, needed = getattr(typed.domain, "size", 0) or 0, memory_of([typed])
-        if typed.is_sketch and (needed > machine_memory() or cells >= 2**31):
-            notes.error(
-                "OS103", f"`{name}` needs about {needed:,} bytes for {cells:,} cells", ("flow", name),
-                label=f"the machine has {machine_memory():,} bytes, a sketch fewer than 2**31 cells",
-                help="lower `repetitions`, `buckets` or the sketch's other sizes, or the labels.",
-                part="key",
-            )  # fmt: skip
+        if needed <= machine_memory() and not (typed.is_sketch and cells >= 2**31):
+            continue
+        width, where = widest(typed.stages)
+        claim = where.claim if where is not None else None
+        lower = claim.widened_by if isinstance(claim, Stable) else ""
+        if typed.is_sketch and 3 * 8 * cells > needed // 2:
+            what = f"{cells:,} cells"
+            hint = "lower `repetitions`, `buckets` or the sketch's other sizes, or the labels."
+        else:
+            what = f"records of {width:,} numbers"
+            hint = (
+                f"lower `{lower}` of `{where.mechanism.key}`"
+                if where and lower
+                else "lower the sizes"
+            )
+            hint += ", or the public `size`." if params.get("size") else "."
+        notes.error(
+            "OS103", f"`{name}` needs about {needed:,} bytes for {what}", ("flow", name),
+            label=f"the machine has {machine_memory():,} bytes, a sketch fewer than 2**31 cells",
+            help=hint, part="key",
+        )  # fmt: skip
 
 
 def _errors_at(plan: Plan, epsilon: Sequence[float], delta: float | None = None) -> ErrorCurve:

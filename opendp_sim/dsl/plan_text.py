@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from opendp_sim.accounting.promise import promise
+from opendp_sim.dsl.describe import bytes_a_record
 from opendp_sim.dsl.how_wrong import asked_later, how_wrong
 
 if TYPE_CHECKING:
     from opendp_sim.dsl.plan import Plan
 
-__all__ = ["ErrorCurve", "as_html", "as_yaml", "lines_of", "yaml_text"]
+__all__ = ["ErrorCurve", "as_html", "as_yaml", "each_record", "lines_of", "yaml_text"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,17 @@ def _lines(plan: Plan) -> Iterator[tuple[str, str]]:
     told = how_wrong(plan) or asked_later(plan)
     for name, error in told.items():
         yield "error", f"{name}: {error.whole}"
-    yield "memory", f"about {plain['memory_bytes'] / 2**20:.0f} MiB"
+    yield "memory", f"about {plain['memory_bytes'] / 2**20:.0f} MiB{each_record(plan)}"
+
+
+def each_record(plan: Plan) -> str:
+    """Say what all rows together add to the memory, where a mechanism needs them so; else nothing."""
+    held = sum(
+        bytes_a_record(typed)
+        for typed in plan.types.values()
+        if typed.release is not None and not typed.is_sketch
+    )
+    return f", and {held:,} bytes a record" if held else ""
 
 
 def _gate(entry: Any) -> str:

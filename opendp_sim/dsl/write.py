@@ -11,12 +11,14 @@ from pathlib import Path as File
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opendp_sim.accounting.atomic_files import fresh, replacing
 from opendp_sim.accounting.certificate import digest_of
 from opendp_sim.accounting.release import Release
 from opendp_sim.core.errors import DataError
 from opendp_sim.core.space import Domain
+from opendp_sim.spaces.cell import boxed, columned
 
 __all__ = ["check_writable", "digests", "table_of", "unwritable", "write_output"]
 
@@ -74,8 +76,18 @@ def write_output(path: File, value: Any, domain: Domain | None) -> None:
 
 def _arrays(value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
-        return {str(name): np.asarray(array) for name, array in value.items()}
-    return {"answer": np.asarray(value)}
+        return {str(name): _stored(columned(array)) for name, array in value.items()}
+    return {"answer": _stored(columned(value))}
+
+
+def _stored(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array that a file without pickles can hold: objects that are no one text each as JSON."""
+    if array.dtype != object:
+        return array
+    held = columned(array.ravel().tolist()).reshape(array.shape)
+    if held.dtype != object:
+        return held
+    return np.array([json.dumps(cell) for cell in array.ravel().tolist()]).reshape(array.shape)
 
 
 def table_of(value: Any, labels: tuple[Any, ...] | None) -> tuple[list[str], list[list[Any]]]:
@@ -85,14 +97,14 @@ def table_of(value: Any, labels: tuple[Any, ...] | None) -> tuple[list[str], lis
     """
     columns: dict[str, Any] = {}
     for name, given in (value if isinstance(value, Mapping) else {"answer": value}).items():
-        array = np.asarray(given)
+        array = columned(given)
         if array.ndim == 2:
             wide = array.shape[1]
             tags = labels if labels is not None and len(labels) == wide else range(wide)
             for place, tag in enumerate(tags):
                 columns[name if wide == 1 else f"{name}:{tag}"] = array[:, place]
         elif name == "label" and labels is not None and array.dtype.kind in "iu":
-            columns[name] = np.array(labels, dtype=object)[array]
+            columns[name] = boxed(labels)[array]
         else:
             columns[name] = np.atleast_1d(array)
     rows = [list(row) for row in zip(*(c.tolist() for c in columns.values()), strict=True)]
@@ -103,9 +115,9 @@ def _named(value: Any, labels: tuple[Any, ...] | None) -> Any:
     """Return answers with labels by name, and ``classes`` where a column has one entry a class."""
     if labels is None or not isinstance(value, Mapping):
         return value
-    columns = {str(name): np.asarray(given) for name, given in value.items()}
+    columns = {str(name): columned(given) for name, given in value.items()}
     named = {
-        n: np.array(labels, dtype=object)[a] if n == "label" and a.dtype.kind in "iu" else a
+        n: boxed(labels)[a] if n == "label" and a.dtype.kind in "iu" else a
         for n, a in columns.items()
     }
     wide = any(a.ndim == 2 and a.shape[1] == len(labels) > 1 for a in columns.values())

@@ -18,6 +18,7 @@ from opendp_sim.core.shared_parameters import Confidence
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.queries.parts.asked import offered
 from opendp_sim.queries.parts.quantiles import quantile
+from opendp_sim.spaces.cell import columned
 from opendp_sim.spaces.released import Answers
 
 __all__ = ["Counts"]
@@ -77,7 +78,7 @@ class Counts(Mechanism):
                 "OS102", f"{self.key}.top", expected=f"at most {len(offer.items)} items", got=self.top,
                 hint="leave it out for all of them.",
             )  # fmt: skip
-        items = np.array(offer.items)
+        items = columned(list(offer.items))
         noise = release.deviation
         half = quantile(release, self.confidence) * noise
 

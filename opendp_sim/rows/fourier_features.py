@@ -109,6 +109,7 @@ class FourierFeatures(Mechanism):
             output=self._image(rows),
             function=made,
             on_queries=lambda data: Rows(waves.of_queries(as_rows(data).values)),
+            widened_by="frequencies",
             matrices=waves.matrices,
             expected={"deviation of a kernel value": math.sqrt(0.5 / self.frequencies)},
         )

@@ -129,6 +129,7 @@ class JlProjection(Mechanism):
             output=_image(rows, self.dimension, drawn),
             function=projected,
             on_queries=lambda data: Rows(drawn.far(as_rows(data).values)),
+            widened_by="dimension",
             matrices=drawn.matrices,
             expected=_errors(self.dimension)
             | {"relative deviation of squared distances": math.sqrt(2 / self.dimension)}

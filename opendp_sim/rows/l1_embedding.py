@@ -161,6 +161,7 @@ class L1Embedding(Mechanism):
             output=output,
             function=project,
             on_queries=queries,
+            widened_by="directions",
             matrices=Drawn(
                 8 * (rows.width + 1) * self.directions, lambda: (drawn.projection.folded,)
             ),

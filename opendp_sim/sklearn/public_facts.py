@@ -185,7 +185,8 @@ def classes_of(classes: Any, who: str) -> Classes:
     whole = all(
         isinstance(v, int | np.integer) or (isinstance(v, float) and v.is_integer()) for v in listed
     )
-    text = all(isinstance(v, str) for v in listed)
+    # numpy's texts drop zero characters at the end: two classes could become one.
+    text = all(isinstance(v, str) and not v.endswith("\0") for v in listed)
     if len(listed) < 2 or len(set(listed)) < len(listed) or not (whole or text):
         raise EstimatorRefused(
             "OS101",

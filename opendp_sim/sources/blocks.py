@@ -2,27 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.core.claims import Stable, Stage
 from opendp_sim.spaces.records import Records
+from opendp_sim.spaces.rows import length, take
 
-__all__ = ["Block", "block_rows", "length_of", "recut"]
+__all__ = ["Block", "block_rows", "length_of", "narrowed", "recut", "rows_at_once", "widest"]
 
 Block = dict[str, NDArray[Any]]
 """Column name to array; all arrays have one entry (or row) a record."""
 
 _CELLS = 2**20
 """Numbers a block: 8 MiB of float64, small beside the products made of it, large beside overheads."""
+_WIDE = 2**22
+"""Numbers that a block may become behind a row map that makes records wider: 32 MiB of float64."""
+_FEWEST = 256
+"""Records a block: fewer would cost more in overheads than they save."""
 
 
 def block_rows(records: Records) -> int:
     """Return how many records a block of this type holds unless told otherwise."""
     width = sum(column.width for column in records.columns)
-    return max(256, min(65536, _CELLS // max(width, 1)))
+    return max(_FEWEST, min(65536, _CELLS // max(width, 1)))
+
+
+def widest(stages: Sequence[Stage]) -> tuple[int, Stage | None]:
+    """Return how many numbers a record is where a chain's rows are widest, and the row map's stage."""
+    found: tuple[int, Stage | None] = 0, None
+    for stage in stages:
+        width = getattr(stage.claim.output, "width", 0) if isinstance(stage.claim, Stable) else 0
+        if width > found[0]:
+            found = width, stage
+    return found
+
+
+def rows_at_once(stages: Sequence[Stage]) -> int:
+    """Return how many records may be in work together: few where a row map makes them wide."""
+    return max(_FEWEST, _WIDE // max(widest(stages)[0], 1))
+
+
+def narrowed(
+    blocks: Callable[[], Iterable[Any]], stages: Sequence[Stage]
+) -> Callable[[], Iterator[Any]]:
+    """Return what opens the same records, in order, in blocks that the widest stage can hold.
+
+    Whatever made the blocks knew the width of records, and not what becomes of them.
+    """
+    most = rows_at_once(stages)
+
+    def opened() -> Iterator[Any]:
+        for block in blocks():
+            count = length(block)
+            if count <= most:
+                yield block
+            else:
+                yield from (take(block, slice(at, at + most)) for at in range(0, count, most))
+
+    return opened
 
 
 def length_of(block: Mapping[str, NDArray[Any]]) -> int:

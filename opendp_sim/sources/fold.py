@@ -16,6 +16,7 @@ from opendp_sim.core.claims import Stable, Stage
 from opendp_sim.core.errors import InternalError
 from opendp_sim.core.guard import guarded
 from opendp_sim.core.pipeline import resolve
+from opendp_sim.sources.blocks import narrowed
 from opendp_sim.spaces.records import Records
 from opendp_sim.spaces.rows import Rows, length
 
@@ -39,7 +40,7 @@ def build_sketch(
 
     Sums of integers do not depend on their order, so any number of workers gives the same bits. With
     several, one thread reads and ``workers`` threads each own a block and a state of their own; at
-    most ``workers + 2`` blocks exist at any time.
+    most ``workers + 2`` blocks exist at any time. Blocks are cut where a row map makes rows wide.
 
     Args:
         stages: row maps and, last, a sketch.
@@ -62,7 +63,7 @@ def build_sketch(
             hint="report this as a bug: the plan should have refused it.",
         )  # fmt: skip
     accumulate, size = claim.accumulate, claim.output.size  # type: ignore[attr-defined]
-    key = stages[-1].mechanism.key
+    key, source_blocks = stages[-1].mechanism.key, narrowed(source_blocks, stages)
     through = guarded(lambda _: resolve(stages, source_blocks), key)(None)
 
     def add(block: Any, out: NDArray[np.int64]) -> None:
@@ -88,6 +89,7 @@ def build_sketch(
 def collect_rows(stages: Sequence[Stage], source_blocks: Blocks) -> Rows:
     """Return all rows behind the row maps, in memory: for mechanisms that need the whole dataset."""
     key = stages[-1].mechanism.key if stages else "records"
+    source_blocks = narrowed(source_blocks, stages)
     through = guarded(lambda _: resolve(stages, source_blocks), key)(None)
     parts = [guarded(through, key)(block) for block in source_blocks()]
     claim = stages[-1].claim if stages else None
@@ -96,15 +98,30 @@ def collect_rows(stages: Sequence[Stage], source_blocks: Blocks) -> Rows:
         if not isinstance(first, Records):
             return _no_rows(claim.output)
         parts = [guarded(through, key)(first.no_records())]
-    return Rows(
-        np.concatenate([part.values for part in parts]),
-        *(
-            None
-            if getattr(parts[0], name) is None
-            else np.concatenate([getattr(part, name) for part in parts])
-            for name in ("labels", "ids")
-        ),
+    labels, ids = (
+        None
+        if getattr(parts[0], name) is None
+        else np.concatenate([getattr(part, name) for part in parts])
+        for name in ("labels", "ids")
     )
+    values = [part.values for part in parts]
+    parts.clear()
+    return Rows(_joined(values), labels, ids)
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Join rows, and let go of each part once it is copied: all of them are never held twice."""
+    if len(parts) == 1:
+        return parts[0]
+    kind = np.result_type(*parts)
+    out: NDArray[Any] = np.empty((sum(map(len, parts)), *parts[0].shape[1:]), dtype=kind)
+    parts.reverse()
+    start = 0
+    while parts:
+        part = parts.pop()
+        out[start : start + len(part)] = part
+        start += len(part)
+    return out
 
 
 def _no_rows(domain: Any) -> Rows:

@@ -10,6 +10,7 @@ that cell alone. Lemma 4 of ``sources/ingest.md``.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
@@ -23,9 +24,11 @@ __all__ = [
     "LONGEST",
     "MISSING",
     "boxed",
+    "columned",
     "exact",
     "hashes",
     "listed",
+    "of_one_type",
     "plain",
     "real",
     "reals",
@@ -202,6 +205,30 @@ def boxed(cells: Sequence[Any]) -> NDArray[Any]:
     for place, cell in enumerate(cells):
         out[place] = cell
     return out
+
+
+def columned(cells: Any) -> NDArray[Any]:
+    """Return texts and whole numbers as an array that holds each as it is, shape (n,); others as numpy.
+
+    int64 or fixed-width texts where these hold them; objects where texts and numbers are mixed (numpy
+    would write the number 5 as the text), where a text ends in zero characters (numpy would drop them),
+    and for numbers beyond 64 bits (numpy would round them).
+    """
+    kinds = set(map(type, cells)) if isinstance(cells, list | tuple) else {object}
+    if not kinds <= {int, str}:
+        return np.asarray(cells)
+    if kinds == {int} and all(-(2**63) <= cell < 2**63 for cell in cells):
+        return np.array(list(cells), dtype=np.int64)
+    if kinds == {str} and not any(cell.endswith("\0") for cell in cells):
+        return np.array(list(cells))
+    return boxed(cells) if kinds else np.asarray(cells)
+
+
+def of_one_type(column: NDArray[Any]) -> NDArray[Any]:
+    """Return a column for what holds one type alone: where texts and numbers are mixed, each as JSON."""
+    if column.dtype != object or len(set(map(type, column.tolist()))) < 2:
+        return column
+    return boxed([json.dumps(cell) for cell in column.tolist()])
 
 
 def listed(values: NDArray[Any] | Sequence[Any]) -> list[Any]:

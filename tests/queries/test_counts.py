@@ -9,9 +9,19 @@ import pytest
 from typer.testing import CliRunner
 
 import opendp_sim as sim
+from opendp_sim.accounting.answers import Answers
+from opendp_sim.accounting.release import Release
 from opendp_sim.cli import app
+from opendp_sim.core.claims import Noise
 from opendp_sim.core.errors import SimError
+from opendp_sim.core.pipeline import bind_steps
+from opendp_sim.dsl.write import write_output
 from opendp_sim.queries.counts import Counts
+from opendp_sim.sketches.counts.vote_counts import VoteCounts
+from opendp_sim.spaces.cell import columned
+from opendp_sim.spaces.metrics import Symmetric
+from opendp_sim.spaces.records import Column, Records
+from opendp_sim.spaces.released import Answers as Labelled
 
 SPEC = """
 spec: opendp_sim/1
@@ -97,3 +107,57 @@ def test_what_cannot_be_counted_is_refused(done):
     with pytest.raises(SimError, match=r"OS702.*vote_counts"):
         other.ask("counts")
     assert Counts().top is None
+
+
+MIXED = [5, "5", "a", "a\0", "a\0b"]
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    # A catalogue's items are what they are: numbers beside texts, and texts that end in zero characters.
+    sketch = VoteCounts(item="word")
+    records = Records((Column("word", "category", keys=tuple(MIXED)),))
+    stages = bind_steps(records, Symmetric(), [sketch])
+    votes = np.zeros(len(MIXED), dtype=np.int64)
+    votes[:] = [50, 40, 30, 20, 10]
+    noise = Noise("discrete_gaussian", 1.0)
+    return Release.of_sketch(stages, votes, noise, {})
+
+
+def test_items_of_all_kinds_are_told_apart(mixed, tmp_path):
+    found = mixed.counts()
+    assert found["item"].tolist() == MIXED
+    assert [type(item) for item in found["item"].tolist()] == [int, str, str, str, str]
+    assert found.to_pandas()["item"].tolist() == MIXED
+    told = ["5", '"5"', '"a"', '"a\\u0000"', '"a\\u0000b"']
+    assert found.to_arrow()["item"].to_pylist() == told
+    assert found.to_polars()["item"].to_list() == told
+    write_output(tmp_path / "a.json", found.columns, found.domain)
+    assert json.loads((tmp_path / "a.json").read_text("utf-8"))["item"] == MIXED
+    write_output(tmp_path / "a.npz", found.columns, found.domain)
+    with np.load(tmp_path / "a.npz") as kept:  # no pickles
+        assert kept["item"].tolist() == told
+
+
+@pytest.mark.parametrize("texts", [["a", "b"], ["a", "a\0"]])
+def test_items_of_one_kind_stay_plain_columns(texts):
+    found = Answers({"item": texts}, None)
+    assert found["item"].tolist() == texts
+    assert found.to_arrow()["item"].to_pylist() == texts
+
+
+def test_labels_of_all_kinds_are_told_apart():
+    domain = Labelled(("label", "score"), (5, "5", "c\0"))
+    found = Answers({"label": np.array([1, 0, 2]), "score": np.zeros((3, 3))}, domain)
+    table = found.table()
+    assert table["label"].tolist()[::3] == ["5", 5, "c\0"]
+    assert table["class"].tolist()[:3] == [5, "5", "c\0"]
+
+
+def test_columns_hold_what_was_given():
+    for cells in ([1, 2], ["a", "b"], [1, "1"], ["a\0"], [2**63, -1], [], [2**70, 1]):
+        assert columned(cells).tolist() == cells
+        assert list(map(type, columned(cells).tolist())) == list(map(type, cells))
+    assert columned([1, 2]).dtype == np.int64
+    assert columned(["a"]).dtype.kind == "U"
+    assert columned([1.5, 2]).dtype == np.float64
