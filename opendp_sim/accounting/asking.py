@@ -20,7 +20,7 @@ from opendp_sim.sources.gate import check_entries
 from opendp_sim.sources.source import Source, from_arrays
 from opendp_sim.spaces.records import Column, Records
 from opendp_sim.spaces.released import asking
-from opendp_sim.spaces.rows import GridRows, RealRows
+from opendp_sim.spaces.rows import GridRows, RealRows, with_points
 
 __all__ = [
     "answers_of",
@@ -42,6 +42,9 @@ def questions_of(release: Any) -> tuple[str, ...]:
 
 def answers_of(release: Any, question: str, queries: Any, parameters: Mapping[str, Any]) -> Answers:
     """Answer ``queries`` from a release alone: what ``Release.ask`` does."""
+    points = parameters.get("public")
+    if points is not None and not isinstance(points, str):
+        parameters = {**parameters, "public": "points"}
     claim = _bound(question, parameters, release.released, release)
     if claim.asks and queries is None:
         raise DataError(
@@ -59,10 +62,19 @@ def answers_of(release: Any, question: str, queries: Any, parameters: Mapping[st
         carried = {n: np.asarray(a) for n, a in given.items() if np.ndim(a) == 1}
         asked = read_queries(lambda: from_arrays(features, given), "queries")
         carried = {n: a for n, a in asked.items() if a.ndim == 1} | carried
-        plain = isinstance(release.stages[0].domain, Records)
-        mapped = release.queries(asked if plain else asked["x"])
+        mapped = _mapped(release, asked)
+    if points is not None and not isinstance(points, str):
+        features = features_of(release)
+        told = columns_of(points, features)
+        given = read_queries(lambda: from_arrays(features, told), "public")
+        mapped = with_points(mapped, _mapped(release, given))
     value = claim.function(release.arrays, mapped)
     return _table(value, claim.output, carried, (question,), release)
+
+
+def _mapped(release: Any, asked: Block) -> Any:
+    plain = isinstance(release.stages[0].domain, Records)
+    return release.queries(asked if plain else asked["x"])
 
 
 def _bound(

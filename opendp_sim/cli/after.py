@@ -50,6 +50,10 @@ def answer_command(
             help="Public queries: a file, or a built-in dataset; some questions need none.",
         ),
     ] = None,
+    public: Annotated[
+        str | None,
+        typer.Option(help="Public points, for a query with `public: points`: a file, or built in."),
+    ] = None,
     save: Annotated[
         str | None, typer.Option("--output", "-o", "--save", help="Write .csv, .json or .npz.")
     ] = None,
@@ -62,12 +66,12 @@ def answer_command(
                 "--output ending in .csv, .json or .npz", save, "choose one of them."
             )
         if save is not None:
-            given = [] if queries is None else [("the queries", File(queries))]
+            named = (("the queries", queries), ("the public points", public))
+            given = [(what, File(text)) for what, text in named if text is not None]
             asked_of = chain(kept_of(release), given)
             check_target(File(save), "answer", asked_of)
-        answers, domain, asked = ask(
-            load_checked(release), None if queries is None else reference(queries), post
-        )
+        opened = [None if text is None else reference(text) for text in (queries, public)]
+        answers, domain, asked = ask(load_checked(release), opened[0], post, opened[1])
         answers = _beside(asked, answers)
         if save is not None:
             write_output(File(save), answers, domain)

@@ -25,7 +25,10 @@ __all__ = ["ask", "reference"]
 
 
 def ask(
-    release: Release, queries: SourceRef | None, posts: Sequence[str]
+    release: Release,
+    queries: SourceRef | None,
+    posts: Sequence[str],
+    public: SourceRef | None = None,
 ) -> tuple[Any, Domain | None, dict[str, Any]]:
     """Answer public queries.
 
@@ -35,6 +38,7 @@ def ask(
             need none, such as ``counts`` and ``modes``.
         posts: query mechanisms in order, as a spec writes them: ``density`` or
             ``"density: {confidence: 0.9}"``.
+        public: public points, for a question with ``public: points``.
 
     Returns:
         (the answers, their domain, the queries' columns of single numbers, to show beside answers).
@@ -45,17 +49,20 @@ def ask(
     """
     dp.enable_features("contrib")
     claims, domain = _bind(release, posts)
+    features = features_of(release)
+    points = None
+    if public is not None:
+        points = read_queries(lambda: source_of(public, features, ".", {}), "public")
     if queries is None:
         if any(claim.takes == "release" and claim.asks for claim in claims):
             raise DataError(
                 "OS607", "query", expected="public queries", got="none",
                 hint="add --queries FILE; `modes` and `counts` need none.",
             )  # fmt: skip
-        return answer(release, claims, None), domain, {}
-    features = features_of(release)
+        return answer(release, claims, None, points), domain, {}
     asked = read_queries(lambda: source_of(queries, features, ".", {}), "query")
     beside = {name: column for name, column in asked.items() if column.ndim == 1}
-    return answer(release, claims, asked), domain, beside
+    return answer(release, claims, asked, points), domain, beside
 
 
 def _bind(release: Release, posts: Sequence[str]) -> tuple[list[Post], Domain | None]:

@@ -28,6 +28,7 @@ from opendp_sim.dsl.write import check_writable
 from opendp_sim.sources.blocks import narrowed
 from opendp_sim.sources.fold import build_sketch, collect_rows
 from opendp_sim.spaces.records import Records
+from opendp_sim.spaces.rows import with_points
 
 __all__ = ["answer", "apply"]
 
@@ -217,11 +218,11 @@ def _release(plan: Plan, release: ReleasePlan, data: Any, told: Told) -> Any:
 def _answer(plan: Plan, released: dict[str, Any], inputs: Inputs, done: Applied) -> None:
     for name, output in plan.outputs.items():
         value = released[output.stage.name]
-        queries = inputs.queries.get(name)
+        queries, points = inputs.queries.get(name), inputs.points.get(name)
         if isinstance(value, Release):
             silent = all(post.takes == "answer" or not post.asks for post in output.posts)
             if output.posts and (queries is not None or silent):
-                done.results[name] = answer(value, output.posts, queries)
+                done.results[name] = answer(value, output.posts, queries, points)
             else:
                 done.results[name] = value
             continue
@@ -232,9 +233,14 @@ def _answer(plan: Plan, released: dict[str, Any], inputs: Inputs, done: Applied)
         done.results[name] = value
 
 
-def answer(release: Release, posts: Any, queries: Any) -> Any:
-    """Answer public queries from a release alone, through the post-processing steps in order."""
+def answer(release: Release, posts: Any, queries: Any, points: Any = None) -> Any:
+    """Answer public queries from a release alone, through the post-processing steps in order.
+
+    ``points`` are public points, for questions with ``public: points``.
+    """
     mapped = None if queries is None else release.queries(queries)
+    if points is not None:
+        mapped = with_points(mapped, release.queries(points))
     value: Any = None
     for place, post in enumerate(posts):
         first = place == 0 or post.takes == "release"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path as File
 from typing import Any
 
@@ -13,7 +13,8 @@ from opendp_sim.core.errors import DataError
 from opendp_sim.dsl.ir import DataEntry, SourceRef
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.plan import Plan
-from opendp_sim.sources.blocks import Block
+from opendp_sim.queries.parts.public_points import check_enough
+from opendp_sim.sources.blocks import Block, length_of
 from opendp_sim.sources.delimited import NO_HEADER
 from opendp_sim.sources.frames import from_table, waits
 from opendp_sim.sources.gate import check_form, check_source, gated_blocks
@@ -25,6 +26,7 @@ from opendp_sim.spaces.records import Records
 __all__ = [
     "Inputs",
     "check_forms",
+    "open_points",
     "open_private",
     "open_public",
     "open_queries",
@@ -45,6 +47,8 @@ class Inputs:
 
     blocks: Mapping[str, Callable[[], Iterator[Block]]]
     queries: Mapping[str, Block]
+    points: Mapping[str, Block] = field(default_factory=dict)
+    """The public points of every output that has some."""
 
 
 def source_of(ref: SourceRef, records: Records, folder: str, memory: Memory) -> Source:
@@ -78,7 +82,12 @@ def open_public(plan: Plan, memory: Memory, told: Told) -> Inputs:
         for name, output in plan.outputs.items()
         if output.decl.query is not None
     }
-    return Inputs(_opened(plan, memory, told, public=True), queries)
+    points = {
+        name: open_points(output, plan.program.folder, memory)
+        for name, output in plan.outputs.items()
+        if output.decl.public is not None
+    }
+    return Inputs(_opened(plan, memory, told, public=True), queries, points)
 
 
 def check_forms(plan: Plan, memory: Memory) -> None:
@@ -101,7 +110,11 @@ def check_forms(plan: Plan, memory: Memory) -> None:
 
 def open_private(plan: Plan, memory: Memory, told: Told, public: Inputs) -> Inputs:
     """Open and check the private dataset (the one data gate), beside what is public."""
-    return Inputs({**public.blocks, **_opened(plan, memory, told, public=False)}, public.queries)
+    return Inputs(
+        {**public.blocks, **_opened(plan, memory, told, public=False)},
+        public.queries,
+        public.points,
+    )
 
 
 def _opened(
@@ -153,8 +166,21 @@ def _naming(error: DataError, name: str, ref: SourceRef) -> DataError:
     return DataError(error.code, where, expected=error.expected, got=error.got, hint=error.hint)
 
 
+def open_points(output: OutputType, folder: str, memory: Memory) -> Block:
+    """Read the public points of an output into memory, checked as queries are."""
+    assert output.decl.public is not None  # noqa: S101 - the caller asked
+    features = query_records(output.stage.entry.records, output.stage.stages)
+    where, ref = f"outputs.{output.decl.name}.public", output.decl.public
+    block = read_queries(lambda: source_of(ref, features, folder, memory), where)
+    check_enough(length_of(block), where)
+    return block
+
+
 def open_queries(ref: SourceRef, output: OutputType, folder: str, memory: Memory) -> Block:
     """Read public queries into memory, checked; values may lie outside the data's bounds."""
     features = query_records(output.stage.entry.records, output.stage.stages)
     where = f"outputs.{output.decl.name}.queries"
-    return read_queries(lambda: source_of(ref, features, folder, memory), where)
+    block = read_queries(lambda: source_of(ref, features, folder, memory), where)
+    if any(getattr(mechanism, "public", None) == "queries" for mechanism in output.decl.post):
+        check_enough(length_of(block), where)
+    return block

@@ -200,9 +200,28 @@ def _output(decl: OutputDecl, base: OutputType, notes: Notes) -> OutputType | No
     return typed if _saves(typed, notes) else None
 
 
+def _pointed(output: OutputType, notes: Notes) -> bool:
+    """Check that public points are there if a query reads with them, and only then."""
+    decl, path = output.decl, ("outputs", output.decl.name)
+    reads = any(getattr(mechanism, "public", None) == "points" for mechanism in decl.post)
+    if reads == (decl.public is not None):
+        return True
+    if reads:
+        notes.error("OS305", f"output `{decl.name}` has no public points", path, part="key",
+                    label="no `public`", help="add `public: {npz: points.npz}`, or write "
+                    "`public: queries`.")  # fmt: skip
+    else:
+        notes.error("OS305", "`public` needs a query that reads with it", (*path, "public"),
+                    part="key", label="nobody reads them",
+                    help="add for example `post: [density: {public: points}]`.")  # fmt: skip
+    return False
+
+
 def _saves(output: OutputType, notes: Notes) -> bool:
     """Check that what is saved can be saved: a release as .npz, answers with queries."""
     decl, path = output.decl, ("outputs", output.decl.name)
+    if not _pointed(output, notes):
+        return False
     released = isinstance(output.domain, Released)
     needs_queries = any(post.takes == "release" and post.asks for post in output.posts)
     if decl.query is not None and not output.posts:

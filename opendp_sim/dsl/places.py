@@ -21,6 +21,8 @@ __all__ = [
     "one_file",
 ]
 
+_ARE = {"queries": "queries", "public": "public points"}
+
 _Place = tuple[str, str]
 """(``file`` and its path, links followed; or another kind of source and its name)."""
 
@@ -112,10 +114,11 @@ def check_places(program: Program, notes: Notes, spec: str | None = None) -> Non
                         ("data", entry.name, "source"), label="the source of a private dataset",
                         help="data is private or public, not both: name another source.")  # fmt: skip
     for output in program.outputs:
-        if output.queries is not None and is_private(program, output.queries):
-            notes.error("OS704", "`queries` reads the private dataset",
-                        ("outputs", output.name, "queries"), label="neither released nor public",
-                        help="queries are public: name a source that is not private.")  # fmt: skip
+        for word, given in (("queries", output.queries), ("public", output.public)):
+            if given is not None and is_private(program, given):
+                notes.error("OS704", f"`{word}` reads the private dataset",
+                            ("outputs", output.name, word), label="neither released nor public",
+                            help=f"{_ARE[word]} are public: name another source.")  # fmt: skip
     for entry in program.data:
         if entry.ledger is not None and os.path.isdir(File(program.folder) / entry.ledger.file):  # noqa: PTH112 - no error for an odd name
             notes.error("OS304", f"the ledger of `{entry.name}` is a folder",
@@ -179,9 +182,9 @@ def _inputs(program: Program, spec: str | None) -> Iterator[tuple[str, _Place]]:
             for file in beside(File(program.folder) / entry.ledger.file):
                 yield "the ledger", _file(file)
     for output in program.outputs:
-        if output.queries is not None:
-            place = _place(output.queries, program.folder)
-            yield f"the queries of `{output.name}`", place
+        for word, given in (("queries", output.queries), ("public", output.public)):
+            if given is not None:
+                yield f"the {_ARE[word]} of `{output.name}`", _place(given, program.folder)
 
 
 def _written(save: str | None, store: str | None, program: Program, into: File) -> Iterator[File]:

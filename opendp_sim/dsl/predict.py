@@ -7,7 +7,7 @@ from dataclasses import replace
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.errors import DataError
 from opendp_sim.core.pipeline import on_queries
-from opendp_sim.dsl.inputs import open_queries, query_records, read_queries, source_of
+from opendp_sim.dsl.inputs import open_points, open_queries, query_records, read_queries, source_of
 from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.plan import Plan
@@ -58,15 +58,17 @@ def _one(plan: Plan, output: OutputType, like: SourceRef, size: int) -> Expected
     chosen = [i + 1 for i, stage in enumerate(stages) if stage.mechanism.key == "select"]
     start = chosen[0] if chosen else 0
     features = query_records(output.stage.entry.records, stages)
-    points = read_queries(lambda: source_of(like, features, ".", {}), "plan.like")
+    alike = read_queries(lambda: source_of(like, features, ".", {}), "plan.like")
     asked = output.decl.query
     assert asked is not None  # noqa: S101 - the caller picked outputs with queries
     queries = open_queries(asked, output, plan.program.folder, {})
     release = plan.releases[output.stage.name]
     noise = getattr(release.bound.claim, "noise", None) if release.bound is not None else None
     # Labels do not matter without classes; columns are chosen as for queries.
-    rows, wanted = (on_queries(stages[:start], part) for part in (points, queries))
+    rows, wanted = (on_queries(stages[:start], part) for part in (alike, queries))
     rows = replace(rows, labels=None, ids=None)
     deviation = 0.0 if noise is None else noise.deviation
-    post = output.decl.post[0]
-    return _EXPECT[post.key](Asked(stages[start:], deviation, rows, wanted, size), post)
+    post, points = output.decl.post[0], None
+    if output.decl.public is not None:
+        points = on_queries(stages[:start], open_points(output, plan.program.folder, {}))
+    return _EXPECT[post.key](Asked(stages[start:], deviation, rows, wanted, size, points), post)

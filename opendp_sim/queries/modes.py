@@ -99,6 +99,7 @@ class Modes(Mechanism):
         def climb(released: Arrays, queries: Any = None) -> dict[str, NDArray[Any]]:
             queries = None if queries is None else check_queries(domain, queries)
             points = np.zeros((0, box.shape[1])) if queries is None else queries
+            queries = queries if len(points) else None
             read = with_public(self.public, self.key, domain, sums, deviation, points)
             found = self._climb(read, released, queries, box)
             errors = {

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from opendp_sim.accounting.release import Release
 from opendp_sim.core.shown import shown
 from opendp_sim.dsl.execute import answer
-from opendp_sim.dsl.inputs import open_queries
+from opendp_sim.dsl.inputs import open_points, open_queries
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.report.charts import bars_chart
 from opendp_sim.report.figures import Figure
@@ -57,10 +57,17 @@ def _asked(plan: Plan, output: str, file: Path) -> Figure | None:
             and query is not None
             and query.kind == "builtin"
         ):
-            block = open_queries(query, other, plan.program.folder, {})
-            few = {name: values[:_SHOWN] for name, values in block.items()}
-            found = answer(Release.load(file), other.posts, few)
-            return _bars(list(_rows(found, getattr(other.domain, "labels", None))))
+            block, points = open_queries(query, other, plan.program.folder, {}), None
+            if other.decl.public is not None:
+                if other.decl.public.kind != "builtin":
+                    return None
+                points = open_points(other, plan.program.folder, {})
+            if not any(
+                getattr(mechanism, "public", "") == "queries" for mechanism in other.decl.post
+            ):
+                block = {name: values[:_SHOWN] for name, values in block.items()}
+            found = answer(Release.load(file), other.posts, block, points)
+            return _bars(list(_rows(found, getattr(other.domain, "labels", None)))[:_SHOWN])
     return None
 
 

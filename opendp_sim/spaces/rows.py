@@ -18,7 +18,18 @@ from opendp_sim.spaces.frame import Frame, middles_and_units
 from opendp_sim.spaces.ids import boxed, persons
 from opendp_sim.spaces.normal import unmasked
 
-__all__ = ["GridRows", "RealRows", "Rows", "as_rows", "filled", "length", "norm_slack", "take"]
+__all__ = [
+    "GridRows",
+    "RealRows",
+    "Rows",
+    "WithPoints",
+    "as_rows",
+    "filled",
+    "length",
+    "norm_slack",
+    "take",
+    "with_points",
+]
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,20 @@ class Rows:
     def __len__(self) -> int:
         """Return the number of records."""
         return len(self.values)
+
+
+@dataclass(frozen=True)
+class WithPoints(Rows):
+    """Public queries, and the public ``points`` (m, d) that were told with them."""
+
+    points: NDArray[Any] | None = None
+
+
+def with_points(queries: Any, points: Any) -> WithPoints:
+    """Return queries on a sketch's input space (none of them for None) with public points there."""
+    told = as_rows(points).values
+    asked = Rows(told[:0]) if queries is None else as_rows(queries)
+    return WithPoints(asked.values, asked.labels, asked.ids, told)
 
 
 def as_rows(data: Any) -> Rows:

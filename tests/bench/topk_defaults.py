@@ -7,6 +7,7 @@ and the schools that a player attended. Nobody's number of items is bounded. Not
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from _results import parser, table, write_section
@@ -18,7 +19,7 @@ from opendp_sim.spaces.counts import OpenCounts
 from opendp_sim.top_k.limited_domain import LimitedDomain
 from opendp_sim.top_k.top_k import TopK
 
-EPSILONS, SIZES, DELTA = (0.4, 1.0), (10, 50, 200), 1e-6
+EPSILONS, SIZES, DELTA = (0.1, 0.4, 1.0), (10, 50, 200), 1e-6
 FAR = 0.1
 OTHERS = (
     "gated_peel, zcdp",
@@ -46,24 +47,24 @@ def histograms(packages: Path) -> dict[str, np.ndarray]:
     return {name: counts_of(np.array(u), np.array(i))[0] for name, (u, i) in pairs.items()}
 
 
-def known(counts: np.ndarray, k: int, epsilon: float, runs: int) -> dict[str, Score]:
+def known(counts: np.ndarray, k: int, epsilon: float, options: Any) -> dict[str, Score]:
     """Every mechanism over a public catalogue; the default is the first."""
     built = {"top_k": lambda s: TopK(k=k, scale=s, delta=DELTA, accounting="curve")}
     for way in ways(items=len(counts)):
         if way.name in OTHERS:
             built[way.name] = lambda s, w=way: w.build(k, s, DELTA)
-    return measured(built, dense(counts), counts, counts, k, epsilon, runs)
+    return measured(built, dense(counts), counts, counts, k, epsilon, options.runs)
 
 
-def unknown(counts: np.ndarray, k: int, epsilon: float, runs: int) -> dict[str, Score]:
+def unknown(counts: np.ndarray, k: int, epsilon: float, options: Any) -> dict[str, Score]:
     """Mechanisms over an open catalogue: the default, and limited domains of other ranks."""
     built = {"top_k": lambda s: TopK(k=k, scale=s, delta=DELTA, accounting="curve")}
-    for times in (2, 5, 10, 50):
+    for times in options.times:
         built[f"limited_domain, {times} k ranks"] = lambda s, t=times: LimitedDomain(
             k=k, k_max=t * k, scale=s, delta=DELTA, accounting="curve"
         )
     data = {"item": np.arange(len(counts)), "votes": counts}
-    return measured(built, OpenCounts(text=False), data, counts, k, epsilon, runs)
+    return measured(built, OpenCounts(text=False), data, counts, k, epsilon, options.runs)
 
 
 def measured(built, domain, data, counts, k: int, epsilon: float, runs: int) -> dict[str, Score]:
@@ -92,15 +93,23 @@ def main() -> None:
     given = parser(__doc__ or "")
     given.add_argument("--packages", type=Path, required=True)
     given.add_argument("--runs", type=int, default=40)
+    given.add_argument("--only", choices=("public", "open"))
+    given.add_argument("--k", type=int, nargs="+", default=SIZES)
+    given.add_argument("--epsilon", type=float, nargs="+", default=EPSILONS)
+    given.add_argument(
+        "--times", type=int, nargs="+", default=(2, 5, 10, 50), help="open: ranks / k"
+    )
     options = given.parse_args()
     head = ["histogram", "k", "epsilon", "top_k (items)", "best other", "its share", "behind"]
     texts, worst = [], -1.0
     for title, way in (("A public catalogue", known), ("An open catalogue", unknown)):
-        rows = []
+        rows: list[list[object]] = []
+        if options.only not in (None, title.split()[1]):
+            continue
         for name, counts in histograms(options.packages).items():
-            for k in SIZES:
-                for epsilon in EPSILONS:
-                    found = way(counts, k, epsilon, options.runs)
+            for k in options.k:
+                for epsilon in options.epsilon:
+                    found = way(counts, k, epsilon, options)
                     cells, behind = row(f"{name}, {len(counts):,} items", k, epsilon, found)
                     rows.append(cells)
                     worst = max(worst, behind)

@@ -69,7 +69,9 @@ def test_no_row_map_ever_has_more_than_its_share(key: str, monkeypatch: pytest.M
     if claim.survey is not None:
         survey = claim.survey
         changes["survey"] = lambda opened: spied(survey(opened))
-    stages: tuple[Stage, ...] = (Stage(mechanism, case.domain, case.metric, replace(claim, **changes)),)
+    stages: tuple[Stage, ...] = (
+        Stage(mechanism, case.domain, case.metric, replace(claim, **changes)),
+    )
     if isinstance(claim.output, Records):  # what collects rows wants some at the end
         rest = bind_steps(claim.output, claim.output_metric or case.metric,
                           [lookup("select")(features=["x", "age"], label="kind")])  # fmt: skip

@@ -55,6 +55,11 @@ first.""",
         None,
         formerly=("query", "public_queries"),
     )
+    public: Annotated[SourceRef | None, SOURCE] = word(
+        "Public points that look like the data, chosen without looking at the seed, for a query with "
+        "`public: points`: their part of an answer is exact.",
+        None,
+    )
     save: str | None = word(
         "The file: .npz holds a release or arrays, .csv and .json a table.", None,
         pattern=r"\.(npz|csv|json)$", min_length=1,

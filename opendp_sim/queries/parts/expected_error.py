@@ -61,6 +61,7 @@ class Asked:
         like: public points that look like the data, 20 or more, in the chain's first space.
         queries: public queries, in data units.
         size: a public guess of the number of records.
+        known: public points that answers are read with, where a question has some of its own.
     """
 
     stages: Sequence[Stage]
@@ -68,6 +69,7 @@ class Asked:
     like: Any
     queries: Any
     size: int
+    known: Any = None
 
     def sums(self, capability: str, needs: str) -> Any:
         """Return what the sketch offers, or refuse it (OS607)."""
@@ -113,9 +115,11 @@ def expected_kernel_error(asked: Asked, post: Mechanism) -> ExpectedError:
         raise refused("a sketch of kernel sums of l1 or l2, without labels")
     points, at = asked.behind()
     before, wanted = asked.before()
-    public = getattr(post, "public", "none") == "queries"
+    which = getattr(post, "public", "none")
+    told = asked.queries if which == "queries" else asked.known if which == "points" else None
+    public = None if told is None else on_queries(asked.stages[:-1], told)
     median = getattr(post, "estimator", "mean") == "median_of_means"
-    variance = _sampling(asked, sums, points, at, public=public)
+    variance = _sampling(asked, sums, points, at, public)
     drawn = variance is not None
     # As `density` has it: the median of normal means has pi/2 times the variance of their mean.
     loss = math.sqrt(math.pi / 2) if median and drawn else 1.0
@@ -164,7 +168,7 @@ def _cells(asked: Asked, points: Floats) -> dict[str, Any]:
     return found
 
 
-def _sampling(asked: Asked, sums: Any, points: Floats, at: Any, *, public: bool) -> Floats | None:
+def _sampling(asked: Asked, sums: Any, points: Floats, at: Any, public: Any) -> Floats | None:
     """Return the variance over the sketch's draws by query (Lemmas 1 and 2); None without draws."""
     half, size = len(points) // 2, float(asked.size)
     first, second = points[:half], points[half : 2 * half]
@@ -175,15 +179,17 @@ def _sampling(asked: Asked, sums: Any, points: Floats, at: Any, *, public: bool)
     pair = (both - apart) / (2.0 * half * half)
     own = (apart - 2.0 * half * (half - 1) * pair) / (2.0 * half)
     variance = size * own + size * (size - 1) * pair
-    if public:
-        variance = variance + _with_public(asked, sums, points[: 2 * half], at, both)
+    if public is not None:
+        variance = variance + _with_public(asked, sums, points[: 2 * half], at, both, public)
     return np.maximum(variance, 0.0)
 
 
-def _with_public(asked: Asked, sums: Any, points: Floats, at: Any, alone: Floats) -> Floats:
-    """Return what public points at the queries add to the variance: mostly, they take (Lemma 2)."""
+def _with_public(
+    asked: Asked, sums: Any, points: Floats, at: Any, alone: Floats, public: Any
+) -> Floats:
+    """Return what public points add to the variance: mostly, they take (Lemma 2)."""
     grid: Any = asked.stages[-1].domain
-    known = np.clip(np.rint(as_rows(at).values), grid.lower, grid.upper)
+    known = np.clip(np.rint(as_rows(public).values), grid.lower, grid.upper)
     share, scale = asked.size / len(known), asked.size / len(points)
     own = _of(asked, sums, known, at)
     covariance = (_of(asked, sums, np.concatenate([points, known]), at) - alone - own) / 2

@@ -17,18 +17,19 @@ from opendp_sim.core.errors import DataError, SpaceError
 from opendp_sim.core.mechanism import param
 from opendp_sim.core.on_use import spatial
 from opendp_sim.core.space import Domain
+from opendp_sim.queries.parts.asked import check_queries
 from opendp_sim.spaces.released import Released
 from opendp_sim.spaces.rows import GridRows, Rows, as_rows
 
-__all__ = ["PublicPoints", "with_public"]
+__all__ = ["PublicPoints", "check_enough", "with_public"]
 
 PublicPoints = Annotated[
-    Literal["none", "queries"],
+    Literal["none", "queries", "points"],
     param(
         "Public points whose kernel sums are exact, so that only what the data differs from them is "
-        "sampled: the queries themselves, or none.",
+        "sampled: the queries themselves, points of their own (`public:` beside `queries:`), or none.",
         symbol="U", unit="none", default="none",
-        hint="queries, where they look like the data and were chosen without looking at the seed.",
+        hint="what looks like the data and was chosen without looking at the seed.",
     ),
 ]  # fmt: skip
 
@@ -41,7 +42,7 @@ _ROOM = 2**22
 def with_public(
     which: str, key: str, domain: Domain, sums: KernelSums, deviation: float, queries: Any
 ) -> KernelSums:
-    """Return the kernel sums as they are, or read with the queries as public points.
+    """Return the kernel sums as they are, or read with public points.
 
     Args:
         which: the parameter ``public`` of a query mechanism.
@@ -49,11 +50,11 @@ def with_public(
         domain: the release's.
         sums: what it offers.
         deviation: of a cell's noise.
-        queries: on the sketch's own input space, shape (q, d).
+        queries: on the sketch's own input space, shape (q, d), perhaps with points of their own.
 
     Raises:
         SpaceError (OS201): a kernel of another distance than l1 and l2, or rows on no grid.
-        DataError (OS607): fewer than 20 points.
+        DataError (OS607): fewer than 20 points, or none told, or points that cannot be queries.
     """
     if which == "none":
         return sums
@@ -62,14 +63,25 @@ def with_public(
         raise _refused(key, "rows on a grid")
     if sums.distance not in _METRICS:
         raise _refused(key, "a kernel of l1 or l2")
-    values = np.rint(np.asarray(as_rows(queries).values, dtype=np.float64))
-    if len(values) < _FEWEST:
+    told = getattr(queries, "points", None) if which == "points" else as_rows(queries).values
+    if told is None:
         raise DataError(
-            "OS607", "queries", expected=f"{_FEWEST} public points or more", got=f"{len(values)}",
-            hint="write public: none, or ask more queries at once.",
+            "OS607", "public", expected="public points of their own", got="none",
+            hint="add `public: {npz: points.npz}` beside `queries:`, --public FILE, or public=points.",
         )  # fmt: skip
+    values = np.rint(np.asarray(check_queries(domain, told), dtype=np.float64))
+    check_enough(len(values), "public points")
     points = np.clip(values, grid.lower, grid.upper)
     return cast("KernelSums", _WithPublic(sums, domain, grid, points, deviation))
+
+
+def check_enough(count: int, where: str) -> None:
+    """Refuse fewer than 20 public points (OS607): whoever has their number can do so before a charge."""
+    if count < _FEWEST:
+        raise DataError(
+            "OS607", where, expected=f"{_FEWEST} public points or more", got=str(count),
+            hint="write public: none, or give more.",
+        )  # fmt: skip
 
 
 def _refused(key: str, expected: str) -> SpaceError:
