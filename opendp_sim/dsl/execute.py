@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path as File
 from typing import Any, Protocol
 
+from opendp_sim.accounting.ledger import Entry
 from opendp_sim.accounting.release import Release
 from opendp_sim.accounting.signature import Signer
 from opendp_sim.core.claims import Interactive, Noise, Private, Stable
@@ -113,17 +114,13 @@ def _fresh(plan: Plan, run: Run, memory: Memory, stack: ExitStack) -> Applied:
     token = waiting.token if waiting else secrets.token_hex(8)
     seal = waiting.seal.public if waiting else None
     reserved = reserve(plan, ledger, token=token, seal=seal, charged=run.charged)
-    with gate(plan, ledger, reserved, run.charged):
-        inputs, sums = public, {}
-        if run.engine is None:
-            inputs = open_private(plan, memory, run.told, public)
-        else:
-            sums = run.engine.sums(plan)
+    inputs, sums, failed = _gated(plan, run, memory, public, reserved)
     if ledger is not None:
         total = ledger.total()
         done.spent, done.left = total.text, total.left_text
-    failed = None
     try:
+        if failed is not None:
+            raise failed
         released = _run(plan, inputs, sums, run.workers, run.told)
         _answer(plan, released, inputs, done)
     except SimError:
@@ -147,6 +144,49 @@ def _fresh(plan: Plan, run: Run, memory: Memory, stack: ExitStack) -> Applied:
         error.results = dict(done.results)  # paid for: the reserve stands
         raise
     return done
+
+
+def _gated(
+    plan: Plan, run: Run, memory: Memory, public: Inputs, reserved: Entry | None
+) -> tuple[Inputs, dict[str, Any], Exception | None]:
+    """Put the private data through the gate, in the one pass that makes the first sum or all of them.
+
+    Returns:
+        What further releases read; sums before noise; and what a mechanism failed with, which is
+        judged after the gate: the charge stands (``charging.md``, Lemma 7).
+    """
+    with gate(plan, run.ledger, reserved, run.charged):
+        if run.engine is not None:
+            return public, run.engine.sums(plan), None
+        inputs = open_private(plan, memory, run.told, public, whole=False)
+        sums, failed, refused = _first(plan, inputs, run)
+        if refused is not None:
+            raise refused  # before what failed, and from a frame that holds no sum
+    return inputs, sums, failed
+
+
+def _first(
+    plan: Plan, inputs: Inputs, run: Run
+) -> tuple[dict[str, Any], Exception | None, DataError | None]:
+    """Make the sum of the first private release while the gate looks at its records.
+
+    Returns:
+        The sum; or what it failed with; or, whatever became of it, what the gate refuses.
+    """
+    sums: dict[str, Any] = {}
+    failed: Exception | None = None
+    for name, release in plan.releases.items():
+        if not release.typed.entry.public:
+            try:
+                sums[name] = _data(release, inputs, run.workers, run.told)
+            except Exception as error:  # noqa: BLE001 - judged when the gate has seen every record
+                failed = error
+            break
+    try:
+        inputs.finish()
+    except DataError as error:
+        return {}, None, error.with_traceback(None)
+    return sums, failed, None
 
 
 def _no_sessions(plan: Plan) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path as File
 from typing import Any
 
@@ -15,9 +16,10 @@ from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.queries.parts.public_points import check_enough
 from opendp_sim.sources.blocks import Block, length_of
+from opendp_sim.sources.checked import Checked
 from opendp_sim.sources.delimited import NO_HEADER
 from opendp_sim.sources.frames import from_table, waits
-from opendp_sim.sources.gate import check_form, check_source, gated_blocks
+from opendp_sim.sources.gate import check_form
 from opendp_sim.sources.opening import open_source
 from opendp_sim.sources.place import NO_FILE
 from opendp_sim.sources.source import Source
@@ -43,12 +45,16 @@ Told = Callable[[str, int], None]
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a run reads: gated blocks of every dataset, and the queries of every output."""
+    """What a run reads: gated blocks of every dataset, and the queries of every output.
+
+    ``finish`` ends the check of private data that is not looked at as a whole yet.
+    """
 
     blocks: Mapping[str, Callable[[], Iterator[Block]]]
     queries: Mapping[str, Block]
     points: Mapping[str, Block] = field(default_factory=dict)
     """The public points of every output that has some."""
+    finish: Callable[[], None] = lambda: None
 
 
 def source_of(ref: SourceRef, records: Records, folder: str, memory: Memory) -> Source:
@@ -108,37 +114,72 @@ def check_forms(plan: Plan, memory: Memory) -> None:
             raise refused
 
 
-def open_private(plan: Plan, memory: Memory, told: Told, public: Inputs) -> Inputs:
-    """Open and check the private dataset (the one data gate), beside what is public."""
-    return Inputs(
-        {**public.blocks, **_opened(plan, memory, told, public=False)},
-        public.queries,
-        public.points,
-    )
+def open_private(
+    plan: Plan, memory: Memory, told: Told, public: Inputs, *, whole: bool = True
+) -> Inputs:
+    """Open the private dataset behind the one data gate, beside what is public.
+
+    Args:
+        plan: whose data it is.
+        memory: tables handed over.
+        told: told the phase.
+        public: what is public.
+        whole: whether every record is looked at now. Else the first reading looks at it, and ``finish``
+            has to be called before anything that was computed is used.
+
+    Raises:
+        DataError: what cannot be opened; and what the gate refuses, if ``whole``.
+    """
+    ends: list[Callable[[], None]] = []
+    opened = _opened(plan, memory, told, public=False, ends=None if whole else ends)
+
+    def finish() -> None:
+        for end in ends:
+            end()
+
+    return Inputs({**public.blocks, **opened}, public.queries, public.points, finish)
 
 
 def _opened(
-    plan: Plan, memory: Memory, told: Told, *, public: bool
+    plan: Plan,
+    memory: Memory,
+    told: Told,
+    *,
+    public: bool,
+    ends: list[Callable[[], None]] | None = None,
 ) -> dict[str, Callable[[], Iterator[Block]]]:
     blocks: dict[str, Callable[[], Iterator[Block]]] = {}
     refused: DataError | None = None
     for name, entry in _used(plan).items():
         if entry.public != public:
             continue
-        opened = False
         try:
             source = source_of(entry.source, entry.records, plan.program.folder, memory)
-            opened = True
-            told("checking", 0)  # before the first block: a bar shows the phase, come what may
-            check_source(source, entry.ingest, lambda rows: told("checking", rows))
         except DataError as error:
             refused = _naming(error, name, entry.source)
-            refused.unread = not opened and _unread(error, entry.source, memory)
+            refused.unread = _unread(error, entry.source, memory)
             break
-        blocks[name] = gated_blocks(source, entry.ingest)
+        told("checking", 0)  # before the first block: a bar shows the phase, come what may
+        checked = Checked(source, entry.ingest, lambda rows: told("checking", rows))
+        if ends is None:
+            _finish(checked, entry)
+        else:
+            ends.append(partial(_finish, checked, entry))
+        blocks[name] = checked
     if refused is not None:
         raise refused  # outside the handler: it keeps no context whose frames hold data
     return blocks
+
+
+def _finish(checked: Checked, entry: DataEntry) -> None:
+    """End the check, and raise what it refuses under the dataset's name."""
+    refused: DataError | None = None
+    try:
+        checked.finish()
+    except DataError as error:
+        refused = _naming(error, entry.name, entry.source)
+    if refused is not None:
+        raise refused
 
 
 def _unread(error: DataError, ref: SourceRef, memory: Memory) -> bool:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError
 from opendp_sim.sources.conform import missing_column
-from opendp_sim.sources.place import Place, reading
+from opendp_sim.sources.place import Place, check_state, reading, state_of
 from opendp_sim.sources.source import Raw, Table
 from opendp_sim.spaces.records import Records
 
@@ -104,13 +104,16 @@ def npz_source(place: Place, records: Records) -> Table:
 
     def pieces(rows: int) -> Iterator[Raw]:
         with reading(place.file, "complete .npz"), ExitStack() as stack:
+            check_state(place.file, state)
             streams = opened(stack)
             count = min((stream.at_once(rows) for stream in streams.values()), default=rows)
             slices = [stream.slices(count) for stream in streams.values()]
             for arrays in zip(*slices, strict=True):
                 yield dict(zip(streams, arrays, strict=True))
+            check_state(place.file, state)
 
     with reading(place.file, "complete .npz"), ExitStack() as stack:
+        state = state_of(place.file)
         streams = opened(stack)
         form = {name: np.empty((0, *s.shape[1:]), dtype=s.dtype) for name, s in streams.items()}
         length = next((s.shape[0] for s in streams.values()), 0)
@@ -135,11 +138,14 @@ def npy_source(place: Place, records: Records) -> Table:
 
     def pieces(rows: int) -> Iterator[Raw]:
         with reading(place.file, "complete .npy"), ExitStack() as stack:
+            check_state(place.file, state)
             stream = opened(stack)
             for array in stream.slices(stream.at_once(rows)):
                 yield _split(array, place, records)
+            check_state(place.file, state)
 
     with reading(place.file, "complete .npy"), ExitStack() as stack:
+        state = state_of(place.file)
         stream = opened(stack)
         form = _split(np.empty((0, *stream.shape[1:]), dtype=stream.dtype), place, records)
     return Table(records, pieces, stream.shape[0], lambda: form)

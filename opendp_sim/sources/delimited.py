@@ -22,7 +22,7 @@ from opendp_sim.core.errors import DataError
 from opendp_sim.sources.chunks import CHUNK, Chunks, fast_cells
 from opendp_sim.sources.conform import ANY, missing_column
 from opendp_sim.sources.lines import ShortLines, good_lines
-from opendp_sim.sources.place import Place, reading
+from opendp_sim.sources.place import Place, check_state, reading, state_of
 from opendp_sim.sources.source import Raw, Table
 from opendp_sim.spaces.cell import reals, wholes
 from opendp_sim.spaces.encoded import ENCODED
@@ -52,8 +52,12 @@ def csv_source(place: Place, records: Records) -> Table:
 
     def pieces(rows: int) -> Iterator[Raw]:
         with reading(place.file, "readable .csv"):
+            check_state(place.file, state)
             yield from (_by_chunks if _is_large(place) else _by_lines)(place, records, rows)
+            check_state(place.file, state)
 
+    with reading(place.file, "readable .csv"):
+        state = state_of(place.file)
     with reading(place.file, "readable .csv"), _lines(place) as lines:
         header = next(lines, [])
         _check_header(header, place, records)

@@ -22,7 +22,7 @@ from opendp_sim.spaces.normal import is_int64
 from opendp_sim.spaces.records import Column, Records, texts_there
 from opendp_sim.spaces.rows import take
 
-__all__ = ["Ingest", "check_entries", "check_form", "check_source", "gate", "gated_blocks"]
+__all__ = ["Ingest", "check_entries", "check_form", "gate", "gated_blocks"]
 
 Ingest = Literal["refuse", "enforce", "assume"]
 """``refuse`` data that breaks its declaration, ``enforce`` it, or ``assume`` that it holds."""
@@ -85,60 +85,6 @@ def check_form(source: Source) -> None:
     form = getattr(source, "form", None)
     if form is not None:
         _check_structure(conform(form(), source.records), source.records)
-
-
-def check_source(
-    source: Source, mode: Ingest = "refuse", on_block: Callable[[int], None] | None = None
-) -> None:
-    """Send the whole source through the gate before anything is released or charged.
-
-    A refusal after the first release would waste budget, so it has to come now. It is the same whatever
-    the order and the number of the bad records: every block is read, and the refusal that comes first by
-    column and code is raised at the end. ``assume`` opens the source and looks at its first block only.
-
-    Args:
-        source: the data.
-        mode: as for ``gate``.
-        on_block: told the size of each block, for a progress bar.
-
-    Raises:
-        DataError (OS601 to OS606): as the source and the gate. (OS608): no record, when refusing.
-            (OS610): 2**31 records or more.
-    """
-    empty, first = True, None
-    for block in countable(source.blocks()):
-        empty = False
-        found = _refusal(block, source.records, mode)
-        if found is not None:
-            first = min(first or found, found, key=lambda error: _rank(error, source.records))
-        if on_block is not None:
-            on_block(length_of(block))
-        if mode == "assume":
-            break
-    if first is not None:
-        raise first
-    if empty and mode == "refuse":
-        raise DataError(
-            "OS608", "source", expected="at least one record", got="none",
-            hint="look at the file; if an empty data set is a possible input, use `ingest: enforce`.",
-        )  # fmt: skip
-
-
-def _refusal(block: Block, records: Records, mode: Ingest) -> DataError | None:
-    """Return what the gate says of the values of a block; of its structure it is raised at once."""
-    try:
-        gate(block, records, mode)
-    except DataError as error:
-        if error.code == "OS602":
-            raise
-        return error.with_traceback(None)  # its frames hold the block
-    return None
-
-
-def _rank(error: DataError, records: Records) -> tuple[int, str]:
-    """Return where a refusal stands among all: by column as declared, then by code."""
-    places = {f"column {column.name}": at for at, column in enumerate(records.columns)}
-    return places.get(error.where, -1), error.code
 
 
 def _check_structure(block: Block, records: Records) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from opendp_sim.core.errors import DataError
 from opendp_sim.sources.arrow import column_of, stored_in
-from opendp_sim.sources.place import Place, reading
+from opendp_sim.sources.place import Place, check_state, reading, state_of
 from opendp_sim.sources.source import Raw, Table
 from opendp_sim.spaces.records import Records
 
@@ -39,16 +39,17 @@ def parquet_source(place: Place, records: Records) -> Table:
 def parquet_of(place: Place, records: Records, parts: Sequence[Part]) -> Table:
     """Return a source over some parts of the files: what one task of an engine reads."""
     arrow = _pyarrow()
-    length, names = 0, {}
+    length, names, listed = 0, {}, []
     for part in parts:
         with reading(place.file, "readable .parquet"), _opened(arrow, part) as file:
+            listed.append(replace(part, pinned=part.pinned or state_of(part.file)))
             known = [*file.schema_arrow.names, *part.keys]
             names = {c.name: stored_in(c, place.stored(c.name), known) for c in records.columns}
             length += int(file.metadata.num_rows)
     wanted = sorted({name for several in names.values() for name in several})
 
     def pieces(rows: int) -> Iterator[Raw]:
-        for part in parts:
+        for part in listed:
             with reading(place.file, "readable .parquet"), _opened(arrow, part) as file:
                 stored = [name for name in wanted if name not in part.keys]
                 none = (
@@ -65,12 +66,12 @@ def parquet_of(place: Place, records: Records, parts: Sequence[Part]) -> Table:
                     }
 
     def form() -> Raw:
-        if not parts:
+        if not listed:
             return records.no_records()
-        with reading(place.file, "readable .parquet"), _opened(arrow, parts[0]) as file:
+        with reading(place.file, "readable .parquet"), _opened(arrow, listed[0]) as file:
             stored = file.schema_arrow.empty_table()
             held = {n: stored.column(n) for n in wanted if n in stored.schema.names}
-            held |= {n: c for n, c in parts[0].columns(0).items() if n not in held}
+            held |= {n: c for n, c in listed[0].columns(0).items() if n not in held}
             return {c.name: column_of(c, [held[n] for n in names[c.name]]) for c in records.columns}
 
     return Table(records, pieces, length, form)
@@ -86,7 +87,7 @@ def parquet_parts(place: Place, count: int) -> tuple[list[tuple[Part, ...]], int
     found: list[tuple[Part, int]] = []
     for part in _parts(place):
         with reading(place.file, "readable .parquet"), _opened(arrow, part) as file:
-            state = _state(part.file)
+            state = state_of(part.file)
             for group in range(file.metadata.num_row_groups):
                 one = replace(part, groups=[group], pinned=state)
                 found.append((one, int(file.metadata.row_group(group).num_rows)))
@@ -142,25 +143,11 @@ def _keys(folders: tuple[str, ...]) -> dict[str, str]:
 @contextmanager
 def _opened(arrow: Any, part: Part) -> Iterator[Any]:
     """Open a file that stays the same, the one that was listed if it is pinned, up to the last batch."""
-    state = part.pinned or _state(part.file)
-    _check_state(part.file, state)
+    state = part.pinned or state_of(part.file)
+    check_state(part.file, state)
     with arrow.ParquetFile(part.file, pre_buffer=False, buffer_size=_PAGE) as file:
         yield file
-    _check_state(part.file, state)
-
-
-def _state(file: Path) -> tuple[int, int]:
-    """Return the size and the time of the last change."""
-    found = file.stat()
-    return found.st_size, found.st_mtime_ns
-
-
-def _check_state(file: Path, state: tuple[int, int]) -> None:
-    if _state(file) != state:
-        raise DataError(
-            "OS601", str(file), expected="the file that was listed",
-            got="another one: it was changed while it was read", hint="run again.",
-        )  # fmt: skip
+    check_state(part.file, state)
 
 
 def _pyarrow() -> Any:

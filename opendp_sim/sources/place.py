@@ -12,7 +12,7 @@ from typing import Any
 from opendp_sim.core.errors import DataError, SimError, SpecError
 from opendp_sim.core.regular import is_odd
 
-__all__ = ["NO_FILE", "Place", "read_place", "reading"]
+__all__ = ["NO_FILE", "Place", "check_state", "read_place", "reading", "state_of"]
 
 NO_FILE = "no such file"
 """What is told of a file that is not there."""
@@ -95,3 +95,22 @@ def reading(file: Path, kind: str) -> Iterator[None]:
             hint="check the path (it is relative to the spec), the kind of source, and that the "
             "file is complete.",
         ).alone()  # fmt: skip
+
+
+def state_of(file: Path) -> tuple[int, int]:
+    """Return the size of a file and the time of its last change: what tells it from another one."""
+    found = file.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+def check_state(file: Path, state: tuple[int, int]) -> None:
+    """Refuse a file that is not the one whose state was taken (OS601).
+
+    A survey of persons' rows is about the rows that it saw: a second pass over others could keep more
+    rows of a person than the map says.
+    """
+    if state_of(file) != state:
+        raise DataError(
+            "OS601", str(file), expected="the file that was listed",
+            got="another one: it was changed while it was read", hint="run again.",
+        )  # fmt: skip

@@ -387,3 +387,28 @@ def test_plans_of_broken_programs_never_account(monkeypatch):
     monkeypatch.setattr("opendp_sim.dsl.plan.account", lambda *_: pytest.fail("accounted"))
     with pytest.raises(SimError):
         plan_of(draft)
+
+
+def test_the_order_of_columns_is_part_of_the_program(tmp_path):
+    """It says what the numbers of a plain array are: two orders, two hashes; and it survives sorted JSON."""
+    spec = write_small(tmp_path)
+    first = plan_file(spec).program
+    text = spec.read_text()
+    line = next(
+        each for each in text.splitlines(keepends=True) if each.strip().startswith("x: {dtype")
+    )
+    after = next(
+        each for each in text.splitlines(keepends=True) if each.strip().startswith("kind: {")
+    )
+    spec.write_text(text.replace(line, "").replace(after, after + line))
+    other = plan_file(spec).program
+    assert [c.name for c in first.data[0].records.columns] == ["x", "kind"]
+    assert [c.name for c in other.data[0].records.columns] == ["kind", "x"]
+    assert other.hash != first.hash
+    for one in (first, other):
+        again = draft_of(json.loads(one.canonical)).program  # sorted by name on its way
+        assert again.data[0].records == one.data[0].records
+        assert again.hash == one.hash
+    spec.write_text(text.replace("    columns:\n", "    order: [x, y]\n    columns:\n", 1))
+    with pytest.raises(Refused, match="list of all columns"):
+        plan_file(spec)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from opendp_sim.core.errors import DataError, SpecError
-from opendp_sim.sources.gate import check_source
+from opendp_sim.sources.checked import check_source
 from opendp_sim.sources.opening import open_source
 from opendp_sim.sources.source import from_arrays, from_chunks
 from opendp_sim.spaces.records import Column, Records

@@ -26,10 +26,11 @@ from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps
 from opendp_sim.sources.blocks import recut
 from opendp_sim.sources.builtin import builtin_records, builtin_source
+from opendp_sim.sources.checked import check_source
 from opendp_sim.sources.conform import MISSING, key_indices
 from opendp_sim.sources.delimited import csv_source
 from opendp_sim.sources.fold import build_sketch, collect_rows
-from opendp_sim.sources.gate import check_source, gate, gated_blocks
+from opendp_sim.sources.gate import gate, gated_blocks
 from opendp_sim.sources.opening import KINDS, open_source
 from opendp_sim.sources.place import Place, reading
 from opendp_sim.sources.source import Source, fold_blocks, from_arrays, from_chunks, map_blocks

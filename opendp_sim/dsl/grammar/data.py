@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path as File
 from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import model_validator
 
 from opendp_sim.accounting.budget import Budget, MeasureName
 from opendp_sim.core.errors import SimError, SpecError
@@ -269,13 +271,18 @@ BUDGET = Reader(_budget, BudgetWords.schema_of, BudgetWords)
 class LedgerRef(Section):
     """A file that adds up what a dataset has lost, and refuses what passes its limit.
 
+    `file: "postgresql:SERVICE/LEDGER"` keeps it in a database, for several machines: SERVICE stands in
+    libpq's service file, LEDGER is any name, and a password is never written here.
     All runs that name it are counted. `plan` says what is spent and what would be left;
     `opendp-sim ledger show FILE` lists every charge. The limit, stated in advance, is the claim; what was
     spent at a moment that answers decided is none (under gdp a running sum is not even a bound).
     With `measure: zcdp` programs under gdp, zcdp and pure can share a ledger.
     """
 
-    file: str = word("Where it is, from the spec's folder; the first run makes it.", min_length=1)
+    file: str = word(
+        "Where it is, from the spec's folder, or postgresql:SERVICE/LEDGER; the first run makes it.",
+        min_length=1,
+    )
     limit: Annotated[Budget, BUDGET] = word("What all runs together may lose: a budget.")
     measure: MeasureName | None = word("What it adds up in; the program's own unless stated.", None)
 
@@ -322,6 +329,11 @@ What happens to records that break the declaration of their columns, before anyt
         "refuse",
     )
     ledger: LedgerRef | None = word("The file that adds up what this dataset has lost.", None)
+    order: tuple[str, ...] | None = word(
+        "The columns' names in their order, where they are not written in it: it says what the numbers "
+        "of a plain array are, and which rows of a person are kept. `plan --yaml` writes it.",
+        None,
+    )
     public: bool = word(
         "`true`: public data; nothing is charged, and a release needs no noise.", False
     )
@@ -329,10 +341,27 @@ What happens to records that break the declaration of their columns, before anyt
     def plain(self) -> dict[str, Any]:
         """The spec's form."""
         columns = {c.name: ColumnWords.of(c).plain() for c in self.records.columns}
-        return {**super().plain(), "columns": columns}
+        found = {**super().plain(), "columns": columns}
+        return found if list(columns) == sorted(columns) else found | {"order": list(columns)}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _ordered(cls, given: Any) -> Any:
+        """Put the columns in their stated order: sorted JSON gives the same program."""
+        records, order = given.get("records"), given.get("order")
+        if not isinstance(records, Records) or not order:
+            return given
+        by_name = {column.name: column for column in records.columns}
+        if sorted(order) != sorted(by_name):
+            return given  # which `rules` refuses
+        columns = tuple(by_name[name] for name in order)
+        return {**given, "records": replace(records, columns=columns), "order": None}
 
     def rules(self, notes: Notes, path: Path) -> None:
-        """Public data loses nothing."""
+        """Public data loses nothing, and an order names every column once."""
+        if self.order is not None:
+            notes.error("OS304", "an order is a list of all columns", (*path, "order"),
+                        label="another list", help="name every column once, or none.")  # fmt: skip
         if self.public and self.ledger is not None:
             notes.error("OS304", "a public dataset has no ledger", (*path, "ledger"), part="key",
                         label="charges nothing", help="leave `ledger` or `public` out.")  # fmt: skip
