@@ -15,11 +15,21 @@ from opendp_sim.audit.lean import symbol, text_of
 from opendp_sim.audit.tape import Draw, Tape, TapeEndError
 from opendp_sim.audit.views import alike
 
-__all__ = ["MOST_RUNS", "Tree", "agrees", "deterministic", "hockey_stick", "tree_of", "values_of"]
+__all__ = [
+    "MOST_RUNS",
+    "Tree",
+    "agrees",
+    "deterministic",
+    "guard_runs",
+    "hockey_stick",
+    "tree_of",
+    "values_of",
+]
 
 _TAIL = 1e-13
 MOST_RUNS, _MOST_DRAWS = 60_000, 6
-_RISK, _GUARD_RUNS = 1e-7, 400
+_RISK, _GUARD_RUNS, _FEWEST_RUNS, _GUARD_SECONDS = 1e-7, 400, 120, 0.4
+"""The guard's level, its releases, and how few are enough of a slow object, after so many seconds."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +105,23 @@ def agrees(
     tree: Tree, obj: Callable[[Any], Any], data: Any, event: frozenset[str], runs: int = _GUARD_RUNS
 ) -> bool:
     """The guard of a tree: the event's frequency in real releases fits its probability."""
-    hits = sum(symbol(obj, data) in event for _ in range(runs))
+    seen = guard_runs(lambda: symbol(obj, data) in event, runs)
+    hits, runs = sum(seen), len(seen)
     p = min(1.0, math.fsum(tree.masses.get(o, 0.0) for o in event))
     spread = min(
         stats.binom.cdf(hits, runs, min(1.0, p + tree.rest)), stats.binom.sf(hits - 1, runs, p)
     )
     return bool(spread >= _RISK)
+
+
+def guard_runs(one: Callable[[], Any], most: int = _GUARD_RUNS) -> list[Any]:
+    """Return what many releases say; fewer of a slow object. A guard is a second look, no proof."""
+    begin, out = time.process_time(), list[Any]()
+    while len(out) < most:
+        if len(out) >= _FEWEST_RUNS and time.process_time() - begin > _GUARD_SECONDS:
+            break
+        out.append(one())
+    return out
 
 
 def deterministic(tape: Tape, function: Callable[[Any], Any], data: Any, times: int = 3) -> bool:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from opendp_sim.audit.draw_tree import guard_runs
 from opendp_sim.audit.losses import claim_ratio
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise import NoiseLaw
@@ -22,7 +24,7 @@ from opendp_sim.audit.views import Decoded, numbers
 
 __all__ = ["Shift", "closed_form", "fits", "shift_of"]
 
-_RISK, _GUARD_RUNS = 1e-7, 400
+_RISK = 1e-7
 _ROUNDING = {True: 1e-9, False: 1e-6}
 """How far a calculated loss must exceed the claim: whole numbers, floats."""
 
@@ -122,7 +124,7 @@ def _delta_of_one_cell(shift: Shift, claimed: tuple[Any, ...]) -> tuple[Any, Any
 def fits(shift: Shift, pair: Pair, obj: Callable[[Any], Any], rng: np.random.Generator) -> bool:
     """The guard: real releases minus the traced arguments follow the traced law, cell by cell."""
     for data, arguments in ((pair.left, shift.first), (pair.right, shift.second)):
-        rows = [numbers(_released(obj, data)) for _ in range(_GUARD_RUNS)]
+        rows = guard_runs(partial(_numbers_of, obj, data))
         if any(row is None or len(row) != shift.decoded.width for row in rows):
             return False
         cells = np.array(rows)[:, list(shift.decoded.cells)] / np.array(shift.decoded.factors)
@@ -134,9 +136,9 @@ def fits(shift: Shift, pair: Pair, obj: Callable[[Any], Any], rng: np.random.Gen
     return True
 
 
-def _released(obj: Callable[[Any], Any], data: Any) -> Any:
+def _numbers_of(obj: Callable[[Any], Any], data: Any) -> list[float] | None:
     try:
-        return obj(data)
+        return numbers(obj(data))
     except Exception:  # noqa: BLE001
         return None
 

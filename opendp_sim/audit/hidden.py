@@ -6,6 +6,7 @@ follow are on new draws of the object, or of its function with OpenDP's own nois
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.scan import Found
 from opendp_sim.audit.spaces import metric_name
 from opendp_sim.audit.steps import bet_freely, bet_on_table, strength
+from opendp_sim.audit.tape import TapeEndError
+from opendp_sim.audit.views import look
 
 if TYPE_CHECKING:
     from opendp_sim.audit.trace import Tracer
@@ -32,6 +35,8 @@ _SHORTEST, _WORTH, _CLEAR = 0.02, 0.7, 2.5
 _ALIKE, _SIMPLE = 1.5, 4
 """Worth from which a pair gets more seconds, and how many of the simplest pairs race."""
 _MORE_SECONDS = 2.5
+_LARGEST_BAR, _MOST_BARS, _KINDS = 200, 24, 2
+"""Sizes named by the code that are tried, how many of them, and of how many kinds of records."""
 
 
 @dataclass
@@ -99,6 +104,8 @@ def _all(tracer: Tracer) -> Iterator[tuple[str, Pair]]:
         yield together, pair
     for pair in _simplest(tracer):
         yield "the simplest pairs break the claim", pair
+    for pair in _at_thresholds(tracer):
+        yield "at a size that the code names the claim breaks", pair
     for name, odd in tracer.seen.odd.items():
         small = sorted(odd, key=_length)
         yield from ((name, found.pair) for found in small[:4])
@@ -125,6 +132,25 @@ def _simplest(tracer: Tracer) -> Iterator[Pair]:
     for base in bases:
         for more in base[:2]:
             yield Pair(base, [*base, *[more] * tracer.d_in], tracer.d_in)
+
+
+def _at_thresholds(tracer: Tracer) -> Iterator[Pair]:
+    """One record more at each size that the code names: noisy comparisons tell most at their bar.
+
+    Only pairs that cost more than the claim along their tapes: where the sum is within it, no output of
+    the path tells more (``trace.md``).
+    """
+    simple = [p.right[0] for p in _simplest(tracer) if not p.left]
+    sizes = [n for n in tracer.mined.sizes if n <= _LARGEST_BAR][:_MOST_BARS]
+    end = time.process_time() + _SHORTEST * _MOST_BARS
+    for kind, n in itertools.product(simple[:_KINDS], sizes):
+        pair = Pair([kind] * n, [kind] * (n + tracer.d_in), tracer.d_in)
+        if time.process_time() > end:
+            return
+        with contextlib.suppress(TapeEndError):
+            view = look(tracer.tape, tracer.function, pair, tracer.claim)
+            if view.loss > 1 or view.finding:
+                yield pair
 
 
 def _length(found: Found) -> int:

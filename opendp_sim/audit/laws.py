@@ -23,7 +23,11 @@ _RELEASES, _REFERENCE, _RISK = 240, 20_000, 1e-7
 _KNOWN = 400
 """Measurements whose law is remembered; a function that makes one for each call makes many."""
 _MOST_TESTS = 12
-"""Objects whose releases are compared; of later ones the law is read only, which is no verdict's base."""
+"""Objects whose releases are compared; of others the law is read only, which is no verdict's base.
+
+They are compared when they are met again: a function that makes its noise at each call makes many, and
+meets none a second time.
+"""
 _ADDITIVE = ("AbsoluteDistance", "L1Distance", "L2Distance")
 _BULK = 4096
 
@@ -103,22 +107,24 @@ class Laws:
     known: dict[int, tuple[Any, Law | None, bool]] = field(default_factory=dict)
     """By identity of the object, which is kept, so that no other can get it."""
     alike: dict[str, Law | None] = field(default_factory=dict)
+    """By domain, metric, measure and loss; none once an object of the kind did not fit."""
     tests: int = 0
 
     def of(self, made: Any, real: Any) -> tuple[Law | None, bool]:
         """Return the law, and whether releases of this very object were compared to it."""
         found = self.known.get(id(made))
-        if found is not None:
+        if found is not None and (found[2] or self.tests >= _MOST_TESTS):
             return found[1], found[2]
         key = _identity(made)
-        law, tested = self.alike.get(key), False
-        if self.tests < _MOST_TESTS:
+        if found is not None:
             self.tests += 1
             law, tested = self._tested(made, real), True
-            self.alike[key] = law
-        elif key not in self.alike:
-            law = self.alike[key] = _read_safely(made)
-        if len(self.known) < _KNOWN:
+            self.alike[key] = law if self.alike.get(key, law) is not None else None
+        else:
+            if key not in self.alike:
+                self.alike[key] = _read_safely(made)
+            law, tested = self.alike[key], False
+        if found is not None or len(self.known) < _KNOWN:
             self.known[id(made)] = made, law, tested
         return law, tested
 

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from opendp_sim.audit.distribution import distribution_layer
@@ -36,6 +37,8 @@ __all__ = [
 
 _TABLE, _GLANCE, _CLEAR, _LEARN = 6000, 1200, 1.0, 0.15
 _SHORT, _MANY = 0.05, 600
+_REPEATED, _LOOKS, _COMMON = 6, 24, 8
+"""Pairs of which two calls are looked at, how often, and how often a sum must come again."""
 
 
 def verdict_run(tracer: Tracer) -> tuple[Callable[[Any], Any], str]:
@@ -166,32 +169,31 @@ def strength(
 
 
 def repeated_step(tracer: Tracer) -> Evidence | None:
-    """Calls that share state: audit three of them together against three times the claim."""
+    """Calls that share state: audit two of them together against twice the claim.
+
+    An even number of calls a run keeps noise that is taken back at every second call in step, so the sum
+    of the two is free of it in every run or, one call later, again: both are looked at.
+    """
     if not tracer.stateful:
         return None
-    subject = repeated(tracer.subject, 3)
+    subject = repeated(tracer.subject, 2)
     if subject is None:
         return None
-    pairs = [p for p in list(tracer.space.corners(tracer.rng))[:40] if _small(p)][:8]
+    pairs = [p for p in list(tracer.space.corners(tracer.rng))[:40] if _small(p)][:_REPEATED]
     curve = subject.curve(tracer.d_in)
-    events = [(_cancelling(subject, pair), pair) for pair in pairs]
-    told = [(event, pair) for event, pair in events if event is not None]
-    told.sort(key=lambda row: -abs(row[0][0] - row[0][1]))
-    for (first, other), pair in told[:2]:
-        if tracer.left() < 0.8:
-            return None
-
-        def score(rows: Any, m: float = first, o: float = other) -> Any:
-            return ((rows[:, 0] + rows[:, 1] == m) & (rows[:, 1] + rows[:, 2] != o)).astype(float)
-
-        seconds = min(3.0, tracer.left())
-        won = lean_bets(
-            _three(subject.run), pair, score, curve, seconds, tracer.risk(0.08), first=100
-        )
-        if won is not None:
-            detail = "the noise is not drawn afresh on each call: two calls in a row cancel it"
-            claim = f"three calls: {curve.text}"
-            return drawn(detail, won, tracer, "triples of releases of the object", claim)
+    for _ in (0, 1):
+        told = [(sums, pair) for pair in pairs if (sums := _cancelling(subject, pair)) is not None]
+        for sums, pair in told[:2]:
+            if tracer.left() < 0.8:
+                return None
+            run = partial(_which, subject.run, sums)
+            seconds, risk = min(3.0, tracer.left()), tracer.risk(0.04)
+            won = lean_bets(run, pair, lambda rows: rows[:, 0], curve, seconds, risk, first=60)
+            if won is not None:
+                detail = "the noise is not drawn afresh on each call: two calls in a row cancel it"
+                claim = f"two calls: {curve.text}"
+                return drawn(detail, won, tracer, "pairs of releases of the object", claim)
+        tracer.obj(pairs[0].left)  # the other step
     return None
 
 
@@ -199,27 +201,29 @@ def _small(pair: Pair) -> bool:
     return not isinstance(pair.left, list) or len(pair.left) < 10
 
 
-def _three(run: Callable[[Any], Any]) -> Callable[[Any], list[float]]:
-    def flat(data: Any) -> list[float]:
-        out = numbers(run(data))
-        return out if out is not None and len(out) == 3 else [0.0, 1.0, 3.0]
-
-    return flat
-
-
-def _cancelling(subject: Subject, pair: Pair) -> tuple[float, float] | None:
-    """Return the commonest sum of two calls on the left, and that of the next two on the right."""
-    sums = []
-    for data in (pair.left, pair.right):
-        rows = [numbers(subject.run(data)) for _ in range(40)]
-        rows = [r for r in rows if r is not None and len(r) == 3]
-        if not rows:
-            return None
-        sums.append([Counter(r[i] + r[i + 1] for r in rows if r).most_common(1)[0] for i in (0, 1)])
-    (first, _), (_, other) = sums
-    if first[1] < 10 or first[0] == other[0]:
+def _sum_of_two(run: Callable[[Any], Any], data: Any) -> tuple[float, ...] | None:
+    """Return the sum of two calls, place by place."""
+    out = numbers(run(data))
+    if out is None or len(out) % 2:
         return None
-    return first[0], other[0]
+    half = len(out) // 2
+    return tuple(a + b for a, b in zip(out[:half], out[half:], strict=True))
+
+
+def _which(run: Callable[[Any], Any], sums: tuple[Any, Any], data: Any) -> list[float]:
+    seen = _sum_of_two(run, data)
+    return [float(seen == sums[0]) - float(seen == sums[1])]
+
+
+def _cancelling(subject: Subject, pair: Pair) -> tuple[Any, Any] | None:
+    """Return the commonest sums of two calls on either side, where one is common and they differ."""
+    found = []
+    for data in (pair.left, pair.right):
+        sums = Counter(_sum_of_two(subject.run, data) for _ in range(_LOOKS))
+        del sums[None]
+        found.append(sums.most_common(1)[0] if sums else (None, 0))
+    (first, times), (second, again) = found
+    return (first, second) if max(times, again) >= _COMMON and first != second else None
 
 
 def repeated(subject: Subject, calls: int) -> Subject | None:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["support_step"]
 
-_TRIES, _LOOKS, _WORTH = 6, 30, 0.1
+_TRIES, _LOOKS, _WORTH, _SHARE = 6, 30, 0.1, 0.5
+"""Pairs tried, values looked at of each, how many must be out of reach, and the part of what is left."""
 
 
 def support_step(tracer: Tracer) -> Evidence | None:
@@ -31,9 +32,10 @@ def support_step(tracer: Tracer) -> Evidence | None:
         f for f in tracer.seen.best if f.view.moved and f.view.foreign and len(f.view.draws) == 1
     ]
     small = sorted(found[:60], key=lambda f: len(repr(f.pair.left)))
+    end = max(1.2, (1 - _SHARE) * tracer.left())
     for item in small[:_TRIES]:
         for pair in (item.pair, item.pair.flipped()):
-            if tracer.left() < 1.2:
+            if tracer.left() < end:
                 return None
             try:
                 score = _unreachable(tracer, pair)

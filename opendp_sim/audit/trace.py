@@ -85,6 +85,19 @@ class Tracer:
         self.extra += room
         self.tape.end += room
 
+    @contextmanager
+    def within(self, share: float) -> Iterator[None]:
+        """Stop the runs of the block, and no others, when a part of the seconds left is over."""
+        before = self.tape.end
+        self.tape.end = min(before, time.process_time() + max(0.4, share * self.left()))
+        try:
+            yield
+        except OutOfTimeError:
+            if time.process_time() > before:
+                raise
+        finally:
+            self.tape.end = before
+
     def risk(self, share: float) -> float:
         """Take a part of beta for one test; shares are fixed before the audit and add up to one."""
         share = min(share, max(0.0, 1 - self.spent))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from opendp_sim.audit.lean import lean_bets, valued
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.scan import Found, equal_runs
 from opendp_sim.audit.steps import CALCULATED, allowed
+from opendp_sim.audit.tape import OutOfTimeError
 
 if TYPE_CHECKING:
     from opendp_sim.audit.trace import Tracer
@@ -101,15 +103,17 @@ def _tree_evidence(
     event: frozenset[str],
 ) -> Evidence:
     table = dict.fromkeys(event, 1.0)
-    won = lean_bets(
-        valued(tracer.obj, table),
-        pair,
-        lambda rows: rows[:, 0],
-        tracer.curve,
-        min(0.8, max(0.1, tracer.left())),
-        tracer.risk(0.03),
-        first=400,
-    )
+    won = None
+    with contextlib.suppress(OutOfTimeError):  # what is calculated stands without draws
+        won = lean_bets(
+            valued(tracer.obj, table),
+            pair,
+            lambda rows: rows[:, 0],
+            tracer.curve,
+            min(0.8, max(0.1, tracer.left())),
+            tracer.risk(0.03),
+            first=400,
+        )
     how, confidence = "calculated", CALCULATED
     extra: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
     if won is not None:

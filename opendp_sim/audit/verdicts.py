@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = ["STEPS"]
 
-_SHRINK, _KEEP, _WORTH = 0.4, 0.97, 1.2
+_SHRINK, _KEEP, _WORTH, _PLENTY = 0.4, 0.97, 1.2, 4.0
+_ONE, _ALL, _NEARLY = 0.4, 0.5, 0.9
+"""Parts of the seconds left that one pair, and all of them, may take: runs on large datasets are slow;
+and the part of the largest loss that a small pair must have."""
 
 
 # --- the loss along the tape --------------------------------------------------------------
@@ -46,19 +49,31 @@ _SHRINK, _KEEP, _WORTH = 0.4, 0.97, 1.2
 def loss_step(tracer: Tracer) -> Evidence | None:
     """Price the costliest pairs: by a closed form, else by bets on the score that the tape gives."""
     over = [found for found in tracer.seen.best if found.loss > 1 + 1e-9]
-    for found in _varied(over):
-        if tracer.left() < 0.8:
+    stop = max(0.8, (1 - _ALL) * tracer.left()) if tracer.seen.odd else 0.8
+    for found in _varied(over, _plenty(tracer)):
+        if tracer.left() < stop:
             break
-        evidence = _priced(tracer, found)
-        if evidence is not None:
-            return evidence
+        with tracer.within(_ONE):
+            evidence = _priced(tracer, found)
+            if evidence is not None:
+                return evidence
     return None
 
 
-def _varied(over: list[Found]) -> list[Found]:
-    """The costliest, the costliest of the smallest datasets, and the costliest without a finding."""
-    out = over[:1]
-    small = sorted(over, key=lambda f: (len(repr(f.pair.left)) + len(repr(f.pair.right)), -f.loss))
+def _plenty(tracer: Tracer) -> float:
+    """Return a loss, in units of the claim, beyond which more of it shows nothing sooner."""
+    return _PLENTY * max(1.0, 1 / tracer.claim[1])
+
+
+def _varied(over: list[Found], plenty: float) -> list[Found]:
+    """The smallest that costs nearly the most, or plenty; the smallest of all; one without a finding."""
+
+    def length(f: Found) -> int:
+        return len(repr(f.pair.left)) + len(repr(f.pair.right))
+
+    small = sorted(over, key=lambda f: (length(f), -f.loss))
+    much = min(plenty, _NEARLY * over[0].loss) if over else 0.0
+    out = [f for f in small if f.loss >= much][:1]
     for more in (small[:1], [f for f in over if not f.view.finding][:1]):
         out += [found for found in more if found not in out]
     return out
@@ -111,7 +126,7 @@ def shrunk(tracer: Tracer, pair: Pair, *, flip: bool = False) -> tuple[Pair, Vie
     def side(of: Pair) -> Pair:
         return of.flipped() if flip else of
 
-    view = look(tracer.tape, tracer.function, side(pair), tracer.claim)
+    view, plenty = look(tracer.tape, tracer.function, side(pair), tracer.claim), _plenty(tracer)
     end, better = time.process_time() + _SHRINK, pair.genome is not None
     while better and time.process_time() < end:
         better = False
@@ -124,7 +139,8 @@ def shrunk(tracer: Tracer, pair: Pair, *, flip: bool = False) -> tuple[Pair, Vie
                 seen = look(tracer.tape, tracer.function, side(small), tracer.claim)
             except Exception:  # noqa: BLE001, S112 - a smaller dataset that cannot be run
                 continue
-            if seen.finding == view.finding and seen.loss - 1 >= _KEEP * (view.loss - 1):
+            kept = seen.loss - 1 >= _KEEP * (min(view.loss, plenty) - 1)
+            if seen.finding == view.finding and kept:
                 pair, view, better = small, seen, True
                 break
     return side(pair), view
@@ -229,7 +245,7 @@ STEPS: tuple[Callable[[Tracer], Evidence | None], ...] = (
     bare_step,
     loss_step,
     tree_step,
-    hidden_step,
     support_step,
+    hidden_step,
 )
 """What is tried, in this order. ``trace.md`` lists the parts of beta that each of them takes."""

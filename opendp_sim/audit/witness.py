@@ -22,6 +22,8 @@ __all__ = ["Witness", "find_witness", "outcome", "stability_script"]
 
 _FEWEST, _MOST, _RISK = 60, 4000, 1e-3
 _SHRINK, _KEEP = 0.4, 0.75
+_GLANCED, _TWICE = 40, 2
+"""Runs a side that judge a smaller pair; a pair that is too slow for two looks is kept."""
 _LARGEST_SCRIPT = 2_000_000
 _POINTS = 9
 
@@ -151,10 +153,12 @@ def _shrunk(
     if not isinstance(pair.left, list) or not isinstance(pair.right, list):
         return pair
     end = time.process_time() + seconds
+    if _affordable(run, pair, seconds) < _TWICE * _GLANCED:
+        return pair
 
     def excess(of: Pair) -> float:
-        p, q = _hits(run, of, event, 40)
-        return p / 40 - math.exp(min(point[0], 50.0)) * q / 40 - point[1]
+        p, q = _hits(run, of, event, _GLANCED)
+        return p / _GLANCED - math.exp(min(point[0], 50.0)) * q / _GLANCED - point[1]
 
     goal = _KEEP * excess(pair)
     better = goal > 0

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
+import opendp.prelude as dp
 import pytest
 
+from opendp_sim.audit import draw_tree
 from opendp_sim.audit.curves import pure_curve
 from opendp_sim.audit.encoding import unordered
 from opendp_sim.audit.glance import Glance, excess
 from opendp_sim.audit.joined_words import joined
-from opendp_sim.audit.laws import Law
+from opendp_sim.audit.laws import Law, Laws
 from opendp_sim.audit.lean import text_of
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise_tables import MOST_ENTRIES, NoiseTable
@@ -109,3 +112,46 @@ def test_words_are_joined_by_the_marks_that_a_code_takes_apart() -> None:
     assert "x;x" in joined({"x", ";"})
     assert "a b" in joined({"a", "b", "split"})
     assert joined({"a", "b"}) == []
+
+
+class _Made:
+    """What the laws read of a measurement, and how often it was released."""
+
+    def __init__(self, *, honest: bool = True) -> None:
+        made = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 2.0)
+        self.input_domain, self.input_metric = made.input_domain, made.input_metric
+        self.output_measure, self.map = made.output_measure, made.map
+        self.input_distance_type, self.releases = made.input_distance_type, 0
+        self.rng, self.honest = np.random.default_rng(7), honest
+
+    def real(self, _: object, argument: int) -> int:
+        self.releases += 1
+        return argument + Law("laplace", 2.0, True, False).scout(1, self.rng)[0] * self.honest
+
+
+def test_noise_is_compared_to_its_law_when_it_is_met_again_and_not_at_each_call() -> None:
+    laws = Laws(np.random.default_rng(3))
+    fresh = [_Made() for _ in range(20)]  # a function that makes its noise at each call
+    assert [laws.of(m, m.real)[1] for m in fresh] == [False] * 20
+    assert sum(m.releases for m in fresh) == 0
+    law, tested = laws.of(fresh[0], fresh[0].real)
+    assert (law, tested) == (Law("laplace", 2.0, whole=True, vector=False, carrier="i32"), True)
+    assert fresh[0].releases == 240
+    laws.of(fresh[0], fresh[0].real)
+    assert fresh[0].releases == 240
+
+
+def test_an_object_whose_releases_do_not_fit_has_no_law_nor_have_later_ones_of_its_kind() -> None:
+    laws = Laws(np.random.default_rng(3))
+    silent, later = _Made(honest=False), _Made()
+    laws.of(silent, silent.real)
+    assert laws.of(silent, silent.real) == (None, True)
+    assert laws.of(later, later.real) == (None, False)
+
+
+def test_guards_take_fewer_releases_of_a_slow_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(10_000))
+    monkeypatch.setattr(draw_tree, "time", SimpleNamespace(process_time=lambda: next(clock)))
+    assert len(draw_tree.guard_runs(lambda: True)) == 120
+    monkeypatch.setattr(draw_tree, "time", SimpleNamespace(process_time=lambda: 0.0))
+    assert len(draw_tree.guard_runs(lambda: True)) == 400

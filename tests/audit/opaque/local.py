@@ -136,8 +136,9 @@ def rare_code(broken: bool) -> Any:
     sound="a fresh answer",
 )
 def memoised(broken: bool) -> Any:
-    rr = dp.m.make_randomized_response_bool(0.75)
-    memory: dict[bool, bool] = {}
+    codes, keep = list(range(16)), 0.2
+    rr = dp.m.make_randomized_response(categories=codes, prob=keep)
+    memory: dict[int, int] = {}
 
     def remembered(answer):
         if answer not in memory:
@@ -148,11 +149,7 @@ def memoised(broken: bool) -> Any:
         return rr(answer)
 
     return opaque(
-        dp.atom_domain(T=bool),
-        DISCRETE,
-        PURE,
-        remembered if broken else fresh,
-        lambda d: up(math.log(3)) if d else 0.0,
+        one_code(0, 15), DISCRETE, PURE, remembered if broken else fresh, lambda d: rr.map(d)
     )
 
 
