@@ -15,7 +15,7 @@ from opendp_sim.audit.encoding import Raised
 
 __all__ = ["PlainEvent", "plain_events"]
 
-_CUTS, _CELLS, _SYMBOLS, _LISTED = 24, 8, 60, 12
+_CUTS, _CELLS, _SYMBOLS, _LISTED, _TEXTS = 24, 8, 60, 12, 4
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,10 @@ Read = Callable[[Any], Any]
 
 def _kind_is(kind: str, output: Any) -> bool:
     return type(output).__name__ == kind
+
+
+def _says(text: str, output: Any) -> bool:
+    return isinstance(output, Raised) and output.text == text
 
 
 def _is_nan(read: Read, output: Any) -> bool:
@@ -88,6 +92,10 @@ def plain_events(left: Sequence[Any], right: Sequence[Any]) -> Iterator[PlainEve
         yield PlainEvent(
             "type(output).__name__ == 'Raised'", lambda o: isinstance(o, Raised), exceptions=True
         )
+        texts = Counter(v.text for v in both if isinstance(v, Raised))
+        for text, _ in texts.most_common(_TEXTS) if len(texts) > 1 else ():
+            event = f"getattr(output, 'text', '') == {text!r}"
+            yield PlainEvent(event, partial(_says, text), 0.25, exceptions=True)
     if any(v is None for v in both):
         yield PlainEvent("output is None", lambda o: o is None)
     kinds = sorted({type(v).__name__ for v in both})

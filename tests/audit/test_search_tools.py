@@ -12,13 +12,14 @@ import pytest
 
 from opendp_sim.audit import draw_tree
 from opendp_sim.audit.curves import pure_curve
-from opendp_sim.audit.encoding import unordered
+from opendp_sim.audit.encoding import Raised, unordered
 from opendp_sim.audit.glance import Glance, excess
 from opendp_sim.audit.joined_words import joined
 from opendp_sim.audit.laws import Law, Laws
 from opendp_sim.audit.lean import text_of
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise_tables import MOST_ENTRIES, NoiseTable
+from opendp_sim.audit.plain_events import plain_events
 
 UNIT = pure_curve(1.0)
 ROOM = Fraction(1, 2**63)
@@ -155,3 +156,15 @@ def test_guards_take_fewer_releases_of_a_slow_object(monkeypatch: pytest.MonkeyP
     assert len(draw_tree.guard_runs(lambda: True)) == 120
     monkeypatch.setattr(draw_tree, "time", SimpleNamespace(process_time=lambda: 0.0))
     assert len(draw_tree.guard_runs(lambda: True)) == 400
+
+
+def test_two_texts_of_one_exception_are_a_plain_event() -> None:
+    left, right = (
+        [Raised("ValueError: -7 is not representable")] * 60,
+        [Raised("ValueError: -9")] * 60,
+    )
+    events = list(plain_events(left, right))
+    told = [e for e in events if all(map(e.holds, left)) and not any(map(e.holds, right))]
+    seen = [eval(told[0].text, {"output": v}) for v in (left[0], right[0], 3)]  # noqa: S307
+    assert seen == [True, False, False]
+    assert told[0].exceptions
