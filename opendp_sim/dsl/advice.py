@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from opendp_sim.core.few_records import needed_records
 from opendp_sim.dsl.charging import ledger_path
 from opendp_sim.dsl.describe import stage_plain
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.release_plan import ReleasePlan
 from opendp_sim.dsl.unlike_columns import unlike_columns
 
 __all__ = ["advice", "advised_of"]
@@ -28,6 +30,7 @@ def advice(plan: Plan) -> list[str]:
         *unlike_columns(
             plan.types.values(), (r.bound for r in plan.releases.values() if not r.typed.is_sketch)
         ),
+        *_by_a_model(plan),
         *(text for o in plan.outputs.values() for text in _loud(o)),
     ]
 
@@ -71,6 +74,33 @@ def _unspent(plan: Plan) -> Iterator[str]:
             "left: larger shares (`spend`) or smaller scales would use it for less noise and less "
             "protection"
         )
+
+
+def _by_a_model(plan: Plan) -> Iterator[str]:
+    """Advise `linear_model` where a release is there for nothing but to classify.
+
+    Measured on development data and on others, with equal classes and with unequal ones: RESULTS.md.
+    """
+    for name, release in plan.releases.items():
+        asked = {m.key for o in plan.outputs.values() if o.stage.name == name for m in o.decl.post}
+        silent = any(o.stage.name == name and not o.decl.post for o in plan.outputs.values())
+        rho = _rho(plan, release)
+        if silent or not asked or rho is None or not asked <= {"classify", "nearest_class"}:
+            continue
+        behind = " behind `fourier_features`" if "classify" in asked else ""
+        yield (
+            f"`{name}` serves nothing but to classify: `linear_model`{behind} was usually right more "
+            "often at the same loss, with classes of equal and of unequal sizes, from about "
+            f"{needed_records(rho):,} records on; below, no classifier works well"
+        )
+
+
+def _rho(plan: Plan, release: ReleasePlan) -> float | None:
+    """Return the loss of a release in zCDP; None where a linear model could not be released."""
+    measure = None if plan.privacy is None else plan.privacy.measure
+    if measure not in ("zcdp", "approx_zcdp", "gdp") or not release.loss or release.loss[0] <= 0:
+        return None
+    return release.loss[0] / (2.0 if measure == "gdp" else 1.0)
 
 
 def _loud(output: OutputType) -> Iterator[str]:

@@ -5,7 +5,6 @@ Proof of the privacy map: ``linear_model.md``, beside this file.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
@@ -18,6 +17,7 @@ from opendp_sim.core import dp
 from opendp_sim.core.bridge import plain_measurement
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
+from opendp_sim.core.few_records import too_few
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.rounding import float_up, sqrt_up
 from opendp_sim.core.space import Domain, Metric
@@ -35,8 +35,6 @@ _FEW = 50
 """Columns up to which rows are tables of unlike columns, by default; more are embeddings or pixels."""
 _WHITENED = 10
 """Columns up to which rows are whitened where nobody says how many records there are."""
-_ENOUGH = 200.0
-"""Records times the root of twice rho from which on a linear model is worth it, as measured."""
 
 
 @register
@@ -184,12 +182,8 @@ class LinearModel(Mechanism):
         how = f"{self.steps} noisy gradients over rows {rows}"
         if descent.whiten:
             how += ", whitened by second moments at a fifth of the loss"
-        if self.size is not None and self.size * math.sqrt(2 * self.rho) < _ENOUGH:
-            how += (
-                f"; with about {self.size:,} records at this loss no classifier works well: a linear "
-                f"model needs some {math.ceil(_ENOUGH / math.sqrt(2 * self.rho)):,}"
-            )
-        return how
+        few = "" if self.size is None else too_few(self.size, self.rho)
+        return f"{how}; {few}" if few else how
 
 
 def loss_map(descent: Descent) -> Callable[[Any], float]:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from opendp_sim.core.few_records import too_few
+
 __all__ = ["Rule", "lasts"]
 
 _SMALL = 15_000
@@ -111,11 +113,15 @@ class Rule:
         )
         if not self.crowded:
             return f"{served}; sessions do well with neighbourhoods this much smaller than a class"
-        return f"{served}; {self.instead}" + ("" if self.overcrowded else ", or `hybrid_knn`")
+        other = "" if self.overcrowded or too_few(self.size, self.rho) else ", or `hybrid_knn`"
+        return f"{served}; {self.instead}{other}"
 
     @property
     def instead(self) -> str:
-        """Say what to release instead of a session."""
+        """Say what to release instead of a session, if anything."""
+        few = too_few(self.size, self.rho)
+        if few:
+            return f"noise asks for neighbourhoods of {self.coarseness:.2g} classes; {few}"
         return (
             f"noise asks for neighbourhoods of {self.coarseness:.2g} classes, and a one-off release "
             "usually serves better: `linear_model`, or class means (`moments_sketch`)"

@@ -1,0 +1,25 @@
+"""How many records a classifier needs at a loss: one number for every advice, as it was measured."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["needed_records", "too_few"]
+
+_ENOUGH = 200.0
+"""Records times the root of twice rho from which on a linear model, or class means, are worth it."""
+
+
+def needed_records(rho: float) -> int:
+    """Return about how many records a classifier needs at this loss; below, none works well."""
+    return math.ceil(_ENOUGH / math.sqrt(2 * rho))
+
+
+def too_few(size: int, rho: float) -> str:
+    """Say that no classifier works well on ``size`` records at this loss; nothing where one does."""
+    if size >= needed_records(rho):
+        return ""
+    return (
+        f"with about {size:,} records at this loss no classifier works well: a linear model needs some "
+        f"{needed_records(rho):,}"
+    )

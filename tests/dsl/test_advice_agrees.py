@@ -1,0 +1,125 @@
+"""No advice contradicts the plan's own predicted numbers, nor another advice."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+
+import pytest
+
+import opendp_sim.prelude  # noqa: F401 - fills the registry
+from opendp_sim.core.few_records import needed_records, too_few
+from opendp_sim.dsl.advice import advice
+from opendp_sim.dsl.plan import plan_file
+from opendp_sim.knn.hybrid_knn import HybridKnn
+from opendp_sim.knn.ind_knn import IndKnn
+from opendp_sim.knn.parts.rule import Rule
+from opendp_sim.linear.linear_model import LinearModel
+from opendp_sim.spaces.metrics import Symmetric
+from opendp_sim.spaces.rows import GridRows
+
+RHOS = [1e-5, 3e-4, 0.0043, 0.017, 0.063, 1.0]
+SIZES = [50, 500, 5_000, 60_000, 1_000_000]
+WORTH = {
+    "model": "with about",
+    "neighbours": "sessions do well",
+    "one release": "a one-off release usually serves better",
+    "hybrid": "`hybrid_knn`",
+}
+
+
+def grid(classes: int) -> GridRows:
+    labels = tuple(f"c{i}" for i in range(classes))
+    return GridRows(width=60, labels=labels, unit=0.01, lower=(-100,), upper=(100,), l2=100)
+
+
+@pytest.mark.parametrize("classes", [2, 20])
+@pytest.mark.parametrize("queries", [10, 1000, 100_000])
+def test_what_sessions_and_models_advise_agrees(classes: int, queries: int) -> None:
+    rows = grid(classes)
+    for rho, size in itertools.product(RHOS, SIZES):
+        model = LinearModel(rho=rho, size=size).bind(rows, Symmetric()).reason
+        hopeless = size * math.sqrt(2 * rho) < 200  # the limit as it was measured
+        assert ("no classifier works well" in model) == hopeless == bool(too_few(size, rho))
+        rule = Rule(rho, queries, size, classes)
+        near = IndKnn(rho=rho, queries=queries, size=size).bind(rows, Symmetric())
+        both = HybridKnn(rho=rho, queries=queries, size=size).bind(rows, Symmetric())
+        for said in (near.reason, both.reason):
+            # What is advised instead is something that would itself be worth it.
+            named = re.findall(r"`(linear_model|hybrid_knn|moments_sketch|ind_knn)`", said)
+            if rule.crowded and hopeless:
+                assert "no classifier works well" in said
+                assert not named
+            elif rule.crowded:
+                assert "linear_model" in named
+        # A session is praised only where the neighbourhood that the plan predicts is within a class.
+        praised = "sessions do well" in near.reason
+        assert praised == (rule.coarseness <= 1 / 3)
+        if praised:
+            assert near.expected["neighbours"] <= max(1.3 * size / classes, 1.0)
+        # Class means are advised only where the plan says that they are more than noise.
+        if "moments_sketch" in near.reason:
+            assert near.expected["relative_noise_of_class_means"] < classes / 200 + 1e-12
+
+
+SPEC = """
+spec: opendp_sim/1
+name: advised
+data:
+  people:
+    source: {npz: people.npz}
+    columns:
+      x: {dtype: "array[f64, 8]", bounds: [0, 4]}
+      y: {dtype: category, keys: [a, b, c]}
+privacy: {unit: {add_remove: 1, of: row}, measure: MEASURE, budget: {epsilon: EPSDELTA}}
+flow:
+  noisy:
+    from: people
+    steps:
+      - select: {features: x, label: y}
+      - quantize: {bits: 10}
+      - SKETCH
+    release: {noise: NOISE, scale: solve, spend: 100%}
+outputs:
+  answers: {from: noisy, post: [POST], save: answers.npz}
+"""
+MEANS = "moments_sketch: {per_label: true}", "nearest_class: {}"
+KERNELS = (
+    "fourier_sketch: {frequencies: 50, kernel: {gaussian: {bandwidth: 2.0}}, seed: 1, per_label: true}",
+    "classify: {}",
+)
+
+
+def told(folder, measure="zcdp", epsilon=1.0, sketch=MEANS, extra=""):
+    text = SPEC.replace("MEASURE", measure).replace("SKETCH", sketch[0]).replace("POST", sketch[1])
+    pure = measure == "pure"
+    text = text.replace("EPS", str(epsilon)).replace("DELTA", "" if pure else ", delta: 1.0e-6")
+    text = text.replace("NOISE", "laplace" if pure else "gaussian")
+    (folder / "spec.yaml").write_text(text + extra)
+    plan = plan_file(folder / "spec.yaml")
+    return plan, [one for one in advice(plan) if "linear_model" in one]
+
+
+@pytest.mark.parametrize("measure", ["zcdp", "gdp"])
+@pytest.mark.parametrize("sketch", [MEANS, KERNELS])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_a_release_that_only_classifies_is_told_of_the_model(tmp_path, measure, sketch, epsilon):
+    plan, (said,) = told(tmp_path, measure, epsilon, sketch)
+    assert ("fourier_features" in said) == (sketch is KERNELS)
+    number = int(re.search(r"about ([\d,]+) records", said)[1].replace(",", ""))
+    # The same number as the model itself states at this loss.
+    rho = plan.total[0] / (2 if measure == "gdp" else 1)
+    assert number == needed_records(rho)
+    model = LinearModel(rho=rho, size=number - 1).bind(grid(3), Symmetric()).reason
+    assert f"needs some {number:,}" in model
+    assert (
+        "no classifier" not in LinearModel(rho=rho, size=number).bind(grid(3), Symmetric()).reason
+    )
+
+
+def test_who_needs_the_release_for_more_is_told_nothing(tmp_path):
+    density = "  sums: {from: noisy, post: [density: {}], save: sums.npz}\n"
+    assert told(tmp_path, sketch=KERNELS, extra=density)[1] == []
+    assert told(tmp_path, extra="  all: {from: noisy, save: release.npz}\n")[1] == []
+    assert told(tmp_path, measure="pure", sketch=KERNELS)[1] == []  # no linear model under pure DP
