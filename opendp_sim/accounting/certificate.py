@@ -45,7 +45,7 @@ BINDS = ("charge", "signature")
 """The fields that are about the statement, which is everything else."""
 
 _ALWAYS = (
-    "The privacy unit is the one stated: one record (or one person with the stated number of them).",
+    "The privacy unit is the one that the program states: rows, or all rows of one name.",
     "The columns' declarations (widths, bounds, keys) come from public knowledge, not from the data.",
     "The queries are public: they are not made from the private data.",
     "The seeds of public matrices are not chosen after a look at the data.",

@@ -182,7 +182,10 @@ def _losses(ledger: Ledger) -> Iterator[str]:
     """Yield a line for every entry whose loss counts."""
     finished = {e.body["of"] for e in ledger.entries if e.kind == "outcome"}
     for entry, charge in zip(counted_entries(ledger.entries), ledger.charges, strict=True):
-        state = "" if entry.seq in finished else "  (no outcome: it counts all the same)"
+        ended = (
+            entry.seq in finished or "dataset" not in entry.body
+        )  # an estimator's fit writes none
+        state = "" if ended else "  (no outcome: it counts all the same)"
         if entry.kind == "reserve":
             state = "  (reserved by a run that did not end: no outcome, it counts all the same)"
         about: dict[str, Any] = entry.body

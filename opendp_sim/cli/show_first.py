@@ -16,7 +16,7 @@ from opendp_sim.cli.show_tree import tree
 from opendp_sim.core.rounding import up_text
 from opendp_sim.core.shown import shown
 from opendp_sim.dsl.advice import advised_of
-from opendp_sim.dsl.how_wrong import how_wrong
+from opendp_sim.dsl.how_wrong import asked_later, how_wrong
 from opendp_sim.dsl.loss_in_words import in_words, spent_of
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.standing import standing
@@ -139,7 +139,7 @@ def _runs(plan: Plan) -> str:
 def _wrong(plan: Plan, *, whole: bool) -> str:
     """Tell the errors, of outputs alike at once; the first error alone unless ``whole``."""
     alike = defaultdict(list)
-    for name, error in how_wrong(plan).items():
+    for name, error in (how_wrong(plan) or asked_later(plan)).items():
         alike[error.whole if whole else error.brief].append(name if whole else _short(name))
     if not alike:
         return "not stated: it depends on what the release is asked"

@@ -48,7 +48,8 @@ def _judgement(stage: dict[str, Any]) -> str:
     if stage["faces"]:
         norms = stage["faces"]
         sensitivity = (
-            f"; sensitivity l1 {norms['l1']:.6g}, l2 {norms['l2']:.6g}, linf {norms['linf']:.6g}"
+            f"; sensitivity l1 {up_text(norms['l1'])}, l2 {up_text(norms['l2'])}, "
+            f"linf {up_text(norms['linf'])}"
         )
         sensitivity += ", monotone" if norms["monotone"] else ""
     return (
@@ -139,7 +140,7 @@ def _releases(plan: Plan, body: dict[str, Any], out: Console) -> None:
             for k, v in params.items()
             if k not in ("sampler", "accounting") and v is not None
         )
-        own = ", ".join(f"{v:.6g}" for v in release["own"]["loss"])
+        own = ", ".join(up_text(v) for v in release["own"]["loss"])
         loss = loss_text(plan.privacy.measure, tuple(release["loss"])) if plan.privacy else ""
         if plan.privacy and release["own"]["loss"] != release["loss"]:
             loss += f"  (from {release['own']['measure'].replace('_', ' ')} {own})"
@@ -156,8 +157,8 @@ def _releases(plan: Plan, body: dict[str, Any], out: Console) -> None:
     _total(plan, body, out)
     for name, release in body["releases"].items():
         if release.get("maps") and body["privacy"] is not None:
-            steps = "".join(f" -> {step} {value:.6g}" for step, value in release["maps"])
-            loss = ", ".join(f"{value:.6g}" for value in release["own"]["loss"])
+            steps = "".join(f" -> {step} {up_text(value)}" for step, value in release["maps"])
+            loss = ", ".join(up_text(value) for value in release["own"]["loss"])
             out.print(
                 f"maps      {name}: d_in {body['privacy']['d_in']}{steps} -> {loss} "
                 f"({release['own']['measure'].replace('_', ' ')})"
@@ -180,7 +181,7 @@ def _total(plan: Plan, body: dict[str, Any], out: Console) -> None:
         epsilon, delta = body["claim"]
         how = "by OpenDP"
         if body["gaussian"] is not None:
-            how = f"by the exact curve (as zCDP: {body['gaussian']['epsilon_by_zcdp']:.6g})"
+            how = f"by the exact curve (as zCDP: {up_text(body['gaussian']['epsilon_by_zcdp'])})"
         out.print(
             f"claim     ({up_text(epsilon)}, {up_text(delta, 3)})-DP: "
             f"{loss_text(measure, plan.total)} converted at delta {body['conversion_delta']:.3g} {how}"

@@ -12,7 +12,7 @@ from opendp_sim.dsl.plan import Plan
 __all__ = ["Applied"]
 
 
-@dataclass
+@dataclass(repr=False)
 class Applied:
     """What a run left: results by output name, the files written, the ledger's entry.
 
@@ -28,3 +28,11 @@ class Applied:
     spent: str | None = None
     left: str | None = None
     resumed: int | None = None
+
+    def __repr__(self) -> str:
+        """Return what was written and what it cost: the plan's own text speaks of the time before."""
+        said = [f"{name} -> {file}" for name, file in self.files.items()]
+        said += [f"{name} not saved" for name in self.results if name not in self.files]
+        cost = "no ledger counted it" if self.spent is None else f"spent {self.spent}"
+        said += [cost] if self.left is None else [cost, f"left {self.left}"]
+        return f"Applied({self.plan.program.name}: {'; '.join(said)})"

@@ -117,6 +117,12 @@ def _typed(value: Any, name: str, declared: Parameter, path: Path, notes: Notes)
     return value
 
 
+def _last(path: Path) -> str:
+    """Return the last name of a path, with the places in lists that follow it."""
+    at = next((i for i in range(len(path) - 1, -1, -1) if isinstance(path[i], str)), 0)
+    return str(path[at]) + "".join(f"[{place}]" for place in path[at + 1 :])
+
+
 def _replace(value: Any, path: Path, values: Mapping[str, Any], notes: Notes) -> Any:
     if isinstance(value, dict):
         return {k: _replace(v, (*path, k), values, notes) for k, v in value.items()}
@@ -125,7 +131,7 @@ def _replace(value: Any, path: Path, values: Mapping[str, Any], notes: Notes) ->
     if not isinstance(value, str):
         return value
     if value == "???":
-        notes.error("OS310", f"`{path[-1]}` is still a hole", path, label="not filled in",
+        notes.error("OS310", f"`{_last(path)}` is still a hole", path, label="not filled in",
                     help="write a value instead of `???`.")  # fmt: skip
         return HOLE
     names = _USE.findall(value)

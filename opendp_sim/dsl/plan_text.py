@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from opendp_sim.accounting.promise import promise
+from opendp_sim.core.rounding import up_text
 from opendp_sim.dsl.describe import bytes_a_record
 from opendp_sim.dsl.how_wrong import asked_later, how_wrong
 
@@ -62,7 +63,7 @@ def _lines(plan: Plan) -> Iterator[tuple[str, str]]:
         noise = "exact, of public data" if record is None else record.key
         yield "release", f"{name}: {' -> '.join([release.typed.entry.name, *keys])} -> {noise}"
         if release.maps:
-            yield "distance", " -> ".join(f"{found:.6g}" for _, found in release.maps)
+            yield "distance", " -> ".join(up_text(found) for _, found in release.maps)
     for name, output in plan.outputs.items():
         where = output.decl.save or output.decl.serve or ""
         yield "output", f"{name}" + (f" -> {where}" if where else "")

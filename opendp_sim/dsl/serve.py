@@ -78,7 +78,16 @@ class Served:
             self.session.close()
 
     def ask(self, queries: Sequence[Any]) -> Any:
-        """Answer queries, each a list of numbers or a mapping of columns to values."""
+        """Answer queries, each a list of numbers or a mapping of columns to values.
+
+        Returns:
+            ``Predictions`` in order: ``labels``, and the noisy ``counts`` and ``votes`` behind them (a
+            plain array from services that release labels alone).
+
+        Raises:
+            DataError (OS607): queries of another form, or fewer than 50 at first where the service has
+                to see how near records are (`threshold` unset). BudgetError (OS406): no question is left.
+        """
         return self.session.ask(self.queries(queries))
 
     def queries(self, queries: Sequence[Any]) -> dict[str, Any]:

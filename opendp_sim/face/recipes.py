@@ -15,7 +15,7 @@ import numpy as np
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.release import Release
 from opendp_sim.accounting.shared_ledger import is_shared
-from opendp_sim.core.errors import DataError, ParameterError
+from opendp_sim.core.errors import DataError, ParameterError, SimError
 from opendp_sim.dsl.builder import Builder, program
 from opendp_sim.dsl.execute import apply
 from opendp_sim.dsl.kernel_choice import gaussian_kernel_step
@@ -23,7 +23,7 @@ from opendp_sim.dsl.plan import Plan
 
 __all__ = ["Recipe", "classes", "density", "means"]
 
-_DATA = "records"
+_DATA, _FILE = "records", "release.npz"
 _BITS = 14
 Steps = list[Mapping[str, Any]]
 Bounds = Mapping[str, tuple[float, float]]
@@ -51,11 +51,30 @@ class Recipe:
 
         Raises:
             DataError (OS602): a column is missing, or identifiers are of another dtype than declared.
+                (OS609): another program's release is there; nothing was charged.
                 BudgetError (OS402): the ledger refuses; nothing ran.
         """
+        self._check_place(Path(into) / _FILE)
         self._check_ids(data)
         found: Release = apply(self.plan, memory={_DATA: data}, into=Path(into)).results["release"]
         return found
+
+    def _check_place(self, place: Path) -> None:
+        """Refuse to replace what another program released: it was paid for. A rerun replaces its own."""
+        if not place.exists():
+            return
+        try:
+            program = Release.load(place).header["privacy"].get("program")
+        except SimError:
+            program = None
+        if program != self.plan.program.hash:
+            raise DataError(
+                "OS609",
+                "into",
+                expected="no file there, or a release of this program to replace",
+                got=f"{place}: another one",
+                hint="apply(table, into='another folder'), or move the file away with its certificate.",
+            )
 
     def _check_ids(self, table: Any) -> None:
         """Refuse whole numbers that are held as objects: texts among them would all be missing."""
@@ -183,7 +202,7 @@ def _kernel(
             "OS101",
             "bandwidth",
             expected="numbers above 0",
-            got="another",
+            got=f"{bandwidth!r:.60}",
             hint="the distance at which two records count as near, from public knowledge.",
         )
     columns = _bounds(columns)
@@ -238,10 +257,10 @@ def _bounds(columns: Any) -> dict[str, tuple[float, float]]:
     found: dict[str, tuple[float, float]] = {}
     wrong = None if isinstance(columns, Mapping) and columns else "something else"
     for name, pair in columns.items() if wrong is None else ():
-        try:
-            low, high = map(float, pair)
-        except (TypeError, ValueError):
-            low, high = math.nan, math.nan
+        low = high = math.nan
+        numbers = isinstance(pair, Sequence | np.ndarray) and not isinstance(pair, str)
+        if numbers and len(pair) == 2 and not any(isinstance(end, str | bytes) for end in pair):
+            low, high = map(_float, pair)
         if not low < high or not high - low < math.inf:
             wrong = f"{pair!r:.60} for {name!r:.60}"
         found[str(name)] = low, high
@@ -255,6 +274,14 @@ def _bounds(columns: Any) -> dict[str, tuple[float, float]]:
             "itself goes to `.apply(table)`.",
         )
     return found
+
+
+def _float(value: Any) -> float:
+    """Return a number as a float, and NaN for what is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 def _absolute(ledger: str | PathLike[str]) -> str:

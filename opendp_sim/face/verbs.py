@@ -9,6 +9,7 @@ from typing import Any
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.release import Release
+from opendp_sim.core.errors import DataError
 from opendp_sim.dsl.applied import Applied
 from opendp_sim.dsl.builder import Builder
 from opendp_sim.dsl.diagnostic import Notes
@@ -54,7 +55,7 @@ def plan(spec: Spec, **values: Any) -> Plan:
 
 def apply(
     spec: Spec,
-    data: Mapping[str, Any] | None = None,
+    data: Any = None,
     *,
     into: str | PathLike[str] | None = None,
     workers: int | None = None,
@@ -64,7 +65,7 @@ def apply(
     Args:
         spec: what ``plan`` takes; a plan that was reviewed is run exactly as it is.
         data: for every source of kind ``memory``: its name to a data frame, a dict of columns or an
-            array.
+            array; the frame or array itself where there is one such source.
         into: the folder that ``save:`` paths start from; default the spec's own.
         workers: threads that build sketches, default one a core; any number gives the same bits.
 
@@ -72,12 +73,32 @@ def apply(
         Refused, DataError, BudgetError: before the charge; nothing was spent. InternalError (OS902):
             a private function failed after the charge, which stands.
     """
-    return apply_plan(
-        plan(spec), memory=data, into=None if into is None else Path(into), workers=workers
+    made, folder = plan(spec), None if into is None else Path(into)
+    return apply_plan(made, memory=_named(made, data), into=folder, workers=workers)
+
+
+def _named(made: Plan, data: Any) -> Mapping[str, Any] | None:
+    """Return tables by the names of their sources; a table alone belongs to the only source there is."""
+    if data is None or isinstance(data, Mapping):
+        return data
+    asked = (output.decl.query for output in made.outputs.values())
+    refs = [
+        *(entry.source for entry in made.program.data),
+        *(ref for ref in asked if ref is not None),
+    ]
+    names = list(dict.fromkeys(str(ref.argument) for ref in refs if ref.kind == "memory"))
+    if len(names) == 1:
+        return {names[0]: data}
+    raise DataError(
+        "OS601",
+        "data",
+        expected=f"tables by name: {', '.join(names) or 'none, this program reads files'}",
+        got="a table without a name",
+        hint="give a dict: {name: table}, for every source and query of kind `memory`.",
     )
 
 
-def run(spec: Spec, data: Mapping[str, Any] | None = None, **values: Any) -> Applied:
+def run(spec: Spec, data: Any = None, **values: Any) -> Applied:
     """Plan and apply at once; ``values`` are those of the spec's ``params``."""
     return apply(plan(spec, **values), data)
 
@@ -96,12 +117,13 @@ def verify(certificate: str | PathLike[str]) -> Any:
     return verify_certificate(Path(certificate))
 
 
-def session(spec: Spec, data: Mapping[str, Any] | None = None, output: str | None = None) -> Any:
-    """Open the session that a spec serves: a context manager with ``ask``.
+def session(spec: Spec, data: Any = None, output: str | None = None) -> Any:
+    """Open the session that a spec serves: a context manager with ``ask`` and ``update``.
 
     Args:
         spec: what ``plan`` takes; one output says ``serve: session``.
         data: as for ``apply``.
         output: which output, where several are served.
     """
-    return serve(plan(spec), output, memory=data)
+    made = plan(spec)
+    return serve(made, output, memory=_named(made, data))

@@ -9,16 +9,17 @@ from typing import Any
 from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.certificate import assumptions
 from opendp_sim.accounting.evidence import record, tier
-from opendp_sim.accounting.promise import promise, who
+from opendp_sim.accounting.promise import belief, promise, who
 from opendp_sim.accounting.totals import loss_text
 from opendp_sim.accounting.wear import wear
 from opendp_sim.core.rounding import up_text
 from opendp_sim.dsl.advice import advised_of
 from opendp_sim.dsl.grammar.about import FORM
-from opendp_sim.dsl.how_wrong import how_wrong, size
+from opendp_sim.dsl.how_wrong import asked_later, how_wrong
 from opendp_sim.dsl.loss_in_words import delta_in_words, epsilon_in_words, spent_of
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.report.figures import Figure, figures_of
+from opendp_sim.report.handed_out import handed_out
 from opendp_sim.report.plain_steps import in_words
 
 __all__ = ["Box", "Facts", "Figure", "Flow", "Tile", "facts_of"]
@@ -64,6 +65,7 @@ class Facts:
     flows: list[Flow] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     wrong: list[tuple[str, str]] = field(default_factory=list)
+    handed: list[tuple[str, str]] = field(default_factory=list)
     wear: list[tuple[str, str]] = field(default_factory=list)
     about: list[tuple[str, str]] = field(default_factory=list)
     blank: list[str] = field(default_factory=list)
@@ -87,7 +89,9 @@ def facts_of(plan: Plan, kind: str, command: str) -> Facts:
     out.tiles = list(_tiles(plan, plain, unit))
     out.flows = [_flow(plan, name) for name in plan.releases]
     out.figures = list(figures_of(plan))
-    out.wrong = [(name, f"{error.whole}.") for name, error in how_wrong(plan).items()]
+    told = how_wrong(plan) or asked_later(plan)
+    out.wrong = [(name, f"{error.whole}.") for name, error in told.items()]
+    out.handed = list(handed_out(plan))
     out.wear = list(_wear(plan))
     about = plan.program.about
     out.about = [] if about is None else list(about.said())
@@ -95,14 +99,14 @@ def facts_of(plan: Plan, kind: str, command: str) -> Facts:
     out.warnings = advised_of(plan)
     out.not_promised = list(_not_promised(by_person=by_person))
     entries = plan.program.data
-    told = dict.fromkeys(
+    assumed = dict.fromkeys(
         text
         for entry in entries
         for text in assumptions(
             entry.ingest, by_person=by_person, public=entry.name if entry.public else None
         )
     )
-    out.believe = list(told)
+    out.believe = list(assumed)
     out.evidence = [_evidence(key) for key in _keys(plan)]
     out.details = [("program", str(plain["program"])), ("formal claim", _claim(plain))]
     return out
@@ -163,6 +167,9 @@ def _tiles(plan: Plan, plain: Mapping[str, Any], unit: Mapping[str, Any]) -> Ite
             epsilon_in_words(epsilon).partition(": ")[2]
             or "so large a number limits hardly anything"
         )
+        if not delta and epsilon <= 20:  # under a pure claim alone is a suspicion bounded
+            most = up_text(100 * belief(epsilon), 3)
+            said = f"{said.removesuffix('.')}; a suspicion of 50% can rise to at most {most}%."
         yield Tile(f"epsilon = {up_text(epsilon, 3)}", said, warn=epsilon > 10)
         yield Tile(f"delta = {up_text(delta, 2)}", delta_in_words(delta).partition(": ")[2])
     else:
@@ -207,16 +214,12 @@ def _flow(plan: Plan, name: str) -> Flow:
         boxes = [Box("free", typed.entry.name, "public records")]
     for stage in typed.stages:
         key = stage.mechanism.key
-        bound = (
-            f"changes by at most\N{NO-BREAK SPACE}{up_text(bounds[key])}" if key in bounds else ""
-        )
+        of = "rows" if stage.mechanism.room == "rows" else "in length"
+        bound = f"changes by at most {up_text(bounds[key])} {of}" if key in bounds else ""
         boxes.append(Box("work", key, in_words(stage.mechanism), bound))
     record_ = release.record
     if record_ is not None:
-        noise = getattr(release.bound.claim, "noise", None) if release.bound is not None else None
         text = in_words(record_)
-        if noise is not None:
-            text += f" Typical size: {size(noise.deviation)} on each number."
         cost = "" if plan.privacy is None else loss_text(plan.privacy.measure, tuple(release.loss))
         boxes.append(Box("door", record_.key, text, f"costs {cost} of the budget"))
     for output in plan.outputs.values():
@@ -229,7 +232,7 @@ def _flow(plan: Plan, name: str) -> Flow:
 def _not_promised(*, by_person: bool) -> Sequence[str]:
     return (
         "That nothing can be learnt about the group as a whole: that is what the release is for.",
-        "Protection of a person beyond the stated number of records."
+        "Protection of a person whom the data holds under several names."
         if by_person
         else "Protection of a person with several records, unless the program counts them together.",
         "A limit on the guess of somebody who was nearly sure before.",

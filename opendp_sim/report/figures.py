@@ -43,11 +43,11 @@ def figures_of(plan: Plan) -> Iterator[Figure]:
         yield Figure(
             "What an attacker gains",
             attack_chart(curve, worst),
-            "Somebody who knows all other records accuses whom the release makes suspect. At the ring "
-            f"the release helps most: of 100 who were absent {up_text(100 * worst, 3)} are accused, and "
-            f"of 100 who were present at most {attacker.found(worst)}{exact}. Whoever accuses only 1 "
-            f"in 100 of the absent finds at most {attacker.found(_FEW)} in 100 of the present. The "
-            "dashed line is guessing: it finds as many as it accuses.",
+            "A spy who knows all other records says of some people that they are in the data. The dashed "
+            "line is guessing: it names as many of the absent as of the present. At the ring the release "
+            f"helps most: {up_text(100 * worst, 3)} in 100 of the absent are named, and instead of as "
+            f"many at most {attacker.found(worst)} in 100 of the present{exact}. Naming only 1 in 100 of "
+            f"the absent finds at most {attacker.found(_FEW)} in 100 of the present.",
         )
     shown = _errors(plan)
     if shown is not None:

@@ -79,8 +79,11 @@ def _of_certificate(file: Path) -> Facts:
 
 def _counted(part: Any, *, checked: bool) -> Tile:
     """Return the tile of what was spent and left, and whether the ledger was there to say so."""
+    limit = ", ".join(f"{name} {value:g}" for name, value in part.terms["limit"].items())
     rest = ", ".join(f"{name} {value:.6g}" for name, value in part.left.items()) or "nothing"
-    told = f"with this run, spent {part.spent['text']}; left {rest}"
+    told = f"the limit is {limit}; with this run, spent {part.spent['text']}; left {rest}"
+    if part.terms["limit"].get("delta") is not None:
+        told += " (its epsilon is stated at the limit's delta, so it differs from this run's own)"
     if checked:
         return Tile("in the ledger", told)
     return Tile("stated, not checked", f"{told}: {NOT_FOUND}", warn=True)

@@ -72,7 +72,7 @@ class BoundContributions(Mechanism):
 
     key: ClassVar[str] = "bound_contributions"
     in_short: ClassVar[str] = (
-        "Keep a limited number of rows of every person, chosen by a public rule."
+        "Use at most a stated number of rows of every person, drawn by a public rule, and no others."
     )
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "rows"

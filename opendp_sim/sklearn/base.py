@@ -57,6 +57,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     unit: str
     max_rows: int | None
     budget: Budget | None
+    _charged_as: ClassVar[str] = ""
+    """What a ledger calls it, where that is not the name of the class."""
     charges_at_predict: ClassVar[bool] = False
 
     # --- fit -----------------------------------------------------------------------------------------
@@ -80,7 +82,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         table = table_of(plan, {name: values for name, (values, _) in columns.items()})
         entry = None
         if self.budget is not None and plan.charge is not None:
-            name = type(self).__name__
+            name = self._charged_as or type(self).__name__
             entry = self.budget.charge(plan.charge, unit_text(plan), name, plan.program.hash)
         with TemporaryDirectory() as folder:
             done = apply(plan, memory={_DATA: table}, into=folder)

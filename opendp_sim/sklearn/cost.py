@@ -51,10 +51,9 @@ class Cost:
 
     def __repr__(self) -> str:
         """Return the number of fits and their loss."""
-        total = self.total
-        return (
-            f"Cost({self.fits} fits; {loss_text(total.measure, total.loss)} for one of {self.unit})"
-        )
+        total, whom = self.total, "person" if self.unit == "groups" else "record"
+        loss = loss_text(total.measure, total.loss)
+        return f"Cost({self.fits} fits; {loss} in all, for one {whom} added or removed)"
 
 
 def cost_of(search: Any, cv: Any = None, *, X: Any = None, y: Any = None) -> Cost:

@@ -96,6 +96,8 @@ def private_score(
 class _Tally(PrivateEstimator):
     """Counts of right and wrong records, with noise."""
 
+    _charged_as = "private_score"
+
     def __init__(
         self,
         epsilon: float,

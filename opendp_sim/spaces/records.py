@@ -134,11 +134,18 @@ class Column(Descriptor):
             raise self._bad("OS603", "an integer in every cell", "a missing entry")
 
     def _bad(self, code: str, expected: str, got: str) -> DataError:
-        return DataError(
-            code, f"column {self.name}", expected=expected, got=got,
-            hint="clean the data, mend the declaration, or use `ingest: enforce` "
-            "(clamp to the bounds, drop records with NaN or foreign labels).",
-        )  # fmt: skip
+        hint = _OTHER_DTYPE if got == "another dtype" else _CLEAN
+        return DataError(code, f"column {self.name}", expected=expected, got=got, hint=hint)
+
+
+_CLEAN = (
+    "clean the data, mend the declaration, or use `ingest: enforce` (clamp to the bounds, drop records "
+    "with NaN or foreign labels)."
+)
+_OTHER_DTYPE = (
+    "convert the column, or declare the dtype that it has: a date as days since a public day, "
+    "a text or a category as a label with `keys`."
+)
 
 
 @dataclass(frozen=True)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import math
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import opendp_sim.prelude as sim
 from opendp_sim.accounting.attackers import Attacker
 from opendp_sim.accounting.promise import promise
 from opendp_sim.accounting.totals import loss_text
+from opendp_sim.cli.show_plan import show_plan
 from opendp_sim.core import dp
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.core.rounding import up_text
 from opendp_sim.dsl import plan_file
 from opendp_sim.dsl.accountant import _BETTER
+from opendp_sim.dsl.plan_text import lines_of
 from opendp_sim.noise.rounded_gaussian import RoundedGaussian
 from opendp_sim.plots.curves import PrivacyDisplay
 from opendp_sim.report.facts import facts_of
@@ -45,6 +50,26 @@ def test_losses_and_promises_are_rounded_up():
     assert loss_text("gdp", (0.12500000001,)) == "mu 0.500001"
     assert loss_text("gdp", (math.inf,)) == "mu inf"
     assert promise({"claim": (1.0022701, 1.0490001e-6)}) == "(1.00228, 1.04901e-06)-DP"
+
+
+@pytest.mark.parametrize("stem", ["digit-density", "digit-slices", "digit-regression"])
+def test_the_maps_of_a_plan_are_shown_rounded_up(stem):
+    plan = plan_file(Path(__file__).parents[2] / "specs" / f"{stem}.yaml")
+    out = Console(file=io.StringIO(), width=400)
+    show_plan(plan, out)
+    (line,) = [row for row in out.file.getvalue().splitlines() if row.startswith("maps ")]
+    (release,) = plan.releases.values()
+    shown = [float(part.split()[-1]) for part in line.partition(" (")[0].split(" -> ")[1:]]
+    held = [*(value for _, value in release.maps), *release.plain()["own"]["loss"]]
+    assert len(shown) == len(held)
+    assert all(a >= b * (1 - 1e-15) for a, b in zip(shown, held, strict=True))
+    assert (
+        any(f"{b:.6g}" != f"{a:.6g}" for a, b in zip(shown, held, strict=True))
+        or stem != "digit-density"
+    )
+    short = next(text for word, text in lines_of(plan) if word == "distance")
+    parts = short.split(" -> ")
+    assert all(float(p) >= v * (1 - 1e-15) for p, (_, v) in zip(parts, release.maps, strict=True))
 
 
 def test_exact_is_said_only_where_every_release_is_gaussian_by_its_own_claim(tmp_path):

@@ -50,9 +50,9 @@ def test_classes_and_means_answer_by_name(tmp_path):
     by_class = sim.classes(BOUNDS, label="kind", keys=["a", "b"], bandwidth=WIDTHS, epsilon=100)
     assert by_class.apply(TABLE, into=tmp_path).classify(asked)["label"].tolist() == [0, 1]
     by_mean = sim.means(BOUNDS, label="kind", keys=["a", "b"], epsilon=100)
-    release = by_mean.apply(TABLE, into=tmp_path)
+    release = by_mean.apply(TABLE, into=tmp_path / "means")
     assert release.nearest_class(asked)["label"].tolist() == [0, 1]
-    assert "distance" in sim.means({"x": (0, 1)}).apply(TABLE, into=tmp_path).ops
+    assert "distance" in sim.means({"x": (0, 1)}).apply(TABLE, into=tmp_path / "one").ops
 
 
 def test_persons_and_ledgers(tmp_path):
@@ -73,7 +73,7 @@ def test_persons_and_ledgers(tmp_path):
     with pytest.raises(DataError, match="OS602"):  # all would be missing, and be paid for
         fit.apply(numbered, into=tmp_path)
     fresh = sim.density(BOUNDS, bandwidth=WIDTHS, unit="who", max_rows=2, ids="int64")
-    fresh.apply(pd.DataFrame(numbered), into=tmp_path)
+    fresh.apply(pd.DataFrame(numbered), into=tmp_path / "fresh")
 
 
 @pytest.mark.parametrize(
@@ -143,3 +143,46 @@ def test_answers_print_as_a_table_of_eighty_columns(tmp_path):
 def test_a_misspelt_word_is_named():
     with pytest.raises(ParameterError, match="did you mean 'epsilon'"):
         sim.density(BOUNDS, bandwidth=0.1, epsillon=1.0)
+
+
+def test_what_was_paid_for_is_not_replaced_by_another_program(tmp_path):
+    """A rerun of the same program replaces its own; nothing is charged where it is refused."""
+    one = sim.density(
+        {"x": (0, 1)},
+        bandwidth=0.1,
+        ledger=tmp_path / "x.ledger",
+        limit={"epsilon": 5.0, "delta": 1e-5},
+    )
+    one.apply(TABLE, into=tmp_path)
+    one.apply(TABLE, into=tmp_path)
+    kept = (tmp_path / "release.npz").read_bytes()
+    other = sim.density({"x": (0, 2)}, bandwidth=0.1, ledger=tmp_path / "y.ledger")
+    with pytest.raises(sim.SimError, match=r"OS609.*into="):
+        other.apply(TABLE, into=tmp_path)
+    assert (tmp_path / "release.npz").read_bytes() == kept
+    assert not (tmp_path / "y.ledger").exists()
+    (tmp_path / "release.npz").write_bytes(b"mine")
+    with pytest.raises(sim.SimError, match="OS609"):
+        one.apply(TABLE, into=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "pair", [("18", "100"), "12", (0,), (0, 1, 2), (1, 0), (0, None), (0, 10**400)]
+)
+def test_bounds_are_two_numbers(pair):
+    with pytest.raises(sim.SimError, match="OS101 columns"):
+        sim.density({"x": pair}, bandwidth=0.1)
+
+
+def test_a_column_that_is_no_number_is_told_what_to_do(tmp_path):
+    with pytest.raises(sim.SimError, match=r"OS602.*a date as days") as refused:
+        sim.density({"x": (0, 1)}, bandwidth=0.1).apply(
+            {"x": np.array(["2020-01-01"] * 20, dtype="datetime64[D]")}, into=tmp_path
+        )
+    assert "enforce" not in str(refused.value)
+
+
+def test_numpy_bounds_are_bounds():
+    low, high = np.array([0, 1])
+    assert sim.density({"x": (low, high)}, bandwidth=0.1).plan.claim == (1.0, 1e-06)
+    assert sim.density({"x": np.array([0.0, 1.0])}, bandwidth=0.1).plan.claim == (1.0, 1e-06)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -189,3 +190,14 @@ def test_errors_at_other_budgets_fall_with_epsilon():
     assert errors[1] == plan.outputs["all"].expected["noise_error"]
     assert curve.table()["epsilon"] == [0.5, 1.0, 2.0]
     assert "epsilon" in repr(curve)
+
+
+def test_a_table_alone_belongs_to_the_only_source(tmp_path):
+    frame = pd.DataFrame({"x": list(POINTS), "kind": DATA["places"]["kind"]})
+    done = sim.apply(SPEC, frame, into=tmp_path)
+    assert done.results["all"].density(ASKED)["density"][0, 0] > 30
+    assert repr(done).startswith("Applied(places: all -> ")
+    assert "places.npz; no ledger counted it)" in repr(done)
+    files = Path(__file__).parents[2] / "specs" / "digit-modes.yaml"
+    with pytest.raises(DataError, match=r"OS601.*this program reads files"):
+        sim.apply(files, frame, into=tmp_path)

@@ -96,6 +96,8 @@ def test_a_spec_s_page_says_promise_flow_attacker_and_cost(tmp_path):
         "What the author was warned of",
         "jl_projection: in front",
         "What is not promised",
+        "Which data, and what is handed out",
+        "pixels (64 numbers in [0, 16])",
         "Reviewed by",
         "proved and audited",
         "opendp-sim plan",
@@ -244,6 +246,7 @@ def test_hostile_text_is_text_wherever_a_page_prints_one():
     facts.wrong, facts.warnings = [(evil, evil)], [evil]
     facts.evidence = [dict.fromkeys(("key", "tier", "laws", "twins", "audits"), evil)]
     facts.charges, facts.details = [(evil, evil, evil)], [(evil, evil)]
+    facts.handed = [(evil, evil)]
     facts.wear, facts.about, facts.blank = [(evil, evil)], [(evil, evil)], [evil]
     page = render(facts)
     sound(page)

@@ -1,0 +1,40 @@
+"""What a page says of the data and of what is handed out: from declarations, never from data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opendp_sim.dsl.plan import plan_file
+from opendp_sim.report.handed_out import handed_out
+
+SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
+def test_every_dataset_and_output_is_told(spec):
+    plan = plan_file(spec)
+    told = dict(handed_out(plan))
+    assert list(told) == [
+        *(f"in: {entry.name}" for entry in plan.program.data),
+        *(f"out: {name}" for name in plan.outputs),
+    ]
+    assert all(told.values())
+
+
+def test_columns_persons_and_releases_have_their_numbers():
+    told = dict(handed_out(plan_file(next(p for p in SPECS if p.stem == "writers-density"))))
+    (data,) = (text for name, text in told.items() if name.startswith("in: "))
+    assert "of one person at most 2 rows are used" in data
+    assert "writer (names the person)" in data
+    plan = plan_file(next(p for p in SPECS if p.stem == "digit-density"))
+    told = dict(handed_out(plan))
+    assert (
+        told["in: digits"]
+        == "builtin digits: pixels (64 numbers in [0, 16]), label (one of 10 labels)"
+    )
+    size = plan.outputs["release"].domain.sketch.size
+    assert told["out: release"].startswith(f"{size:,} noisy numbers, which answer ")
+    assert "density" in told["out: release"]
+    assert told["out: answers"].startswith("the answers of classify")
