@@ -202,16 +202,40 @@ def hockey_stick(found, pairs, epsilon):
     )
 
 
+_latest: dict = {}
+
+
+def _once(make, found, pairs):
+    """``make(p, q)`` of all pairs, kept until it is asked of others: each order asks for the same again."""
+    key = make, id(found), id(pairs)
+    if key not in _latest:
+        _latest.clear()
+        # What a number names is held with it, so nothing else gets the number.
+        _latest[key] = found, pairs, make(found[pairs[0]], found[pairs[1]])
+    return _latest[key][-1]
+
+
+def _distinct_logs(p, q):
+    """The logarithms of the pairs of laws that are not the same pair, and where the first is no zero."""
+    both = np.unique(np.concatenate([p, q], axis=1), axis=0).reshape(-1, 2, p.shape[1])
+    with np.errstate(divide="ignore"):
+        return both[:, 0] > 0, np.log(both[:, 0]), np.log(both[:, 1])
+
+
 def renyi(found, pairs, alpha):
     """The largest Renyi divergence of order alpha over all pairs."""
-    p, q = (
-        np.unique(np.concatenate([found[pairs[0]], found[pairs[1]]], axis=1), axis=0)
-        .reshape(-1, 2, found.shape[1])
-        .transpose(1, 0, 2)
-    )
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(p > 0, alpha * np.log(p) + (1 - alpha) * np.log(q), -np.inf)
+    there, log_p, log_q = _once(_distinct_logs, found, pairs)
+    with np.errstate(invalid="ignore"):
+        terms = np.where(there, alpha * log_p + (1 - alpha) * log_q, -np.inf)
     return float(np.logaddexp.reduce(terms, axis=1).max() / (alpha - 1))
+
+
+def _best_events(p, q):
+    """The probabilities of the best events of each size, by the ratio of the two laws."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(p > 0, p / np.maximum(q, 1e-300), -1.0)
+    order = np.argsort(-ratio, axis=1)
+    return tuple(np.cumsum(np.take_along_axis(law, order, axis=1), axis=1) for law in (p, q))
 
 
 def approximate_renyi(found, pairs, delta, alpha):
@@ -220,12 +244,7 @@ def approximate_renyi(found, pairs, delta, alpha):
     ``P = (1 - delta) P1 + delta P2`` and the same for Q, so an event of probabilities (p, q) has
     ``p1 >= (p - delta) / (1 - delta)`` and ``q1 <= q / (1 - delta)``.
     """
-    p, q = found[pairs[0]], found[pairs[1]]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(p > 0, p / np.maximum(q, 1e-300), -1.0)
-    order = np.argsort(-ratio, axis=1)
-    a = np.cumsum(np.take_along_axis(p, order, axis=1), axis=1)
-    b = np.cumsum(np.take_along_axis(q, order, axis=1), axis=1)
+    a, b = _once(_best_events, found, pairs)
     a = np.clip((a - delta) / (1 - delta) - 1e-12, 1e-15, 1 - 1e-15)
     b = np.clip(b / (1 - delta) + 1e-12, 1e-15, 1 - 1e-15)
     worse = a > b
