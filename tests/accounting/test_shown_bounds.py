@@ -82,10 +82,13 @@ def test_exact_is_said_only_where_every_release_is_gaussian_by_its_own_claim(tmp
 
 
 @pytest.mark.parametrize("measure", ["gdp", "zcdp", "approx"])
-def test_a_suspicion_is_bounded_under_pure_claims_only(tmp_path, measure):
+def test_no_suspicion_is_bounded_under_other_claims(tmp_path, measure):
     plan = plan_file(write_small(tmp_path, ("measure: zcdp", f"measure: {measure}"), NO_LEDGER))
     said = " ".join(tile.small for tile in facts_of(plan, "plan", "x").tiles)
     assert "suspicion" not in said
+
+
+def test_a_suspicion_is_bounded_under_a_pure_claim(tmp_path):
     budget = ("budget: {epsilon: 1.0, delta: 1.0e-6}", "budget: {epsilon: 1.0}")
     pure = plan_file(write_small(tmp_path, ("zcdp", "pure"), PURE, budget, NO_LEDGER))
     said = " ".join(tile.small for tile in facts_of(pure, "plan", "x").tiles)
