@@ -36,7 +36,7 @@ from opendp_sim.sources.gate import check_form
 from opendp_sim.sources.source import Table, from_arrays
 from opendp_sim.spaces.records import Column, Records
 
-__all__ = ["PrivateEstimator", "budget_of", "loss_of", "table_of"]
+__all__ = ["PrivateEstimator", "budget_of", "check_budget", "loss_of", "table_of"]
 
 _MEASURES = ("gdp", "zcdp", "pure")
 _DATA = "records"
@@ -122,14 +122,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return {**columns, "groups": (ids, {"dtype": dtype, "role": "privacy_id"})}
 
     def _planned(self, columns: Columns, steps: list[Mapping[str, Any]]) -> Plan:
-        if not isinstance(self.budget, Budget | None):
-            raise EstimatorRefused(
-                "OS102",
-                f"{type(self).__name__}.budget",
-                expected="a Budget, or None",
-                got=type(self.budget).__name__,
-                hint="Budget(epsilon=1.0, delta=1e-6), or Budget.open('file.ledger', ...).",
-            )
+        check_budget(self)
         if self.max_rows is not None:
             steps = [{"bound_contributions": {"max_rows": self.max_rows}}, *steps]
         unit, told = {"add_remove": 1, "of": self.unit}, {n: d for n, (_, d) in columns.items()}
@@ -217,6 +210,18 @@ def budget_of(estimator: Any) -> dict[str, float]:
             )
         return {"epsilon": epsilon}
     return {"epsilon": epsilon, "delta": number("delta", estimator.delta, above=0.0, below=1.0)}
+
+
+def check_budget(estimator: Any) -> None:
+    """Refuse what is no budget (OS102)."""
+    if not isinstance(estimator.budget, Budget | None):
+        raise EstimatorRefused(
+            "OS102",
+            f"{type(estimator).__name__}.budget",
+            expected="a Budget, or None",
+            got=type(estimator.budget).__name__,
+            hint="Budget(epsilon=1.0, delta=1e-6), or Budget.open('file.ledger', ...).",
+        )
 
 
 def loss_of(estimator: Any) -> Charge:

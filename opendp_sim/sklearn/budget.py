@@ -146,6 +146,11 @@ class Budget:
             return _unpickled, (self._folder, self.terms)
         return _reopened, (str(self.path),)
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether it lives and ends with this process."""
+        return self._folder is not None
+
     # --- what is spent -------------------------------------------------------------------------------
 
     @property

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import (
     GridSearchCV,
     ParameterGrid,
@@ -13,11 +15,15 @@ from sklearn.model_selection import (
     RandomizedSearchCV,
     check_cv,
 )
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.utils import get_tags
 
 from opendp_sim.accounting.budget import Budget as Limit
 from opendp_sim.accounting.totals import Charge, loss_text, total_of
-from opendp_sim.sklearn.base import PrivateEstimator, loss_of
+from opendp_sim.sklearn.base import PrivateEstimator, check_budget, loss_of
+from opendp_sim.sklearn.budget import Budget
 from opendp_sim.sklearn.refusals import EstimatorRefused
+from opendp_sim.sklearn.scaler import PublicScaler
 from opendp_sim.sklearn.tables import column_of, matrix_of
 
 __all__ = ["Cost", "cost_of", "cost_of_fits"]
@@ -49,11 +55,15 @@ class Cost:
         measure = self.charges[0].measure
         return Charge(measure, total_of(self.charges, measure, _ANY[measure]).loss)
 
+    @property
+    def whom(self) -> str:
+        """Whom one loss is about, in words."""
+        return f"{'person' if self.unit == 'groups' else 'record'} added or removed"
+
     def __repr__(self) -> str:
         """Return the number of fits and their loss."""
-        total, whom = self.total, "person" if self.unit == "groups" else "record"
-        loss = loss_text(total.measure, total.loss)
-        return f"Cost({self.fits} fits; {loss} in all, for one {whom} added or removed)"
+        loss = loss_text(self.total.measure, self.total.loss)
+        return f"Cost({self.fits} fits; {loss} in all, for one {self.whom})"
 
 
 def cost_of(search: Any, cv: Any = None, *, X: Any = None, y: Any = None) -> Cost:
@@ -78,7 +88,9 @@ def cost_of(search: Any, cv: Any = None, *, X: Any = None, y: Any = None) -> Cos
     if hasattr(search, "private_cost"):
         found: Cost = search.private_cost()
         return found
-    if not isinstance(search, GridSearchCV | RandomizedSearchCV):
+    if isinstance(search, GridSearchCV | RandomizedSearchCV):
+        _check_workers(search)
+    else:
         if hasattr(search, "cv") and hasattr(search, "estimator"):
             raise _refused(
                 type(search).__name__, "a grid or randomized search, DPSearch, or an estimator"
@@ -94,6 +106,19 @@ def cost_of(search: Any, cv: Any = None, *, X: Any = None, y: Any = None) -> Cos
     return cost_of_fits(fits)
 
 
+def _check_workers(search: Any) -> None:
+    """Refuse workers for a budget that lives in this process: all their fits would be refused."""
+    budget = _private(search.estimator).budget
+    if search.n_jobs not in (None, 1) and isinstance(budget, Budget) and budget.in_memory:
+        raise EstimatorRefused(
+            "OS102",
+            "n_jobs",
+            expected="a budget that other processes can see",
+            got="one in this process's memory",
+            hint="Budget.open('file.ledger', ...), or n_jobs=None.",
+        )
+
+
 def _try_on_nothing(search: Any, X: Any, y: Any) -> None:
     """Fit every candidate on no record, charged to nobody: it sees the form of the table alone."""
     if isinstance(search, GridSearchCV | RandomizedSearchCV):
@@ -106,6 +131,7 @@ def _try_on_nothing(search: Any, X: Any, y: Any) -> None:
             and each.unit == "row"
             and not each.charges_at_predict
         ):
+            check_budget(each)
             clone(each).set_params(budget=None).fit(X, y)
 
 
@@ -155,7 +181,38 @@ def _private(estimator: Any) -> PrivateEstimator:
     found = {id(each): each for each in inside if isinstance(each, PrivateEstimator)}
     if len(found) != 1:
         raise _refused("estimator", "exactly one private estimator")
+    for step in filter(_learns, _outside_of_frozen(estimator)):
+        raise EstimatorRefused(
+            "OS102",
+            f"step {type(step).__name__}",
+            expected="steps that learn nothing from the records",
+            got="one whose fit reads them, which no budget sees",
+            hint="use PublicScaler(bounds=...), a FunctionTransformer, or a FrozenEstimator that was "
+            "fitted on public data.",
+        )
     return next(iter(found.values()))
+
+
+def _outside_of_frozen(estimator: Any) -> list[Any]:
+    """Return an estimator and all that stand inside of it, but nothing that cannot be fitted again."""
+    named = estimator.get_params(deep=True)
+    frozen = tuple(f"{name}__" for name, each in named.items() if isinstance(each, FrozenEstimator))
+    return [estimator, *(each for name, each in named.items() if not name.startswith(frozen))]
+
+
+def _learns(step: Any) -> bool:
+    """Whether the fit of a step reads records, as far as scikit-learn's tags say so."""
+    ours = (
+        PrivateEstimator
+        | PublicScaler
+        | FrozenEstimator
+        | Pipeline
+        | FeatureUnion
+        | ColumnTransformer
+    )
+    if isinstance(step, ours | type) or not hasattr(step, "transform"):
+        return False
+    return bool(get_tags(step).requires_fit)
 
 
 def _refused(where: str, expected: str) -> EstimatorRefused:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils.validation import check_is_fitted
 
@@ -81,7 +81,8 @@ class DPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             clone(self.estimator).set_params(**{**params, **told})
             for params in ParameterGrid(self.param_grid)
         ]
-        good = all(isinstance(e, PrivateEstimator) and not e.charges_at_predict for e in found)
+        private = (isinstance(e, PrivateEstimator) and not e.charges_at_predict for e in found)
+        good = all(private) and all(map(is_classifier, found))
         if not found or not good:
             raise EstimatorRefused(
                 "OS102",
@@ -130,7 +131,7 @@ class DPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.cv_results_ = {"params": list(ParameterGrid(self.param_grid)), "accuracy": accuracy}
         self.classes_ = self.best_estimator_.classes_
         total = cost.total
-        self.privacy_ = {"text": f"{loss_text(total.measure, total.loss)} for one of {cost.unit}"}
+        self.privacy_ = {"text": f"{loss_text(total.measure, total.loss)} for one {cost.whom}"}
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:

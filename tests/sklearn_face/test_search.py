@@ -6,13 +6,24 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
 from opendp_sim.core.errors import BudgetError, SimError
 from opendp_sim.sklearn import (
     Budget,
+    DPKernelDensity,
     DPLogisticRegression,
     DPNearestCentroid,
+    DPOneClass,
+    DPRidge,
     DPSearch,
+    PublicScaler,
     cost_of,
     search as module,
 )
@@ -108,3 +119,70 @@ def test_logistic_regression():
     assert est.privacy_["claim"] == [50.0, 1e-6]
     with pytest.raises(SimError, match=r"OS10[12]"):
         DPLogisticRegression(bounds=(0, 1), epsilon=50.0).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    "est",
+    [
+        DPRidge(bounds=(0, 1), y_bounds=(0, 4)),
+        DPKernelDensity(bounds=(0, 1)),
+        DPOneClass(bounds=(0, 1), threshold=0.1),
+    ],
+    ids=lambda est: type(est).__name__,
+)
+def test_a_search_over_what_is_no_classifier_is_refused_before_the_charge(est):
+    budget = Budget(epsilon=5.0, delta=1e-6)
+    search = DPSearch(est, {"epsilon": [1.0]}, budget=budget)
+    for use in (lambda: search.fit(np.zeros((40, 2)), np.zeros(40)), lambda: cost_of(search)):
+        with pytest.raises(ValueError, match="OS102 estimator: expected a private classifier"):
+            use()
+    assert budget.total.share == 0
+
+
+PLAIN = DPNearestCentroid(bounds=(0, 1), classes=[0, 1])
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        StandardScaler(),
+        PCA(1),
+        make_pipeline(StandardScaler()),
+        FeatureUnion([("a", PublicScaler(bounds=(0, 1))), ("b", PCA(1))]),
+        ColumnTransformer([("a", StandardScaler(), [0])]),
+    ],
+    ids=lambda step: type(step).__name__,
+)
+def test_a_step_that_learns_from_records_is_no_private_pipeline(step):
+    piped = make_pipeline(step, PLAIN)
+    for search in (piped, GridSearchCV(piped, {"dpnearestcentroid__epsilon": [1.0]}, cv=2)):
+        with pytest.raises(ValueError, match=r"OS102 step .*which no budget sees"):
+            cost_of(search)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        PublicScaler(bounds=(0, 1)),
+        Normalizer(),
+        FunctionTransformer(),
+        "passthrough",
+        FrozenEstimator(StandardScaler().fit(np.eye(2))),
+        FrozenEstimator(make_pipeline(StandardScaler(), PCA(1)).fit(np.eye(2))),
+        ColumnTransformer([("a", PublicScaler(bounds=(0, 1)), [0]), ("b", "drop", [1])]),
+    ],
+    ids=lambda step: type(step).__name__,
+)
+def test_a_step_that_learns_nothing_may_stand_before(step):
+    assert cost_of(make_pipeline(step, PLAIN), cv=3).fits == 3
+
+
+def test_what_workers_and_budgets_would_refuse_is_told_by_the_cost():
+    known = Budget(epsilon=5.0, delta=1e-6)
+    search = GridSearchCV(clone(PLAIN).set_params(budget=known), {"epsilon": [1.0]}, cv=2, n_jobs=2)
+    with pytest.raises(ValueError, match=r"OS102 n_jobs.*Budget\.open"):
+        cost_of(search)
+    search.n_jobs = None
+    assert "for one record added or removed" in repr(cost_of(search))
+    with pytest.raises(ValueError, match="budget"):
+        cost_of(clone(PLAIN).set_params(budget=3.0), X=np.zeros((9, 2)), y=np.zeros(9))
