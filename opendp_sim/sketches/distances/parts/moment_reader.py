@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linear
 from opendp_sim.core.grid import chunks, count_ids
-from opendp_sim.sketches.distances.parts.axes import Dyadic, columns_of, interval_sums, powered
+from opendp_sim.sketches.distances.parts.axes import Dyadic, interval_sums, powered
 from opendp_sim.sketches.distances.parts.moment_levels import MomentLevels
+from opendp_sim.sketches.distances.parts.moment_table import MomentTable
 from opendp_sim.sketches.parts.classes import Classes
 from opendp_sim.spaces.rows import Rows, as_rows
 
@@ -112,93 +113,26 @@ class MomentReader(Classes, MomentLevels):
         return Counted(sizes, math.sqrt(2.0 / np.square(times).sum()))
 
     def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading:
-        """Return the walk along the path of a query."""
+        """Return the polynomials that Lemma 2 is between the starts of leaves, made once a release."""
         del p, alpha  # only the tree's own exponent, and exact: no far ends
         cells = np.asarray(released["moments"]) * self.node_scale()
+        table = MomentTable.of(self.axes, self.centres, cells, self.level_scale)
+        scale = self._area
 
         def at(queries: Any) -> Linear:
-            values = _values(queries)
-            found = [
-                self._walk(cells, values[part]) for part in chunks(len(values), values.shape[1])
-            ]
-            joined = [np.concatenate(parts, axis=-1) for parts in zip(*found, strict=True)]
-            return Linear(*joined) if found else Linear(*np.zeros((3, self.classes, 0)))
+            sums, variance, counted = table.at(_values(queries))
+            with_count = counted * (self.counted_factor**2 / 2)
+            return Linear(sums * scale, variance * scale**2, with_count * scale)
 
-        return DistanceReading(float(self.p), at, lambda q: self._dropped(_values(q)))
+        return DistanceReading(float(self.p), at, lambda q: self._dropped(_values(q), table))
 
-    def _path_ends(
-        self, values: NDArray[np.float64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return each query's own leaf and whether it lies outside the column: shapes (d, q)."""
-        leaf = np.stack(
-            [
-                np.searchsorted(axis.starts[:-1], column, side="right") - 1
-                for axis, column in zip(self.axes, values.T, strict=True)
-            ]
-        )
-        lower, upper = (bound[:, None] for bound in columns_of(self.rows))
-        above = upper < values.T
-        leaf = np.where(above, 2**self.height - 1, np.maximum(leaf, 0))
-        return leaf, above | (lower > values.T)
-
-    def _dropped(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _dropped(self, values: NDArray[np.float64], table: MomentTable) -> NDArray[np.float64]:
         """Bound what the own leaves of each query hold, per record (Lemma 2): shape (q,)."""
-        leaf, outside = self._path_ends(values)
-        # Ends of the leaf in steps: its first integer, and the last one before the next leaf.
-        ends = [
-            np.stack(
-                [axis.starts[own + past] - past for axis, own in zip(self.axes, leaf, strict=True)]
-            )
-            for past in (0, 1)
-        ]
-        far = np.maximum(values.T - ends[0], ends[1] - values.T)
-        lost: NDArray[np.float64] = np.where(outside, 0.0, far**self.p).sum(axis=0)
+        lost = np.zeros(len(values))
+        for column, asked in enumerate(np.ascontiguousarray(values.T)):
+            far = table.farthest(asked, column)
+            lost += far if self.p == 1 else far**self.p
         return lost * self._area
-
-    def _walk(
-        self, cells: NDArray[np.float64], values: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], ...]:
-        """Add up the siblings of each query's path; both halves for a query outside (Lemma 2)."""
-        height, p = self.height, self.p
-        leaf, outside = self._path_ends(values)
-        sums, variance = np.zeros((self.classes, len(values))), np.zeros(len(values))
-        with_count = np.zeros(len(values))
-        for level in range(1, height + 1):
-            own = leaf >> (height - level)
-            sides = [(own ^ 1, ~outside | (level == 1))]
-            if level == 1:
-                sides.append((own, outside))
-            # Everything outside a query's own path lies on the sibling's side.
-            sign = np.where(own & 1, -1.0, 1.0) ** p
-            for node, used in sides:
-                self._add(
-                    cells,
-                    (2**level - 2 + node, sign * used, values.T),
-                    level,
-                    (sums, variance, with_count),
-                )
-        scale = self._area
-        return sums * scale, variance * scale**2, with_count * scale
-
-    def _add(
-        self,
-        cells: NDArray[np.float64],
-        asked: tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]],
-        level: int,
-        totals: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
-    ) -> None:
-        node, sign, values = asked
-        p, (sums, variance, with_count) = self.p, totals
-        column = np.arange(len(node))[:, None]
-        gap = self.centres[column, node] - 2 * values
-        scale = self.level_scale[:, level - 1]
-        for order in range(p + 1):
-            factor = sign * (math.comb(p, order) / 2.0**p) * gap ** (p - order)
-            for label in range(self.classes):
-                sums[label] += (factor * cells[label, :, order][column, node]).sum(axis=0)
-            variance += np.square(factor * scale[:, order, None]).sum(axis=0)
-            if level == 1 and order == 0:
-                with_count += factor.sum(axis=0) * (self.counted_factor**2 / 2)
 
     @cached_property
     def counted_factor(self) -> float:

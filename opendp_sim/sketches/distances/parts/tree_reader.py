@@ -31,6 +31,16 @@ _SAMPLED = 17
 
 
 @dataclass(frozen=True)
+class _Known:
+    """What one release says at the cells that were asked for: sums (L, columns, cells), and noise."""
+
+    done: NDArray[np.bool_]
+    sums: NDArray[np.float64]
+    squares: NDArray[np.float64]
+    totals: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
 class TreeReader(Classes):
     """The public tree of one bound sketch: builds it, and reads a release of it.
 
@@ -131,9 +141,10 @@ class TreeReader(Classes):
         power = 1.0 if p is None else p
         nodes = self.nodes(released)
         counted = self._counted(nodes)
+        known: dict[int, _Known] = {}
 
         def at(queries: Any) -> Linear:
-            return self._sum(nodes, counted, _values(queries), power, alpha)
+            return self._sum(nodes, counted, _values(queries), power, alpha, known)
 
         return DistanceReading(power, at, lambda q: self._missed(_values(q), power), 1.0 + alpha)
 
@@ -160,6 +171,7 @@ class TreeReader(Classes):
         values: NDArray[np.float64],
         power: float,
         alpha: float,
+        known: dict[int, _Known],
     ) -> Linear:
         near = self._near(values, power)
         beyond = (np.abs(values - columns_of(self.rows)[0] - near) * self.rows.unit).sum(axis=1)
@@ -172,17 +184,51 @@ class TreeReader(Classes):
         variance, shared = np.zeros((2, len(values)))
         for cells in np.unique(self.cells):  # columns with equally many cells share all weights
             columns = np.flatnonzero(self.cells == cells)
-            asked, where = np.unique(places[columns], return_inverse=True)
-            where = where.reshape(len(columns), -1)
-            ends = self._ends(int(cells), asked, power, alpha)
-            table, squares, totals = self._tables(nodes[:, columns], asked, ends)
+            where, (table, squares, totals) = self._looked_up(
+                nodes[:, columns], places[columns], int(cells), (power, alpha), known
+            )
             for row, column in enumerate(columns):
                 step, own = steps[column], where[row]
-                sums += step * table[:, row, own]
-                variance += (step / self.multipliers[column]) ** 2 * squares[own]
-                shared += step * totals[own] / squared
+                for label in range(self.classes):
+                    sums[label] += step * table[label, row].take(own)
+                variance += (step / self.multipliers[column]) ** 2 * squares.take(own)
+                shared += step / squared * totals.take(own)
         variance += 2 * beyond * shared + (beyond * counted.factor) ** 2
         return Linear(sums, variance, shared + beyond * counted.factor**2)
+
+    def _looked_up(
+        self,
+        nodes: NDArray[np.float64],
+        places: NDArray[np.int64],
+        cells: int,
+        of: tuple[float, float],
+        known: dict[int, _Known],
+    ) -> tuple[NDArray[np.int64], tuple[NDArray[np.float64], ...]]:
+        """Return where each place stands in tables of sums and noise, and the tables.
+
+        For p = 1 places are cells of the column: what was worked out for one is kept, once a release.
+        """
+        power, alpha = of
+        if power != 1:
+            asked, where = np.unique(places, return_inverse=True)
+            tables = self._tables(nodes, asked, self._ends(cells, asked, power, alpha))
+            return where.reshape(places.shape), tables
+        kept = known.get(cells)
+        if kept is None:
+            shape = *nodes.shape[:2], cells
+            kept = known[cells] = _Known(
+                np.zeros(cells, dtype=bool), np.zeros(shape), *np.zeros((2, cells))
+            )
+        new = np.zeros(cells, dtype=bool)
+        new[places.ravel()] = True
+        asked = np.flatnonzero(new & ~kept.done)
+        if asked.size:
+            ends = self._ends(cells, np.array([0, cells - 1]), power, alpha)
+            kept.sums[..., asked], kept.squares[asked], kept.totals[asked] = self._tables(
+                nodes, asked, ends
+            )
+            kept.done[asked] = True
+        return places, (kept.sums, kept.squares, kept.totals)
 
     def _cell_powers(self, power: float) -> NDArray[np.float64]:
         """Return the p-th power of each column's cell width, in data units."""
