@@ -33,6 +33,8 @@ _GAP = 60
 """Brackets are this many bits tighter than what they hold."""
 _DIGITS = 40
 """Binary digits of an inverse: answers lie on this grid, so that every machine finds the same one."""
+_STRIDE = 16
+"""Powers of two that a search for a power of two passes over at most."""
 _FLAT = 256
 """From this epsilon on a pure loss is counted at its simple bound: 8 epsilon."""
 
@@ -147,17 +149,29 @@ def mu_squared_of_pure(epsilon: Fraction) -> Fraction:
     return _least(fits)
 
 
+def _exponent(holds: Callable[[Fraction], bool]) -> int:
+    """Return the e at which ``holds`` fails for 2**e and is true for 2**(e + 1).
+
+    Strides double up to ``_STRIDE`` and are halved after: budgets at the ends of floats are a thousand
+    powers of two away, and far beyond the answer each question is dear.
+    """
+    rises = not holds(Fraction(1))
+    last, at, stride = 0, 1 if rises else -1, 2
+    while holds(Fraction(2) ** at) != rises:
+        last, at, stride = at, at + (stride if rises else -stride), min(2 * stride, _STRIDE)
+    low, high = (last, at) if rises else (at, last)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(Fraction(2) ** middle) else (middle, high)
+    return low
+
+
 def _least(holds: Callable[[Fraction], bool], *, below: bool = False) -> Fraction:
     """Return the least number of 40 binary digits from which on ``holds``; or the one ``below`` it.
 
     Bisection over dyadic numbers, with no float and no guess: the answer is a function of the question.
     """
-    exponent = 0
-    while holds(Fraction(2) ** exponent):
-        exponent -= 1
-    while not holds(Fraction(2) ** (exponent + 1)):
-        exponent += 1
-    step = Fraction(2) ** (exponent - _DIGITS)
+    step = Fraction(2) ** (_exponent(holds) - _DIGITS)
     low, high = 1 << _DIGITS, 2 << _DIGITS  # fails, holds: in steps
     while high - low > 1:
         middle = (low + high) // 2

@@ -255,3 +255,22 @@ def test_inverses_need_no_float_guess():
     """The same answer whatever a machine's libm does: no float function is called on the way."""
     used = set(gaussian_curve.__dict__) | set(normal_tail.__dict__)
     assert not used & {"np", "scipy", "erfc", "erfcx", "ndtr"}
+
+
+@pytest.mark.parametrize("below", [False, True])
+def test_an_inverse_is_found_in_few_questions_whatever_its_power_of_two(below):
+    """The least number of 40 digits above a bound, from 2**-1100 to 2**1100; each question can be dear."""
+    for power in (-1100, -1074, -300, -17, -16, -2, -1, 0, 1, 2, 15, 16, 33, 1023, 1100):
+        for bound in (Fraction(2) ** power, Fraction(2) ** power * Fraction(4, 3)):
+            asked = []
+
+            def holds(x, bound=bound, asked=asked):
+                asked.append(x)
+                return x > bound
+
+            found = gaussian_curve._least(holds, below=below)
+            step = Fraction(2) ** (power - 40)
+            assert bound - step <= found <= bound if below else bound < found <= bound + step
+            assert len(asked) <= 52 + abs(power) / 16
+            assert Fraction(2) ** -17 * min(1, bound) <= min(asked)  # and not far beyond the answer
+            assert max(asked) <= Fraction(2) ** 17 * max(1, bound)
