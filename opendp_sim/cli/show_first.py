@@ -40,7 +40,7 @@ def show_first(plan: Plan, spec: str, out: Console, *, whole: bool = False) -> N
     wide = min(out.width, _WIDE)
     for word, text in _answers(plan, whole=whole):
         _row(out, word, text, wide, whole=whole)
-    last = f"{_command(plan)} {shown(spec)}" + ("" if whole else "; more: -v")
+    last = _next(plan, shown(spec)) + ("" if whole else "; more: -v")
     # A command is never cut: somebody will copy it.
     out.print(Text(f"{'next':<{_MARGIN}}", style="bold") + Text(last), soft_wrap=True)
     out.print()
@@ -62,6 +62,14 @@ def _row(out: Console, word: str, text: str, wide: int, *, whole: bool) -> None:
         row = Text(line)
         row.truncate(room, overflow="ellipsis")
         out.print(Text(f"{'' if at else word:<{_MARGIN}}", style="bold") + row)
+
+
+def _next(plan: Plan, spec: str) -> str:
+    """Return the command that comes next: not one that the ledger would refuse."""
+    found = standing(plan)
+    if found is not None and not found.get("fits", True):
+        return f"opendp-sim ledger show {shown(found['file'])}"
+    return f"{_command(plan)} {spec}"
 
 
 def _command(plan: Plan) -> str:
@@ -170,8 +178,10 @@ def _cost(plan: Plan) -> str:
         loss += "".join(f", delta {up_text(delta, 2)}" for delta in spent[1:])
     found = standing(plan)
     if found is None:
-        return f"none yet; each run adds {loss}; no ledger counts"
+        return f"none yet; {loss} a run; no ledger adds them up"
     if "refused" in found:
-        return f"none yet; each run adds {loss}; ledger unreadable"
-    told = f"leaves {found['left']}" if found["fits"] else "is refused: too little is left"
-    return f"none yet; each run adds {loss}; {told}"
+        return f"none yet; {loss} a run; ledger unreadable"
+    if not found["fits"]:
+        return f"REFUSED: the ledger has too little left for {loss}"
+    runs = "one such run" if found["room"] == 1 else f"{found['room']} such runs"
+    return f"none yet; {loss} a run; the ledger has room for {runs}"

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.shared_ledger import is_shared
-from opendp_sim.accounting.totals import total_of
+from opendp_sim.accounting.totals import Charge, Total, total_of
 from opendp_sim.core.errors import BudgetError
+from opendp_sim.core.rounding import float_up
 from opendp_sim.dsl.charging import ledger_path, terms_of
 from opendp_sim.dsl.lost_ledger import refuse_lost
 from opendp_sim.dsl.plan import Plan
 
-__all__ = ["standing"]
+__all__ = ["room", "standing"]
+
+_MOST = 1000
+"""Runs that are counted; more are as good as no end."""
 
 
 def standing(plan: Plan) -> dict[str, Any] | None:
@@ -28,10 +34,17 @@ def standing(plan: Plan) -> dict[str, Any] | None:
         if is_shared(path) or path.exists():
             with Ledger.open(path, terms) as ledger:
                 spent, after = ledger.total(), ledger.total(plan.charge)
+                runs = room(ledger.total, plan.charge, terms.measure)
         else:
             refuse_lost(plan, path)
-            spent, after = (
-                total_of(charges, terms.measure, terms.limit) for charges in ((), (plan.charge,))
+
+            def total(*charges: Charge) -> Total:
+                return total_of(charges, terms.measure, terms.limit)
+
+            spent, after, runs = (
+                total(),
+                total(plan.charge),
+                room(total, plan.charge, terms.measure),
             )
     except BudgetError as error:
         return about | {"refused": f"expected {error.expected}; got {error.got}"}
@@ -40,5 +53,37 @@ def standing(plan: Plan) -> dict[str, Any] | None:
         "spent": spent.text,
         "left": after.left_text,
         "fits": after.fits,
+        "room": runs,
         "new": not is_shared(path) and not path.exists(),
     }
+
+
+def room(total: Callable[..., Total], charge: Charge, measure: str) -> int:
+    """Return how many more runs of this loss a ledger lets through, at most ``_MOST``.
+
+    Args:
+        total: what the ledger holds with these charges added.
+        charge: the loss of one run.
+        measure: the ledger's; in it the losses of runs add up number by number.
+    """
+
+    def fits(runs: int) -> bool:
+        if charge.measure != measure:
+            return bool(total(*[charge] * runs).fits)
+        parts = (float_up(Fraction(part) * runs) for part in charge.loss)
+        try:
+            return bool(total(Charge(charge.measure, tuple(parts))).fits)
+        except BudgetError:
+            return False  # a delta beyond 1
+
+    most = _MOST if charge.measure == measure else _MOST // 10
+    if not any(charge.loss):
+        return most
+    low, high = 0, 1
+    while high <= most and fits(high):
+        low, high = high, 2 * high
+    high = min(high, most + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

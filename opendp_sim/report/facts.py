@@ -18,6 +18,7 @@ from opendp_sim.dsl.grammar.about import FORM
 from opendp_sim.dsl.how_wrong import asked_later, how_wrong
 from opendp_sim.dsl.loss_in_words import delta_in_words, epsilon_in_words, spent_of
 from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.standing import standing
 from opendp_sim.report.figures import Figure, figures_of
 from opendp_sim.report.handed_out import handed_out
 from opendp_sim.report.plain_steps import in_words
@@ -177,9 +178,11 @@ def _tiles(plan: Plan, plain: Mapping[str, Any], unit: Mapping[str, Any]) -> Ite
     yield _whom(unit)
     ledgers = [entry.ledger for entry in plan.program.data if not entry.public]
     if all(ledger is not None for ledger in ledgers):
+        found = standing(plan) or {}
+        runs = f"; it has room for {found['room']} such runs" if "room" in found else ""
         yield Tile(
             "a ledger counts",
-            "it adds up every run on the same data, and refuses the one that passes its limit",
+            f"it adds up every run on the same data, and refuses the one that passes its limit{runs}",
         )
     else:
         yield Tile(

@@ -10,11 +10,14 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
+from opendp_sim.accounting.budget import Budget as Limit
 from opendp_sim.accounting.certificate import read_certificate
+from opendp_sim.accounting.totals import Charge, total_of
 from opendp_sim.core.shown import shown
 from opendp_sim.dsl.plan import Plan, plan_file, plan_of
 from opendp_sim.dsl.plan_document import load_plan
 from opendp_sim.dsl.reader import draft_of
+from opendp_sim.dsl.standing import room
 from opendp_sim.dsl.verification import NOT_FOUND, verify
 from opendp_sim.report.answered import answered
 from opendp_sim.report.audited import audit_facts
@@ -72,18 +75,24 @@ def _of_certificate(file: Path) -> Facts:
     ]
     if record.ledger is not None:
         facts.tiles[-1] = _counted(
-            record.ledger, checked=not any(text.endswith(NOT_FOUND) for text in left)
+            record.ledger,
+            Charge(record.privacy["measure"], tuple(record.privacy["total"])),
+            checked=not any(text.endswith(NOT_FOUND) for text in left),
         )
     return facts
 
 
-def _counted(part: Any, *, checked: bool) -> Tile:
+def _counted(part: Any, charge: Charge, *, checked: bool) -> Tile:
     """Return the tile of what was spent and left, and whether the ledger was there to say so."""
     limit = ", ".join(f"{name} {value:g}" for name, value in part.terms["limit"].items())
     rest = ", ".join(f"{name} {value:.6g}" for name, value in part.left.items()) or "nothing"
     told = f"the limit is {limit}; with this run, spent {part.spent['text']}; left {rest}"
     if part.terms["limit"].get("delta") is not None:
         told += " (its epsilon is stated at the limit's delta, so it differs from this run's own)"
+    measure, limit_of = part.spent["measure"], Limit(**part.terms["limit"])
+    spent = Charge(measure, tuple(part.spent["loss"]))
+    runs = room(lambda *more: total_of((spent, *more), measure, limit_of), charge, measure)
+    told += f". It has room for {runs} more such run{'' if runs == 1 else 's'}, then it refuses"
     if checked:
         return Tile("in the ledger", told)
     return Tile("stated, not checked", f"{told}: {NOT_FOUND}", warn=True)

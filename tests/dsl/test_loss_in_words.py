@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from opendp_sim.accounting.budget import Budget
+from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.totals import Charge, total_of
+from opendp_sim.cli.show_first import show_first
+from opendp_sim.core.errors import BudgetError
+from opendp_sim.dsl.charging import terms_of
 from opendp_sim.dsl.loss_in_words import delta_in_words, epsilon_in_words, in_words, spent_of
 from opendp_sim.dsl.plan import plan_file
+from opendp_sim.dsl.standing import room, standing
 from tests._small import write_small
 
 SPECS = Path(__file__).parents[2] / "specs"
@@ -34,6 +43,40 @@ def test_a_delta_is_an_addition_and_none_is_said():
 def test_a_ledger_is_asked_for_where_there_is_none(tmp_path):
     without = list(in_words(plan_file(SPECS / "digit-modes.yaml")))
     assert spent_of(plan_file(SPECS / "digit-modes.yaml")) == (1.0,)
-    assert "no ledger counts" in without[-1]
+    assert "No ledger adds them up" in without[-1]
     assert "no exceptions" in without[1]
-    assert not any("no ledger" in text for text in in_words(plan_file(write_small(tmp_path))))
+    assert not any("o ledger" in text for text in in_words(plan_file(write_small(tmp_path))))
+
+
+def test_a_ledger_s_room_is_how_many_runs_it_lets_through(tmp_path):
+    """Counted by doing it: so many charges pass, and the next is refused."""
+    spec = write_small(tmp_path)
+    plan = plan_file(spec)
+    runs = standing(plan)["room"]
+    assert 2 <= runs <= 20
+    with Ledger.open(tmp_path / "points.ledger", terms_of(plan)) as ledger:
+        for _ in range(runs):
+            ledger.charge(plan.charge, {"name": "small"})
+        with pytest.raises(BudgetError, match="OS402"):
+            ledger.charge(plan.charge, {"name": "small"})
+    found = standing(plan)
+    assert (found["room"], found["fits"]) == (0, False)
+    out = Console(file=io.StringIO(), width=80)
+    show_first(plan, str(spec), out)
+    said = out.file.getvalue()
+    assert "REFUSED: the ledger has too little left for epsilon 1" in said
+    assert "…" not in said.split("\n\n")[0].replace("\n", "")
+    assert "opendp-sim apply" not in said
+    assert "ledger show" in said
+
+
+def test_room_in_another_measure_and_for_free():
+    limit = Budget(rho=0.5)
+    for charge, runs in (
+        (Charge("pure", (0.1,)), 100),
+        (Charge("zcdp", (0.1,)), 5),
+        (Charge("zcdp", (0.0,)), 1000),
+    ):
+        assert room(lambda *c: total_of(c, "zcdp", limit), charge, "zcdp") == pytest.approx(
+            runs, abs=1
+        )
