@@ -50,6 +50,6 @@ def in_words(plan: Plan) -> Iterator[str]:
         yield delta_in_words(spent[1] if len(spent) > 1 else 0.0)
     if all(entry.ledger is None for entry in plan.program.data if not entry.public):
         yield (
-            "No ledger adds them up: nothing counts the runs on this data and nothing stops the next one; "
+            "No ledger adds them up: nothing counts the runs on this data, nothing stops the next; "
             "a `ledger` beside the dataset would do both."
         )
