@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import shutil
 import signal
 import socket
@@ -13,6 +15,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -268,6 +271,92 @@ def test_a_lost_answer_to_commit_charges_once(place: str, monkeypatch: pytest.Mo
     assert ledger.charge(ONE, {"program": "p"}).seq == 1
     assert ledger.charge(ONE, {"program": "q"}).seq == 2
     assert [e.body["program"] for e in ledger.entries] == ["p", "q"]
+
+
+class Cut:
+    """A proxy before the server; the n-th COMMIT through it is cut off, before the server hears or after."""
+
+    def __init__(self, port: int, at: int, when: str) -> None:
+        self.port, self.left, self.when, self.cuts = port, at, when, 0
+        self.door = socket.create_server(("127.0.0.1", 0))
+        self.done = Event()
+        self.thread = Thread(target=self.serve)
+        self.thread.start()
+
+    def serve(self) -> None:
+        self.door.settimeout(0.05)
+        while not self.done.is_set():
+            with contextlib.suppress(TimeoutError):
+                client, _ = self.door.accept()
+                with client, socket.create_connection(("127.0.0.1", self.port)) as server:
+                    self.carry(client, server)
+
+    def carry(self, client: socket.socket, server: socket.socket) -> None:
+        while not self.done.is_set():
+            for source in select.select([client, server], [], [], 0.05)[0]:
+                data = source.recv(65536)
+                if not data:
+                    return
+                if source is client and b"COMMIT" in data:
+                    self.left -= 1
+                    if self.left == 0:
+                        self.cuts += 1
+                        if self.when == "after":
+                            server.sendall(data)
+                            server.recv(65536)  # the answer, which nobody hears
+                        return
+                (server if source is client else client).sendall(data)
+
+    def close(self) -> None:
+        self.done.set()
+        self.thread.join()
+        self.door.close()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_network_that_is_cut_during_commit_charges_once(when: str, server: Server) -> None:
+    """At the first COMMITs of a reserve, a settlement and a charge; whether the server heard it or not."""
+    place = f"postgresql:cut/cut-{when}"
+    Ledger.open(place.replace("cut/", "one/"), terms(60))
+    for at in range(1, 5):
+        proxy = Cut(server.port, at, when)
+        server.service.write_text(
+            server.service.read_text().split("[cut]")[0]
+            + f"[cut]\nhost=127.0.0.1\nport={proxy.door.getsockname()[1]}\nuser=postgres\n"
+            "dbname=postgres\nsslmode=disable\ngssencmode=disable\n"
+        )
+        ledger = SharedLedger.open(place)
+        before = [entry.seq for entry in ledger.entries]
+        for step in range(3):
+            entry = ledger.reserve(ONE, {"program": f"p{at}-{step}"})
+            ledger.settle(entry, "charge" if step else "void", {} if step else {"code": "OS601"})
+        said = bodies(ledger)[len(before) :]
+        proxy.close()
+        assert proxy.cuts == 1
+        assert [body["kind"] for body in said] == ["reserve", "void", *["reserve", "charge"] * 2]
+        assert [body.get("program") for body in said][::2] == [f"p{at}-{n}" for n in range(3)]
+    assert Ledger.open(place.replace("cut/", "one/")).verify() == 24
+
+
+def test_eight_clients_never_pass_the_limit(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight connections that charge at once: every entry once, and exactly as many as fit."""
+    monkeypatch.setattr(_postgres, "_OPTIONS", "-c lock_timeout=0")  # a slow machine is no refusal
+    clients = [SharedLedger.open(place, terms(12)) for _ in range(8)]
+
+    def all_of(ledger: SharedLedger) -> list[int]:
+        told = []
+        while True:
+            try:
+                told.append(ledger.charge(ONE, {"program": "p"}).seq)
+            except BudgetError as error:
+                if error.code != "OS402":
+                    raise
+                return told
+
+    with ThreadPoolExecutor(8) as pool:
+        told = [seq for one in pool.map(all_of, clients) for seq in one]
+    assert sorted(told) == list(range(1, 13))
+    assert clients[0].verify() == 12
 
 
 FORGERIES = {
