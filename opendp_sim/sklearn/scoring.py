@@ -59,7 +59,8 @@ def private_score(
 ) -> PrivateScore:
     """Release the accuracy of a fitted classifier on private records.
 
-    The estimator must be public or released: its own fit is charged elsewhere. Records are predicted
+    The estimator must be public or released: its own fit is charged elsewhere. Its code sees raw
+    records, before the charge, and may keep them: use none that you do not trust. Records are predicted
     one at a time (0.4 to 2 ms each), and one whose prediction fails counts as wrong.
 
     Args:
@@ -144,6 +145,6 @@ def right(estimator: Any, array: NDArray[Any], labels: NDArray[Any]) -> NDArray[
             buffer[0] = values
             try:
                 out[row] = bool(estimator.predict(buffer)[0] == label)
-            except Exception:  # noqa: BLE001, S112 - a record that fails is wrong, and nothing is told
+            except (Exception, SystemExit):  # noqa: BLE001, S112 - who fails is wrong, and nothing is told
                 continue
     return out

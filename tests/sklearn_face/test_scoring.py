@@ -64,18 +64,19 @@ def test_costs_come_from_public_parameters():
 class Moody(ClassifierMixin, BaseEstimator):
     """Right where the first cell is positive; fails on some records, and sees who stands beside."""
 
-    def __init__(self):
-        self.sizes = set()
+    def __init__(self, kind=ValueError):
+        self.sizes, self.kind = set(), kind
 
     def predict(self, X):
         self.sizes.add(X.shape)
         if (X[:, 1] > 0.9).any():
-            raise ValueError(f"John at {X}")
+            raise self.kind(f"John at {X}")
         return np.where(X[:, 0] > 0, "a", "b")
 
 
-def test_each_record_is_predicted_alone_and_failures_are_wrong():
-    est, table = Moody(), np.array([[1.0, 0.0], [1.0, 1.0], [-1.0, 0.0]])
+@pytest.mark.parametrize("kind", [ValueError, SystemExit])
+def test_each_record_is_predicted_alone_and_failures_are_wrong(kind):
+    est, table = Moody(kind), np.array([[1.0, 0.0], [1.0, 1.0], [-1.0, 0.0]])
     assert right(est, table, np.array(["a", "a", "a"])).tolist() == [True, False, False]
     assert est.sizes == {(1, 2)}
     whole = right(CLF.fit(X, Y), X, Y)
