@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting.answers import Answers
+from opendp_sim.accounting.query_blocks import answered_in_blocks, one_block, query_blocks, together
 from opendp_sim.core.claims import Post, Stage
 from opendp_sim.core.errors import DataError, ParameterError, ReleaseError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, lookup
 from opendp_sim.core.space import Domain
 from opendp_sim.sources.blocks import Block
 from opendp_sim.sources.frames import raw_columns
-from opendp_sim.sources.gate import check_entries
 from opendp_sim.sources.source import Source, from_arrays
 from opendp_sim.spaces.records import Column, Records
 from opendp_sim.spaces.released import asking
@@ -30,9 +30,6 @@ __all__ = [
     "questions_of",
     "read_queries",
 ]
-
-_MOST_QUERIES = 2**30
-"""Bytes of the queries of one question."""
 
 
 def questions_of(release: Any) -> tuple[str, ...]:
@@ -55,20 +52,23 @@ def answers_of(release: Any, question: str, queries: Any, parameters: Mapping[st
             hint="pass an array of shape (q, d), a data frame, or a dict of columns.",
         )
     carried: dict[str, NDArray[Any]] = {}
-    mapped = None
-    if queries is not None:
-        features = features_of(release)
-        given = columns_of(queries, features)
-        carried = {n: np.asarray(a) for n, a in given.items() if np.ndim(a) == 1}
-        asked = read_queries(lambda: from_arrays(features, given), "queries")
-        carried = {n: a for n, a in asked.items() if a.ndim == 1} | carried
-        mapped = _mapped(release, asked)
+    features = features_of(release)
+    own = None
     if points is not None and not isinstance(points, str):
-        features = features_of(release)
         told = columns_of(points, features)
-        given = read_queries(lambda: from_arrays(features, told), "public")
-        mapped = with_points(mapped, _mapped(release, given))
-    value = claim.function(release.arrays, mapped)
+        own = _mapped(release, read_queries(lambda: from_arrays(features, told), "public"))
+
+    def answer(block: Block | None) -> Any:
+        mapped = None if block is None else _mapped(release, block)
+        return claim.function(release.arrays, mapped if own is None else with_points(mapped, own))
+
+    if queries is None:
+        value = answer(None)
+    else:
+        given = columns_of(queries, features)
+        blocks = query_blocks(lambda: from_arrays(features, given), "queries")
+        value, asked = answered_in_blocks(answer, one_block(blocks, claim), "queries")
+        carried = asked | {n: np.asarray(a) for n, a in given.items() if np.ndim(a) == 1}
     return _table(value, claim.output, carried, (question,), release)
 
 
@@ -167,35 +167,8 @@ def _side_by_side(queries: Any, features: Records) -> dict[str, Any]:
 
 
 def read_queries(opened: Callable[[], Source], where: str) -> Block:
-    """Read all queries of a source; refuse none, and any that is no possible record (OS607)."""
-    try:
-        source = opened()
-        width = 8 * sum(column.width for column in source.records.columns)
-        if (
-            source.length or 0
-        ) * width > _MOST_QUERIES:  # known from the file's form, before reading
-            raise DataError(
-                "OS607", where, expected=f"queries of at most {_MOST_QUERIES:,} bytes at once",
-                got="more", hint="ask in several parts; answers cost nothing.",
-            )  # fmt: skip
-        parts = list(source.blocks())
-        if not parts:
-            raise DataError(
-                "OS607", where, expected="at least one query", got="none",
-                hint="put one row a query into the file.",
-            )  # fmt: skip
-        block = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        check_entries(block, source.records)
-        source.records.check(block)
-    except DataError as error:
-        if error.code in ("OS601", "OS606", "OS607"):
-            raise
-        raise DataError(
-            "OS607", where, expected=f"{error.expected} ({error.where})", got=str(error.got),
-            hint="a query has the features of a record: the same columns, widths and dtypes (for "
-            "`regress` also the target's, which it ignores: write 0).",
-        ) from None  # fmt: skip
-    return block
+    """Read all queries of a source together; refuse none, and any that is no possible record (OS607)."""
+    return together(query_blocks(opened, where), where)
 
 
 def query_records(records: Records, stages: Sequence[Stage]) -> Records:

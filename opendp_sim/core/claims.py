@@ -276,6 +276,8 @@ class Post:
     expected: Mapping[str, float] = field(default_factory=dict)
     asks: bool = True
     """Whether it needs queries; without, ``function(arrays, None)`` answers (modes, coefficients)."""
+    by_query: bool = True
+    """Whether the answer to a query depends on no other query; blocks of them can then be asked apart."""
     of_a_record: float = 0.0
     """The most that one record adds to the sum whose ``noise_error`` is expected; 0 where not known."""
 

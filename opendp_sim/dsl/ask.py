@@ -8,6 +8,7 @@ from typing import Any
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.asking import features_of, read_queries
+from opendp_sim.accounting.query_blocks import answered_in_blocks, one_block, query_blocks
 from opendp_sim.accounting.release import Release
 from opendp_sim.core import dp
 from opendp_sim.core.claims import Post
@@ -60,9 +61,13 @@ def ask(
                 hint="add --queries FILE; `modes` and `counts` need none.",
             )  # fmt: skip
         return answer(release, claims, None, points), domain, {}
-    asked = read_queries(lambda: source_of(queries, features, ".", {}), "query")
-    beside = {name: column for name, column in asked.items() if column.ndim == 1}
-    return answer(release, claims, asked, points), domain, beside
+    blocks = query_blocks(lambda: source_of(queries, features, ".", {}), "query")
+    found, beside = answered_in_blocks(
+        lambda block: answer(release, claims, block, points),
+        one_block(blocks, *claims, where="query"),
+        "query",
+    )
+    return found, domain, beside
 
 
 def _bind(release: Release, posts: Sequence[str]) -> tuple[list[Post], Domain | None]:

@@ -106,6 +106,7 @@ class Classify(Mechanism):
         return Post(
             classify,
             takes="release",
+            by_query=self.public != "queries",
             output=Answers(COLUMNS, sums.labels),
             expected={"noise_error": noise},
             of_a_record=1.0,

@@ -118,6 +118,7 @@ class Density(Mechanism):
         return Post(
             answer,
             takes="release",
+            by_query=self.public != "queries",
             output=Answers(COLUMNS, sums.labels, self.normalise),
             expected=expected,
             of_a_record=1.0,

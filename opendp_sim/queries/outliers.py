@@ -106,6 +106,7 @@ class Outliers(Mechanism):
         return Post(
             flag,
             takes="release",
+            by_query=self.public != "queries",
             output=Answers(COLUMNS, sums.labels),
             expected=density.expected,
             of_a_record=density.of_a_record,

@@ -80,6 +80,7 @@ class Sample(Mechanism):
         return Post(
             draw,
             takes="release",
+            by_query=False,
             output=Answers(("candidate", "label")),
             expected={"noise_error": deviation * sums.noise_factor()},
             of_a_record=1.0,

@@ -117,7 +117,9 @@ def npz_source(place: Place, records: Records) -> Table:
         streams = opened(stack)
         form = {name: np.empty((0, *s.shape[1:]), dtype=s.dtype) for name, s in streams.items()}
         length = next((s.shape[0] for s in streams.values()), 0)
-    return Table(records, pieces, length, lambda: form)
+        weight = sum(length * stream.record for stream in streams.values())
+        packed = place.file.stat().st_size
+    return Table(records, pieces, length, lambda: form, weight, packed)
 
 
 def npy_source(place: Place, records: Records) -> Table:

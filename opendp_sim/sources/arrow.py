@@ -44,6 +44,8 @@ def from_arrow(array: Any, column: Column) -> NDArray[Any]:
         chunks = array.chunks or [pa.nulls(0, array.type)]
         parts = [from_arrow(chunk, column) for chunk in chunks]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    if pa.types.is_dictionary(array.type) and column.dtype == "str":
+        return _words(array, column)
     array = _laid_out(array)
     if column.is_vector and _is_list(array.type):
         return _lists(array, column)
@@ -113,6 +115,22 @@ def _laid_out(array: Any) -> Any:
     if types.is_string_view(kind):
         return array.cast("large_string")
     return array
+
+
+def _words(array: Any, column: Column) -> NDArray[Any]:
+    """Return what a dictionary stands for, each word once: a long one that occurs often takes no more."""
+    indices = array.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False)
+    used, place = np.unique(indices, return_inverse=True)
+    words = array.dictionary.take(_indices(used))
+    cells = _cells(_laid_out(words), column)
+    return cells[place]
+
+
+def _indices(used: NDArray[np.int64]) -> Any:
+    """Return places in a dictionary as Arrow has them; -1 is none."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+
+    return pa.array(used, mask=used < 0)
 
 
 def _is_list(kind: Any) -> bool:

@@ -61,7 +61,8 @@ def csv_source(place: Place, records: Records) -> Table:
     with reading(place.file, "readable .csv"), _lines(place) as lines:
         header = next(lines, [])
         _check_header(header, place, records)
-    return Table(records, pieces)
+        packed = place.file.stat().st_size
+    return Table(records, pieces, packed=packed)
 
 
 def _by_lines(place: Place, records: Records, rows: int) -> Iterator[Raw]:

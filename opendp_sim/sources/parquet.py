@@ -39,18 +39,21 @@ def parquet_source(place: Place, records: Records) -> Table:
 def parquet_of(place: Place, records: Records, parts: Sequence[Part]) -> Table:
     """Return a source over some parts of the files: what one task of an engine reads."""
     arrow = _pyarrow()
-    length, names, listed = 0, {}, []
+    length, weight, packed, names, listed = 0, 0, 0, {}, []
     for part in parts:
         with reading(place.file, "readable .parquet"), _opened(arrow, part) as file:
             listed.append(replace(part, pinned=part.pinned or state_of(part.file)))
             known = [*file.schema_arrow.names, *part.keys]
             names = {c.name: stored_in(c, place.stored(c.name), known) for c in records.columns}
             length += int(file.metadata.num_rows)
+            weight += _weight(file, {name for several in names.values() for name in several})
+            packed += part.file.stat().st_size
     wanted = sorted({name for several in names.values() for name in several})
+    texts = [name for c in records.columns if c.dtype == "str" for name in names.get(c.name, ())]
 
     def pieces(rows: int) -> Iterator[Raw]:
         for part in listed:
-            with reading(place.file, "readable .parquet"), _opened(arrow, part) as file:
+            with reading(place.file, "readable .parquet"), _opened(arrow, part, texts) as file:
                 stored = [name for name in wanted if name not in part.keys]
                 none = (
                     file.schema_arrow.empty_table()
@@ -74,7 +77,7 @@ def parquet_of(place: Place, records: Records, parts: Sequence[Part]) -> Table:
             held |= {n: c for n, c in listed[0].columns(0).items() if n not in held}
             return {c.name: column_of(c, [held[n] for n in names[c.name]]) for c in records.columns}
 
-    return Table(records, pieces, length, form)
+    return Table(records, pieces, length, form, weight, packed)
 
 
 def parquet_parts(place: Place, count: int) -> tuple[list[tuple[Part, ...]], int]:
@@ -140,12 +143,28 @@ def _keys(folders: tuple[str, ...]) -> dict[str, str]:
     return {unquote(name): unquote(value) for name, sign, value in named if sign}
 
 
+def _weight(file: Any, names: set[str]) -> int:
+    """Return the bytes that columns take unpacked, as the file says: of a list all its entries."""
+    found, schema = 0, file.schema
+    columns = [at for at in range(len(schema)) if schema.column(at).path.split(".")[0] in names]
+    for group in range(file.metadata.num_row_groups):
+        for at in columns:
+            about = file.metadata.row_group(group).column(at)
+            found += max(int(about.total_uncompressed_size), 8 * int(about.num_values))
+    return found
+
+
 @contextmanager
-def _opened(arrow: Any, part: Part) -> Iterator[Any]:
-    """Open a file that stays the same, the one that was listed if it is pinned, up to the last batch."""
+def _opened(arrow: Any, part: Part, texts: Sequence[str] = ()) -> Iterator[Any]:
+    """Open a file that stays the same, the one that was listed if it is pinned, up to the last batch.
+
+    Columns of ``texts`` come as dictionaries, as they lie in the file.
+    """
     state = part.pinned or state_of(part.file)
     check_state(part.file, state)
-    with arrow.ParquetFile(part.file, pre_buffer=False, buffer_size=_PAGE) as file:
+    with arrow.ParquetFile(
+        part.file, pre_buffer=False, buffer_size=_PAGE, read_dictionary=list(texts)
+    ) as file:
         yield file
     check_state(part.file, state)
 

@@ -44,12 +44,16 @@ class Table:
             pieces of any size it can afford in memory.
         length: number of records, when known.
         form: returns the columns without their records, where the data has types of its own.
+        weight: bytes that all records take as they are stored, unpacked, when headers tell.
+        packed: bytes of the file, where it may be compressed.
     """
 
     records: Records
     pieces: Callable[[int], Iterable[Raw]]
     length: int | None = None
     form: Callable[[], Raw] | None = None
+    weight: int | None = None
+    packed: int | None = None
 
     def blocks(self, rows: int | None = None) -> Iterator[Block]:
         """Open the source afresh: blocks of ``rows`` records, the last one shorter.

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import opendp_sim as sim
-from opendp_sim.accounting import asking, certificate
+from opendp_sim.accounting import certificate, query_blocks
 from opendp_sim.accounting._entries import Terms
 from opendp_sim.accounting.budget import Budget
 from opendp_sim.accounting.ledger import Ledger
@@ -52,16 +52,14 @@ def test_a_certificate_is_refused_by_its_size(tmp_path: Path, monkeypatch) -> No
     assert _peak(lambda: certificate.read_certificate(file), ReleaseError) < 2**20
 
 
-def test_queries_are_refused_by_the_length_that_their_file_states(
-    tmp_path: Path, monkeypatch
-) -> None:
+def test_answers_that_take_too_much_memory_are_refused(tmp_path: Path, monkeypatch) -> None:
     fit = sim.density({"x": (0, 1)}, bandwidth=0.1, epsilon=1e4)
     release = fit.apply({"x": np.linspace(0, 1, 50)}, into=tmp_path)
     release.save(tmp_path / "r.npz")
-    np.savez_compressed(tmp_path / "q.npz", x=np.zeros(2**21))
-    monkeypatch.setattr(asking, "_MOST_QUERIES", 2**20)
+    np.savez(tmp_path / "q.npz", x=np.zeros(2**9))
+    monkeypatch.setattr(query_blocks, "_MOST_ANSWERS", 2**12)
     with pytest.raises(DataError, match="OS607"):
-        release.density({"x": np.zeros(2**21)})
+        release.density({"x": np.zeros(2**9)})
     words = ["answer", tmp_path / "r.npz", "--queries", tmp_path / "q.npz", "--post", "density"]
     done = CliRunner().invoke(app, [str(word) for word in words])
     assert done.exit_code == 4
