@@ -17,7 +17,7 @@ import re
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,12 +25,13 @@ from filelock import FileLock, Timeout
 
 from opendp_sim.core.regular import is_odd
 
-__all__ = ["LOCK", "SIDES", "Held", "checkpoint", "claimed", "create", "hold"]
+__all__ = ["LOCK", "SIDES", "Held", "checkpoint", "claimed", "create", "has_tables", "hold"]
 
 SIDES = ("-wal", "-shm", "-journal")
 """What SQLite appends to the names of the files that it keeps beside the main one."""
 _LONG_AGO = 3600.0
 """Seconds after which a file that is still being made has no maker any more; making takes under one."""
+_MAGIC = b"SQLite format 3\0"
 LOCK = ".lock"
 """What is appended to the name of the file whose lock stands for the main one."""
 
@@ -40,17 +41,44 @@ def claimed(path: Path) -> FileLock:
 
     Raises:
         sqlite3.OperationalError: somebody else has it, in this process or another.
-        sqlite3.DatabaseError: no file, but a pipe or a device.
+        sqlite3.DatabaseError: no file, but a pipe or a device; or a file of another kind, beside which
+            no lock is made.
     """
     if is_odd(path):
         raise sqlite3.DatabaseError("a pipe or a device")
     real = path.resolve()  # one lock, whatever links lead to the file
+    if not real.with_name(real.name + LOCK).exists():  # then nobody has it open
+        _check_kind(real)
     lock = FileLock(real.with_name(real.name + LOCK), timeout=0, mode=0o600, thread_local=False)
     try:
         lock.acquire()
     except Timeout:
         raise sqlite3.OperationalError("database is locked") from None
     return lock
+
+
+def _check_kind(path: Path) -> None:
+    """Refuse a file that SQLite did not write: a path can come out of somebody else's file."""
+    try:
+        with path.open("rb") as stream:
+            known = stream.read(len(_MAGIC)) == _MAGIC
+    except FileNotFoundError:
+        return
+    if not known:
+        raise sqlite3.DatabaseError("no database")
+
+
+def has_tables(connection: sqlite3.Connection, statements: Iterable[str]) -> bool:
+    """Say whether a file has these tables as they were made, and nothing else.
+
+    A trigger would change what is written, and a view is a program that runs when it is read.
+    """
+    connection.execute("PRAGMA trusted_schema=OFF")
+    wanted = {" ".join(text.split()) for text in statements if text.strip()}
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_master LIMIT 50").fetchall()
+    own = [row for row in rows if not (row[0] == "index" and row[2] is None)]
+    found = [" ".join(str(sql).split()) for _, _, sql in own]
+    return all(kind == "table" for kind, _, _ in own) and sorted(found) == sorted(wanted)
 
 
 class Held:

@@ -13,9 +13,19 @@ from opendp_sim.accounting._durable import LOCK, SIDES, create
 from opendp_sim.accounting._entries import FORMAT, Terms, canonical, chained
 from opendp_sim.core.errors import BudgetError
 
-__all__ = ["FORGET", "RESTORE", "lost", "make", "put", "refused", "system_errors", "was_opened"]
+__all__ = [
+    "FORGET",
+    "RESTORE",
+    "TABLES",
+    "lost",
+    "make",
+    "put",
+    "refused",
+    "system_errors",
+    "was_opened",
+]
 
-_TABLES = (
+TABLES = (
     "CREATE TABLE entries (seq INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL)",
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
 )
@@ -69,7 +79,7 @@ def make(file: Path, terms: Terms | None, *, anew: bool = False) -> None:
     genesis = canonical({"format": FORMAT, **terms.plain(), **_since(anew=anew)})
 
     def fill(connection: sqlite3.Connection) -> None:
-        for table in _TABLES:
+        for table in TABLES:
             connection.execute(table)
         put(connection, "genesis", genesis)
         put(connection, "head", canonical({"count": 0, "hash": chained("", genesis)}))

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self
 
-from opendp_sim.accounting._durable import Held, checkpoint, claimed, hold
+from opendp_sim.accounting._durable import Held, checkpoint, claimed, has_tables, hold
 from opendp_sim.accounting._entries import (
     Entry,
     Terms,
@@ -37,6 +37,7 @@ from opendp_sim.accounting._entries import (
 )
 from opendp_sim.accounting._ledger_file import (
     RESTORE,
+    TABLES,
     lost,
     make,
     put,
@@ -105,9 +106,8 @@ class Ledger:
         return ledger
 
     def _start(self, terms: Terms | None) -> None:
-        tables = self._connection.execute("SELECT name FROM sqlite_master").fetchall()
-        if not {("meta",), ("entries",)} <= set(tables):
-            raise refused(self.path, "a ledger", "a file without its records", RESTORE)
+        if not has_tables(self._connection, TABLES):
+            raise refused(self.path, "a ledger", "a file with other tables", RESTORE)
         hold(self._connection)
         self.verify()
         self._check_terms(terms)
@@ -375,6 +375,8 @@ class Ledger:
                     run("ROLLBACK")
                 raise
             checkpoint(self._connection)
+        if self.head != entry.hash:
+            raise self._broken("a file that keeps something else than it is told")
         return entry
 
 

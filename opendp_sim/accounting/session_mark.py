@@ -9,7 +9,8 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from opendp_sim.accounting._durable import claimed
+from opendp_sim.accounting._durable import claimed, has_tables
+from opendp_sim.accounting._session_chain import TABLES
 from opendp_sim.core.errors import BudgetError
 
 __all__ = [
@@ -57,7 +58,8 @@ def mark_of(path: str | Path) -> Mark | None:
         undo.callback(claimed(Path(path)).release)
         db = undo.enter_context(closing(sqlite3.connect(path, isolation_level=None, timeout=0.2)))
         db.execute("PRAGMA locking_mode=EXCLUSIVE")
-        found = dict(db.execute("SELECT name, value FROM about"))
+        if has_tables(db, TABLES.split(";")):
+            found = dict(db.execute("SELECT name, value FROM about"))
     if not {"name", "turn", "before"} <= set(found):
         raise refused("a store that this process can lock", LOCKED)
     return Mark(found["name"], found["turn"], found["before"], found.get("ledger", ""))

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting import _session_chain as chain
-from opendp_sim.accounting._durable import Held, checkpoint, claimed, create, hold
+from opendp_sim.accounting._durable import Held, checkpoint, claimed, create, has_tables, hold
 from opendp_sim.accounting._session_bytes import Charge, Payload, packed_arrays, packed_charges
 from opendp_sim.accounting._session_tables import describe, filled, read_entries, read_purses
 from opendp_sim.accounting.session_mark import damaged, refused, unusable
@@ -232,8 +232,8 @@ class SessionStore:
         return read_purses(self._db)
 
     def _prepare(self, about: dict[str, str]) -> None:
-        if ("about",) not in self._db.execute("SELECT name FROM sqlite_master").fetchall():
-            raise refused("a store of a session", "a file without its records")
+        if not has_tables(self._db, chain.TABLES.split(";")):
+            raise refused("a store of a session", "a file with other tables")
         hold(self._db)
         found = dict(self._db.execute("SELECT name, value FROM about"))
         if {key: found.get(key) for key in about} != about:

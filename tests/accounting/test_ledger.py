@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import opendp.prelude as dp
 import pytest
@@ -354,3 +355,32 @@ def test_what_a_dead_process_left_while_it_made_a_ledger_is_removed(tmp_path):
     create(tmp_path / "people.ledger", lambda connection: None)
     assert not any(path.exists() for path in old)
     assert all(path.exists() for path in kept)
+
+
+# --- what else a file of SQLite can hold ----------------------------------------------------------
+
+STRANGE = {
+    "a trigger": "CREATE TRIGGER a AFTER INSERT ON entries BEGIN DELETE FROM entries WHERE seq>3; END;",
+    "an endless view": """ALTER TABLE entries RENAME TO e2; CREATE VIEW entries AS WITH RECURSIVE c(seq) AS
+        (SELECT 1 UNION ALL SELECT seq+1 FROM c) SELECT seq, 'x' body, 'y' hash FROM c;""",
+    "a table more": "CREATE TABLE keep AS SELECT * FROM entries;",
+    "an index": "CREATE INDEX i ON entries (hash);",
+    "another column": "ALTER TABLE entries ADD COLUMN more TEXT;",
+}
+
+
+@pytest.mark.parametrize("what", STRANGE)
+def test_a_ledger_with_anything_but_its_two_tables_is_refused(filled, what):
+    """A trigger took later charges out again, and a view is a program: it ran for minutes."""
+    with closing(sqlite3.connect(filled)) as connection:
+        connection.executescript("PRAGMA journal_mode=DELETE;" + STRANGE[what])
+    assert _refusal(lambda: Ledger.open(filled)).code == "OS403"
+    assert _refusal(lambda: Ledger.open(filled, TERMS)).code == "OS403"
+
+
+def test_no_lock_is_made_beside_a_file_that_is_no_ledger(tmp_path):
+    """The path of a ledger can come out of somebody else's certificate, and other programs have locks."""
+    for name, content in (("index", b"DIRC and what git keeps"), ("empty", b"")):
+        (tmp_path / name).write_bytes(content)
+        assert _refusal(lambda: Ledger.open(tmp_path / name)).code == "OS403"  # noqa: B023
+    assert {path.name for path in tmp_path.iterdir()} == {"index", "empty"}

@@ -20,6 +20,7 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.accounting.session import Session
+from opendp_sim.accounting.session_mark import mark_of
 from opendp_sim.accounting.session_store import SessionStore
 from opendp_sim.core.errors import BudgetError, InternalError, SpaceError
 from opendp_sim.core.pipeline import bind_steps
@@ -336,3 +337,25 @@ def test_what_is_used_once_is_not_copied(again, tmp_path):
             with pytest.raises(BudgetError, match="OS407"):
                 again(one)
         session.ask(QUERIES[:1])
+
+
+STRANGE = {
+    "a trigger": """CREATE TRIGGER t AFTER INSERT ON about WHEN NEW.name='head' BEGIN
+        DELETE FROM entry WHERE place > 1; END;""",
+    "an endless view": """ALTER TABLE about RENAME TO a2; CREATE VIEW about AS WITH RECURSIVE c(value) AS
+        (SELECT 1 UNION ALL SELECT value+1 FROM c) SELECT value name, value FROM c;""",
+    "a table more": "CREATE TABLE keep AS SELECT * FROM purses;",
+}
+
+
+@pytest.mark.parametrize("what", STRANGE)
+def test_a_store_with_anything_but_its_tables_is_refused(tmp_path, what):
+    """A trigger refilled all purses whenever the store was opened."""
+    path = tmp_path / "s.sqlite"
+    kill.opened(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("PRAGMA journal_mode=DELETE;" + STRANGE[what])
+    with pytest.raises(BudgetError, match="OS407"):
+        kill.opened(path)
+    with pytest.raises(BudgetError, match="OS407"):
+        mark_of(path)
