@@ -134,7 +134,7 @@ _CRASH = """
 import os, signal, sys
 from opendp_sim.dsl import apply, execute, plan_file, publish
 if sys.argv[2] == "before":
-    execute.open_private = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    execute.open_private = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 elif sys.argv[2] == "between":
     execute.build_sketch = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 else:
