@@ -9,6 +9,7 @@ standard output was closed, 143 terminated.
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from opendp_sim import __version__
 from opendp_sim.cli._quiet import hush
 from opendp_sim.cli._stop import stoppable
 from opendp_sim.core.errors import SimError
+from opendp_sim.core.shown import shown
 
 __all__ = ["COMMANDS", "app", "loaded", "main"]
 
@@ -159,5 +161,10 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line. A warning is one line: Python would add a file and a line of source."""
+    warnings.showwarning = _warned
     app()
+
+
+def _warned(message: Warning | str, *_where: object) -> None:
+    typer.echo(f"warning: {shown(str(message))}", err=True)

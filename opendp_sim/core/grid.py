@@ -73,7 +73,8 @@ class PhaseProjection:
             SpaceError (OS203): fewer than 8 fractional bits remain below the exact bound.
         """
         reach = np.abs(matrix).sum(axis=0) * float(magnitude) + np.abs(offset) + 2.0
-        bits = np.minimum(np.floor(50.0 - np.log2(reach)).astype(np.int64), _MOST_BITS)
+        room = np.nan_to_num(50.0 - np.log2(reach), nan=-2000.0, neginf=-2000.0)
+        bits = np.minimum(np.floor(room).astype(np.int64), _MOST_BITS)
         if bits.size and int(bits.min()) < _LEAST_BITS:
             raise SpaceError(
                 "OS203", where, expected=f"phases with at least {_LEAST_BITS} exact binary digits",

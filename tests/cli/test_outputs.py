@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -194,3 +196,12 @@ def test_a_page_ends_with_how_to_choose_in_eighty_columns(word):
     page = _run("explain", word).output
     assert page.rstrip().endswith(CHOOSING[word])
     assert max(map(len, CHOOSING[word].splitlines())) <= 80
+
+
+def test_a_warning_is_one_plain_line():
+    """Python adds a path and a line of source; the text may hold a path of somebody else."""
+    code = "import warnings, opendp_sim.cli as c\nc.app = lambda: warnings.warn('a\x1b[2J', stacklevel=1)\nc.main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.startswith("warning: a")
+    assert done.stderr.count("\n") == 1
+    assert "\x1b" not in done.stderr

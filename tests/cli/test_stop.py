@@ -177,7 +177,8 @@ class Drops:
         for _ in range(1000): pass
 def check(spec, param=None, json_=False):
     Drops()
-        time.sleep(600)
+    import time
+    time.sleep(600)
 spec.plan_file = check
 from opendp_sim.cli import main
 main()
