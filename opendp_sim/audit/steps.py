@@ -187,7 +187,7 @@ def repeated_step(tracer: Tracer) -> Evidence | None:
             if tracer.left() < 0.8:
                 return None
             run = partial(_which, subject.run, sums)
-            seconds, risk = min(3.0, tracer.left()), tracer.risk(0.04)
+            seconds, risk = min(max(3.0, tracer.left(0.5)), tracer.left()), tracer.risk(0.04)
             won = lean_bets(run, pair, lambda rows: rows[:, 0], curve, seconds, risk, first=60)
             if won is not None:
                 detail = "the noise is not drawn afresh on each call: two calls in a row cancel it"

@@ -47,9 +47,8 @@ def support_step(tracer: Tracer) -> Evidence | None:
             rows = np.array([_one(run, pair.left) for _ in range(_LOOKS)])
             if score(rows).mean() <= _WORTH:
                 continue
-            won = lean_bets(
-                partial(_one, run), pair, score, tracer.curve, 1.2, tracer.risk(0.01), first=100
-            )
+            seconds, risk = max(1.2, tracer.left(0.5)), tracer.risk(0.01)
+            won = lean_bets(partial(_one, run), pair, score, tracer.curve, seconds, risk, first=100)
             if won is not None:
                 detail = "outputs of one side are out of reach from the other, whatever the noise"
                 return drawn(detail, won, tracer, words)
