@@ -1,6 +1,7 @@
 """Scale: text files, votes and engines, as ratios of CPU time alternated in one run; equal bits asserted.
 
 python tests/bench/scale.py            # csv and votes
+python tests/bench/scale.py passes     # the gate in the pass of the first sum, and in one of its own
 python tests/bench/scale.py dask       # one thread against Dask's two processes, CPU of all processes
 """
 
@@ -89,6 +90,49 @@ def votes(rows: int = 1_000_000) -> None:
         )
 
 
+def passes(folder: Path, rows: int = 400_000) -> None:
+    """CPU of `apply` with the gate in the pass of the first sum, and with a pass of its own as before."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from opendp_sim.dsl import apply, execute, plan_of
+    from opendp_sim.dsl.builder import program
+    from opendp_sim.dsl.inputs import open_private
+
+    values = np.random.default_rng(1).uniform(-1, 1, (rows, 16)).astype(np.float32)
+    pq.write_table(pa.table({f"x_{j}": values[:, j] for j in range(16)}), folder / "t.parquet")
+    columns = {"x": {"dtype": "array[f32, 16]", "bounds": [-1, 1]}}
+    for name, step in (
+        ("moments", {"moments_sketch": {}}),
+        ("thresholds", {"threshold_sketch": {"thresholds": 64}}),
+    ):
+        made = program("t", folder=str(folder)).data(
+            "t", source={"parquet": "t.parquet"}, columns=columns
+        )
+        made = made.privacy(
+            unit={"add_remove": 1, "of": "row"}, measure="zcdp", budget={"rho": 1.0}
+        )
+        made = made.stage(
+            "s", "t", steps=[{"select": {"features": "x"}}, {"quantize": {"bits": 8}}, step]
+        )
+        made = made.stage("n", "s", release={"noise": "gaussian", "spend": 1.0})
+        plan = plan_of(made.output("o", "n", save="o.npz").draft())
+
+        def run(*, apart: bool, plan: Any = plan) -> None:
+            real = execute.open_private
+            if apart:
+                execute.open_private = lambda *args, **_: open_private(*args)
+            try:
+                apply(plan, into=folder)
+            finally:
+                execute.open_private = real
+
+        told = least({"one": lambda: run(apart=False), "two": lambda: run(apart=True)})
+        print(
+            f"apply, {name}, {rows:,} x 16: {told['two']:.2f} s in two passes, {told['one']:.2f} s in one: {told['one'] / told['two']:.2f}"
+        )
+
+
 def dask(folder: Path, rows: int = 300_000) -> None:
     import distributed
     import psutil
@@ -122,4 +166,6 @@ def dask(folder: Path, rows: int = 300_000) -> None:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made_in:
         what = sys.argv[1]
-        votes() if what == "votes" else {"csv": csv, "dask": dask}[what](Path(made_in))
+        votes() if what == "votes" else {"csv": csv, "dask": dask, "passes": passes}[what](
+            Path(made_in)
+        )
