@@ -247,7 +247,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+@pytest.mark.parametrize("wrong", WRONG, ids=" ".join)
 def test_whatever_a_parameter_is_refused_for_is_a_value_error(wrong):
     """It is what callers of scikit-learn catch; and it keeps its code."""
     told = {"bounds": (-3, 3), "classes": [0, 1], "epsilon": 1.0, "threshold": 0.5, "queries": 9}
