@@ -121,8 +121,8 @@ def _words(array: Any, column: Column) -> NDArray[Any]:
     """Return what a dictionary stands for, each word once: a long one that occurs often takes no more."""
     indices = array.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False)
     used, place = np.unique(indices, return_inverse=True)
-    words = array.dictionary.take(_indices(used))
-    cells = _cells(_laid_out(words), column)
+    words = _laid_out(array.dictionary).take(_indices(used))
+    cells = _cells(words, column)
     return cells[place]
 
 
