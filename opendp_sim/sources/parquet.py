@@ -42,18 +42,19 @@ def parquet_of(place: Place, records: Records, parts: Sequence[Part]) -> Table:
     length, weight, packed, names, listed = 0, 0, 0, {}, []
     for part in parts:
         with reading(place.file, "readable .parquet"), _opened(arrow, part) as file:
-            listed.append(replace(part, pinned=part.pinned or state_of(part.file)))
+            state = part.pinned or state_of(part.file)
             known = [*file.schema_arrow.names, *part.keys]
             names = {c.name: stored_in(c, place.stored(c.name), known) for c in records.columns}
+            told = {n for c in records.columns if c.dtype == "str" for n in names[c.name]}
+            listed.append(replace(part, pinned=state, texts=_plain_texts(file.schema_arrow, told)))
             length += int(file.metadata.num_rows)
             weight += _weight(file, {name for several in names.values() for name in several})
             packed += part.file.stat().st_size
     wanted = sorted({name for several in names.values() for name in several})
-    texts = [name for c in records.columns if c.dtype == "str" for name in names.get(c.name, ())]
 
     def pieces(rows: int) -> Iterator[Raw]:
         for part in listed:
-            with reading(place.file, "readable .parquet"), _opened(arrow, part, texts) as file:
+            with reading(place.file, "readable .parquet"), _opened(arrow, part, part.texts) as file:
                 stored = [name for name in wanted if name not in part.keys]
                 none = (
                     file.schema_arrow.empty_table()
@@ -113,6 +114,9 @@ class Part:
     pinned: tuple[int, int] | None = None
     """Size and time of the last change of the file that was listed: another one is refused."""
 
+    texts: tuple[str, ...] = ()
+    """Columns of plain texts, which are read as dictionaries."""
+
     def columns(self, rows: int) -> dict[str, Any]:
         """Return the columns that the folders' names stand for."""
         import pyarrow as pa  # noqa: PLC0415 - an extra
@@ -141,6 +145,14 @@ def _parts(place: Place) -> list[Part]:
 def _keys(folders: tuple[str, ...]) -> dict[str, str]:
     named = (folder.partition("=") for folder in folders)
     return {unquote(name): unquote(value) for name, sign, value in named if sign}
+
+
+def _plain_texts(schema: Any, names: set[str]) -> tuple[str, ...]:
+    """Return which of the columns are texts by their type, not lists or numbers written in bytes."""
+    from pyarrow import types  # noqa: PLC0415 - an extra
+
+    kinds = {field.name: field.type for field in schema if field.name in names}
+    return tuple(n for n, k in kinds.items() if types.is_string(k) or types.is_large_string(k))
 
 
 def _weight(file: Any, names: set[str]) -> int:
