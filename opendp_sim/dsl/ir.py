@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -82,9 +83,21 @@ TEMPLATE = "".join(
 """What ``init`` writes: commented, with holes (``???``) that fail ``check``."""
 
 
+def current_folder() -> str:
+    """Return the current folder, or an empty text where it was removed."""
+    try:
+        return os.getcwd()  # noqa: PTH109 - a text
+    except OSError:
+        return ""
+
+
 @dataclass(frozen=True)
 class Program:
-    """A whole program. ``folder`` (what paths are relative to) and ``values`` are not hashed."""
+    """A whole program. ``folder`` (what paths are relative to) and ``values`` are not hashed.
+
+    A relative ``written_folder`` stays the folder that it named when the program was read, also after
+    ``os.chdir``: else a run would charge another ledger.
+    """
 
     name: str
     data: tuple[DataEntry, ...]
@@ -92,9 +105,17 @@ class Program:
     flow: tuple[StageDecl, ...]
     outputs: tuple[OutputDecl, ...]
     about: About | None = None
-    folder: str = field(default=".", compare=False)
+    written_folder: str = field(default=".", compare=False)
     values: tuple[tuple[str, Any], ...] = field(default=(), compare=False)
     """The public parameters that were in force, for the certificate."""
+    home: str = field(default_factory=current_folder, compare=False, repr=False)
+    """The current folder when the program was read."""
+
+    @property
+    def folder(self) -> str:
+        """What paths are relative to: as it was written, while that names the same folder."""
+        here = current_folder() == self.home
+        return self.written_folder if here else os.path.join(self.home, self.written_folder)  # noqa: PTH118 - a text
 
     def plain(self) -> dict[str, Any]:
         """The canonical spec: reading it again gives an equal program."""

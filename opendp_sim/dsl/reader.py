@@ -58,7 +58,7 @@ def _draft(
 ) -> Draft:
     # Whoever runs a spec uses this package's mechanisms, which OpenDP counts as `contrib`.
     dp.enable_features("contrib")
-    nothing = Program("", (), None, (), (), folder=folder)
+    nothing = Program("", (), None, (), (), written_folder=folder)
     if not isinstance(data, dict):
         if not notes.findings:
             notes.error("OS304", "a spec is a mapping", (), label=f"got {shown(data)}",
@@ -82,7 +82,7 @@ def _draft(
         privacy=privacy,
         **good,
         about=found.get("about"),
-        folder=folder,
+        written_folder=folder,
         values=tuple(sorted(values.items())),
     )
     broken = frozenset(n for those in named.values() for n, value in those.items() if value is None)

@@ -267,6 +267,21 @@ def test_a_failure_after_the_charge_is_charged_and_says_nothing(tmp_path, monkey
 # --- plans that moved -----------------------------------------------------------------------------
 
 
+def test_another_current_folder_is_not_another_ledger(tmp_path, monkeypatch):
+    """A notebook that changed its folder charged a new ledger there, and the spec's own never."""
+    write_small(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    plan = plan_file("small.yaml")
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        apply(plan)
+        assert not list((tmp_path / name).iterdir())
+    with Ledger.open(tmp_path / "points.ledger") as opened:
+        assert len(opened.charges) == 2
+    assert list((tmp_path / "out").iterdir())
+
+
 def test_a_plan_document_runs_exactly_itself(tmp_path):
     spec = write_small(tmp_path)
     save_plan(plan_file(spec, {"width": "0.7"}), tmp_path / "p.plan")

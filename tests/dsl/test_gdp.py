@@ -253,7 +253,7 @@ def test_the_program_reads_back_as_itself(tmp_path):
     plan = small(tmp_path, NO_LEDGER)
     again = plan_of(draft_of(plan.program.plain(), folder=str(tmp_path)))
     assert again.program.hash == plan.program.hash
-    assert replace(plan.program, folder="x") == plan.program
+    assert replace(plan.program, written_folder="x") == plan.program
 
 
 # --- ledgers --------------------------------------------------------------------------------------

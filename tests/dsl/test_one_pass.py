@@ -58,7 +58,7 @@ def planned(ingest: str) -> Any:
 def plan(folder: Path, ingest: str = "refuse") -> Any:
     folder.mkdir(exist_ok=True)
     made = planned(ingest)
-    return replace(made, program=replace(made.program, folder=str(folder)), path=None)
+    return replace(made, program=replace(made.program, written_folder=str(folder)), path=None)
 
 
 class Stopped(BaseException):

@@ -85,7 +85,7 @@ def released_as_charged(folder, *, whole=True):
 
 def moved(plan, folder):
     """Return the same plan for files in another folder."""
-    return replace(plan, program=replace(plan.program, folder=str(folder)), path=None)
+    return replace(plan, program=replace(plan.program, written_folder=str(folder)), path=None)
 
 
 @pytest.mark.parametrize("fault", ["stop", errno.ENOSPC, errno.EIO])
