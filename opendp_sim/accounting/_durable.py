@@ -12,6 +12,7 @@ a second lock, on a file beside it that nobody has a reason to open.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import sqlite3
@@ -20,12 +21,24 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+from weakref import WeakSet
 
 from filelock import FileLock, Timeout
 
 from opendp_sim.core.regular import is_odd
 
-__all__ = ["LOCK", "SIDES", "Held", "checkpoint", "claimed", "create", "has_tables", "hold"]
+__all__ = [
+    "LOCK",
+    "SIDES",
+    "Held",
+    "Owned",
+    "checkpoint",
+    "claimed",
+    "create",
+    "has_tables",
+    "hold",
+]
 
 SIDES = ("-wal", "-shm", "-journal")
 """What SQLite appends to the names of the files that it keeps beside the main one."""
@@ -79,6 +92,47 @@ def has_tables(connection: sqlite3.Connection, statements: Iterable[str]) -> boo
     own = [row for row in rows if not (row[0] == "index" and row[2] is None)]
     found = [" ".join(str(sql).split()) for _, _, sql in own]
     return all(kind == "table" for kind, _, _ in own) and sorted(found) == sorted(wanted)
+
+
+class Owned(sqlite3.Connection):
+    """A connection that only the process uses and closes which opened it.
+
+    What SQLite knows of a file's locks and of its write-ahead file is in memory. A fork has a copy of
+    that: when it writes or closes the file, at its own end too, the opener's file is damaged.
+    """
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._owner = os.getpid()
+        _OPEN.add(self)
+
+    def execute(self, *given: Any) -> sqlite3.Cursor:
+        """Run a statement.
+
+        Raises:
+            sqlite3.OperationalError: in a fork.
+        """
+        if os.getpid() != self._owner:
+            raise sqlite3.OperationalError("database is locked")
+        return super().execute(*given)
+
+    def close(self) -> None:
+        """Close the file; in a fork, do nothing."""
+        if os.getpid() == self._owner:
+            super().close()
+
+
+_OPEN: WeakSet[Owned] = WeakSet()
+
+
+def _never_closed() -> None:
+    """Keep a fork's copies of open connections for ever: their end would close the file."""
+    for connection in list(_OPEN):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_never_closed)
 
 
 class Held:

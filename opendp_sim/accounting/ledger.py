@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self
 
-from opendp_sim.accounting._durable import Held, checkpoint, claimed, has_tables, hold
+from opendp_sim.accounting._durable import Held, Owned, checkpoint, claimed, has_tables, hold
 from opendp_sim.accounting._entries import (
     Entry,
     Terms,
@@ -98,7 +98,7 @@ class Ledger:
                     raise lost(file, "the file of its lock is there still")
                 make(file, terms, anew=forget)
             undo.callback(claimed(file).release)
-            connection = sqlite3.connect(file, timeout=0.0, isolation_level=None)
+            connection = sqlite3.connect(file, timeout=0.0, isolation_level=None, factory=Owned)
             undo.callback(connection.close)
             ledger = cls(file, connection)
             ledger._start(terms)
@@ -129,8 +129,9 @@ class Ledger:
             )
 
     def close(self) -> None:
-        """Close and unlock."""
-        self._open.close()
+        """Close and unlock; in a fork, do nothing."""
+        if os.getpid() == self._owner:
+            self._open.close()
 
     def __enter__(self) -> Self:
         """Enter."""

@@ -23,7 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting import _session_chain as chain
-from opendp_sim.accounting._durable import Held, checkpoint, claimed, create, has_tables, hold
+from opendp_sim.accounting._durable import (
+    Held,
+    Owned,
+    checkpoint,
+    claimed,
+    create,
+    has_tables,
+    hold,
+)
 from opendp_sim.accounting._session_bytes import Charge, Payload, packed_arrays, packed_charges
 from opendp_sim.accounting._session_tables import describe, filled, read_entries, read_purses
 from opendp_sim.accounting.session_mark import damaged, refused, unusable
@@ -69,7 +77,9 @@ class SessionStore:
                 undo.callback(lock.release)
                 create(self._path, lambda new: filled(new, about, name or secrets.token_hex(16)))
                 self._place = Held(self._path)
-                self._db = sqlite3.connect(self._path, isolation_level=None, timeout=0.2)
+                self._db = sqlite3.connect(
+                    self._path, isolation_level=None, timeout=0.2, factory=Owned
+                )
                 undo.callback(self._db.close)
                 self._prepare(about)
             # SQLite quotes a damaged schema, which may be no text.
@@ -103,8 +113,9 @@ class SessionStore:
         self.close()
 
     def close(self) -> None:
-        """Close the file, and let go of the lock after it."""
-        self._open.close()
+        """Close the file, and let go of the lock after it; in a fork, do nothing."""
+        if os.getpid() == self._owner:
+            self._open.close()
 
     def keep(self, release: Callable[[], None]) -> None:
         """Let go of what is held for this store as well, after its file and its lock."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path as File
 from types import TracebackType
@@ -60,6 +61,8 @@ class Served:
     """The type of a query."""
     closing: Callable[[], None] = lambda: None
     """Tells the ledger where the store's chain ended."""
+    owner: int = field(default_factory=os.getpid)
+    """The process that opened it."""
 
     def __enter__(self) -> Self:
         """Return the open session."""
@@ -71,7 +74,9 @@ class Served:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        """Close the store; the session can be opened again."""
+        """Close the store; the session can be opened again. In a fork, do nothing."""
+        if os.getpid() != self.owner:
+            return
         try:
             self.closing()
         finally:
