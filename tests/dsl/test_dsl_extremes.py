@@ -47,20 +47,33 @@ def test_a_scale_whose_loss_overflows_is_refused(noise, scale, tmp_path):
     assert _code(tmp_path, (RELEASE, f"{{noise: {noise}, scale: {scale}}}")).code == "OS401"
 
 
-@pytest.mark.parametrize("measure", ["zcdp", "approx_zcdp", "approx"])
+def _asked(measure, epsilon, delta):
+    return (
+        (LEDGER, ""),
+        ("measure: zcdp", f"measure: {measure}"),
+        (BUDGET, f"budget: {{epsilon: {epsilon}, delta: {delta}}}"),
+    )
+
+
+CONVERTED = ("zcdp", "approx_zcdp")
+FAR = [("1e300", "1e-6"), ("1.0", "0.999999"), ("1.0", "1e-320")]
+
+
+@pytest.mark.parametrize("measure", CONVERTED)
+@pytest.mark.parametrize(("epsilon", "delta"), FAR)
+def test_a_budget_that_opendp_does_not_convert_is_refused(measure, epsilon, delta, tmp_path):
+    assert _code(tmp_path, *_asked(measure, epsilon, delta)[1:]).code == "OS401"
+
+
 @pytest.mark.parametrize(
-    ("epsilon", "delta"),
-    [("1e300", "1e-6"), ("1e-300", "1e-6"), ("1.0", "0.999999"), ("1.0", "1e-320")],
+    ("measure", "epsilon", "delta"),
+    [("approx", *far) for far in FAR]
+    + [(measure, "1e-300", "1e-6") for measure in (*CONVERTED, "approx")]
+    + [(measure, "1e4", "1e-300") for measure in CONVERTED]
+    + [(measure, "1.0", "0.1") for measure in CONVERTED],
 )
 def test_an_extreme_budget_is_met(measure, epsilon, delta, tmp_path):
-    plan = plan_file(
-        write_small(
-            tmp_path,
-            (LEDGER, ""),
-            ("measure: zcdp", f"measure: {measure}"),
-            (BUDGET, f"budget: {{epsilon: {epsilon}, delta: {delta}}}"),
-        )
-    )
+    plan = plan_file(write_small(tmp_path, *_asked(measure, epsilon, delta)))
     stated = plan.total if measure == "approx" else plan.claim
     assert stated[0] <= float(epsilon)
     assert stated[1] <= float(delta)

@@ -207,9 +207,18 @@ def test_points_of_their_own_are_read_from_a_file(folder):
     own = of.density(wanted, public=np.concatenate([wanted, known]))["density"]
     assert own.ravel() == pytest.approx(both[:5].ravel(), rel=1e-9)
     runner = CliRunner()
-    command = ["answer", str(folder / "release.npz"), "--queries", str(folder / "asked.npz"),
-               "--public", str(folder / "known.npz"), "--post", "density: {public: points}",
-               "-o", str(folder / "again.json")]  # fmt: skip
+    command = [
+        "answer",
+        str(folder / "release.npz"),
+        "--queries",
+        str(folder / "asked.npz"),
+        "--public",
+        str(folder / "known.npz"),
+        "--post",
+        "density: {public: points}",
+        "-o",
+        str(folder / "again.json"),
+    ]
     told = runner.invoke(app, command)
     assert told.exit_code == 0, told.output
     again = json.loads((folder / "again.json").read_text("utf-8"))

@@ -73,8 +73,11 @@ def test_no_row_map_ever_has_more_than_its_share(key: str, monkeypatch: pytest.M
         Stage(mechanism, case.domain, case.metric, replace(claim, **changes)),
     )
     if isinstance(claim.output, Records):  # what collects rows wants some at the end
-        rest = bind_steps(claim.output, claim.output_metric or case.metric,
-                          [lookup("select")(features=["x", "age"], label="kind")])  # fmt: skip
+        rest = bind_steps(
+            claim.output,
+            claim.output_metric or case.metric,
+            [lookup("select")(features=["x", "age"], label="kind")],
+        )
         stages += rest
     expected = collect_rows(stages, lambda: iter([data]))
     width = widest(stages)[0]
