@@ -211,7 +211,14 @@ def reserve(
         "seal": seal,
     }
     with held():
-        made = ledger.reserve(plan.charge, {k: v for k, v in about.items() if v is not None})
+        try:
+            made = ledger.reserve(plan.charge, {k: v for k, v in about.items() if v is not None})
+        except BaseException as error:
+            if getattr(error, "code", "") != "OS402":  # the entry may be made, and its end failed
+                charged(
+                    f"{ledger.path} may have been charged {plan.charge.text}: see `ledger show`"
+                )
+            raise
         charged(f"entry {made.seq} of {ledger.path} charges {plan.charge.text}, and stands")
     return made
 

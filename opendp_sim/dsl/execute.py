@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -47,6 +48,12 @@ class Engine(Protocol):
         """Return what every private release releases, before noise, behind the data gate."""
 
 
+_OLD = (
+    "a run of this plan that was charged and did not end is finished: this is the release of the table "
+    "that was handed over then, and the table of this call was not looked at. Call again for a new run."
+)
+
+
 def apply(
     plan: Plan,
     *,
@@ -73,7 +80,8 @@ def apply(
         told: told a phase and a number of records, which is a secret: for nobody but the data's owner.
         charged: told in words what is charged, at the moment from which it stands.
         resume: the ledger's entry of an unfinished run: finish it, and do nothing else. Without it an
-            unfinished run of the same plan in the same folder is finished too, if there is one.
+            unfinished run of the same plan in the same folder is finished too, if there is one; a warning
+            says so where tables are handed over, since nothing tells whether they are the same.
         sign: a PEM file with the curator's Ed25519 key, to sign certificates with.
 
     Raises:
@@ -100,7 +108,12 @@ def apply(
     with ExitStack() as stack:
         ledger = open_ledger(plan, stack, folder=folder)
         run = Run(folder, ledger, signer, workers, told, charged, engine)
-        return finish(plan, run, resume) or _fresh(plan, run, memory or {}, stack)
+        finished = finish(plan, run, resume)
+        if finished is None:
+            return _fresh(plan, run, memory or {}, stack)
+    if memory and resume is None:
+        warnings.warn(_OLD, RuntimeWarning, stacklevel=2)
+    return finished
 
 
 def _fresh(plan: Plan, run: Run, memory: Memory, stack: ExitStack) -> Applied:

@@ -187,6 +187,41 @@ def test_a_resumed_run_that_is_stopped_says_what_stands(tmp_path, monkeypatch):
     assert len(said) == 2
 
 
+def test_a_table_that_is_not_looked_at_is_told(tmp_path, monkeypatch):
+    """A run that is finished releases what was handed over then, without a word once."""
+    tables = [{"x": np.full((50, 3), value), "kind": np.repeat("a", 50)} for value in (0.1, 0.9)]
+    source = ("source: {npz: points.npz}", "source: {memory: points}")
+    spec = write_small(tmp_path, source)
+
+    def stop(*_):
+        raise Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr("opendp_sim.dsl.publish._place", stop)
+        with pytest.raises(Stopped):
+            apply(plan_file(spec), memory={"points": tables[0]})
+    with pytest.warns(RuntimeWarning, match="this call was not looked at"):
+        done = apply(plan_file(spec), memory={"points": tables[1]})
+    assert done.resumed == 2
+    assert apply(plan_file(spec), memory={"points": tables[1]}).resumed is None
+
+
+def test_a_charge_that_may_have_been_made_is_told(tmp_path, monkeypatch):
+    """The disk failed after the entry was kept: a Ctrl-C then said that nothing was charged."""
+    said: list[str] = []
+
+    def full(_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    plan = plan_file(small(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr("opendp_sim.accounting.ledger.checkpoint", full)
+        with pytest.raises(BudgetError):
+            apply(plan, charged=said.append)
+    assert "may have been charged" in said[-1]
+    assert state(tmp_path)[1] == ["reserve"]
+
+
 @pytest.mark.parametrize("name", ["0.csv", "1.npz", "1.npz.statement", "run.json", "seal"])
 def test_a_kept_file_that_was_changed_is_never_published(tmp_path, monkeypatch, name):
     spec = unfinished(tmp_path, monkeypatch)
