@@ -183,5 +183,5 @@ def _cost(plan: Plan) -> str:
         return f"none yet; {loss} a run; ledger unreadable"
     if not found["fits"]:
         return f"REFUSED: the ledger has too little left for {loss}"
-    runs = "one such run" if found["room"] == 1 else f"{found['room']} such runs"
-    return f"none yet; {loss} a run; the ledger has room for {runs}"
+    runs = "one run fits" if found["room"] == 1 else f"{found['room']} runs fit"
+    return f"none yet; {loss} a run; {runs} the ledger"

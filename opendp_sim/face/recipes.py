@@ -304,6 +304,18 @@ def _program(
     ledger: str | PathLike[str] | None = None,
     limit: Mapping[str, float] | None = None,
 ) -> Builder:
+    for word, needed, given in (
+        ("limit", "ledger", limit is not None and ledger is None),
+        ("max_rows", "unit", max_rows is not None and unit == "row"),
+    ):
+        if given:
+            raise ParameterError(
+                "OS102",
+                word,
+                expected=f"`{word}` only beside `{needed}`",
+                got=f"no `{needed}`",
+                hint=f"say `{needed}` too, or leave `{word}` out: by itself it would protect nobody.",
+            )
     columns = _bounds(columns)
     told: dict[str, Any] = {
         column: {"dtype": "float64", "bounds": [float(low), float(high)]}

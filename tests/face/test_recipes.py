@@ -186,3 +186,9 @@ def test_numpy_bounds_are_bounds():
     low, high = np.array([0, 1])
     assert sim.density({"x": (low, high)}, bandwidth=0.1).plan.claim == (1.0, 1e-06)
     assert sim.density({"x": np.array([0.0, 1.0])}, bandwidth=0.1).plan.claim == (1.0, 1e-06)
+
+
+@pytest.mark.parametrize("word", [{"limit": {"epsilon": 2, "delta": 1e-6}}, {"max_rows": 3}])
+def test_a_word_that_would_protect_nobody_is_refused(word):
+    with pytest.raises(ParameterError, match="OS102"):
+        sim.density(BOUNDS, bandwidth=0.1, **word)
