@@ -117,9 +117,21 @@ def plain_json(text: str | bytes) -> Any:
     """Return what JSON of somebody else holds, as plain values.
 
     Raises:
-        ValueError: it is no JSON, or an object in it names a member twice. RecursionError: too deep.
+        ValueError: it is no JSON, an object in it names a member twice, or a number is spelled as
+            Python does not write it (a digest is of the spelling). RecursionError: too deep.
     """
-    return json.loads(text, object_pairs_hook=_once)
+    return json.loads(
+        text,
+        object_pairs_hook=_once,
+        parse_float=lambda token: _spelled(float(token), token),
+        parse_int=lambda token: _spelled(int(token), token),
+    )
+
+
+def _spelled(value: float, token: str) -> float:
+    if repr(value) != token:
+        raise ValueError("a number in another spelling")
+    return value
 
 
 def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -10,7 +10,14 @@ from typing import Literal
 from opendp_sim.accounting.atomic_files import write_json
 from opendp_sim.accounting.ledger import head_of
 from opendp_sim.accounting.release import versions
-from opendp_sim.accounting.strict_models import Digest, PathText, Plain, Strict, read_strictly
+from opendp_sim.accounting.strict_models import (
+    Digest,
+    PathText,
+    Plain,
+    Strict,
+    is_heavy,
+    read_strictly,
+)
 from opendp_sim.core.errors import SpecError
 from opendp_sim.core.regular import regular
 from opendp_sim.dsl.charging import ledger_path
@@ -61,6 +68,8 @@ def _read(path: str | File) -> bytes | None:
     """Return the text of a plan document; None for anything else."""
     try:
         text = regular(path).read_bytes()
+        if not text.lstrip().startswith(b"{") or is_heavy(text):  # parsed, it would fill the memory
+            return None
         found = json.loads(text)
     except (OSError, ValueError, RecursionError):
         return None

@@ -20,6 +20,7 @@ from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.release import Release
 from opendp_sim.cli import app
 from opendp_sim.core.errors import BudgetError, DataError, ReleaseError
+from opendp_sim.dsl.plan_document import is_plan
 from tests._small import write_small
 
 LISTS = b"[" + b"{}," * 2**20 + b"{}]"
@@ -50,6 +51,19 @@ def test_a_certificate_is_refused_by_its_size(tmp_path: Path, monkeypatch) -> No
     monkeypatch.setattr(certificate, "_LONGEST", 2**10)
     file.write_bytes(b" " * 2**22)
     assert _peak(lambda: certificate.read_certificate(file), ReleaseError) < 2**20
+
+
+@pytest.mark.parametrize(
+    "text", ["[" + "{}," * 300_000 + "{}]", '{"a": [' + "[]," * 300_000 + "[]]}"]
+)
+def test_a_heavy_file_is_no_plan_and_is_not_parsed(tmp_path: Path, monkeypatch, text: str) -> None:
+    def parsed(_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("opendp_sim.dsl.plan_document.json.loads", parsed)
+    path = tmp_path / "heavy.plan"
+    path.write_text(text)
+    assert not is_plan(path)
 
 
 def test_answers_that_take_too_much_memory_are_refused(tmp_path: Path, monkeypatch) -> None:

@@ -257,6 +257,20 @@ def test_every_edit_of_a_certificate_is_refused_by_name(made, name):
     assert re.search(named, str(caught.value.got)), caught.value.got
 
 
+@pytest.mark.parametrize("respelled", [lambda t: t + "0", lambda t: t + "e0", lambda t: t + "e-0"])
+def test_a_number_in_another_spelling_is_refused(made, respelled):
+    """Digests are of the spelling (`certificate.md`): two checkers would disagree."""
+    path = made / NAME
+    whole = path.read_text()
+    token = re.search(r"\d\.\d{6,}(?=[,}\s])", whole)[0]
+    try:
+        path.write_text(whole.replace(token, respelled(token)))
+        with pytest.raises(ReleaseError, match="OS701"):
+            verify(path, made / "small.yaml")
+    finally:
+        path.write_text(whole)
+
+
 def test_a_certificate_verifies_and_says_only_what_it_compared(made):
     checked, left = verify(made / NAME, made / "small.yaml")
     text = "\n".join(checked)
