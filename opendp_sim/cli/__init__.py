@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -166,5 +166,13 @@ def main() -> None:
     app()
 
 
-def _warned(message: Warning | str, *_where: object) -> None:
+def _warned(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    del category, filename, lineno, file, line
     typer.echo(f"warning: {shown(str(message))}", err=True)

@@ -80,7 +80,9 @@ def _draft(
     program = Program(
         name=found.get("name", ""),
         privacy=privacy,
-        **good,
+        data=good["data"],
+        flow=good["flow"],
+        outputs=good["outputs"],
         about=found.get("about"),
         written_folder=folder,
         values=tuple(sorted(values.items())),
