@@ -143,11 +143,11 @@ def _leave(listening: bool, *, deliver: bool = True) -> None:
     try:
         if threading.get_ident() == threading.main_thread().ident:
             _restore(list(_kept))
+        _here.depth = 0
     except BaseException:  # a handler that is back raised; what is held does not wait for it
         _here.depth = 0
         _send_waiting()
         raise
-    _here.depth = 0
     if deliver:
         _deliver()
     elif _here.waiting:
