@@ -31,8 +31,18 @@ def _end(signum: int, frame: FrameType | None) -> None:
     os._exit(128 + signum)
 
 
+def _open_streams() -> None:
+    """Give the three standard numbers to no file: what a library prints would be written into it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+
+
 def main() -> None:
     """Run the command line."""
+    _open_streams()
     for signum in SIGNALS:
         if signal.getsignal(signum) is not signal.SIG_IGN:
             signal.signal(signum, _end)

@@ -8,6 +8,7 @@ probabilities instead of samples.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from functools import lru_cache
 
@@ -81,6 +82,35 @@ class Tree:
     def noisy(self, scores, scale):
         noise = self._choose(gaussian_law(len(scores), scale))
         return np.asarray(scores) + noise
+
+    def noisy_above(self, noise, scores, scale, least, *, tells):
+        cells = [above_law(noise, int(score), scale, least, tells) for score in scores]
+        return self._choose(
+            [
+                (
+                    np.array([value for value, _ in path], dtype=np.int64),
+                    math.prod(p for _, p in path),
+                )
+                for path in itertools.product(*cells)
+            ]
+        )
+
+
+@lru_cache(maxsize=256)
+def above_law(noise, score, scale, least, tells):
+    """The law of a noisy score from ``least - 1`` on; what is told is cut where 1e-7 is left."""
+
+    def tail(j):
+        if noise == "gaussian":
+            return 0.5 * math.erfc((j - 0.5) / (scale * math.sqrt(2)))
+        q = math.exp(-1.0 / scale)
+        return q**j / (1 + q) if j >= 0 else 1 - q ** (1 - j) / (1 + q)
+
+    top = least
+    while tells and tail(top + 1 - score) > 1e-7:
+        top += 1
+    values = [(y, tail(y - score) - tail(y + 1 - score)) for y in range(least, top)]
+    return [(least - 1, 1 - tail(least - score)), *values, (top, tail(top - score))]
 
 
 @lru_cache(maxsize=16)

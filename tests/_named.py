@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -17,20 +18,60 @@ ROOT = TESTS.parent
 LIST = TESTS / "unnamed.txt"
 
 
+@dataclass(frozen=True)
+class Read:
+    """What both checks ask of a file: it is parsed once for them."""
+
+    imports: frozenset[str]
+    """Every dotted name that it imports, wherever in the file, and names in strings."""
+    used: frozenset[str]
+    """Every name that it uses: variables, attributes, arguments (fixtures), imported names."""
+    helpers: tuple[str, ...]
+    """Functions at its top that are no tests and no fixtures."""
+
+
 @cache
-def imports(file: Path) -> frozenset[str]:
-    """Return every dotted name that a file imports, wherever in the file, and names in strings."""
+def read(file: Path) -> Read:
+    """Return the names of a file."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    used: set[str] = set()
+    tree = ast.parse(file.read_text("utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            used.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            used.add(node.attr)
+        elif isinstance(node, ast.arg):
+            used.add(node.arg)
+        elif isinstance(node, ast.ImportFrom):
+            used |= {alias.name for alias in node.names}
+            if node.module:
+                found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            for name in re.findall(r"\bopendp_sim(?:\.\w+)+", node.value):
-                parts = name.split(".")
-                found |= {".".join(parts[: i + 1]) for i in range(1, len(parts))}
-    return frozenset(found)
+            found |= _in_text(node.value)
+    helpers = (
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("test_")
+        if not any("fixture" in ast.dump(d) for d in node.decorator_list)
+    )
+    return Read(frozenset(found), frozenset(used), tuple(helpers))
+
+
+def _in_text(text: str) -> set[str]:
+    found: set[str] = set()
+    if "opendp_sim." in text:
+        for name in re.findall(r"\bopendp_sim(?:\.\w+)+", text):
+            parts = name.split(".")
+            found |= {".".join(parts[: i + 1]) for i in range(1, len(parts))}
+    return found
+
+
+def imports(file: Path) -> frozenset[str]:
+    """Return every dotted name that a file imports, wherever in the file, and names in strings."""
+    return read(file).imports
 
 
 @cache
@@ -59,19 +100,13 @@ def never_run() -> list[str]:
     A rename once took the prefix from six tests, and nothing failed.
     """
     files = [f for f in sorted(TESTS.rglob("*.py")) if "bench" not in f.parts]
-    trees = {file: ast.parse(file.read_text("utf-8")) for file in files}
-    nodes = [node for tree in trees.values() for node in ast.walk(tree)]
-    used = {node.id for node in nodes if isinstance(node, ast.Name)}
-    used |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    used |= {node.arg for node in nodes if isinstance(node, ast.arg)}  # fixtures
-    used |= {alias.name for n in nodes if isinstance(n, ast.ImportFrom) for alias in n.names}
+    used = frozenset().union(*(read(file).used for file in files))
     return [
-        f"{file.relative_to(TESTS)}: {node.name}"
-        for file, tree in trees.items()
+        f"{file.relative_to(TESTS)}: {name}"
+        for file in files
         if file.name.startswith("test_")
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef) and not node.name.startswith("test_")
-        if node.name not in used and not any("fixture" in ast.dump(d) for d in node.decorator_list)
+        for name in read(file).helpers
+        if name not in used
     ]
 
 

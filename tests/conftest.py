@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import opendp.prelude as dp
 import pytest
@@ -22,7 +23,7 @@ if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK | os.X_OK):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 # Rust's backtrace takes 0.1 seconds of every error of OpenDP, and this is read at the first one.
 os.environ.setdefault("RUST_LIB_BACKTRACE", "0")
-for _name, _examples in (("dev", 40), ("deep", 1000)):
+for _name, _examples in (("few", 10), ("dev", 40), ("deep", 1000)):
     settings.register_profile(
         _name,
         max_examples=_examples,
@@ -43,6 +44,13 @@ def _handlers_of_signals() -> Iterator[None]:
     for number, handler in before.items():
         if handler is not None and signal.getsignal(number) is not handler:
             signal.signal(number, handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Iterator[Any]:
+    """Look for doctests in the package only: in here each worker would import every bench and table."""
+    found = yield
+    return [each for each in found if type(each).__name__ != "DoctestModule"]
 
 
 collect_ignore = [

@@ -12,7 +12,7 @@ ONE_DOOR = {"opendp_sim.accounting.ledger": "opendp_sim.accounting.shared_ledger
 """``Ledger.open`` gives the shared ledger, which is one, where the address is a database's."""
 
 
-def _imported(node: ast.AST) -> Iterator[str]:
+def needed(node: ast.AST) -> Iterator[str]:
     """Yield what a module imports, in functions too, but not what is imported for types alone."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
@@ -23,7 +23,7 @@ def _imported(node: ast.AST) -> Iterator[str]:
         elif isinstance(child, ast.Import):
             yield from (alias.name for alias in child.names)
         else:
-            yield from _imported(child)
+            yield from needed(child)
 
 
 def circle(needs: dict[str, set[str]]) -> list[str]:
@@ -40,7 +40,7 @@ def test_no_module_needs_one_that_needs_it() -> None:
     needs = {
         name: {
             each
-            for each in _imported(ast.parse(file.read_text("utf-8")))
+            for each in needed(ast.parse(file.read_text("utf-8")))
             if each in known and each not in (name, ONE_DOOR.get(name))
         }
         for name, file in known.items()

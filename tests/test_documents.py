@@ -96,6 +96,7 @@ def test_contributing_names_what_is_there():
                     assert (ROOT / word).exists(), word
 
 
+@pytest.mark.long
 def test_the_schema_and_a_golden_file_are_written_as_contributing_says(tmp_path):
     code = "from opendp_sim.cli import app; app()"
     (line,) = [x for x in _of_contributing() if x.startswith("opendp-sim schema")]

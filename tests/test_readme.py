@@ -16,6 +16,7 @@ import pytest
 
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl.explain import catalogue
+from tests._tiers import some
 
 ROOT = Path(__file__).parents[1]
 README = "".join(
@@ -72,7 +73,7 @@ def test_the_table_of_mechanisms_is_the_catalogue_s():
     assert held == made, "GOLDEN=write python -m pytest tests/test_readme.py"
 
 
-@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("mapped", some([False, True], 2))
 def test_the_session_of_the_readme(tmp_path, mapped):
     rng = np.random.default_rng(3)
     spec, names = block("yaml", "# people.yaml"), "x_0,x_1"
@@ -95,6 +96,7 @@ def test_the_session_of_the_readme(tmp_path, mapped):
     assert "label" in again[0]
 
 
+@pytest.mark.long
 def test_the_python_of_the_readme(tmp_path, monkeypatch):
     from sklearn.datasets import load_digits
 

@@ -34,6 +34,7 @@ def made(tmp_path_factory):
     return into
 
 
+@pytest.mark.long
 def test_every_mechanism_error_command_and_proof_has_its_place(made):
     for entry in catalogue():
         page = (made / "mechanisms" / f"{entry['key']}.md").read_text(encoding="utf-8")
@@ -49,6 +50,7 @@ def test_every_mechanism_error_command_and_proof_has_its_place(made):
     assert "Content-Security-Policy" in (made / "extra" / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_every_page_is_in_a_table_of_contents(made):
     listed = set()
     for page in [*WRITTEN, *made.rglob("*.md")]:
@@ -82,6 +84,7 @@ def test_every_cell_is_python(page):
         ast.parse("\n".join(lines))
 
 
+@pytest.mark.long
 def test_a_mechanism_s_page_has_formulas_lemmas_predictions_and_measurements(made):
     page = (made / "mechanisms" / "race_sketch.md").read_text(encoding="utf-8")
     for part in (
@@ -96,6 +99,7 @@ def test_a_mechanism_s_page_has_formulas_lemmas_predictions_and_measurements(mad
     assert str(DOCS.parent) not in page
 
 
+@pytest.mark.long
 def test_every_formula_has_mathml(made):
     formulas = pytest.importorskip("latex2mathml", reason="the extra `docs`") and __import__(
         "formulas"

@@ -16,17 +16,20 @@ import ctypes
 import os
 import re
 import sqlite3
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from filelock import FileLock, Timeout
-
+from opendp_sim.core.on_use import filelock
 from opendp_sim.core.regular import is_odd
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 __all__ = [
     "LOCK",
@@ -55,19 +58,35 @@ def claimed(path: Path) -> FileLock:
     Raises:
         sqlite3.OperationalError: somebody else has it, in this process or another.
         sqlite3.DatabaseError: no file, but a pipe or a device; or a file of another kind, beside which
-            no lock is made.
+            no lock is made; or a lock's name is that of somebody else's file.
     """
     if is_odd(path):
         raise sqlite3.DatabaseError("a pipe or a device")
     real = path.resolve()  # one lock, whatever links lead to the file
-    if not real.with_name(real.name + LOCK).exists():  # then nobody has it open
+    beside = real.with_name(real.name + LOCK)
+    if not _is_lock(beside):  # then nobody has it open
         _check_kind(real)
-    lock = FileLock(real.with_name(real.name + LOCK), timeout=0, mode=0o600, thread_local=False)
+    lock: FileLock = filelock.FileLock(beside, timeout=0, mode=0o600, thread_local=False)
     try:
         lock.acquire()
-    except Timeout:
+    except filelock.Timeout:
         raise sqlite3.OperationalError("database is locked") from None
     return lock
+
+
+def _is_lock(path: Path) -> bool:
+    """Say whether a lock is there; other files that end alike (``uv.lock``) hold something, or are links.
+
+    Raises:
+        sqlite3.DatabaseError: such a file is there.
+    """
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISREG(found.st_mode) or found.st_size:
+        raise sqlite3.DatabaseError("the lock's name is another file's")
+    return True
 
 
 def _check_kind(path: Path) -> None:

@@ -54,6 +54,10 @@ class Entry:
         """What the entry records."""
         return str(self.body["kind"])
 
+    def is_row(self, row: tuple[Any, Any, Any], previous: str) -> bool:
+        """Whether a row (number, body, hash) after this hash is the one that was read as this entry."""
+        return (*row, previous) == (self.seq, self.text, self.hash, self.previous)
+
 
 @dataclass(frozen=True)
 class Terms:

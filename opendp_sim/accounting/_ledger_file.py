@@ -14,9 +14,13 @@ from opendp_sim.accounting._entries import FORMAT, Terms, canonical, chained
 from opendp_sim.core.errors import BudgetError
 
 __all__ = [
+    "BUSY",
     "FORGET",
+    "LONGEST",
+    "NO_ANSWER",
     "RESTORE",
     "TABLES",
+    "UNREADABLE",
     "lost",
     "make",
     "put",
@@ -29,6 +33,11 @@ TABLES = (
     "CREATE TABLE entries (seq INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL)",
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
 )
+LONGEST = 2**20
+"""Bytes of a row at most: a run of 400 outputs has some 90,000. SQLite does not read a longer one."""
+BUSY, UNREADABLE = "locked by another process", "not readable or not writable"
+NO_ANSWER = "no answer"
+"""What a refusal says that has nothing to do with what is in the ledger."""
 RESTORE = "restore the ledger from a backup; until then treat the budget as spent."
 
 
@@ -107,7 +116,7 @@ def system_errors(path: Path) -> Iterator[None]:
         yield
     except sqlite3.OperationalError as error:
         locked = "locked" in str(error) or "busy" in str(error)
-        got = "locked by another process" if locked else "not readable or not writable"
+        got = BUSY if locked else UNREADABLE
         raise refused(
             path, "a ledger that this process can lock", got,
             "wait for the other run to end." if locked else "make room on the disk, and check the path "
@@ -117,6 +126,6 @@ def system_errors(path: Path) -> Iterator[None]:
         raise refused(path, "a ledger", "a file of another kind", RESTORE) from None
     except OSError:
         raise refused(
-            path, "a ledger that can be read and written", "not readable or not writable",
+            path, "a ledger that can be read and written", UNREADABLE,
             "make room on the disk, and check the path and its permissions.",
         ) from None  # fmt: skip

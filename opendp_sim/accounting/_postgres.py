@@ -11,7 +11,7 @@ from opendp_sim.accounting._entries import FORMAT, Terms, canonical, chained
 from opendp_sim.accounting._ledger_file import refused
 from opendp_sim.core.errors import BudgetError
 
-__all__ = ["PREFIX", "connected", "held", "make", "named", "psycopg_of"]
+__all__ = ["PREFIX", "connected", "held", "is_shared", "losing", "make", "named", "psycopg_of"]
 
 PREFIX = "postgresql:"
 _DURABLE = {
@@ -35,6 +35,11 @@ CREATE OR REPLACE FUNCTION opendp_sim.never() RETURNS trigger LANGUAGE plpgsql A
 CREATE OR REPLACE TRIGGER never BEFORE UPDATE OR DELETE OR TRUNCATE ON opendp_sim.entry
   FOR EACH STATEMENT EXECUTE FUNCTION opendp_sim.never();
 """
+
+
+def is_shared(path: str | Path) -> bool:
+    """Say whether a ledger's or a store's place is in a database."""
+    return str(path).startswith(PREFIX)
 
 
 def named(path: Path) -> tuple[str, str]:
@@ -71,13 +76,13 @@ def connected(path: Path) -> Iterator[Any]:
         with psycopg.connect(
             service=named(path)[0], connect_timeout=5, options=_OPTIONS, autocommit=True
         ) as db:
-            for key, good in _DURABLE.items():
-                value = db.execute(f"SHOW {key}").fetchone()[0]
-                if value not in good:
-                    raise refused(
-                        path, f"a server with {key} {good[0]}", str(value),
-                        "a server that may lose a commit is no ledger; ask its administrator.",
-                    )  # fmt: skip
+            if (weak := losing(db)) is not None:
+                raise refused(
+                    path,
+                    f"a server with {weak[0]}",
+                    weak[1],
+                    "a server that may lose a commit is no ledger; ask its administrator.",
+                )
             yield db
     except (psycopg.OperationalError, BudgetError):
         raise
@@ -87,6 +92,15 @@ def connected(path: Path) -> Iterator[Any]:
         raise refused(path, "a database with this ledger", "one that refuses",
                       "the first `apply` makes it; the role needs INSERT on opendp_sim.entry and "
                       "SELECT and UPDATE on opendp_sim.ledger.")  # fmt: skip
+
+
+def losing(db: Any) -> tuple[str, str] | None:
+    """Return (what is demanded, what is set) where a server may lose what it committed."""
+    for key, good in _DURABLE.items():
+        value = str(db.execute(f"SHOW {key}").fetchone()[0])
+        if value not in good:
+            return f"{key} {good[0]}", value
+    return None
 
 
 def make(db: Any, name: str, terms: Terms) -> None:

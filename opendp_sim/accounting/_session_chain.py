@@ -13,15 +13,17 @@ import hashlib
 import json
 import sqlite3
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import RootModel
+from pydantic import Field, RootModel
 
 from opendp_sim.accounting.strict_models import Digest, Strict
 
 __all__ = [
     "ANSWERS",
+    "DENSE",
     "KEPT",
+    "SET",
     "TABLES",
     "Folded",
     "Head",
@@ -31,6 +33,7 @@ __all__ = [
     "hash_at",
     "linked",
     "nothing",
+    "read_about",
     "read_folded",
     "read_head",
     "read_told",
@@ -42,6 +45,8 @@ ANSWERS = ("answers", "easy")
 """Kinds of entries that are answers: what a mechanism may not need to look at again."""
 KEPT = 4096
 """Entries after the folded part that stay as they are."""
+DENSE = 64
+"""Commits between two full copies of the purses."""
 TABLES = """
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE entry (
@@ -50,18 +55,29 @@ CREATE TABLE entry (
 );
 CREATE TABLE purses (place INTEGER PRIMARY KEY, units BLOB NOT NULL);
 """
+SET = "INSERT INTO about VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+"""Set what a store says of itself; these statements are SQLite's and PostgreSQL's alike."""
+
+
+_LONGEST = 2**24
+"""Bytes at most of what a store says of itself."""
+_MOST = 2**53
+"""Places and answers are below: SQLite holds the number, and a sum of them."""
+_MOST_ANSWERS = 2**31
+"""Of one entry: with fewer than 2**32 rows, which no file holds, their sum is a number of SQLite too."""
+_Number = Annotated[int, Field(ge=0, le=_MOST)]
 
 
 class _Folded(Strict):
-    place: int
+    place: _Number
     hash: Digest
-    answers: int
+    answers: _Number
     kept: Digest
     marks: dict[str, Digest]
 
 
 class _Head(Strict):
-    place: int
+    place: _Number
     hash: Digest
 
 
@@ -136,8 +152,24 @@ def hash_at(db: sqlite3.Connection, folded: Folded, place: int) -> str | None:
         return folded.hash
     if place < folded.place:
         return folded.marks.get(str(place))
+    if place > _MOST:  # of a ledger that somebody edited: no number of SQLite
+        return None
     row = db.execute("SELECT hash FROM entry WHERE place = ?", (place,)).fetchone()
     return None if row is None else str(row[0])
+
+
+def read_about(db: sqlite3.Connection) -> dict[str, str]:
+    """Read what a store says of itself; raises ValueError or TypeError for anything else."""
+    limit = getattr(db, "setlimit", None)  # a server bounds what it holds by itself
+    before = limit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST) if limit else 0
+    try:
+        found = db.execute("SELECT name, value FROM about LIMIT 20").fetchall()
+    except sqlite3.DataError:
+        raise ValueError("a text of a session's store that is too long") from None
+    finally:
+        if limit:
+            limit(sqlite3.SQLITE_LIMIT_LENGTH, before)
+    return RootModel[dict[str, str]].model_validate(dict(found), strict=True).root
 
 
 def _about(db: sqlite3.Connection, name: str) -> Any:
@@ -149,7 +181,7 @@ def write(db: sqlite3.Connection, name: str, value: Folded | Head | list[Head]) 
     """Keep heads or the folded part; part of the caller's transaction."""
     plain = [asdict(head) for head in value] if isinstance(value, list) else asdict(value)
     text = json.dumps(plain, sort_keys=True)
-    db.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (name, text))
+    db.execute(SET, (name, text))
 
 
 _ROWS = "SELECT place, kind, payload, who, units, answers, copy, hash FROM entry "
@@ -163,11 +195,13 @@ def check_chain(db: sqlite3.Connection, folded: Folded) -> Head:
     """
     kept = start(str(_about(db, "name")))
     for *row, _ in db.execute(_ROWS + "WHERE place <= ? ORDER BY place", (folded.place,)):
+        _check_row(*row)
         kept = linked(kept, tuple(row))
     if kept != folded.kept:
         raise ValueError("the folded part")
     last, copies = Head(folded.place, folded.hash), {}
     for *row, stated in db.execute(_ROWS + "WHERE place > ? ORDER BY place", (folded.place,)):
+        _check_row(*row)
         last = Head(last.place + 1, linked(last.hash, tuple(row)))
         if row[0] != last.place or stated != last.hash:
             raise ValueError("the chain")
@@ -180,6 +214,17 @@ def check_chain(db: sqlite3.Connection, folded: Folded) -> Head:
     if found != copies or (last.place and not copies):
         raise ValueError("the purses, or the folded part")
     return last
+
+
+def _check_row(
+    place: Any, kind: Any, payload: Any, who: Any, units: Any, answers: Any, copy: Any
+) -> None:
+    """Refuse a value of another type than was written: SQLite keeps any in any column (ValueError)."""
+    paid = (who is units is None) or (isinstance(who, bytes) and isinstance(units, bytes))
+    typed = isinstance(payload, bytes) and all(isinstance(text, str) for text in (kind, copy))
+    most = _MOST_ANSWERS if kind in ANSWERS else 0
+    if not (typed and paid and isinstance(answers, int) and 0 <= answers <= most):
+        raise ValueError(f"entry {place}")
 
 
 def bound(units: bytes, folded: Folded) -> str:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting import _session_chain as chain
-from opendp_sim.accounting._session_bytes import LatePayload, Payload, unpacked_arrays
+from opendp_sim.accounting._session_bytes import (
+    LatePayload,
+    Payload,
+    packed_arrays,
+    unpacked_arrays,
+)
 from opendp_sim.accounting.session_mark import damaged
 
-__all__ = ["describe", "filled", "read_entries", "read_purses"]
-
-"""Kinds of entries that hold answers."""
+__all__ = ["describe", "filled", "read_entries", "read_purses", "write_entry"]
 
 
 def read_entries(store: sqlite3.Connection) -> list[tuple[str, Payload]]:
@@ -37,7 +41,7 @@ def read_purses(store: sqlite3.Connection) -> NDArray[np.int64]:
         purses = np.frombuffer(blob, dtype="<i8").astype(np.int64)
         for row in later:
             who, paid = (np.frombuffer(part, dtype="<i8") for part in row)
-            if who.shape != paid.shape or (who < 0).any():
+            if who.shape != paid.shape or (who < 0).any() or (paid < 0).any():
                 raise damaged()
             np.subtract.at(purses, who, paid)
     except (ValueError, TypeError, IndexError):
@@ -54,5 +58,43 @@ def filled(new: sqlite3.Connection, about: dict[str, str], name: str) -> None:
     chain.write(new, "head", chain.Head(0, chain.start(name)))
 
 
-def describe(store: sqlite3.Connection, about: dict[str, str]) -> None:
-    store.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", list(about.items()))
+def describe(store: Any, about: dict[str, str]) -> None:
+    store.executemany(chain.SET, list(about.items()))
+
+
+def write_entry(
+    store: sqlite3.Connection,
+    after: tuple[chain.Head, chain.Folded, list[chain.Head] | None],
+    kind: str,
+    payload: Payload,
+    paid: tuple[bytes | None, bytes | None],
+    copy: bytes | None,
+) -> tuple[chain.Head, chain.Folded]:
+    """Write an entry in the caller's transaction.
+
+    Args:
+        store: its tables.
+        after: the head that it follows, what is folded, and, where more may be, the heads that a ledger
+            was told.
+        kind: of the entry.
+        payload: plain arrays.
+        paid: who paid, and how much; None with a copy.
+        copy: all purses after the entry, in place of who paid.
+
+    Returns:
+        The new head, and the folded part.
+    """
+    head, folded, told = after
+    place = head.place + 1
+    if copy is not None:
+        store.execute("DELETE FROM purses")
+        store.execute("INSERT INTO purses VALUES (?, ?)", (place, copy))
+        if told is not None and place - folded.place > chain.KEPT + chain.DENSE:
+            folded = chain.fold(store, folded, place - chain.KEPT, told)
+    count = len(payload["labels"]) if kind in chain.ANSWERS else 0
+    bound = "" if copy is None else chain.bound(copy, folded)
+    row = (place, kind, packed_arrays(payload), *paid, count, bound)
+    new = chain.Head(place, chain.linked(head.hash, row))
+    store.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, new.hash))
+    chain.write(store, "head", new)
+    return new, folded

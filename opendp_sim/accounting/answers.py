@@ -157,7 +157,7 @@ class Answers:
 
     def __repr__(self) -> str:
         """Return the size, the columns and what the answers cost."""
-        names = ", ".join(self.table())
+        names = shown(", ".join(self.table()))
         return f"Answers({len(self)} rows: {names}; post-processing, no further privacy loss)"
 
     def __str__(self) -> str:
@@ -181,10 +181,10 @@ class Answers:
     def _repr_html_(self) -> str:
         """Return the first rows for a notebook; every text is escaped."""
         table = self.table()
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in table)
+        head = "".join(f"<th>{html.escape(shown(name))}</th>" for name in table)
         body = "".join(
             "<tr>"
-            + "".join(f"<td>{html.escape(_cell(a[i]))}</td>" for a in table.values())
+            + "".join(f"<td>{html.escape(shown(_cell(a[i])))}</td>" for a in table.values())
             + "</tr>"
             for i in range(min(_SHOWN, len(self)))
         )

@@ -25,6 +25,8 @@ __all__ = ["RATES", "Attacker", "attacker_of"]
 
 RATES = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5)
 """False-positive rates at which a certificate states the trade-off curve."""
+_WORDS, _ELSE = ((60, "strong"), (75, "moderate"), (90, "weak")), "hardly any"
+"""Guesses in 100 that are right at most, and the word for the protection."""
 _BITS = 80
 _ULPS = 1 + 1e-12
 """Float formulas below err by a few parts in 2**50."""
@@ -83,8 +85,13 @@ class Attacker:
     def strength(self) -> str:
         """One word for how much protection that leaves."""
         right = 50 * (1 + self.advantage)
-        words = ((60, "strong"), (75, "moderate"), (90, "weak"))
-        return next((word for most, word in words if right <= most), "hardly any")
+        return next((word for most, word in _WORDS if right <= most), _ELSE)
+
+    @property
+    def scale(self) -> str:
+        """Where on its scale the word for the protection stands, as guesses right in 100."""
+        most = {word: most for most, word in _WORDS}.get(self.strength)
+        return f"above {_WORDS[-1][0]}" if most is None else f"up to {most}"
 
     def plain(self) -> dict[str, Any]:
         """The JSON form: the advantage, and the trade-off curve at ``RATES``."""

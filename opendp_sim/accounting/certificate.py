@@ -7,6 +7,7 @@ how each number follows from which, so that somebody who does not trust this cod
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -31,6 +32,7 @@ __all__ = [
     "Certificate",
     "Quoted",
     "Signature",
+    "as_worded_now",
     "assumptions",
     "digest_of",
     "quoted",
@@ -60,6 +62,31 @@ _INGEST = {
     "assume": "Nobody checks that the data keeps its declared bounds and keys; the claim is void "
     "if it does not.",
 }
+
+
+_FORMER = {
+    "The privacy unit is the one stated: one record (or one person with the stated number of "
+    "them).": _ALWAYS[0],
+    "The queries are public: they were not made from the private data.": _ALWAYS[2],
+    "The seeds of public matrices were not chosen after looking at the data.": _ALWAYS[3],
+    "There were fewer than 2**31 records: they were counted while they were read, and more are "
+    "refused.": _ALWAYS[5],
+    "Data that broke its declaration would have been refused before the charge; that there "
+    "was no refusal is not protected.": _INGEST["refuse"],
+    "Records were clamped or dropped by the declared rule, record by record.": _INGEST["enforce"],
+    "Nobody checked that the data keeps its declared bounds and keys; the claim is void "
+    "if it does not.": _INGEST["assume"],
+}
+"""Each assumption as earlier certificates word it. Whoever rewords one adds the old words here."""
+_FORMERLY_PUBLIC = re.compile(
+    r"(Dataset `.*`) was (declared public: nothing is claimed about its records\.)", re.DOTALL
+)
+
+
+def as_worded_now(texts: list[str]) -> list[str]:
+    """Return assumptions of a certificate in the words of this version; others stay as they are."""
+    known = (_FORMER.get(text, text) for text in texts)
+    return [_FORMERLY_PUBLIC.sub(r"\1 is \2", text) for text in known]
 
 
 def assumptions(ingest: str, *, by_person: bool, public: str | None = None) -> list[str]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self
@@ -36,6 +36,7 @@ from opendp_sim.accounting._entries import (
     read_terms,
 )
 from opendp_sim.accounting._ledger_file import (
+    LONGEST,
     RESTORE,
     TABLES,
     lost,
@@ -62,6 +63,7 @@ class Ledger:
         self._open = ExitStack()  # what `close` undoes
         self._owner = os.getpid()
         self._place = Held(path)
+        self._known: list[Entry] = []  # what this process has read and verified
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         """Refuse to be copied or pickled: the lock belongs to one object (OS403)."""
@@ -100,6 +102,7 @@ class Ledger:
             undo.callback(claimed(file).release)
             connection = sqlite3.connect(file, timeout=0.0, isolation_level=None, factory=Owned)
             undo.callback(connection.close)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
             ledger = cls(file, connection)
             ledger._start(terms)
             ledger._open = undo.pop_all()
@@ -170,17 +173,22 @@ class Ledger:
         last = chained("", self._meta("genesis"))
         with system_errors(self.path):
             rows = self._connection.execute("SELECT seq, body, hash FROM entries ORDER BY seq")
-            # All at once: an unread cursor in the frames of a refusal would keep the file locked.
-            for seq, body, digest in rows.fetchall():
-                if (
-                    seq != len(found) + 1
-                    or not isinstance(body, str)
-                    or digest != chained(last, body)
-                ):
-                    raise self._broken(f"a break at entry {len(found) + 1}")
-                found.append(read_entry(seq, body, last, self._broken))
-                last = digest
+            # A cursor that is not read to its end would keep the file locked.
+            with closing(rows):
+                for row in rows:
+                    known = self._known[len(found)] if len(found) < len(self._known) else None
+                    same = known is not None and known.is_row(row, last)
+                    found.append(known if known and same else self._entry(row, found, last))
+                    last = found[-1].hash
+        self._known = found
         return tuple(found)
+
+    def _entry(self, row: tuple[Any, Any, Any], before: list[Entry], last: str) -> Entry:
+        """Return the entry of a row that has not been read before."""
+        seq, body, digest = row
+        if seq != len(before) + 1 or not isinstance(body, str) or digest != chained(last, body):
+            raise self._broken(f"a break at entry {len(before) + 1}")
+        return read_entry(seq, body, last, self._broken)
 
     @property
     def charges(self) -> tuple[Charge, ...]:

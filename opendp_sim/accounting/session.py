@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from opendp_sim.accounting.session_store import SessionStore
+from opendp_sim.accounting.shared_store import store_at
 from opendp_sim.core.claims import Interactive, Stable, Stage
 from opendp_sim.core.errors import BudgetError, DataError, SpaceError
 from opendp_sim.core.guard import guarded
@@ -40,7 +40,7 @@ class Session:
     Args:
         stages: row maps and, last, an interactive mechanism (``core.pipeline.bind_steps``).
         blocks: opens the dataset afresh.
-        path: the store; made if it does not exist.
+        path: the store, a file or ``postgresql:SERVICE/STORE``; made if it does not exist.
         name: what a ledger calls a new store (``dsl.serve`` charges it under this name).
 
     Raises:
@@ -69,7 +69,7 @@ class Session:
         guarded(stages[-1].domain.check, key)(rows)
         identity = guarded(lambda r: _identity(stages, r), key)(rows)
         forgets = bool(getattr(stages[-1].mechanism, "forgets_answers", False))
-        self._store = SessionStore(path, identity, name, forgets=forgets)
+        self._store = store_at(path, identity, name, forgets=forgets)
         try:
             self._service = guarded(lambda r: resume(r, self._store), key)(rows)
         except BaseException:

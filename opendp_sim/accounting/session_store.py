@@ -13,8 +13,8 @@ import hashlib
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar
@@ -32,16 +32,20 @@ from opendp_sim.accounting._durable import (
     has_tables,
     hold,
 )
-from opendp_sim.accounting._session_bytes import Charge, Payload, packed_arrays, packed_charges
-from opendp_sim.accounting._session_tables import describe, filled, read_entries, read_purses
+from opendp_sim.accounting._session_bytes import Charge, Payload, packed_charges
+from opendp_sim.accounting._session_tables import (
+    describe,
+    filled,
+    read_entries,
+    read_purses,
+    write_entry,
+)
 from opendp_sim.accounting.session_mark import damaged, refused, unusable
 from opendp_sim.core.errors import BudgetError
 
 __all__ = ["SessionStore"]
 
 _FORMAT = "opendp_sim/session/4"
-_DENSE = 64
-"""Commits between two full copies of the purses."""
 _PUBLIC = ("reference", "answers", "means", "easy")
 
 
@@ -63,24 +67,20 @@ class SessionStore:
         BudgetError (OS407): open elsewhere, damaged, or started with something else.
     """
 
+    _begin = "BEGIN IMMEDIATE"
+
     def __init__(
         self, path: str | Path, identity: str, name: str | None = None, *, forgets: bool = False
     ) -> None:
         self._path, self._forgets = Path(path), forgets
         self._owner = os.getpid()
         self._folded = chain.nothing("")
-        self._since = _DENSE
+        self._since = chain.DENSE
+        self._meant: tuple[chain.Head, chain.Folded] | None = None
         about = {"format": _FORMAT, "identity": hashlib.sha256(identity.encode()).hexdigest()}
         with ExitStack() as undo:
             try:
-                lock = claimed(self._path)
-                undo.callback(lock.release)
-                create(self._path, lambda new: filled(new, about, name or secrets.token_hex(16)))
-                self._place = Held(self._path)
-                self._db = sqlite3.connect(
-                    self._path, isolation_level=None, timeout=0.2, factory=Owned
-                )
-                undo.callback(self._db.close)
+                self._db = self._connect(undo, about, name or secrets.token_hex(16))
                 self._prepare(about)
             # SQLite quotes a damaged schema, which may be no text.
             except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
@@ -90,6 +90,39 @@ class SessionStore:
                 self._open = undo.pop_all()  # what `close` undoes
         if refusal is not None:
             raise refusal
+
+    def _connect(self, undo: ExitStack, about: dict[str, str], name: str) -> Any:
+        """Lock and open the file, made whole where there is none; ``undo`` gets what closes it."""
+        lock = claimed(self._path)
+        undo.callback(lock.release)
+        create(self._path, lambda new: filled(new, about, name))
+        self._place = Held(self._path)
+        found = sqlite3.connect(self._path, isolation_level=None, timeout=0.2, factory=Owned)
+        undo.callback(found.close)
+        if not has_tables(found, chain.TABLES.split(";")):
+            raise refused("a store of a session", "a file with other tables")
+        hold(found)
+        return found
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Write all or nothing; durable at the end."""
+        try:
+            self._db.execute(self._begin)
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def _settle(self) -> None:
+        """Leave the main file whole after a transaction."""
+        checkpoint(self._db)
+
+    def _trouble(self) -> tuple[str, str] | None:
+        """Return (what was expected, what was found) of a place that is not this store's any more."""
+        return self._place.trouble()
 
     def __repr__(self) -> str:
         """The place, and nothing that is inside."""
@@ -138,14 +171,13 @@ class SessionStore:
         """
         turn = secrets.token_hex(16)
         try:
-            found = dict(self._db.execute("SELECT name, value FROM about"))
-            exchanged = last and last not in (found["turn"], found["before"])
-            if found["name"] != name or exchanged:
+            found = self._read(chain.read_about)
+            exchanged = last and last not in (found.get("turn"), found.get("before"))
+            if found.get("name") != name or exchanged:
                 raise refused("the file whose mark was read", "another file under its name")
-            self._db.execute("BEGIN IMMEDIATE")
-            describe(self._db, {"turn": turn, "before": last, "ledger": ledger})
-            self._db.execute("COMMIT")
-            checkpoint(self._db)
+            with self._transaction():
+                describe(self._db, {"turn": turn, "before": last, "ledger": ledger})
+            self._settle()
         except (sqlite3.Error, OSError) as error:
             refusal = unusable(error)
         else:
@@ -175,7 +207,8 @@ class SessionStore:
         """
         if os.getpid() != self._owner:
             raise refused("the process that opened the session", "a fork of it")
-        trouble = self._place.trouble()
+        self._meant = None
+        trouble = self._trouble()
         if trouble is not None:
             raise refused(*trouble)
         try:
@@ -193,36 +226,19 @@ class SessionStore:
         charges: Sequence[Charge],
         snapshot: Callable[[], NDArray[np.int64]],
     ) -> None:
-        dense = kind not in chain.ANSWERS or self._since >= _DENSE
-        who, units = (None, None) if dense else packed_charges(charges)
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
+        dense = kind not in chain.ANSWERS or self._since >= chain.DENSE
+        with self._transaction():
             # Read from the file: an earlier commit may have failed after it was kept.
             head = self._read(chain.read_head)
-            place, copy = head.place + 1, b""
-            if dense:
-                copy = snapshot().astype("<i8").tobytes()
-                self._db.execute("DELETE FROM purses")
-                self._db.execute("INSERT INTO purses VALUES (?, ?)", (place, copy))
-            count = len(payload["labels"]) if kind in chain.ANSWERS else 0
-            folded = self._folded
-            if dense and self._forgets and place - folded.place > chain.KEPT + _DENSE:
-                told = self._read(chain.read_told)
-                folded = chain.fold(self._db, folded, place - chain.KEPT, told)
-            bound = chain.bound(copy, folded) if dense else ""
-            row = (place, kind, packed_arrays(payload), who, units, count, bound)
-            head = chain.Head(place, chain.linked(head.hash, row))
-            values = (*row, head.hash)
-            self._db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
-            chain.write(self._db, "head", head)
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
-        self._folded = folded
+            if self._meant is None or head != self._meant[0]:
+                paid = (None, None) if dense else packed_charges(charges)
+                copy = snapshot().astype("<i8").tobytes() if dense else None
+                told = self._read(chain.read_told) if dense and self._forgets else None
+                after = (head, self._folded, told)
+                self._meant = write_entry(self._db, after, kind, payload, paid, copy)
+        self._folded = self._meant[1]
         self._since = 0 if dense else self._since + 1
-        checkpoint(self._db)
+        self._settle()
 
     def entries(self) -> list[tuple[str, Payload]]:
         """Return everything that was committed, in order. Secret: it holds the curator's updates."""
@@ -243,18 +259,19 @@ class SessionStore:
         return read_purses(self._db)
 
     def _prepare(self, about: dict[str, str]) -> None:
-        if not has_tables(self._db, chain.TABLES.split(";")):
-            raise refused("a store of a session", "a file with other tables")
-        hold(self._db)
-        found = dict(self._db.execute("SELECT name, value FROM about"))
+        found = self._read(chain.read_about)
         if {key: found.get(key) for key in about} != about:
             raise refused(
                 "the mechanism, the space and the data that the session was started with",
                 "something else",
             )
-        self._check_whole()
+        self._folded = self._read(chain.read_folded)
+        if self._read(lambda db: chain.check_chain(db, self._folded)) != self._read(
+            chain.read_head
+        ):
+            raise damaged()
         # The first commit of a process writes all purses, so that charges never need an older base.
-        self._since = _DENSE
+        self._since = chain.DENSE
 
     @property
     def answered(self) -> int:
@@ -292,8 +309,9 @@ class SessionStore:
         """
         try:
             head = self._read(chain.read_head)
-            chain.write(self._db, "told", [*self._read(chain.read_told), head][-4:])
-            checkpoint(self._db)
+            with self._transaction():
+                chain.write(self._db, "told", [*self._read(chain.read_told), head][-4:])
+            self._settle()
         except (sqlite3.Error, OSError) as error:
             refusal = unusable(error)
         else:
@@ -310,11 +328,3 @@ class SessionStore:
     def _count(self) -> int:
         """Return the number of entries, folded ones included."""
         return self._read(chain.read_head).place
-
-    def _check_whole(self) -> None:
-        """Check the chain and the purses against each other and against the head that is kept."""
-        self._folded = self._read(chain.read_folded)
-        if self._read(lambda db: chain.check_chain(db, self._folded)) != self._read(
-            chain.read_head
-        ):
-            raise damaged()

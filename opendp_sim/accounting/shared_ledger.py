@@ -8,6 +8,7 @@ Laws and their proofs: ``shared_ledger.md``.
 
 from __future__ import annotations
 
+import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator
@@ -17,8 +18,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from opendp_sim.accounting._entries import Entry, Terms, canonical, chained, read_entry, read_head
-from opendp_sim.accounting._ledger_file import RESTORE, refused
-from opendp_sim.accounting._postgres import PREFIX, connected, held, make, named, psycopg_of
+from opendp_sim.accounting._ledger_file import NO_ANSWER, RESTORE, refused
+from opendp_sim.accounting._postgres import connected, held, is_shared, make, named, psycopg_of
 from opendp_sim.accounting.ledger import REFUSALS, Ledger
 from opendp_sim.accounting.totals import Charge
 
@@ -26,24 +27,27 @@ __all__ = ["SharedLedger", "is_shared"]
 
 T = TypeVar("T")
 _TRIES = 3
-
-
-def is_shared(path: str | Path) -> bool:
-    """Say whether a ledger's place is in a database."""
-    return str(path).startswith(PREFIX)
+_LEFT: list[Any] = []
+"""Connections of a parent that a fork must not close."""
 
 
 class SharedLedger(Ledger):
     """One ledger of a database, for any number of processes on any number of machines.
 
-    Threads may share the object: their calls come one after another.
+    Threads may share the object: their calls come one after another. A fork connects anew: what it has of
+    the connection is its parent's.
     """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, None)
-        self._db: Any = None
-        self._token = ""
         self._known: list[Entry] = []  # what this process has verified
+        self._begin()
+
+    def _begin(self) -> None:
+        """Start with no connection, in this process."""
+        self._owner = os.getpid()
+        self._db: Any = None
+        self._token, self._held = "", False
         self._turn = threading.RLock()  # one connection and one transaction: threads take turns
 
     @classmethod
@@ -116,13 +120,16 @@ class SharedLedger(Ledger):
 
     def verify(self, head: str | None = None) -> int:
         """Check every link from the first one; return the number of entries."""
-        with self._turn:
+        return self._tried(self._verified_anew(head))
+
+    def _verified_anew(self, head: str | None) -> Callable[[], int]:
+        def run() -> int:
             self._known = []
-            return super().verify(head)
+            return super(SharedLedger, self).verify(head)
+
+        return run
 
     # --- writing ----------------------------------------------------------------------------------
-
-    _held = False
 
     def charge(self, charge: Charge, about: dict[str, Any]) -> Entry:
         """Record a charge, durably, if the limit allows it."""
@@ -204,6 +211,11 @@ class SharedLedger(Ledger):
 
     def _tried(self, action: Callable[[], T]) -> T:
         """Run on a connection, one thread after another, so that no one sees another's transaction."""
+        if os.getpid() != self._owner:
+            _LEFT.append(
+                self._db
+            )  # of another thread of the parent: its end would be told to the server
+            self._begin()
         with self._turn:
             return self._again(action)
 
@@ -221,6 +233,6 @@ class SharedLedger(Ledger):
             finally:
                 self._db = None
         raise refused(
-            self.path, "a database that answers", "none",
+            self.path, "a database that answers", NO_ANSWER,
             "try again when it does; what it recorded stands, so nothing is charged twice.",
         )  # fmt: skip

@@ -51,11 +51,15 @@ class Signer:
         """Nothing of the key."""
         return "Signer(secret)"
 
+    @property
+    def public(self) -> str:
+        """The public key, in hexadecimal."""
+        return str(self._key.public_key().public_bytes_raw().hex())
+
     def sign(self, certificate: dict[str, Any]) -> dict[str, str]:
         """Return the ``signature`` field of a certificate."""
-        public = self._key.public_key().public_bytes_raw().hex()
         value = self._key.sign(signed_text(certificate)).hex()
-        return {"scheme": "ed25519", "key": public, "value": value}
+        return {"scheme": "ed25519", "key": self.public, "value": value}
 
 
 def public_key(path: str | Path) -> str:

@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from opendp_sim.core import dp
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Private
 from opendp_sim.core.errors import BudgetError
-from opendp_sim.core.rounding import float_down, sqrt_up, up_text
+from opendp_sim.core.rounding import float_down, float_up, sqrt_up, up_text
 from opendp_sim.spaces.metrics import VectorNorm
 from opendp_sim.spaces.sketch import IntVector
 
@@ -163,9 +164,16 @@ class Total:
 
     @property
     def share(self) -> float:
-        """The greatest used share of any part of the limit: for pictures, not for decisions."""
+        """The greatest used share of any part of the limit: for pictures, not for decisions.
+
+        Squares of mu add up, so mu counts by its square: two equal runs are two equal parts.
+        """
         stated, left = self.limit.stated(), self.left
-        shares = (1 - left[name] / stated[name] for name in left if stated.get(name))
+        shares = (
+            1 - (left[name] / stated[name]) ** (2 if name == "mu" else 1)
+            for name in left
+            if stated.get(name)
+        )
         return float(max(shares, default=0.0))
 
     @property
@@ -185,21 +193,47 @@ def _mu_left(limit: float, spent: float) -> float:
 
 
 def total_of(charges: Sequence[Charge], measure: MeasureName, limit: Budget) -> Total:
-    """Add charges up in the ledger's measure, by OpenDP, and convert where the limit asks for it."""
+    """Add charges up in the ledger's measure, as OpenDP does, and convert where the limit asks for it.
+
+    A ledger may hold thousands of charges: the parts of their losses are added as OpenDP's basic
+    composition adds them, each sum rounded up (``totals.md``), and one stand-in has the whole.
+    """
     dp.enable_features("contrib")
     empty = (0.0,) * _PARTS[measure]
     if not charges:
         return Total(measure, empty, limit, None if limit.epsilon is None else 0.0)
     try:
-        total = dp.c.make_composition([_stand_in(charge, measure) for charge in charges])
-        value = total.map(1)
-        loss = tuple(map(float, value)) if isinstance(value, tuple) else (float(value),)
-        return Total(measure, loss, limit, _epsilon(total, measure, loss, limit))
-    except dp.OpenDPException:
+        loss = empty
+        for charge in charges:
+            parts = zip(loss, _joined(charge, measure), strict=True)
+            loss = tuple(_added(first, second) for first, second in parts)
+        whole = _stand_in(measure, loss)
+        whole.map(1)  # OpenDP refuses what is no loss of this measure
+        return Total(measure, loss, limit, _epsilon(whole, measure, loss, limit))
+    except (dp.OpenDPException, OverflowError):
         raise BudgetError(
             "OS405", "ledger", expected="losses whose sum OpenDP can convert", got="a sum it cannot",
             hint="a loss may be too small, or too large, for the conversion's floats.",
         ) from None  # fmt: skip
+
+
+def _added(first: float, second: float) -> float:
+    """Return the least float that is at least the sum."""
+    if not first or not second:
+        return first or second
+    found = float_up(Fraction(first) + Fraction(second))
+    if math.isinf(found):
+        raise OverflowError
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _joined(charge: Charge, measure: MeasureName) -> tuple[float, ...]:
+    """Return the loss of a charge in the ledger's measure, by OpenDP's casts."""
+    if charge.measure == measure or (charge.measure, measure) == ("gdp", "zcdp"):
+        return charge.loss  # mu-GDP is mu**2 / 2-zCDP
+    value: Any = _cast(_stand_in(charge.measure, charge.loss), charge.measure, measure).map(1)
+    return tuple(map(float, value)) if isinstance(value, tuple) else (float(value),)
 
 
 def _epsilon(
@@ -223,21 +257,27 @@ def _delta_limit(measure: MeasureName, limit: Budget) -> float:
     return limit.mechanisms_delta if measure == "approx_zcdp" else limit.delta or 0.0
 
 
-def _stand_in(charge: Charge, measure: MeasureName) -> dp.Measurement:
-    loss: Any = charge.loss if len(charge.loss) > 1 else charge.loss[0]
-    claim = Private(MEASURES[charge.measure], lambda _d_in: loss, lambda _data: 0)
+def _stand_in(measure: MeasureName, loss: tuple[float, ...]) -> dp.Measurement:
+    """Return a measurement whose map is a loss."""
+    value: Any = loss if len(loss) > 1 else loss[0]
+    claim = Private(MEASURES[measure], lambda _d_in: value, lambda _data: 0)
     made: dp.Measurement = build(claim, "ledger", IntVector(1), VectorNorm("l1"))
-    if charge.measure == measure or (charge.measure, measure) == ("gdp", "zcdp"):
-        return made  # mu-GDP is mu**2 / 2-zCDP
-    if charge.measure == "pure" and measure == "gdp":
+    return made
+
+
+def _cast(made: dp.Measurement, own: MeasureName, measure: MeasureName) -> dp.Measurement:
+    """Return a measurement in the ledger's measure."""
+    if own == "pure" and measure == "gdp":
         return gaussian_of_pure(made)
-    if charge.measure == "pure" and measure in ("zcdp", "approx_zcdp"):
+    if own == "pure" and measure in ("zcdp", "approx_zcdp"):
         made = dp.c.make_pureDP_to_zCDP(made)
         return made if measure == "zcdp" else dp.c.make_approximate(made)
-    if (charge.measure, measure) in _APPROXIMATE:
+    if (own, measure) in _APPROXIMATE:
         return dp.c.make_approximate(made)
     raise BudgetError(
-        "OS405", "ledger", expected=f"a charge that joins a `{measure}` ledger",
-        got=f"a `{charge.measure}` charge",
+        "OS405",
+        "ledger",
+        expected=f"a charge that joins a `{measure}` ledger",
+        got=f"a `{own}` charge",
         hint="keep the program's measure that of its ledger, or charge another ledger.",
-    )  # fmt: skip
+    )

@@ -14,6 +14,9 @@ X >= -(e^eps + delta), Y >= -(e^eps' + delta'), so F >= 1 - l (e^eps + delta) - 
 which the stakes, two parts of at most .98 of the wealth together, keep positive. The wealth is a
 supermartingale as before; on a one-dimensional Laplace release at eps = 1 it grows about 1.5 times
 as fast as by one event alone.
+
+**Noise in common** (``common.py``). Nothing above asks that A and B be independent. Where they share
+their noise, how often both are in the event is counted too: strength and stakes follow it.
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ _LUCK = (1.5, 2.5, 3.5, math.inf)
 and that of one who never bets and so keeps what the others lose."""
 _DOUBT = 2.0
 """Pseudo-count of either outcome of an event: few outputs look like a sure thing to a learner."""
+_LEAST = 0.05
+"""Part of the left's own variance that noise in common leaves at least."""
 _CUTS = np.concatenate(
     [np.geomspace(0.002, 0.1, 8), np.linspace(0.15, 0.85, 15), 1 - np.geomspace(0.1, 0.002, 8)]
 )
@@ -58,6 +63,8 @@ class Bet:
     """Estimated probability of the event on either side."""
     seen: tuple[int, int]
     """Number of outputs behind the estimates."""
+    both: float | None = None
+    """Estimated probability that both outputs of a round are in the event, where they are coupled."""
     against: Bet | None = None
     """An event of the opposite direction, bet on in the same rounds with stakes of its own."""
 
@@ -118,7 +125,13 @@ class Wealth:
 
 
 def best_bet(
-    scores: dict[str, Score], left: Encoded, right: Encoded, curve: Curve, hold_out: slice
+    scores: dict[str, Score],
+    left: Encoded,
+    right: Encoded,
+    curve: Curve,
+    hold_out: slice,
+    *,
+    coupled: bool = False,
 ) -> Bet | None:
     """Choose event, eps and stake on outputs that the score was not learned from.
 
@@ -128,6 +141,7 @@ def best_bet(
         right: outputs of the other side.
         curve: the claim.
         hold_out: the outputs that learned scores have not seen; raw ones may use all.
+        coupled: the two outputs of a round have their noise in common.
     """
     found: Bet | None = None
     epsilons = curve.grid
@@ -141,7 +155,11 @@ def best_bet(
         cuts = np.unique(np.concatenate([cuts, np.nextafter(cuts, np.inf)]))
         p = (a[None, :] >= cuts[:, None]).mean(axis=1)
         q = (b[None, :] >= cuts[:, None]).mean(axis=1)
-        strength = _strength(p, q, len(a), len(b), factors, deltas)
+        both = p * q
+        if coupled:
+            both = ((a[None, :] >= cuts[:, None]) & (b[None, :] >= cuts[:, None])).mean(axis=1)
+            both = np.maximum(both * len(a) / (len(a) + 2 * _DOUBT), p * q)
+        strength = _strength(p, q, both, (len(a), len(b)), factors, deltas)
         spot = np.unravel_index(int(np.argmax(strength)), strength.shape)
         value = float(strength[spot])
         if found is None or value > found.strength:
@@ -156,6 +174,7 @@ def best_bet(
                 value,
                 (float(p[cut]), float(q[cut])),
                 (len(a), len(b)),
+                float(both[cut]) if coupled else None,
             )
     return None if found is None else _with_stakes(found)
 
@@ -163,18 +182,21 @@ def best_bet(
 def _strength(
     p: NDArray[np.float64],
     q: NDArray[np.float64],
-    first: int,
-    second: int,
+    both: NDArray[np.float64],
+    seen: tuple[int, int],
     factors: NDArray[np.float64],
     deltas: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Excess over its standard error; rates are pulled in by a pseudo-count so that 0 has an error."""
+    first, second = seen
     ps = (p * first + _DOUBT) / (first + 2 * _DOUBT)
     qs = (q * second + _DOUBT) / (second + 2 * _DOUBT)
     excess = p[:, None] - factors[None, :] * qs[:, None] - deltas[None, :]
-    variance = (ps * (1 - ps) / first)[:, None] + factors[None, :] ** 2 * (qs * (1 - qs) / second)[
-        :, None
-    ]
+    alone = (ps * (1 - ps) / first)[:, None]
+    variance = alone + factors[None, :] ** 2 * (qs * (1 - qs) / second)[:, None]
+    shared = np.minimum(both, np.minimum(ps, qs)) - p * q  # noise in common takes this away
+    variance -= 2 * factors[None, :] * (np.maximum(shared, 0.0) / max(first, second))[:, None]
+    variance = np.maximum(variance, alone * _LEAST)
     return np.asarray(excess / np.sqrt(variance))
 
 
@@ -190,21 +212,23 @@ def _stake(bet: Bet, q: float, allowed: float, excess: float, luck: float) -> fl
     if bet.strength <= luck:
         return 0.0
     p = min(allowed + (1 - (luck / bet.strength) ** 2) * excess, 1.0)
-    growth = _growth(p, q, bet.epsilon, bet.delta, _FRACTIONS)
+    both = p * q if bet.both is None else max(p * q, min(bet.both, p, q), p + q - 1)
+    growth = _growth(p, q, both, (bet.epsilon, bet.delta), _FRACTIONS)
     spot = int(np.argmax(growth))
     return float(_FRACTIONS[spot]) if growth[spot] > 0 else 0.0
 
 
 def _growth(
-    p: float, q: float, epsilon: float, delta: float, stakes: NDArray[np.float64]
+    p: float, q: float, both: float, claim: tuple[float, float], stakes: NDArray[np.float64]
 ) -> NDArray[np.float64]:
+    epsilon, delta = claim
     factor = math.exp(min(epsilon, 60.0))
     lam = stakes / (factor + delta)
     return np.asarray(
-        p * q * np.log1p(lam * (1 - factor - delta))
-        + p * (1 - q) * np.log1p(lam * (1 - delta))
-        + (1 - p) * q * np.log1p(lam * (-factor - delta))
-        + (1 - p) * (1 - q) * np.log1p(lam * -delta)
+        both * np.log1p(lam * (1 - factor - delta))
+        + (p - both) * np.log1p(lam * (1 - delta))
+        + (q - both) * np.log1p(lam * (-factor - delta))
+        + (1 - p - q + both) * np.log1p(lam * -delta)
     )
 
 
@@ -219,21 +243,25 @@ def both_ways(bet: Bet, other: Bet | None, left: Encoded, right: Encoded) -> Bet
     """
     if other is None:
         return bet
-    joint = [_joint(bet.holds(side), other.holds(side)) for side in (left, right)]
-    chosen = [_two_stakes(bet, other, joint, luck) for luck in _LUCK]
+    cells = [2 * bet.holds(side).astype(np.int64) + other.holds(side) for side in (left, right)]
+    if bet.both is None:
+        mass = np.outer(_frequencies(cells[0], 4), _frequencies(cells[1], 4))
+    else:
+        mass = _frequencies(4 * cells[0] + cells[1], 16).reshape(4, 4)
+    chosen = [_two_stakes(bet, other, mass, luck) for luck in _LUCK]
     mine = tuple(s if t == 0 else t for s, (t, _) in zip(bet.stakes, chosen, strict=True))
     against = replace(other, stakes=tuple(t for _, t in chosen))
     return replace(bet, stakes=mine, against=against) if any(against.stakes) else bet
 
 
-def _joint(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the frequencies of (first, second), with a pseudo-count; index 2 * first + second."""
-    counts = np.bincount(2 * first.astype(np.int64) + second, minlength=4) + 0.25
+def _frequencies(cells: NDArray[np.int64], count: int) -> NDArray[np.float64]:
+    """Return the frequencies of so many cells, with a pseudo-count of one among them all."""
+    counts = np.bincount(cells, minlength=count) + 1 / count
     return np.asarray(counts / counts.sum())
 
 
 def _two_stakes(
-    bet: Bet, other: Bet, joint: list[NDArray[np.float64]], luck: float
+    bet: Bet, other: Bet, mass: NDArray[np.float64], luck: float
 ) -> tuple[float, float]:
     """Kelly's stakes along the ray that excesses and errors point to; zeros for no second bet."""
     if other.strength <= luck or bet.strength <= luck:
@@ -250,10 +278,9 @@ def _two_stakes(
         error = excess / one.strength / one.worst
         parts.append(sure[-1] / max(error * error * one.seen[0], 1e-300))
     share = np.array(parts) / max(sum(parts), 1e-300)
-    mass = joint[0][:, None] * joint[1][None, :]
     together = share[0] * scores[0] + share[1] * scores[1]
     # what luck is thought to have added to the mean is taken out again, to first order
-    surplus = float((mass * together).sum()) - float(share @ np.array(sure))
+    surplus = float((mass * together).sum()) - float(share.dot(np.array(sure)))
     growth = np.array(
         [float((mass * np.log1p(t * together)).sum()) - t * surplus for t in _FRACTIONS]
     )

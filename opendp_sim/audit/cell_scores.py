@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from opendp_sim.audit.curves import Curve
 
-__all__ = ["RAISED", "cells_of", "learned", "scored_cells", "surplus"]
+__all__ = ["RAISED", "cells_of", "clearest", "learned", "scored_cells", "surplus"]
 
 Cells = tuple[str, ...]
+Rates = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 RAISED: Cells = ("Raised",)
 """The places of an exception."""
 _MOST, _LONGEST_TEXT, _PRIOR = 64, 64, 2.0
@@ -80,18 +81,29 @@ def surplus(curve: Curve, left: Sequence[Cells], right: Sequence[Cells]) -> floa
     for first, second in ((0, 1), (1, 0)):
         weights = learned(left[first::2], right[first::2])
         cuts = np.quantile([_total(weights, c) for c in left[first::2]], _CUTS)
-        rates.append([_above(weights, side[second::2], cuts) for side in (left, right)])
+        a, b = (_above(weights, side[second::2], cuts) for side in (left, right))
+        rates.append((a.mean(axis=0), b.mean(axis=0), (a & b).mean(axis=0)))
+    return clearest(curve, rates, count)
+
+
+def clearest(curve: Curve, rates: Sequence[Rates], count: int) -> float:
+    """Return the largest excess of an event over a claim, in standard errors.
+
+    Of each half of the draws: how often the events came on the left, on the right, and in both outputs of
+    a round. Where rounds have their noise in common the last takes away most of what is luck.
+    """
     best, step = 0.0, max(1, len(curve.grid) // _POINTS)
     for epsilon, delta in zip(curve.grid[::step], curve.deltas[::step], strict=True):
         factor = math.exp(min(float(epsilon), 50.0))
-        over = sum(p - factor * q - float(delta) for p, q in rates)
-        variance = sum((p + factor * factor * q + 4 / count) / count for p, q in rates)
+        over = sum(p - factor * q - float(delta) for p, q, _ in rates)
+        squares = (p + factor * factor * q - 2 * factor * both for p, q, both in rates)
+        variance = sum((square + 4 / count) / count for square in squares)
         best = max(best, float((over / np.sqrt(variance)).max()))
     return best
 
 
 def _above(
     weights: dict[tuple[int, str], float], side: Sequence[Cells], cuts: NDArray[np.float64]
-) -> NDArray[np.float64]:
+) -> NDArray[np.bool_]:
     totals = np.array([_total(weights, cells) for cells in side])
-    return (totals[:, None] > cuts[None, :]).mean(axis=0)  # type: ignore[no-any-return]
+    return np.asarray(totals[:, None] > cuts[None, :])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from opendp_sim.core.errors import AuditError
 __all__ = ["Curve", "approx_curve", "claimed_curve", "pure_curve", "renyi_curve"]
 
 _ALPHAS = np.concatenate([1 + np.geomspace(1e-3, 1, 24)[:-1], np.geomspace(2, 400, 40)])
-_LOWEST = 1e-7
+_Q = np.concatenate([np.geomspace(1e-7, 0.2, 600), np.linspace(0.2, 1, 300)[1:]])
+_HALVINGS = 36
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,12 @@ def renyi_curve(bound: Callable[[float], float], delta: float, text: str) -> Cur
     By data processing any event of a mechanism within the claim is such a pair. ``delta`` is the mass
     of an approximate claim, added on top.
     """
-    q = np.concatenate([np.geomspace(_LOWEST, 0.2, 600), np.linspace(0.2, 1, 300)[1:]])
     bounds = np.array([float(bound(float(a))) for a in _ALPHAS])
     bounds = np.where(np.isnan(bounds), np.inf, bounds)  # what is no number claims nothing
-    p = _largest(q, bounds)
-    low = np.concatenate([[0.0], q[:-1]])  # p(q) is increasing: on a cell, p <= p(right), q >= left
+    p = _largest(tuple(bounds.tolist()))
+    low = np.concatenate(
+        [[0.0], _Q[:-1]]
+    )  # p(q) is increasing: on a cell, p <= p(right), q >= left
 
     def curve(grid: NDArray[np.float64]) -> NDArray[np.float64]:
         with np.errstate(over="ignore"):
@@ -84,18 +87,32 @@ def _converted(bounds: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArra
     return np.asarray(np.exp(np.minimum(logs - np.log(alphas - 1), 0.0)).min(axis=0))
 
 
-def _largest(q: NDArray[np.float64], bounds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return, for each q, the largest p with every binary Rényi divergence within its bound."""
-    low, high = q.copy(), np.ones_like(q)
-    alphas, limit = _ALPHAS[:, None], bounds[:, None]
-    log_q, log_1q = np.log(q), np.log(np.maximum(1 - q, 1e-300))
-    for _ in range(50):
+@lru_cache(maxsize=64)
+def _largest(bounds: tuple[float, ...]) -> NDArray[np.float64]:
+    """Return, for each q of the grid, the largest p with every binary Rényi divergence within its bound.
+
+    Divergences rise with p, so what is within its bound at the upper end of a bracket is not asked again.
+    The upper end is returned: it is too large by 2 ** -_HALVINGS at most.
+    """
+    low, high = _Q.copy(), np.ones_like(_Q)
+    order, cell = np.indices((_ALPHAS.size, _Q.size)).reshape(2, -1)
+    alphas, limit = _ALPHAS[order], np.array(bounds)[order] + 1e-12
+    other = (1 - alphas) * np.log(_Q)[cell]
+    other_rest = (1 - alphas) * np.log(np.maximum(1 - _Q, 1e-300))[cell]
+    for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        with np.errstate(divide="ignore"):
-            first = alphas * np.log(middle) + (1 - alphas) * log_q
-            second = alphas * np.log(np.maximum(1 - middle, 1e-300)) + (1 - alphas) * log_1q
-        fits = (np.logaddexp(first, second) / (alphas - 1) <= limit + 1e-12).all(axis=0)
-        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+        log, log_rest = np.log(middle), np.log(np.maximum(1 - middle, 1e-300))
+        both = np.logaddexp(alphas * log[cell] + other, alphas * log_rest[cell] + other_rest)
+        broken = both / (alphas - 1) > limit
+        above = np.zeros(_Q.size, dtype=bool)
+        above[cell[broken]] = True
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+        kept = broken | ~above[cell]
+        if not kept.all():
+            alphas, limit, other, other_rest, cell = (
+                part[kept] for part in (alphas, limit, other, other_rest, cell)
+            )
+    high.flags.writeable = False  # it is remembered
     return high
 
 

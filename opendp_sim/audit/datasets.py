@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +14,11 @@ import numpy as np
 from opendp.extras.numpy import NPArray2Domain
 
 from opendp_sim.audit.atoms import Source, atom_source, option_source
+from opendp_sim.audit.guessed import guessed_source
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 
-__all__ = ["Records", "atom_of", "records_of", "teach"]
+__all__ = ["Records", "atom_of", "quiet", "records_of", "teach"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,20 @@ def teach(descriptor: type) -> Callable[[Callable[[Any], Records]], Callable[[An
         return reader
 
     return keep
+
+
+def quiet(member: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Return a domain's membership test; what it raises is a no, without OpenDP's warning."""
+
+    def asked(value: Any) -> bool:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                return bool(member(value))
+            except Exception:  # noqa: BLE001 - whatever a user's test raises
+                return False
+
+    return asked
 
 
 def _inner(domain: dp.VectorDomain) -> dp.Domain:
@@ -69,6 +85,10 @@ def records_of(domain: dp.Domain) -> Records:
     for kind in type(descriptor).__mro__:
         if kind in _TAUGHT:
             return _TAUGHT[kind](descriptor)
+    member = quiet(domain.member)
+    found = guessed_source(lambda record: member([record])) if member([]) else None
+    if found is not None:  # a list of records, by the domain's own word
+        return Records(found, list, list)
     raise AuditError(
         "OS501",
         "audit.datasets",
@@ -86,6 +106,10 @@ def atom_of(domain: dp.Domain) -> Source:
 def _element(domain: dp.Domain) -> Source:
     if isinstance(domain, dp.OptionDomain):
         return option_source(_element(domain.element_domain))
+    if not isinstance(domain, dp.AtomDomain):
+        found = guessed_source(quiet(domain.member))
+        if found is not None:
+            return found
     return atom_source(domain)
 
 

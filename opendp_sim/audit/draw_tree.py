@@ -12,6 +12,7 @@ import numpy as np
 from scipy import stats
 
 from opendp_sim.audit.lean import symbol, text_of
+from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.tape import Draw, Tape, TapeEndError
 from opendp_sim.audit.views import alike
 
@@ -19,9 +20,11 @@ __all__ = [
     "MOST_RUNS",
     "Tree",
     "agrees",
-    "deterministic",
+    "blurred",
+    "clean_tapes",
     "guard_runs",
     "hockey_stick",
+    "same_again",
     "tree_of",
     "values_of",
 ]
@@ -30,6 +33,10 @@ _TAIL = 1e-13
 MOST_RUNS, _MOST_DRAWS = 60_000, 6
 _RISK, _GUARD_RUNS, _FEWEST_RUNS, _GUARD_SECONDS = 1e-7, 400, 120, 0.4
 """The guard's level, its releases, and how few are enough of a slow object, after so many seconds."""
+
+_TAPES, _FEWEST, _CHECKED, _TAPE_SECONDS, _UNSEEN = 200, 12, 2, 0.3, 5.0
+"""Tapes that are forced again before a verdict by calculation: most, fewest, those on which noise is
+asked at far arguments, and seconds; over how many tapes a path may have hidden, in units of its mean."""
 
 
 @dataclass(frozen=True)
@@ -92,13 +99,19 @@ def values_of(draw: Draw) -> int:
     return len(law.window(_TAIL)) if known and law is not None else MOST_RUNS + 1
 
 
-def hockey_stick(left: Tree, right: Tree, epsilon: float) -> tuple[float, frozenset[str]]:
-    """Return a lower bound of delta at epsilon, and the event; sums are rounded against the finding."""
+def hockey_stick(
+    left: Tree, right: Tree, epsilon: float, tapes: float = math.inf
+) -> tuple[float, frozenset[str]]:
+    """Return a lower bound of delta at epsilon, and the event; sums are rounded against the finding.
+
+    With a number of clean tapes the bound is what is left beside paths that they may not have shown.
+    """
     factor = math.exp(min(epsilon, 700.0))
     event = [o for o, p in left.masses.items() if p > factor * right.masses.get(o, 0.0)]
     p = math.fsum(left.masses[o] for o in event) * (1 - 1e-9)
-    q = (math.fsum(right.masses.get(o, 0.0) for o in event) + right.rest) * (1 + 1e-9)
-    return p - factor * q, frozenset(event)
+    known = math.fsum(right.masses.get(o, 0.0) for o in event)
+    q = (known + right.rest) * (1 + 1e-9)
+    return blurred(p, known, tapes) - factor * q, frozenset(event)
 
 
 def agrees(
@@ -124,15 +137,43 @@ def guard_runs(one: Callable[[], Any], most: int = _GUARD_RUNS) -> list[Any]:
     return out
 
 
-def deterministic(tape: Tape, function: Callable[[Any], Any], data: Any, times: int = 3) -> bool:
-    """Say whether equal tapes give equal outputs and equal calls."""
-    for _ in range(times):
+def clean_tapes(tape: Tape, function: Callable[[Any], Any], pair: Pair) -> int:
+    """Return on how many tapes of either side all was as it should be; 0 where anything was not.
+
+    Equal tapes must give equal outputs, by equal draws of equal arguments; and native noise must stand
+    around its argument. What draws beside the tape and shows in a share of the runs shows here.
+    """
+    begin, tapes = time.process_time(), 0
+    tape.crooked = False
+    while tapes < _TAPES and (tapes < _FEWEST or time.process_time() - begin < _TAPE_SECONDS):
+        tape.checking = tapes < _CHECKED
         try:
-            out, draws = tape.run(function, data, "record")
-            values = [d.value for d in draws]
-            again, second = tape.run(function, data, "force", values)
+            same = all(same_again(tape, function, data) for data in (pair.left, pair.right))
         except TapeEndError:
-            return False
-        if not alike(out, again) or [d.what for d in draws] != [d.what for d in second]:
-            return False
-    return True
+            return 0
+        finally:
+            tape.checking = False
+        if not same or tape.crooked or tape.unseen:
+            return 0
+        tapes += 1
+    return tapes
+
+
+def same_again(tape: Tape, function: Callable[[Any], Any], data: Any) -> bool:
+    """Say whether a recorded tape, forced, gives the same draws and the same output again."""
+    out, draws = tape.run(function, data, "record")
+    try:
+        again, second = tape.run(function, data, "force", [d.value for d in draws])
+    except TapeEndError:  # it asks for more than it did before
+        return False
+    return alike(out, again) and [d.told for d in draws] == [d.told for d in second]
+
+
+def blurred(p: float, q: float, tapes: float) -> float:
+    """Return a probability of the left after what so many tapes may not have shown of it.
+
+    A path of probability ``5 / tapes`` is missed by all of them with probability e^-5. At worst it is a
+    path on which the sides are alike, as where a record is left out of a sample.
+    """
+    unseen = min(1.0, _UNSEEN / max(tapes, 1.0))
+    return (1 - unseen) * p + unseen * q

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from opendp_sim.audit.draw_tree import guard_runs
+from opendp_sim.audit.curves import gaussian_delta
+from opendp_sim.audit.draw_tree import blurred, guard_runs
 from opendp_sim.audit.losses import claim_ratio
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise import NoiseLaw
@@ -61,8 +62,8 @@ def shift_of(draws: tuple[Draw, ...], other: tuple[Draw, ...], decoded: Decoded)
         or len({(law.family, law.whole) for law in laws if law}) != 1
     ):
         return None
-    parts = [np.ravel(np.asarray(d.argument if d.law else 0.0, dtype=float)) for d in draws]
-    others = [np.ravel(np.asarray(d.argument if d.law else 0.0, dtype=float)) for d in other]
+    parts = [np.ravel(np.asarray(d.argument, dtype=float)) for d in draws]
+    others = [np.ravel(np.asarray(d.argument, dtype=float)) for d in other]
     if [p.size for p in parts] != [p.size for p in others]:
         return None
     scales = np.concatenate(
@@ -79,26 +80,54 @@ def shift_of(draws: tuple[Draw, ...], other: tuple[Draw, ...], decoded: Decoded)
     return Shift(NoiseLaw(law.noise.family, scales), first, second, law.whole, decoded)
 
 
-def closed_form(shift: Shift, measure: Any, claimed: Any) -> tuple[Any, Any] | None:
-    """Return (claimed, attained) where the exact loss of the shift exceeds the claim."""
+def closed_form(
+    shift: Shift, measure: Any, claimed: Any, tapes: float = math.inf
+) -> tuple[Any, Any] | None:
+    """Return (claimed, attained) where the exact loss of the shift exceeds the claim.
+
+    With a number of clean tapes it must do so beside paths that they may not have shown (``blurred``).
+    """
     moved = shift.moved
     if not moved.any():
         return None
     if isinstance(claimed, tuple):
-        return _delta_of_one_cell(shift, claimed)
+        if "MaxDivergence" not in str(getattr(measure, "inner_measure", measure).type):
+            return None  # beside a delta a rho says nothing of one epsilon
+        return _delta_of_one_cell(shift, claimed, tapes)
     with np.errstate(over="ignore"):
         size = claim_ratio(shift.law, moved, measure, claimed)
-    if not size > 1 + _ROUNDING[shift.whole]:
+    if str(measure.type).startswith("MaxDivergence") and claimed > 0:
+        left = math.log(blurred(math.exp(min(size * claimed, 700.0)), 1.0, tapes)) / claimed
+    else:
+        left = blurred(size, 0.0, tapes)
+    if not min(size, left) > 1 + _ROUNDING[shift.whole]:
         return None
     return claimed, f"{size:.6g} times the claim"
 
 
-def _delta_of_one_cell(shift: Shift, claimed: tuple[Any, ...]) -> tuple[Any, Any] | None:
-    """The hockey-stick of one whole cell, summed; cells that do not move say nothing."""
+def _delta_of_one_cell(
+    shift: Shift, claimed: tuple[Any, ...], tapes: float
+) -> tuple[Any, Any] | None:
+    """The hockey-stick of one whole cell, summed; cells that do not move say nothing.
+
+    Of float noise it is a closed form: of all cells together where it is normal, else of the one that
+    moved most, to which the others can only add.
+    """
     spots = np.flatnonzero(shift.moved)
-    if len(claimed) != 2 or isinstance(claimed[0], tuple) or spots.size != 1 or not shift.whole:
+    if (
+        len(claimed) != 2
+        or isinstance(claimed[0], tuple)
+        or not (spots.size == 1 or not shift.whole)
+    ):
         return None
-    epsilon, delta = float(claimed[0]), float(claimed[1])
+    epsilon = float(claimed[0])
+    if not shift.whole:
+        sizes = np.abs(shift.moved) / np.broadcast_to(shift.law.scale, shift.moved.shape)
+        if shift.law.gaussian:
+            attained = gaussian_delta(float(np.sqrt((sizes * sizes).sum())), epsilon)
+        else:
+            attained = max(0.0, -math.expm1((epsilon - float(sizes.max())) / 2))
+        return _beyond(attained, claimed, tapes, 1e-5)
     scale, by = float(shift.law.scale[spots[0]]), int(shift.moved[spots[0]])
     if abs(by) > 10**6 or scale > 10**5:
         return None
@@ -116,9 +145,16 @@ def _delta_of_one_cell(shift: Shift, claimed: tuple[Any, ...]) -> tuple[Any, Any
     )
     p, q = (np.exp(log - norm) for log in logs)
     attained = float(np.maximum(p - math.exp(min(epsilon, 700.0)) * q, 0).sum())
-    if attained <= delta * (1 + 1e-6) + 1e-12:
+    return _beyond(attained, claimed, tapes, 1e-6)
+
+
+def _beyond(
+    attained: float, claimed: tuple[Any, ...], tapes: float, rounding: float
+) -> tuple[Any, Any] | None:
+    """Return claim and attained delta where the one exceeds the other beside paths that were not met."""
+    if blurred(attained, 0.0, tapes) <= float(claimed[1]) * (1 + rounding) + 1e-12:
         return None
-    return claimed, f"delta {attained:.6g} at epsilon {epsilon:.6g}"
+    return claimed, f"delta {attained:.6g} at epsilon {float(claimed[0]):.6g}"
 
 
 def fits(shift: Shift, pair: Pair, obj: Callable[[Any], Any], rng: np.random.Generator) -> bool:

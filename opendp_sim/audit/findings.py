@@ -44,6 +44,8 @@ class Budget:
     """LT: the whole layer, of opaque Python measurements; never more than ``seconds``."""
     scan_seconds: float = 1.2
     """LT: the search along tapes."""
+    scan_pairs: int = 1_000_000
+    """LT: most pairs of that search."""
     witness_seconds: float = 0.8
     """After a refutation: the search for a plain event that shows it; 0 leaves it out."""
     forks: bool = False

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from opendp_sim.audit.cell_scores import RAISED, Cells, cells_of, learned, scored_cells, surplus
 from opendp_sim.audit.curves import Curve
 from opendp_sim.audit.encoding import Raised
-from opendp_sim.audit.lean import skeleton, text_of
+from opendp_sim.audit.lean import caught, skeleton, text_of
 from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.sampling import Rounds, both_sides
+from opendp_sim.audit.shift_scores import Leaning, rows_of, surplus_of_shift
 from opendp_sim.audit.views import numbers
 
 __all__ = ["Glance", "excess"]
@@ -64,18 +66,13 @@ class Side:
     cells: list[Cells] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
 
-    def more(self, run: Callable[[Any], Any], data: Any, count: int) -> None:
-        """Add releases; exceptions are outputs."""
-        for _ in range(count):
-            try:
-                out = run(data)
-            except Exception as error:  # noqa: BLE001
-                out = Raised.of(error)
-            self.values.append(out)
-            self.texts.append(text_of(out))
-            self.cells.append(RAISED if isinstance(out, Raised) else cells_of(out))
-            if len(self.texts) % _BONES == 0:
-                self.bones.append(text_of(skeleton(out)))
+    def add(self, out: Any) -> None:
+        """Add a release; an exception is one."""
+        self.values.append(out)
+        self.texts.append(text_of(out))
+        self.cells.append(RAISED if isinstance(out, Raised) else cells_of(out))
+        if len(self.texts) % _BONES == 0:
+            self.bones.append(text_of(skeleton(out)))
 
 
 @dataclass
@@ -88,15 +85,19 @@ class Glance:
     def __len__(self) -> int:
         return len(self.left.texts)
 
-    def more(self, run: Callable[[Any], Any], pair: Pair, count: int) -> Glance:
+    def more(
+        self, run: Callable[[Any], Any], pair: Pair, count: int, rounds: Rounds | None = None
+    ) -> Glance:
         """Draw so many more of either side."""
-        self.left.more(run, pair.left, max(count, 0))
-        self.right.more(run, pair.right, max(count, 0))
+        left, right = both_sides(lambda data: [caught(run, data)], pair, max(count, 0), rounds)
+        for side, outputs in ((self.left, left), (self.right, right)):
+            for out in outputs:
+                side.add(out)
         return self
 
     def worth(self, curve: Curve) -> float:
         """Return the excess of the best event over the claim, in standard errors."""
-        return max(self.by_outputs(curve), self.by_cells(curve))
+        return max(self.by_outputs(curve), self.by_cells(curve), self.by_shift(curve))
 
     @property
     def fresh(self) -> bool:
@@ -118,6 +119,25 @@ class Glance:
             return 0.0
         return max(surplus(curve, a, b), surplus(curve, b, a))
 
+    def by_shift(self, curve: Curve) -> float:
+        """Return what numbers tell that have moved, all places together, either way round."""
+        sides = self._rows()
+        if sides is None:
+            return 0.0
+        return max(surplus_of_shift(curve, *sides), surplus_of_shift(curve, *sides[::-1]))
+
+    def _rows(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        left = rows_of(self.left.values)
+        right = None if left is None else rows_of(self.right.values)
+        if left is None or right is None or left.shape != right.shape:
+            return None
+        return left, right
+
+    def leaning(self) -> Leaning | None:
+        """Return the score of numbers that have moved."""
+        sides = self._rows()
+        return None if sides is None else Leaning.of(*sides)
+
     def bins(self) -> Bins | None:
         """Return the bins of numbers that hardly repeat; where they do, places are what they are."""
         rows = [numbers(v) for v in (*self.left.values, *self.right.values)] if self.fresh else []
@@ -133,7 +153,10 @@ class Glance:
         """Return the run with outputs replaced by what their places say: log-ratios of what was seen."""
         bins = self.bins()
         weights = learned(*self._cells(bins))
-        return scored_cells(run, weights, cells_of if bins is None else bins.cells)
+        cells = cells_of if bins is None else bins.cells
+        return scored_cells(
+            run, weights, lambda out: RAISED if isinstance(out, Raised) else cells(out)
+        )
 
     def table(self, *, bones: bool = False, share: float = 0.25) -> dict[str, float] | None:
         """Return log-ratios of whole outputs; ``None`` when they hardly repeat."""
@@ -147,19 +170,28 @@ class Glance:
 def excess(curve: Curve, left: Sequence[str], right: Sequence[str]) -> float:
     """Return by how many standard errors the best event exceeds the claim.
 
-    Events are chosen on one half of the draws and judged on the other, both ways round.
+    Events are chosen on one half of the draws and judged on the other, both ways round: the outputs that
+    one half speaks for, and all but those that it speaks against, which has what was never seen in it.
     """
-    halves = [(Counter(left[i::2]), Counter(right[i::2])) for i in (0, 1)]
+    parts = [(left[i::2], right[i::2]) for i in (0, 1)]
+    halves = [(Counter(a), Counter(b)) for a, b in parts]
     count = len(left) // 2
     if not count or len(halves[0][0]) > _REPEATING * count:
         return 0.1  # outputs hardly repeat: nothing is known yet
     best, step = 0.0, max(1, len(curve.grid) // _POINTS)
     for epsilon, delta in zip(curve.grid[::step], curve.deltas[::step], strict=True):
-        factor, over, variance = math.exp(min(float(epsilon), 50.0)), 0.0, 0.0
-        for (a, b), (c, d) in (halves, halves[::-1]):
-            event = [o for o in a if a[o] > factor * b[o]]
-            p, q = sum(c[o] for o in event) / count, sum(d[o] for o in event) / count
-            over += p - factor * q - float(delta)
-            variance += (p + factor * factor * q + 4 / count) / count
-        best = max(best, over / math.sqrt(variance))
+        factor = math.exp(min(float(epsilon), 50.0))
+        over, variance = [0.0, 0.0], [0.0, 0.0]
+        for (a, b), judges in ((halves[0], parts[1]), (halves[1], parts[0])):
+            inside = {o for o in a if a[o] > factor * b[o]}
+            against = {o for o in a | b if a[o] <= factor * b[o]}
+            first = [(x in inside, y in inside) for x, y in zip(*judges, strict=False)]
+            second = [(x not in against, y not in against) for x, y in zip(*judges, strict=False)]
+            for k, seen in enumerate((first, second)):
+                p, q = (sum(column) / len(seen) for column in zip(*seen, strict=True))
+                both = sum(x and y for x, y in seen) / len(seen)
+                over[k] += p - factor * q - float(delta)
+                square = p + factor * factor * q - 2 * factor * both
+                variance[k] += (square + 4 / count) / count
+        best = max(best, *(x / math.sqrt(v) for x, v in zip(over, variance, strict=True)))
     return best

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.glance import Glance
 from opendp_sim.audit.members import quiet_member
 from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.sampling import differ
 from opendp_sim.audit.scan import Found
 from opendp_sim.audit.spaces import metric_name
 from opendp_sim.audit.steps import bet_freely, bet_on_table, strength
@@ -32,11 +34,16 @@ _LARGEST_BLOCK, _LEVELS = 64, 4
 _ROUNDS = ((0.6, 8), (0.5, 4), (0.6, 3))
 """Seconds of each round, and how many pairs are kept."""
 _SHORTEST, _WORTH, _CLEAR = 0.02, 0.7, 2.5
-_ALIKE, _SIMPLE = 1.5, 4
-"""Worth from which a pair gets more seconds, and how many of the simplest pairs race."""
+_ALIKE, _SURE, _SIMPLE = 1.5, 5.0, 4
+"""Worth from which a pair gets more seconds, and from which the race ends; how many of the simplest
+pairs race."""
 _MORE_SECONDS = 2.5
-_LARGEST_BAR, _MOST_BARS, _KINDS = 200, 24, 2
-"""Sizes named by the code that are tried, how many of them, and of how many kinds of records."""
+_SLOW = 3e-3
+"""Seconds of a run from which there is no race."""
+_DEAR = "the costliest pairs along their tapes break the claim"
+_LARGEST_BAR, _MOST_BARS, _KINDS, _FIRST_CORNERS = 200, 24, 2, 24
+"""Sizes named by the code that are tried, how many of them, and of how many kinds of records; those are
+among the first corners."""
 
 
 @dataclass
@@ -51,7 +58,7 @@ class _Case:
 
 def hidden_step(tracer: Tracer) -> Evidence | None:
     """Race the pairs that the scan found odd or dear on fast draws; bet on the best three."""
-    if tracer.stateful or tracer.hidden or not _draws(tracer):
+    if tracer.stateful or not (tracer.hidden or _draws(tracer)):
         return None
     ranked = _ranked(tracer)
     if ranked and ranked[0].worth > _ALIKE:
@@ -72,6 +79,13 @@ def hidden_step(tracer: Tracer) -> Evidence | None:
 def _ranked(tracer: Tracer) -> list[_Case]:
     """Look at all cases for a moment and at the best for longer; what was seen before counts on."""
     cases = [_Case(name, pair) for name, pair in _cases(tracer)]
+    if (
+        tracer.seconds_a_run > _SLOW
+    ):  # no draws to spare for a race: the tapes alone say what is dear
+        dear = [_Case(_DEAR, found.pair) for found in tracer.seen.best[:1]]
+        for case in dear:
+            case.worth = _CLEAR * 1.01
+        return dear
     for total, keep in _ROUNDS:
         end = time.process_time() + min(1.5 * total, 0.3 * tracer.left())
         each = max(_SHORTEST, total / max(len(cases), 1))
@@ -80,6 +94,8 @@ def _ranked(tracer: Tracer) -> list[_Case]:
                 break
             case.worth = strength(tracer, case.pair, each, case.seen)
         cases = sorted(cases, key=lambda case: -case.worth)[:keep]
+        if cases and cases[0].worth > _SURE:
+            break
     return cases
 
 
@@ -112,10 +128,10 @@ def _all(tracer: Tracer) -> Iterator[tuple[str, Pair]]:
         for spot in tracer.rng.integers(0, len(small), 4) if len(small) > 4 else ():
             yield name, small[int(spot)].pair
         yield from ((name, found.pair) for found in sorted(odd, key=lambda f: -f.loss)[:2])
-    dear = "the costliest pairs along their tapes break the claim"
+        yield from ((name, found.pair) for found in sorted(odd, key=_fewer)[:2])
     best = tracer.seen.best
-    yield from ((dear, found.pair) for found in best[:10:2])
-    yield from ((dear, found.pair) for found in sorted(best[:100], key=_length)[:6])
+    yield from ((_DEAR, found.pair) for found in best[:10:2])
+    yield from ((_DEAR, found.pair) for found in sorted(best[:100], key=_length)[:6])
 
 
 def _simplest(tracer: Tracer) -> Iterator[Pair]:
@@ -123,9 +139,12 @@ def _simplest(tracer: Tracer) -> Iterator[Pair]:
 
     An argmax, a vote or a cut shows nothing along a tape on these, so the scan does not bring them.
     """
-    corners = tracer.space.corners(tracer.rng)
-    bare = [pair for pair in itertools.islice(corners, 3 * _SIMPLE) if isinstance(pair.left, list)]
-    bare = [p for p in bare if not p.left and p.right]
+    corners = list(itertools.islice(tracer.space.corners(tracer.rng), _FIRST_CORNERS))
+    lists = [pair for pair in corners if isinstance(pair.left, list)]
+    bare = [p for p in lists if not p.left and p.right]
+    if not bare:  # the number of records is public: all alike, and one of them is changed
+        changed = [p for p in lists if len(p.left) == len(p.right) and differ(p.left, p.right)]
+        yield from [p for p in changed if all(r == p.left[0] for r in p.left)][:_SIMPLE]
     yield from bare[:_SIMPLE]
     kinds = [p.right[0] for p in bare[:_SIMPLE] if len(p.right) == tracer.d_in]
     bases = [[kind] for kind in kinds[:2]] + [list(kinds)] * (len(kinds) > 1)
@@ -140,10 +159,10 @@ def _at_thresholds(tracer: Tracer) -> Iterator[Pair]:
     Only pairs that cost more than the claim along their tapes: where the sum is within it, no output of
     the path tells more (``trace.md``).
     """
-    simple = [p.right[0] for p in _simplest(tracer) if not p.left]
+    simple = _kinds(tracer)
     sizes = [n for n in tracer.mined.sizes if n <= _LARGEST_BAR][:_MOST_BARS]
     end = time.process_time() + _SHORTEST * _MOST_BARS
-    for kind, n in itertools.product(simple[:_KINDS], sizes):
+    for n, kind in itertools.product(sizes, simple):
         pair = Pair([kind] * n, [kind] * (n + tracer.d_in), tracer.d_in)
         if time.process_time() > end:
             return
@@ -151,6 +170,20 @@ def _at_thresholds(tracer: Tracer) -> Iterator[Pair]:
             view = look(tracer.tape, tracer.function, pair, tracer.claim)
             if view.loss > 1 or view.finding:
                 yield pair
+
+
+def _kinds(tracer: Tracer) -> list[Any]:
+    """Return the simplest record and, of numbers, the largest: what counts ``v > c`` sees no zero."""
+    corners = itertools.islice(tracer.space.corners(tracer.rng), _FIRST_CORNERS)
+    kinds = [p.right[0] for p in corners if isinstance(p.left, list) and not p.left and p.right]
+    finite = [k for k in kinds if isinstance(k, (int, float)) and math.isfinite(k)]
+    largest = [max(finite)] if finite and len(finite) == len(kinds) else []
+    return list(dict.fromkeys([*kinds[:1], *largest, *kinds[1:]]))[:_KINDS]
+
+
+def _fewer(found: Found) -> tuple[int, int]:
+    """Order pairs by how many draws one side makes more: a record that brings many keys shows most."""
+    return len(found.view.other) - len(found.view.draws), _length(found)
 
 
 def _length(found: Found) -> int:

@@ -4,12 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-__all__ = ["SPLITS", "joined"]
+__all__ = ["PARTS", "SPLITS", "counted", "joined"]
 
 SPLITS = frozenset({"split", "rsplit", "partition", "rpartition"})
 """Methods that take a text apart; without a mark they do it at blanks."""
 _MARKS = frozenset((" ", ",", ";", "|", ":", "-", "/", "\t", "\n", ", ", "_", "&", "="))
+PARTS = frozenset(
+    {"endswith", "startswith", "removesuffix", "removeprefix", "strip", "rstrip", "lstrip"}
+)
+"""Methods that look at the ends of a text."""
+_UNIT, _SOME, _LETTERS = 3, 6, "abcdefgh"
 _SHORT, _MANY, _WORDS, _KINDS = 12, 9, 12, 2
+
+
+def counted(words: Collection[str], numbers: Collection[float]) -> list[str]:
+    """Return numbers with a short word before or behind them, such as ``12k`` or ``#7``.
+
+    Args:
+        words: strings of the code, and the names of the methods of ``PARTS`` that it calls.
+        numbers: numbers of the code.
+    """
+    if not PARTS & set(words):
+        return []
+    short = sorted({w.strip() for w in words if 0 < len(w.strip()) <= _UNIT} - SPLITS)
+    digits = dict.fromkeys(("7", *(f"{n:g}" for n in sorted(numbers)[:_SOME] if n == int(n))))
+    return [text for unit in short[:_SOME] for n in digits for text in (n + unit, unit + n)]
 
 
 def joined(words: Collection[str]) -> list[str]:
@@ -21,11 +40,12 @@ def joined(words: Collection[str]) -> list[str]:
     marks = sorted(word for word in words if word in _MARKS)
     if not marks and not SPLITS & set(words):
         return []
-    known = _MARKS | SPLITS
+    known = _MARKS | SPLITS | PARTS
     short = sorted(w for w in words if len(w) <= _SHORT and w.strip() and w not in known)
     out: list[str] = []
     for mark in (marks or [" "])[:_KINDS]:
         for one in (*short[:1], "7"):
             out += [mark.join([one] * many) for many in (2, _MANY)]
-        out.append(mark.join((short or ["a", "b"])[:_WORDS]))
+        many = list(dict.fromkeys([*short, *_LETTERS]))  # as many as any bound on words of a text
+        out += [mark.join((short or ["a", "b"])[:_WORDS]), mark.join(many[:_WORDS])]
     return list(dict.fromkeys(out))

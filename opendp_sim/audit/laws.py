@@ -17,7 +17,7 @@ from opendp_sim.audit.noise import NoiseLaw
 from opendp_sim.audit.noise_tables import NoiseTable
 from opendp_sim.core import dp
 
-__all__ = ["Law", "Laws", "Pools"]
+__all__ = ["Law", "Laws", "Pools", "is_shift"]
 
 _RELEASES, _REFERENCE, _RISK = 240, 20_000, 1e-7
 _KNOWN = 400
@@ -28,8 +28,11 @@ _MOST_TESTS = 12
 They are compared when they are met again: a function that makes its noise at each call makes many, and
 meets none a second time.
 """
+_FAR, _FARTHEST, _NARROW = 2.0**40, 60, {"8": 2.0**6, "16": 2.0**13, "32": 2.0**28}
+"""Where a law is asked whether it follows its argument, in how many scales; less far in narrow types."""
 _ADDITIVE = ("AbsoluteDistance", "L1Distance", "L2Distance")
 _BULK = 4096
+_DELTA = 0.01
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,12 @@ class Law:
         """The same law as the other layers know it."""
         return NoiseLaw(f"discrete_{self.family}" if self.whole else self.family, self.scale)
 
-    def loss(self, first: Any, second: Any) -> tuple[float, float]:
-        """Return what equal noisy values cost at two arguments: (epsilon, rho)."""
+    def loss(self, first: Any, second: Any, delta: float = 0.0) -> tuple[float, float]:
+        """Return what equal noisy values cost at two arguments: (epsilon, rho).
+
+        The epsilon of normal noise is the one beside a delta, by the usual conversion, and beside .01
+        where the claim has none.
+        """
         a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
         if a.shape != b.shape:
             return math.inf, math.inf
@@ -59,7 +66,7 @@ class Law:
             epsilon = float(gap.sum()) / self.scale
             return epsilon, epsilon * min(epsilon / 2, 1.0)
         rho = float((gap * gap).sum()) / (2 * self.scale**2)
-        return rho + math.sqrt(4 * rho * math.log(100)), rho
+        return rho + math.sqrt(4 * rho * -math.log(min(max(delta, 0.0), 1.0) or _DELTA)), rho
 
     def scout(self, count: int, rng: np.random.Generator) -> list[int]:
         """Return whole noise drawn fast by numpy: for the search, never for a verdict."""
@@ -143,7 +150,7 @@ class Laws:
         except Exception:  # noqa: BLE001 - whatever refuses has no law here
             return None
         agrees = stats.ks_2samp(seen, law.reference(self.rng)).pvalue >= _RISK
-        return law if agrees else None
+        return law if agrees and is_shift(law, made, real) else None
 
 
 def _read_safely(made: Any) -> Law | None:
@@ -151,6 +158,26 @@ def _read_safely(made: Any) -> Law | None:
         return _read(made)
     except Exception:  # noqa: BLE001 - no law
         return None
+
+
+def is_shift(law: Law, made: Any, real: Any) -> bool:
+    """Say whether the noise stands around its argument far from zero, on both sides as it can be.
+
+    A chain that clamps or rounds before its noise has metrics and map of plain noise, and its price would
+    be too high; so would be that of a chain that does so after it.
+    """
+    far = next((f for bits, f in _NARROW.items() if law.carrier.endswith(bits)), _FAR)
+    places = (far, -far) if law.carrier[0] in "if" else (far, far / 2)
+    room = _FARTHEST * law.scale + 1 + (far * 2.0**-22 if law.carrier == "f32" else 0)
+    for place in places:
+        at: Any = int(place) if law.whole else place
+        try:
+            out = real(made, [at] * (made.input_domain.size or 1) if law.vector else at)
+        except Exception:  # noqa: BLE001 - whatever refuses is no plain noise
+            return False
+        if not all(abs(one - at) <= room for one in (out if law.vector else [out])):
+            return False
+    return True
 
 
 def _identity(made: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +15,12 @@ from opendp_sim.audit.betting import Bet, Wealth, best_bet, both_ways, settle
 from opendp_sim.audit.curves import Curve
 from opendp_sim.audit.encoding import Encoded, Raised, unordered
 from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.sampling import Rounds, both_sides
 from opendp_sim.audit.scores import Score
 
-__all__ = ["Won", "bones", "lean_bets", "skeleton", "symbol", "text_of", "valued"]
+__all__ = ["Won", "bones", "caught", "lean_bets", "skeleton", "symbol", "text_of", "valued"]
 
+RowScore = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 _MOST = 8000
 _GROWTH = 1.4
 _FRESH_SHARE = 0.3
@@ -38,41 +40,46 @@ class Won:
 def lean_bets(
     run: Callable[[Any], Any],
     pair: Pair,
-    score: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    score: RowScore | Sequence[RowScore],
     curve: Curve,
     seconds: float,
     beta: float,
     *,
     first: int = 1500,
+    rounds: Rounds | None = None,
 ) -> Won | None:
     """Bet on ``score(numbers of the output)``, both ways, until it wins or the seconds are over.
 
     Args:
         run: dataset to a row of numbers, always of one length.
         pair: the two datasets.
-        score: rows of numbers, shape (n, k), to scores, shape (n,); chosen before the draws.
+        score: rows of numbers, shape (n, k), to scores, shape (n,); chosen before the draws. Of several
+            each bet takes the one that the past speaks for.
         curve: the claim.
         seconds: CPU seconds.
         beta: risk.
         first: rounds of the first batch, which only shows what to bet on.
+        rounds: lends the noise of a round's first run to its second, if it may (``trace.md``).
     """
+    coupled = rounds is not None
     begin, wealth = time.process_time(), Wealth()
-    up: Score = lambda e: score(e.cells)  # noqa: E731
-    down: Score = lambda e: -score(e.cells)  # noqa: E731
+    scores = [score] if callable(score) else list(score)
+    up = {f"traced {k}": _on_cells(one, 1.0) for k, one in enumerate(scores)}
+    down = {f"traced {k}": _on_cells(one, -1.0) for k, one in enumerate(scores)}
     probe = time.process_time()
-    _draw(run, pair.left, 4), _draw(run, pair.right, 4)
+    _draw(run, pair, 4, rounds)
     cost = max((time.process_time() - probe) / 4, 1e-6)
     count = int(max(40, min(first, _FRESH_SHARE / 3 * seconds / cost)))
-    left, right = _draw(run, pair.left, count), _draw(run, pair.right, count)
+    left, right = _draw(run, pair, count, rounds)
     while time.process_time() - begin < seconds:
-        ahead = best_bet({"traced": up}, left, right, curve, slice(None))
-        behind = best_bet({"traced": down}, right, left, curve, slice(None))
+        ahead = best_bet(up, left, right, curve, slice(None), coupled=coupled)
+        behind = best_bet(down, right, left, curve, slice(None), coupled=coupled)
         if ahead is None or behind is None:
             return None
         swap = behind.strength > ahead.strength
         sides = (right, left) if swap else (left, right)
         bet = both_ways(behind, ahead, *sides) if swap else both_ways(ahead, behind, *sides)
-        fresh = _draw(run, pair.left, count), _draw(run, pair.right, count)
+        fresh = _draw(run, pair, count, rounds)
         if wealth.add(settle(bet, *(fresh[::-1] if swap else fresh)), -math.log(beta)):
             oriented = pair.flipped() if swap else pair
             return Won(oriented, bet, wealth, time.process_time() - begin)
@@ -84,18 +91,36 @@ def lean_bets(
     return None
 
 
-def _draw(run: Callable[[Any], Any], data: Any, count: int) -> Encoded:
-    cells = np.array([run(data) for _ in range(count)], dtype=float).reshape(count, -1)
-    empty = np.zeros((count, 1))
-    return Encoded(np.zeros(count, dtype=int), np.nan_to_num(cells, nan=-1e300), empty)
+def _on_cells(score: RowScore, sign: float) -> Score:
+    return lambda outputs: np.asarray(sign * score(outputs.cells))
+
+
+def _draw(
+    run: Callable[[Any], Any], pair: Pair, count: int, rounds: Rounds | None
+) -> tuple[Encoded, Encoded]:
+    sides = both_sides(lambda data: [run(data)], pair, count, rounds)
+    first, second = (np.array(side, dtype=float).reshape(count, -1) for side in sides)
+    return _encoded(first), _encoded(second)
+
+
+def _encoded(cells: NDArray[np.float64]) -> Encoded:
+    count = len(cells)
+    return Encoded(
+        np.zeros(count, dtype=int), np.nan_to_num(cells, nan=-1e300), np.zeros((count, 1))
+    )
 
 
 def symbol(run: Callable[[Any], Any], data: Any) -> str:
     """Return one output as text; an exception is an output."""
+    return text_of(caught(run, data))
+
+
+def caught(run: Callable[[Any], Any], data: Any) -> Any:
+    """Return an output; an exception is one."""
     try:
-        return text_of(run(data))
+        return run(data)
     except Exception as error:  # noqa: BLE001
-        return text_of(Raised.of(error))
+        return Raised.of(error)
 
 
 def skeleton(value: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opendp_sim.audit.datasets import quiet
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
@@ -39,12 +40,13 @@ def quiet_member(domain: dp.Domain | None) -> Callable[[Any], bool]:
     by_record = isinstance(domain, dp.VectorDomain)
     size = domain.size if by_record else None
     known: dict[type, set[Any]] = {}
+    asked = quiet(domain.member)
 
     def member(value: Any) -> bool:
         kind = _kind(value) if by_record else None
         if kind in known and size in (None, len(value)) and known[kind].issuperset(value):
             return True
-        inside = _asked(domain, value)
+        inside = asked(value)
         if inside and kind is not None:
             records = known.setdefault(kind, set())
             if len(records) < _MOST_KNOWN:
@@ -63,15 +65,6 @@ def _kind(value: Any) -> type | None:
         return type(None)
     kind = kinds.pop()
     return kind if not kinds and kind in _PLAIN else None
-
-
-def _asked(domain: dp.Domain, value: Any) -> bool:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return bool(domain.member(value))
-        except Exception:  # noqa: BLE001 - whatever a user's test raises
-            return False
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,11 @@
-"""What the audited code says about itself: its functions, and the constants in them as things to try.
+"""What the audited code says about itself: the constants of its functions as things to try.
 
-OpenDP hides a Python function behind a ctypes callback; the garbage collector knows what that refers to.
 Constants of code, closures, defaults and of the globals that the code names become values and sizes.
 """
 
 from __future__ import annotations
 
-import functools
-import gc
+import itertools
 import math
 import types
 from collections.abc import Callable, Iterator
@@ -18,96 +16,23 @@ import numpy as np
 
 from opendp_sim.audit.atoms import Source
 from opendp_sim.audit.datasets import atom_of
-from opendp_sim.audit.joined_words import SPLITS, joined
+from opendp_sim.audit.joined_words import PARTS, SPLITS, counted, joined
 from opendp_sim.audit.members import quiet_member
 from opendp_sim.audit.neighbours import Edit, Pair, RecordSpace, _Genome
+from opendp_sim.audit.reachable import attribute, held, names_of
 from opendp_sim.audit.vectors import VectorSpace
 
-__all__ = ["Mined", "functions_of", "guided", "mined", "names_of"]
+__all__ = ["Mined", "guided", "mined"]
 
-_SKIP = (
-    "opendp",
-    "numpy",
-    "scipy",
-    "pandas",
-    "polars",
-    "random",
-    "builtins",
-    "collections",
-    "functools",
-    "fractions",
-    "math",
-    "typing",
-    "importlib",
-    "_pytest",
-    "pytest",
-    "contextlib",
-    "dataclasses",
-)
-_MOST_FUNCTIONS = 200
-_LEAVES = types.ModuleType, type, str, int, float, np.ndarray
-_DEPTH, _MOST_OBJECTS = 9, 20_000
 _LONGEST_TEXT, _LONGEST_LIST, _MOST_VALUES, _MOST_SIZES = 40, 200, 60, 24
+_SMALL_CLAMP, _MOST_CLAMPS = 10, 3
+_ALONE, _BORDERS, _MOST_DISPLACED = 14, 5, 64
+"""Corners of one record that come first; sizes at which records are displaced, and the largest."""
 _NARROW = 2**7, 2**8, 2**15, 2**16
 LARGEST_SIZE = 20_000
 """Datasets are built up to this mined size."""
 USUAL_SIZES = (300, 3000)
 """Always tried where the number of records is free."""
-
-
-def functions_of(obj: Any) -> list[types.FunctionType]:
-    """Return the user's functions that can be reached from an OpenDP object."""
-    seen: set[int] = set()
-    out: list[types.FunctionType] = []
-    todo: list[tuple[Any, int]] = [(obj, 0)]
-    while todo and len(seen) < _MOST_OBJECTS:
-        value, depth = todo.pop(0)
-        if id(value) in seen or depth > _DEPTH:
-            continue
-        seen.add(id(value))
-        if isinstance(value, types.FunctionType):
-            if (value.__module__ or "").split(".")[0] not in _SKIP:
-                out.append(value)
-            todo += [(part, depth + 1) for part in _held(value)]
-        elif not (isinstance(value, _LEAVES) or (isinstance(value, dict) and "__name__" in value)):
-            todo += [(part, depth + 1) for part in gc.get_referents(value)]
-    return _with_helpers(out)
-
-
-def _with_helpers(found: list[types.FunctionType]) -> list[types.FunctionType]:
-    """Add the functions of the same module that the found ones name, and theirs."""
-    out = list(found)
-    for function in out:
-        for name in names_of(function.__code__):
-            helper: Any = function.__globals__.get(name)
-            helper = getattr(helper, "__wrapped__", helper)
-            own = (
-                isinstance(helper, types.FunctionType) and helper.__module__ == function.__module__
-            )
-            if own and helper not in out and len(out) < 200:
-                out.append(helper)
-    return out
-
-
-def _held(function: types.FunctionType) -> list[Any]:
-    """Return what a function keeps: cells and defaults."""
-    out: list[Any] = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    for cell in function.__closure__ or ():
-        try:
-            out.append(cell.cell_contents)
-        except ValueError:
-            continue
-    return out
-
-
-@functools.lru_cache(maxsize=2000)
-def names_of(code: types.CodeType) -> tuple[str, ...]:
-    """Return the global names and attributes that code uses, nested code included."""
-    names = dict.fromkeys(code.co_names)
-    for inner in code.co_consts:
-        if isinstance(inner, types.CodeType):
-            names.update(dict.fromkeys(names_of(inner)))
-    return tuple(names)
 
 
 @dataclass
@@ -163,12 +88,15 @@ def mined(functions: list[types.FunctionType]) -> Mined:
 
     for function in functions:
         code(function.__code__)
-        out.words.update(SPLITS & set(names_of(function.__code__)))
-        for value in _held(function):
+        out.words.update((SPLITS | PARTS) & set(names_of(function.__code__)))
+        for value in held(function):
             out.take(value)
+        owner = getattr(function, "__self__", None)
         for name in names_of(function.__code__):
             if name in function.__globals__:
                 out.take(function.__globals__[name])
+            elif owner is not None:
+                out.take(attribute(owner, name))
     return out
 
 
@@ -185,7 +113,7 @@ def _values(source: Source, found: Mined, member: Callable[[Any], bool]) -> list
                 [word, word.upper(), f" {word}", f"{word} "] if len(found.words) < 12 else [word]
             )
         wanted += [str(n) for n in sorted(found.numbers)[:20]]
-        wanted = joined(found.words) + wanted
+        wanted = joined(found.words) + counted(found.words, found.numbers) + wanted
     elif isinstance(sample, int) and not isinstance(sample, bool):
         whole = sorted({int(c) for c in found.numbers if c == int(c)}, key=lambda c: (abs(c), c))
         wanted += [c for n in whole for c in (n, n + 1, n - 1)] + [-c for c in whole]
@@ -223,10 +151,11 @@ class GuidedRecords(RecordSpace):
     sizes: tuple[int, ...] = ()
     usual: int = 14
     """Corners of the source that were there before the code was read."""
+    wide: tuple[int, ...] = USUAL_SIZES
 
     def _base(self, rng: np.random.Generator) -> tuple[Any, ...]:
-        if self.records.size is None and rng.random() < 0.25:
-            choices = (*self.sizes, *USUAL_SIZES)
+        if self.records.size is None and (self.sizes or self.wide) and rng.random() < 0.25:
+            choices = (*self.sizes, *self.wide)
             size = int(choices[int(rng.integers(len(choices)))])
             pool = [self.records.source.pick(rng) for _ in range(2)]
             if rng.random() < 0.7:
@@ -236,7 +165,10 @@ class GuidedRecords(RecordSpace):
 
     def corners(self, rng: np.random.Generator) -> Iterator[Pair]:
         """Yield the usual corners, then mined values, then mined sizes."""
-        yield from super().corners(rng)
+        usual = super().corners(rng)
+        yield from itertools.islice(usual, min(_ALONE, len(self.records.source.corners)))
+        yield from self._displaced()
+        yield from usual
         source, d_in = self.records.source, self.d_in
         for value in source.corners[min(14, self.usual) :]:
             base = (source.simplest,) * (self.records.size or 0)
@@ -248,7 +180,7 @@ class GuidedRecords(RecordSpace):
                 yield self._pair(_Genome((other, value, other), self._all_edits(other)), d_in)
         pool = source.corners or tuple(source.draw(rng) for _ in range(4))
         low, high, second = pool[0], pool[-1], pool[1 % len(pool)]
-        for size in (*self.sizes, *USUAL_SIZES):
+        for size in (*self.sizes, *self.wide):
             for value, other in ((low, low), (high, low), (second, high)):
                 yield self._pair(_Genome((value,) * size, self._all_edits(other)), d_in)
             half = self._base_of_two(rng, size)
@@ -260,38 +192,94 @@ class GuidedRecords(RecordSpace):
                 order = Edit("shuffle", int(rng.integers(2**31)))
                 yield self._pair(_Genome(half, (*self._all_edits(half[0]), order)), d_in)
 
+    def _displaced(self) -> Iterator[Pair]:
+        """Yield records that push another over a border: as many as the code names, and one before them.
+
+        A bound on rows keeps the first ones. What comes in at the front has one extreme value, and what
+        falls out at the end the other.
+        """
+        if self._sized:
+            return
+        sizes = [n for n in self.sizes if n <= _MOST_DISPLACED][:_BORDERS]
+        for size, (middle, low, high) in itertools.product(sizes, extremes(self.records.source)):
+            for last, first in ((low, high), (high, low)):
+                edits = tuple(Edit("insert", 0, first) for _ in range(self._operations(self.d_in)))
+                yield self._pair(_Genome((*(middle,) * (size - 1), last), edits), self.d_in)
+
     def _base_of_two(self, rng: np.random.Generator, size: int) -> tuple[Any, ...]:
         """One kind of record first, then another: what an order or a cut would show."""
         first, second = (self.records.source.pick(rng) for _ in range(2))
         return (first,) * (size - size // 2) + (second,) * (size // 2)
 
 
+def extremes(source: Source) -> list[tuple[Any, Any, Any]]:
+    """Return a middle, a lowest and a highest record: of numbers, or that differ in one place alone."""
+    known = source.corners
+    if all(_number(c) for c in known):
+        return [(source.simplest, min(known), max(known))] if known else []
+    out: list[tuple[Any, Any, Any]] = []
+    middle = source.simplest
+    for place in range(len(middle) - 1, -1, -1) if isinstance(middle, (tuple, list)) else ():
+        rest = (*middle[:place], *middle[place + 1 :])
+        kin = [
+            c
+            for c in known
+            if isinstance(c, type(middle))
+            and (*c[:place], *c[place + 1 :]) == rest
+            and _number(c[place])
+        ]
+        if len(kin) > 1:
+            ordered = sorted(kin, key=lambda c: c[place])
+            out.append((middle, ordered[0], ordered[-1]))
+    return out[:1]
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def _overflowing(source: Source, found: Mined) -> list[int]:
-    """Numbers of the largest record at which a sum passes a limit of the code, or of a narrow type."""
+    """Numbers of the largest record at which a sum passes a limit of the code, or of a narrow type.
+
+    The largest record is that of the domain, or a number of the code: a function may clamp by itself.
+    """
     reach = {abs(int(v)) for v in source.corners if isinstance(v, int) and not isinstance(v, bool)}
     top = max(reach, default=0)
-    limits = [*_NARROW, *(int(c) for c in found.numbers if c == int(c) and c > top > 0)]
+    whole = [int(c) for c in found.numbers if c == int(c) and c > 1]
+    limits = [*_NARROW, *(c for c in whole if c > top > 0)]
     near = [limit // top + k for limit in limits if top for k in (-1, 0, 1)]
-    return sorted({n for n in near if 2 <= n <= LARGEST_SIZE})[:_MOST_SIZES]
+    own = sorted(c for c in whole if _SMALL_CLAMP <= c < top)[-_MOST_CLAMPS:]
+    near += [limit // c + k for c in own for limit in _NARROW for k in (0, 1)]
+    return list(dict.fromkeys(n for n in sorted(near) if 2 <= n <= LARGEST_SIZE))[:_MOST_SIZES]
 
 
 def guided(space: Any, domain: Any, found: Mined) -> Any:
     """Return the space with what the code says; a space of another kind as it is."""
     if isinstance(space, RecordSpace) and type(space) is RecordSpace:
+        member: Callable[[Any], bool]
+        atoms = True
         try:
             member = quiet_member(domain.element_domain)
         except Exception:  # noqa: BLE001 - arrays, data frames: records are not atoms
-            return space
+            if space.records.build is not list:
+                return space
+            whole, atoms = quiet_member(domain), False
+
+            def member(value: Any) -> bool:
+                return whole([value])
+
         source = space.records.source
         values = _values(source, found, member) if source.corners else []
+        sizes = (*found.sizes, *_overflowing(source, found))
         records = replace(space.records, source=_richer(source, values))
         return GuidedRecords(
             records,
             space.metric,
             space.d_in,
             space.longest,
-            (*found.sizes, *_overflowing(source, found)),
+            tuple(n for n in sizes if atoms or n <= _MOST_DISPLACED),
             len(source.corners),
+            USUAL_SIZES if atoms else (),  # a test of its own is asked of every record
         )
     if isinstance(space, VectorSpace):
         element = domain if space.scalar else domain.element_domain

@@ -3,6 +3,10 @@
 Module attributes are replaced, and copies of them in the globals and closures of the functions
 (``from random import random`` is a copy). numpy's generators are C objects: instances that the functions
 hold are replaced by proxies, and so are those they make. The block is not thread-safe; it takes a lock.
+
+A process that another thread forks meanwhile gets the lock and the replacements with the rest of the
+memory, and no thread that would undo them: it would wait for ever, and draw its noise from the tape. So
+the first thing that a fork does is to put everything back.
 """
 
 from __future__ import annotations
@@ -16,19 +20,39 @@ import threading
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 import opendp.mod as native  # noqa: TID251 - the call that is put on the tape
 
-from opendp_sim.audit.mining import names_of
-from opendp_sim.audit.proxies import Proxy, like, maker, served
+from opendp_sim.audit.ahead import Ahead
+from opendp_sim.audit.holders import Holders
+from opendp_sim.audit.proxies import Proxy, bits_maker, like, maker, noticed, served
 from opendp_sim.audit.tape import Tape
 
 __all__ = ["tapped"]
 
 _NUMPY, _PYTHON = (np.random.Generator, np.random.RandomState), random.Random
-_LOCK = threading.RLock()
+
+
+class _Tapped:
+    """The lock, and what undoes the replacements of the thread that has it."""
+
+    def __init__(self) -> None:
+        self.lock, self.undo, self.thread = threading.RLock(), list[Callable[[], None]](), 0
+
+    def put_back(self) -> None:
+        """In a fork that another thread made, do what the thread of the block cannot do there."""
+        if self.thread != threading.get_ident():
+            for undo in reversed(self.undo):
+                undo()
+            self.__init__()  # type: ignore[misc]
+
+
+_TAPPED = _Tapped()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_TAPPED.put_back)
 _RANDOM = (
     "random",
     "getrandbits",
@@ -77,31 +101,38 @@ _LEGACY = (
     "multivariate_normal",
     "seed",
 )
+_SHAPES = 9
+"""Parameters that a law of scipy may have by position."""
+_BITS = "PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"
 _SECRETS = ("randbits", "randbelow", "choice", "token_bytes", "token_hex")
 
 
 @contextmanager
 def tapped(tape: Tape, functions: list[types.FunctionType]) -> Iterator[None]:
     """Serve every draw of the functions from the tape until the block ends."""
-    with _LOCK:
+    with _TAPPED.lock:
         undo: list[tuple[Any, str, Any]] = []
-        held: list[tuple[Any, str | None, Any]] = []
+        _TAPPED.thread = threading.get_ident()
+        _TAPPED.undo.append(partial(_undone, undo))
+        copies = _modules(tape, undo)
+        holders = Holders(partial(_instead, tape, copies), _draws)
+        _TAPPED.undo.append(holders.restore)
         try:
-            copies = _modules(tape, undo)
-            for function in functions:
-                with contextlib.suppress(Exception):
-                    _instances(tape, function, copies, held)
+            with contextlib.suppress(Exception):
+                holders.replace(functions)
+            tape.unseen = tape.unseen or holders.unseen
             yield
         finally:
-            for place, name, value in reversed(undo):
-                setattr(place, name, value)
-            for place, key, value in reversed(held):
-                if key is None:
-                    place.cell_contents = value
-                elif isinstance(place, dict):
-                    place[key] = value
-                else:
-                    setattr(place, key, value)
+            holders.restore()
+            _undone(undo)
+            del _TAPPED.undo[-2:]
+            _TAPPED.thread = _TAPPED.thread if _TAPPED.undo else 0
+
+
+def _undone(undo: list[tuple[Any, str, Any]]) -> None:
+    """Put module attributes back, the last one first."""
+    for place, name, value in reversed(undo):
+        setattr(place, name, value)
 
 
 def _modules(tape: Tape, undo: list[tuple[Any, str, Any]]) -> dict[int, Any]:
@@ -125,15 +156,23 @@ def _modules(tape: Tape, undo: list[tuple[Any, str, Any]]) -> dict[int, Any]:
         for name in names:
             if hasattr(module, name):
                 put(module, name, served(tape, label, name, getattr(module, name)))
+    for module, name in ((np.random, "get_state"), (np.random, "set_state")):
+        put(module, name, noticed(tape, getattr(module, name)))
     for module, name, label in (
         (np.random, "default_rng", "rng"),
         (np.random, "RandomState", "rng"),
         (random, "Random", "random"),
         (random, "SystemRandom", "random"),
+        (secrets, "SystemRandom", "random"),
+        (np.random, "Generator", "rng"),
     ):
         real = getattr(module, name)
         make = maker(tape, real, label)
         put(module, name, like(real, make) if isinstance(real, type) else make)
+    for name in _BITS:
+        real = getattr(np.random, name)
+        put(np.random, name, like(real, bits_maker(tape, real)))
+    put(np.random.mtrand, "_rand", Proxy(tape, np.random.mtrand._rand, "np.random"))  # noqa: SLF001
     scipy = sys.modules.get("scipy.stats._distn_infrastructure")
     if scipy is not None:
         rvs = scipy.rv_generic.rvs
@@ -143,58 +182,50 @@ def _modules(tape: Tape, undo: list[tuple[Any, str, Any]]) -> dict[int, Any]:
             return served(tape, label, "rvs", lambda *a, **k: rvs(self, *a, **k))(*args, **options)
 
         undo.append((scipy.rv_generic, "rvs", rvs))
-        scipy.rv_generic.rvs = drawn
+        scipy.rv_generic.rvs = _laws_of_scipy(tape, rvs, drawn)
     return copies
 
 
-def _instances(  # noqa: C901 - one place a branch
-    tape: Tape,
-    function: types.FunctionType,
-    copies: dict[int, Any],
-    held: list[tuple[Any, str | None, Any]],
-) -> None:
-    """Replace generators and copied module functions that a function holds."""
+def _laws_of_scipy(tape: Tape, rvs: Any, recorded: Any) -> Any:
+    """Return scipy's draw, many at a time where the tape allows it: one costs as much as a thousand."""
+    known: dict[tuple[int, int], tuple[Any, Any, Ahead]] = {}
 
-    def instead(value: Any) -> Any:
-        if isinstance(value, _NUMPY):
-            return Proxy(tape, value, "rng")
-        if isinstance(value, _PYTHON):
-            return Proxy(tape, value, "random")
-        if callable(value) and id(value) in copies:  # the originals live on in ``undo``
-            return copies[id(value)]
-        owner = getattr(value, "__self__", None)
-        if isinstance(value, types.BuiltinMethodType) and isinstance(owner, _NUMPY):
-            return getattr(Proxy(tape, owner, "rng"), value.__name__)
+    def drawn(self: Any, *args: Any, **options: Any) -> Any:
+        source = options.get("random_state")
+        fresh = source is None or (type(source) is Proxy and not vars(source)["_seeded"])
+        if tape.mode not in ("scout", "bulk") or tape.resets or not fresh:
+            return recorded(self, *args, **options)
+        key = id(self), id(source)
+        if key not in known:  # both are kept: an id is given out again
+            make = partial(rvs, self) if source is None else partial(rvs, self, random_state=source)
+            known[key] = self, source, Ahead("rvs", make, _SHAPES)
+        rest = {k: v for k, v in options.items() if k != "random_state" and v is not None}
+        ahead = known[key][2]
+        if not tape.common.on:
+            return ahead.draw(args, rest)
+        return tape.lent((id(ahead), args, tuple(sorted(rest.items()))), ahead.draw, args, rest)
+
+    return drawn
+
+
+def _instead(tape: Tape, copies: dict[int, Any], value: Any) -> Any:
+    """Return the stand-in of a generator, of a method of one, or of a module's function."""
+    if isinstance(value, Proxy) or (isinstance(value, type) and id(value) not in copies):
         return None
-
-    scope = function.__globals__
-    for name in names_of(function.__code__):
-        if name in scope and (new := instead(scope[name])) is not None:
-            held.append((scope, name, scope[name]))
-            scope[name] = new
-    for cell in function.__closure__ or ():
-        try:
-            value = cell.cell_contents
-        except ValueError:
-            continue
-        new = instead(value)
-        if new is not None:
-            held.append((cell, None, value))
-            cell.cell_contents = new
-        elif hasattr(value, "__dict__") and not isinstance(
-            value, (type, types.ModuleType, types.FunctionType)
-        ):
-            _attributes(value, instead, held)
-    owner = getattr(function, "__self__", None)
-    if owner is not None and hasattr(owner, "__dict__"):
-        _attributes(owner, instead, held)
+    if isinstance(value, _NUMPY):
+        return Proxy(tape, value, "rng")
+    if isinstance(value, _PYTHON):
+        return Proxy(tape, value, "random")
+    if callable(value) and id(value) in copies:  # the originals live on in ``undo``
+        return copies[id(value)]
+    owner, name = getattr(value, "__self__", None), getattr(value, "__name__", "")
+    for kind, label in ((_NUMPY, "rng"), (_PYTHON, "random")):
+        if isinstance(owner, kind) and not isinstance(owner, Proxy) and hasattr(owner, name):
+            return getattr(Proxy(tape, owner, label), name)
+    return None
 
 
-def _attributes(
-    owner: Any, instead: Callable[[Any], Any], held: list[tuple[Any, str | None, Any]]
-) -> None:
-    for name, value in list(vars(owner).items()):
-        new = instead(value)
-        if new is not None:
-            held.append((owner, name, value))
-            setattr(owner, name, new)
+def _draws(value: Any) -> bool:
+    """Say whether a value draws by itself, and is no stand-in."""
+    kinds = (*_NUMPY, _PYTHON, np.random.BitGenerator)
+    return isinstance(value, kinds) and not isinstance(value, Proxy)

@@ -7,14 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from opendp_sim.audit.ahead import Ahead, bits_ahead
 from opendp_sim.audit.laws import Law
+from opendp_sim.audit.picks import IN_PLACE, PICKS, lent, picked, shown, shuffled
 from opendp_sim.audit.tape import Tape
 
-__all__ = ["Proxy", "like", "maker", "served"]
+__all__ = ["Proxy", "like", "maker", "noticed", "served"]
 
 _LOCATED = ("laplace", "normal", "gumbel", "logistic", "gauss", "normalvariate")
-_IN_PLACE = "shuffle"
-"""Changes its argument: the order that it draws is on the tape."""
+_STATE = ("bit_generator", "_bit_generator")
+"""What a state can be read from and written to: such a generator is never drawn from ahead."""
+_NO_SEED: tuple[tuple[Any, ...], ...] = ((), (None,))
+_AHEAD = ("scout", "bulk")
+"""Ways of running in which draws may have been made ahead."""
 _FAMILIES = {
     "laplace": "laplace",
     "normal": "gaussian",
@@ -29,71 +34,76 @@ class Proxy:
     def __init__(self, tape: Tape, inner: Any, module: str, seeded: str = "") -> None:
         self._tape, self._inner, self._module, self._seeded = tape, inner, module, seeded
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The class of what it stands for: ``isinstance`` says of both the same."""
+        return type(self._inner)
+
     def __getattr__(self, name: str) -> Any:
         real = getattr(self._inner, name)
+        if name in _STATE:
+            self._tape.resets = True
         if name.startswith("_") or not callable(real):
             return real
-        return served(self._tape, self._module, name, real, self._seeded)
+        out = served(self._tape, self._module, name, real, self._seeded)
+        self.__dict__[name] = out  # the next run finds it without asking
+        return out
 
 
 def served(
     tape: Tape, module: str, name: str, real: Callable[..., Any], seeded: str = ""
 ) -> Callable[..., Any]:
     """Return a function that draws as ``real`` does, and is on the tape."""
+    ahead = bits_ahead(real) if (module, name) == ("secrets", "randbits") else Ahead(name, real)
+    able = ahead.able and not seeded and module in ("rng", "np.random", "secrets")
 
     def call(*args: Any, **options: Any) -> Any:
-        if tape.mode in ("real", "scout", "bulk") or tape.inside:
+        tape.resets = tape.resets or name == "seed"
+        if tape.common.on and tape.mode in _AHEAD and not tape.resets and not seeded:
+            return lent(tape, ahead if able else None, f"{module}.{name}", real, args, options)
+        if able and tape.mode in _AHEAD and not tape.resets:
+            return ahead.draw(args, options)
+        if tape.mode in ("real", "scout", "bulk") or tape.inside or tape.foreign_thread:
             return real(*args, **options)
-        if name == _IN_PLACE and args and not options and len(args) == 1:
-            return _shuffled(tape, f"{module}.{name}", real, args[0], seeded)
+        if name in PICKS and args and "p" not in options:
+            taken = picked(tape, f"{module}.{name}", real, args, options, seeded)
+            if taken is not None:
+                return taken[0]
+        if name == IN_PLACE and args and not options and len(args) == 1:
+            return shuffled(tape, f"{module}.{name}", real, args[0], seeded)
         if name == "choices" or (name == "choice" and "p" in options):
             return _categorical(tape, f"{module}.{name}", real, args, options, seeded)
         zero = _located(args, options) if name in _LOCATED else None
-        shown, told = _shown(args), _shown(tuple(sorted(options.items())))
-        if zero is not None:  # the location is the number that is hidden, not a parameter
-            shown = _shown(args[1:])
-            told = _shown(
-                tuple(sorted((k, v) for k, v in options.items() if k not in ("loc", "mu")))
-            )
-        what = f"{module}.{name}{shown}{told}"
+        named = sorted(options.items())
+        if zero is None:
+            parameters = shown(args) + shown(tuple(named))
+        else:  # the location is the number that is hidden, not a parameter
+            rest = tuple((k, v) for k, v in named if k not in ("loc", "mu"))
+            parameters = shown(args[1:]) + shown(rest)
+        what = f"{module}.{name}{parameters}"
         uniform = _options(name, args, options)
+        free = None if zero is None or seeded else _free(module, name, args, options)
+        hidden = None if uniform is None else np.full(len(uniform), -np.log(len(uniform)))
         return tape.other(
             what,
             lambda: real(*args, **options),
             zero=zero,
             seeded=seeded,
             options=uniform,
-            argument=None if uniform is None else np.full(len(uniform), -np.log(len(uniform))),
-            free=None if zero is None or seeded else _free(module, name, args, options),
+            argument=hidden if free is None else zero,
+            free=free,
         )
 
     return call
 
 
-def _shuffled(tape: Tape, what: str, real: Callable[..., Any], rows: Any, seeded: str) -> None:
-    """Put rows into the order that is on the tape; one of another length is cut or filled up."""
-
-    def order() -> list[int]:
-        drawn = list(range(len(rows)))
-        real(drawn)
-        return drawn
-
-    drawn = tape.other(what, order, seeded=seeded)
-    places = [i for i in drawn if i < len(rows)] + list(range(len(drawn), len(rows)))
-    rows[:] = rows[places] if isinstance(rows, np.ndarray) else [rows[i] for i in places]
-
-
 def _free(module: str, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Law | None:
-    """Return the law of a scalar Laplace or normal draw of numpy or ``random``."""
+    """Return the law of Laplace or normal draws of numpy or ``random`` that have one scale."""
     family = _FAMILIES.get(name)
-    sized = options.get("size", args[2] if len(args) > 2 else None)
     scale = options.get("scale", options.get("sigma", args[1] if len(args) > 1 else 1.0))
-    plain = isinstance(scale, (int, float, np.number)) and sized is None and module != "scipy"
-    return (
-        Law(family, float(scale), whole=False, vector=False)
-        if family and plain and scale > 0
-        else None
-    )
+    plain = isinstance(scale, (int, float, np.number)) and module != "scipy"
+    known = family is not None and plain and scale > 0
+    return Law(family, float(scale), whole=False, vector=False) if family and known else None
 
 
 def _options(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...] | None:
@@ -119,12 +129,6 @@ def _located(args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         )
     except (TypeError, ValueError):
         return None
-
-
-def _shown(values: Any) -> str:
-    """Parameters as text; long ones in parts."""
-    text = repr(values)
-    return text if len(text) <= 300 else f"{text[:300]} {hash(text)}"
 
 
 def _categorical(
@@ -159,16 +163,61 @@ def _categorical(
 
 def maker(tape: Tape, real: Any, label: str) -> Callable[..., Any]:
     """Return a maker of generators whose draws are on the tape, with the seed they were given."""
+    one: list[Any] = []
+
+    def kept() -> Any:
+        if not one:
+            one.append(Proxy(tape, real(), label))
+        return one[0]
 
     def make(*args: Any, **options: Any) -> Any:
+        if (
+            tape.mode in _AHEAD
+            and args in _NO_SEED
+            and not options
+            and label == "rng"
+            and not tape.resets
+        ):
+            return kept()  # draws of one generator are as independent as those of many
         made = real(*args, **options)
-        if tape.inside or tape.mode in ("real", "scout", "bulk"):
+        if tape.inside or tape.mode in ("real", "scout", "bulk") or tape.foreign_thread:
             return made
         given = [*args, *options.values()]
-        seed = _shown(given[0]) if given and given[0] is not None else ""
+        seed = tape.seeds.get(id(given[0]), (None, None))[1] if given else ""
+        if seed is None:
+            seed = shown(given[0]) if given[0] is not None and not _fresh_bits(given[0]) else ""
         return Proxy(tape, made, label, seed)
 
     return make
+
+
+def noticed(tape: Tape, real: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function; once it is called, nothing is drawn ahead any more."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        tape.resets = True
+        return real(*args, **options)
+
+    return call
+
+
+def bits_maker(tape: Tape, real: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a maker of numpy's sources of bits, which are told to the tape with their seeds."""
+
+    def make(*args: Any, **options: Any) -> Any:
+        made = real(*args, **options)
+        if not (tape.inside or tape.mode in ("real", "scout", "bulk") or tape.foreign_thread):
+            given = [*args, *options.values()]
+            seed = shown(given[0]) if given and given[0] is not None else ""
+            tape.seeds[id(made)] = made, seed
+        return made
+
+    return make
+
+
+def _fresh_bits(value: Any) -> bool:
+    """Say whether it is a source of bits or a generator: its text would be a place in memory."""
+    return isinstance(value, (np.random.BitGenerator, np.random.Generator, np.random.RandomState))
 
 
 def like(real: type, make: Callable[..., Any]) -> type:

@@ -153,8 +153,8 @@ def _independence_tests(residual: NDArray[np.float64]) -> Iterator[NoiseTest]:
     sign = np.sign(residual).astype(np.float32)
     cells = min(sign.shape[1], 300)
     sign = sign[:, :cells]
-    agree = sign.T @ sign
-    both = np.abs(sign).T @ np.abs(sign)
+    agree = sign.T.dot(sign)
+    both = np.abs(sign).T.dot(np.abs(sign))
     first, second = np.triu_indices(cells, 1)
     pairs = len(first)
     z = np.abs(agree[first, second]) / np.sqrt(np.maximum(both[first, second], 1))

@@ -23,9 +23,10 @@ from opendp_sim.audit.enumeration import enumeration_layer
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
 from opendp_sim.audit.given import first_tried, scored
 from opendp_sim.audit.members import MemberPairs, quiet_member
-from opendp_sim.audit.mining import functions_of, guided, mined
+from opendp_sim.audit.mining import guided, mined
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise_law import noise_layer
+from opendp_sim.audit.reachable import functions_of
 from opendp_sim.audit.report import Report, versions
 from opendp_sim.audit.shape import structure_layer
 from opendp_sim.audit.spaces import PairSpace, space_of
@@ -144,6 +145,7 @@ def audit(
         subject,
         space,
         fast,
+        members,
         d_in,
         spend,
         rng,
@@ -197,7 +199,9 @@ class _Case:
     subject: Subject
     space: PairSpace
     fast: PairSpace
-    """The same for L1, which asks for membership only where a pair matters."""
+    """The same for L0 and L1, which ask for membership only where a pair matters."""
+    members: MemberPairs
+    """The same without the user's pairs."""
     d_in: Any
     budget: Budget
     rng: np.random.Generator
@@ -215,7 +219,9 @@ def _layers(case: _Case) -> Iterable[LayerResult]:
     begin = time.process_time()
     subject, space, spend, rng = case.subject, case.space, case.budget, case.rng
     risk = {layer: case.beta * share for layer, share in SHARES.items()}
-    yield structure_layer(subject, space, spend, rng, risk["structure"], composed=case.composed)
+    yield structure_layer(
+        subject, case.fast, case.members, spend, rng, risk["structure"], composed=case.composed
+    )
     # Exact, and done in milliseconds: whatever it shows needs no trace.
     yield enumeration_layer(subject, space, spend, rng, case.pmf)
     if case.tracer is not None:

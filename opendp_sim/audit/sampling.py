@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +17,26 @@ from opendp_sim.audit.encoding import WIDEST, Encoded, Raised, encode
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise import difference
 from opendp_sim.audit.subject import Subject
+from opendp_sim.core.randomness import public_generator
 
-__all__ = ["Sample", "differ", "draw", "spots_of"]
+__all__ = ["Rounds", "Sample", "both_sides", "differ", "draw", "draw_both", "spots_of"]
 
 _WIDE = 4000
+
+
+class Rounds(Protocol):
+    """What lends the noise of a round's first run to its second."""
+
+    def common(self) -> AbstractContextManager[None]:
+        """Return a block in which rounds have their noise in common."""
+
+    def begin(self) -> None:
+        """Begin a round: the next run is its first."""
+
+    def again(self) -> None:
+        """Say that the next run is the round's second."""
+
+
 Spots = NDArray[np.int64] | None
 
 
@@ -32,6 +51,41 @@ def draw(subject: Subject, data: Any, count: int, spots: Spots = None) -> list[A
         except Exception as error:  # noqa: BLE001
             out.append(Raised.of(error))
     return out
+
+
+def draw_both(
+    subject: Subject, pair: Pair, count: int, spots: Spots = None
+) -> tuple[list[Any], list[Any]]:
+    """Return so many releases of either side, in an order that coins decide round by round."""
+    if subject.sample is not None:
+        return draw(subject, pair.left, count, spots), draw(subject, pair.right, count, spots)
+    return both_sides(lambda data: draw(subject, data, 1, spots), pair, count)
+
+
+def both_sides(
+    one: Callable[[Any], list[Any]], pair: Pair, count: int, rounds: Rounds | None = None
+) -> tuple[list[Any], list[Any]]:
+    """Return what rounds of both sides give; a public coin says which of the two goes first.
+
+    A function may count its calls or look at a clock. If that moves without the data, the sides of a
+    round have one law of it between them, and the claim holds of the round (``trace.md``).
+
+    With ``rounds`` the second run of a round takes the noise of the first, where both ask for one law.
+    """
+    left, right = list[Any](), list[Any]()
+    sides = (right, pair.right), (left, pair.left)
+    coins = public_generator(count, "audit", "sides").integers(0, 2, size=count).tolist()
+    with contextlib.nullcontext() if rounds is None else rounds.common():
+        for coin in coins:
+            if rounds is not None:
+                rounds.begin()
+            out, data = sides[coin]
+            out += one(data)
+            if rounds is not None:
+                rounds.again()
+            out, data = sides[1 - coin]
+            out += one(data)
+    return left, right
 
 
 def spots_of(subject: Subject, pair: Pair) -> Spots:
@@ -99,10 +153,8 @@ class Sample:
         begin = time.process_time()
         if not self.runs:
             self.spots = spots_of(subject, self.pair)
-        fresh = (
-            encode(draw(subject, self.pair.left, count, self.spots)),
-            encode(draw(subject, self.pair.right, count, self.spots)),
-        )
+        left, right = draw_both(subject, self.pair, count, self.spots)
+        fresh = encode(left), encode(right)
         self.left.append(fresh[0])
         self.right.append(fresh[1])
         self.runs += count

@@ -18,14 +18,14 @@ from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.sampling import differ
 from opendp_sim.audit.spaces import PairSpace
 from opendp_sim.audit.tape import Tape, TapeEndError
-from opendp_sim.audit.views import View, alike, look, numbers
+from opendp_sim.audit.views import Claim, View, alike, look, numbers
 
 __all__ = ["Found", "Scan", "direct_function", "scan"]
 
 _KEPT, _KEPT_OF_A_FINDING = 200, 400
 _PROBES = 6
 _FIRST_ASKED = 0.2
-"""Part of the seconds between two looks at whether the best pair decides already."""
+"""Part of the seconds, or of the pairs, between two looks at whether the best pair decides already."""
 
 
 @dataclass(frozen=True)
@@ -68,24 +68,26 @@ def scan(
     function: Callable[[Any], Any],
     space: PairSpace,
     given: Iterable[Pair],
-    claim: tuple[str, float],
+    claim: Claim,
     rng: np.random.Generator,
-    seconds: float,
+    most: tuple[float, int],
     domain: Any,
     enough: Callable[[Found], bool] = lambda _: False,
 ) -> Scan:
     """Look at the user's pairs, the corners, fresh pairs, and small changes of the best.
 
-    ``enough`` says of the best pair so far whether it decides the matter; it is asked a few times.
+    ``most`` is how many seconds and how many pairs. ``enough`` says of the best pair so far whether it
+    decides the matter; it is asked a few times.
     """
     out, begin, member = Scan(), time.process_time(), quiet_member(domain)
-    asked = _FIRST_ASKED * seconds
+    seconds, count = max(most[0], 1e-9), most[1]
+    asked = _FIRST_ASKED
     for pair in _pairs(space, given, rng, out, begin, seconds):
-        spent = time.process_time() - begin
-        if spent > seconds:
+        spent = max((time.process_time() - begin) / seconds, out.pairs / count)
+        if spent >= 1:
             break
         if spent > asked and out.best:
-            asked = spent + _FIRST_ASKED * seconds
+            asked = spent + _FIRST_ASKED
             if enough(max(out.best, key=lambda f: f.loss)):
                 break
         if not differ(pair.left, pair.right):
@@ -182,4 +184,4 @@ def equal_runs(tape: Tape, obj: Any, function: Callable[[Any], Any], data: Any) 
     if isinstance(out, Raised) and isinstance(mine, Raised):
         return True
     same = alike(out, mine) or (numbers(out) is not None and numbers(out) == numbers(mine))
-    return same and [d.what for d in draws] == [d.what for d in again]
+    return same and [d.told for d in draws] == [d.told for d in again]

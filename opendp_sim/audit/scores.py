@@ -133,4 +133,4 @@ def _linear(left: NDArray[np.float64], right: NDArray[np.float64]) -> RawScore |
     weight = np.nan_to_num(weight)
     if not weight.any():
         return None
-    return lambda cells: np.asarray(np.nan_to_num(cells) @ weight)
+    return lambda cells: np.asarray(np.nan_to_num(cells).dot(weight))

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from itertools import islice
 
 import numpy as np
 
 from opendp_sim.audit.counting import certified_delta
 from opendp_sim.audit.encoding import structure
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
+from opendp_sim.audit.members import MemberPairs
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.replay import replay
-from opendp_sim.audit.sampling import draw
+from opendp_sim.audit.sampling import draw, draw_both
 from opendp_sim.audit.spaces import PairSpace
 from opendp_sim.audit.subject import Subject
 
@@ -32,17 +34,21 @@ _PROBES, _FEW, _CONFIRM, _SUSPECTS = 3, 60, 400, 3
 def structure_layer(
     subject: Subject,
     space: PairSpace,
+    members: MemberPairs,
     budget: Budget,
     rng: np.random.Generator,
     beta: float,
     *,
     composed: bool,
 ) -> LayerResult:
-    """Compare structures on a number of pairs; certify the first differences found."""
+    """Compare structures on a number of pairs; certify the first differences found.
+
+    ``space`` has structured pairs that ``members`` did not ask about yet, those of the user first.
+    """
     begin = time.process_time()
     if not subject.private:
         return LayerResult(_LAYER, "skipped", "a transformation's exceptions and shapes are L1's")
-    pairs = _pairs(space, budget.structure_pairs * (4 if composed else 1), rng)
+    pairs = _pairs(space, members, budget.structure_pairs * (4 if composed else 1), rng)
     runs, suspects, seen = 0, 0, Counter[str]()
     for pair in pairs:
         if time.process_time() - begin > 0.2 * budget.seconds:
@@ -53,8 +59,9 @@ def structure_layer(
                 runs += 2
                 if evidence is not None:
                     return _refuted(evidence, runs, begin)
-        left = Counter(structure(v) for v in draw(subject, pair.left, _PROBES))
-        right = Counter(structure(v) for v in draw(subject, pair.right, _PROBES))
+        left, right = (
+            Counter(structure(v) for v in side) for side in draw_both(subject, pair, _PROBES)
+        )
         runs += 2 * _PROBES
         seen.update(left + right)
         if not left & right and suspects < _SUSPECTS:
@@ -74,11 +81,14 @@ def _refuted(evidence: Evidence, runs: int, begin: float) -> LayerResult:
     return LayerResult(_LAYER, "refuted", "", runs, time.process_time() - begin, evidence)
 
 
-def _pairs(space: PairSpace, count: int, rng: np.random.Generator) -> list[Pair]:
-    structured = list(space.corners(rng))
-    step = max(1, len(structured) // max(1, count // 2))
-    out = structured[::step][: count // 2]
-    return out + [space.draw(rng) for _ in range(count - len(out))]
+def _pairs(
+    space: PairSpace, members: MemberPairs, count: int, rng: np.random.Generator
+) -> list[Pair]:
+    structured, first = list(space.corners(rng)), count // 2
+    step = max(1, len(structured) // max(1, first))
+    # Membership costs as much as a release: only of the pairs that are taken is it asked.
+    out = list(islice(filter(members.has, structured[::step]), first))
+    return out + [members.draw(rng) for _ in range(count - len(out))]
 
 
 def _confirm(subject: Subject, pair: Pair, beta: float) -> tuple[Evidence | None, int]:
@@ -96,8 +106,7 @@ def _certify(subject: Subject, pair: Pair, runs: int, beta: float) -> Evidence |
     """Certify an event about structure in either direction; chosen on the probes, counted afresh."""
     curve = subject.curve(pair.distance)
     names = [structure(draw(subject, data, 1)[0]) for data in (pair.left, pair.right)]
-    first = Counter(structure(v) for v in draw(subject, pair.left, runs))
-    second = Counter(structure(v) for v in draw(subject, pair.right, runs))
+    first, second = (Counter(structure(v) for v in side) for side in draw_both(subject, pair, runs))
     sides = ((names[0], first, second, pair), (names[1], second, first, pair.flipped()))
     for name, sample, other, side in sides:
         hits = sample[name], other[name]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from opendp_sim.audit.distribution import distribution_layer
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.glance import Glance
-from opendp_sim.audit.lean import Won, bones, lean_bets, symbol, valued
+from opendp_sim.audit.lean import Won, bones, caught, lean_bets, symbol, valued
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.spaces import GivenPairs
 from opendp_sim.audit.subject import Subject
@@ -37,6 +37,8 @@ __all__ = [
 
 _TABLE, _GLANCE, _CLEAR, _LEARN = 6000, 1200, 1.0, 0.15
 _SHORT, _MANY = 0.05, 600
+_FEWEST, _READ = 60, 3e-5
+"""Draws that a table is learned from at least; seconds to read an output place by place, once drawn."""
 _REPEATED, _LOOKS, _COMMON = 6, 24, 8
 """Pairs of which two calls are looked at, how often, and how often a sum must come again."""
 
@@ -88,10 +90,10 @@ def bet_on_table(
 ) -> Evidence | None:
     """Bet on log-ratios of whole outputs, learned from draws that the verdict does not use."""
     end = time.process_time() + seconds
-    scout = tracer.mode_run("scout") if not (tracer.stateful or tracer.hidden) else tracer.obj
+    scout = tracer.obj if tracer.stateful else tracer.mode_run("scout")
     seen = Glance() if seen is None else seen
-    count = int(max(100, min(count, _LEARN * seconds / (2 * _cost(scout, pair)))))
-    seen.more(scout, pair, count - len(seen))
+    count = int(max(_FEWEST, min(count, _LEARN * seconds / (2 * (_cost(scout, pair) + _READ)))))
+    seen.more(scout, pair, count - len(seen), tracer.glanced)
 
     def rest() -> float:
         return max(0.3 * seconds, end - time.process_time())
@@ -100,15 +102,65 @@ def bet_on_table(
     bare = seen.table(bones=True)
     if bare is not None and (table is None or _telling(bare) > 1.2 * _telling(table)):
         table, reduce = bare, bones
-    run, words = verdict_run(tracer)
-    if seen.by_cells(tracer.curve) > max(_CLEAR, seen.by_outputs(tracer.curve)):
-        scored = seen.score(run)
-    elif table is None or len(table) > _MANY or (reduce is bones and _telling(table) < _CLEAR):
+    known = table if table is not None and len(table) <= _MANY else None
+    if known is not None and reduce is bones and _telling(known) < _CLEAR:
+        known = None
+    scored = _scored(tracer, seen, known, reduce)
+    if scored is None:
         return bet_freely(tracer, pair, detail, rest(), share)
-    else:
-        scored = valued(reduce(run), table)
-    won = lean_bets(scored, pair, lambda rows: rows[:, 0], tracer.curve, rest(), tracer.risk(share))
+    value, scores = scored
+    run, words = verdict_run(tracer)
+    row = partial(_valued_output, run, value)
+    rounds, risk = tracer.rounds(pair), tracer.risk(share)
+    won = lean_bets(row, pair, scores, tracer.curve, rest(), risk, rounds=rounds)
     return None if won is None else drawn(detail, won, tracer, words)
+
+
+Row = Callable[[Any], list[float]]
+
+
+def _scored(
+    tracer: Tracer, seen: Glance, table: dict[str, float] | None, reduce: Any
+) -> tuple[Row, list[Any]] | None:
+    """Return an output's row of numbers and the scores of rows; ``None`` when nothing was learned.
+
+    The first number says what places or whole outputs tell; the others are the output's own, for the
+    score of a shift. Which of the two is bet on, the rounds themselves decide.
+    """
+    cells, clear = seen.by_cells(tracer.curve), max(_CLEAR, seen.by_outputs(tracer.curve))
+    shift = seen.by_shift(tracer.curve)
+    leaning = seen.leaning() if shift > 0 else None
+    if leaning is not None and shift > max(
+        clear, cells
+    ):  # reading places besides would take longer
+        return leaning.rows(_as_it_is), [leaning.score]
+    first: Row | None = None
+    if cells > clear:
+        first = seen.score(_as_it_is)
+    elif table is not None:
+        first = valued(reduce(_as_it_is), table)
+    if leaning is None:
+        return None if first is None else (first, [_first_number])
+    row = leaning.rows(_as_it_is)
+    if first is None:
+        return row, [leaning.score]
+    return partial(_joined, first, row), [_first_number, lambda rows: leaning.score(rows[:, 1:])]
+
+
+def _joined(first: Row, second: Row, out: Any) -> list[float]:
+    return first(out) + second(out)
+
+
+def _valued_output(run: Callable[[Any], Any], value: Row, data: Any) -> list[float]:
+    return value(caught(run, data))
+
+
+def _first_number(rows: Any) -> Any:
+    return rows[:, 0]
+
+
+def _as_it_is(out: Any) -> Any:
+    return out
 
 
 def _whole(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -161,8 +213,12 @@ def strength(
     """
     run = tracer.mode_run("scout")
     most = _GLANCE if seconds < _SHORT else _TABLE
-    count = int(max(40, min(most, seconds / (2 * _cost(run, pair)))))
-    return (Glance() if seen is None else seen).more(run, pair, count).worth(tracer.curve)
+    count = int(max(40, min(most, seconds / (2 * (_cost(run, pair) + _READ)))))
+    return (
+        (Glance() if seen is None else seen)
+        .more(run, pair, count, tracer.glanced)
+        .worth(tracer.curve)
+    )
 
 
 # --- repeated calls -----------------------------------------------------------------------

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
+from opendp_sim.audit.common import Common
 from opendp_sim.audit.encoding import Raised
-from opendp_sim.audit.laws import Law, Laws, Pools
+from opendp_sim.audit.laws import Law, Laws, Pools, is_shift
 
 __all__ = ["MOST_DRAWS", "Draw", "Mode", "OutOfTimeError", "Tape", "TapeEndError"]
 
@@ -52,6 +55,12 @@ class Draw:
     """The law of noise that the function adds itself: its argument is the rest of the output."""
     site: str = ""
 
+    @property
+    def told(self) -> tuple[str, str, str]:
+        """All that must be the same where equal values came before: kind, argument, seed."""
+        hides = self.law is not None or self.options is not None or self.free is not None
+        return self.what, repr(self.argument) if hides else "", self.seeded
+
 
 @dataclass
 class Tape:
@@ -68,9 +77,27 @@ class Tape:
     ended: bool = False
     end: float = math.inf
     """The process's CPU second after which no run begins."""
+    seeds: dict[int, tuple[Any, str]] = field(default_factory=dict)
+    """Sources of bits that the run has made, with their seeds; kept, for an id is not given out twice."""
+    unseen: bool = False
+    """Whether something was met that draws beside the tape: another thread, a generator out of reach."""
+    resets: bool = False
+    """Whether a run has set a generator back, or looked at its state: draws ahead would pass it by."""
+    checking: bool = False
+    """Whether native noise is asked for at far arguments before it is drawn."""
+    crooked: bool = False
+    """Whether native noise was met then that is not its argument plus something small."""
 
     def __post_init__(self) -> None:
-        self.laws, self.pools = Laws(self.rng), Pools(self.rng)
+        self.laws, self.pools, self.common = Laws(self.rng), Pools(self.rng), Common()
+        self._thread = threading.get_ident()
+
+    @property
+    def foreign_thread(self) -> bool:
+        """Say whether another thread asks: which of two comes first is on no tape."""
+        other = threading.get_ident() != self._thread
+        self.unseen = self.unseen or other
+        return other
 
     def run(
         self, function: Callable[[Any], Any], data: Any, mode: Mode, forced: list[Any] | None = None
@@ -85,6 +112,7 @@ class Tape:
             raise OutOfTimeError
         self.mode, self.draws, self.forced, self.ended = mode, [], forced or [], False
         self.runs += 1
+        self.seeds.clear()
         try:
             out = function(data)
         except Exception as error:  # noqa: BLE001 - exceptions are outputs
@@ -125,9 +153,11 @@ class Tape:
 
     def native(self, real: Any, made: Any, argument: Any) -> Any:
         """Serve a call of a native measurement."""
-        if self.mode == "real" or self.inside or made is self.outer:
+        if self.mode == "real" or self.inside or made is self.outer or self.foreign_thread:
             return real(made, argument)
         law, tested = self._law(real, made)
+        if self.checking and law is not None and not self.crooked:
+            self.crooked = not self._really(lambda: is_shift(law, made, real))
         if self.mode in _LIVE:
             if law is None or (self.mode == "bulk" and not tested):
                 return self._really(lambda: real(made, argument))
@@ -154,14 +184,30 @@ class Tape:
         ):
             self.inside = True
             try:
-                noise = self.pools.whole(law, len(cells), bulk=self.mode == "bulk")
+                noise = self._noise(law, len(cells))
             finally:
                 self.inside = False
             out = [c + z for c, z in zip(cells, noise, strict=True)]
             return out if law.vector else out[0]
         if not law.whole and not law.vector and argument == argument:  # noqa: PLR0124 - NaN
-            return self._really(lambda: self.pools.at(law, float(argument)))
+            at = float(argument)
+            return self._really(
+                lambda: self.lent((law.family, law.scale, at), self.pools.at, law, at)
+            )
         return self._really(lambda: real(made, argument))
+
+    def _noise(self, law: Law, count: int) -> list[Any]:
+        bulk = self.mode == "bulk"
+        if not self.common.on:
+            return self.pools.whole(law, count, bulk=bulk)
+        key = law.family, law.scale, count
+        return list(self.lent(key, self.pools.whole, law, count, bulk=bulk))
+
+    def lent(self, key: Any, make: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Return a draw, in common with the other run of a round where there are rounds."""
+        if not self.common.on or self.resets:
+            return make(*args, **options)
+        return self.common.draw(key, partial(make, *args, **options))
 
     def _really(self, real: Callable[[], Any]) -> Any:
         self.inside = True

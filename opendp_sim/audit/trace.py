@@ -17,7 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from opendp_sim.audit.common import Common
 from opendp_sim.audit.distribution import distribution_layer
+from opendp_sim.audit.draw_tree import clean_tapes, same_again
 from opendp_sim.audit.findings import Budget, LayerResult
 from opendp_sim.audit.mining import Mined
 from opendp_sim.audit.neighbours import Pair
@@ -26,7 +28,7 @@ from opendp_sim.audit.scan import Found, Scan, direct_function, scan
 from opendp_sim.audit.spaces import PairSpace
 from opendp_sim.audit.subject import Subject
 from opendp_sim.audit.tape import OutOfTimeError, Tape, TapeEndError
-from opendp_sim.audit.views import alike, claim_of, decode
+from opendp_sim.audit.views import claim_of, decode
 
 __all__ = ["LAYER", "Tracer", "trace_layer", "traced_distribution"]
 
@@ -64,6 +66,8 @@ class Tracer:
     """Whether something random is not on the tape."""
     seen: Scan = field(default_factory=Scan)
     words: str = ""
+    seconds_a_run: float = 0.0
+    """CPU seconds of a run along its tape, as the scan met them."""
 
     def __post_init__(self) -> None:
         self.tape = Tape(self.subject.outer, self.rng)
@@ -72,7 +76,7 @@ class Tracer:
         self.curve = self.subject.curve(self.d_in)
         assert self.subject.privacy_map is not None  # noqa: S101 - a measurement
         self.claimed = self.subject.privacy_map(self.d_in)
-        self.claim = claim_of(self.subject.measure, self.claimed) or ("epsilon", 1.0)
+        self.claim = claim_of(self.subject.measure, self.claimed) or ("epsilon", 1.0, 0.0)
 
     def left(self, share: float = 1.0) -> float:
         """Return the CPU seconds until a share of the layer's budget is spent."""
@@ -108,6 +112,21 @@ class Tracer:
         """Return the function with its native noise drawn ahead."""
         return self.tape.live(self.function, mode)
 
+    def rounds(self, pair: Pair) -> Common | None:
+        """Return what lends noise from one side of a round to the other; ``None`` where it may not.
+
+        A run must be a function of dataset and tape: what one leaves behind would be seen by the next.
+        """
+        lent = self.glanced
+        clean = lent is not None and clean_tapes(self.tape, self.function, pair) > 0
+        return lent if clean else None
+
+    @property
+    def glanced(self) -> Common | None:
+        """Return the same for a search, which needs no proof that it may."""
+        own = self.direct and not (self.hidden or self.stateful or self.tape.resets)
+        return self.tape.common if own else None
+
     @contextmanager
     def hooked(self) -> Iterator[None]:
         """Put the functions' noise on the tape."""
@@ -129,19 +148,15 @@ class Tracer:
         found = direct_function(self.tape, self.obj, self.functions, self.space, self.rng)
         if found is not None:
             self.function, self.direct = found, True
-        for _ in range(2):
-            try:
-                out, draws = self.tape.run(self.function, probe.left, "record")
-                again, _ = self.tape.run(
-                    self.function, probe.left, "force", [d.value for d in draws]
-                )
-                self.hidden = self.hidden or not alike(out, again)
-            except TapeEndError:
-                self.hidden = True
+        for pair in (probe, probe.flipped(), *(self.space.draw(self.rng) for _ in range(4))):
+            with contextlib.suppress(TapeEndError):  # too many draws to say
+                self.hidden = self.hidden or not same_again(self.tape, self.function, pair.left)
+        self.hidden = self.hidden or self.tape.unseen
 
     def look_around(self) -> None:
         """Scan pairs along their tapes."""
-        seconds = min(self.budget.scan_seconds, self.left(0.4))
+        seconds, begin = min(self.budget.scan_seconds, self.left(0.4)), time.process_time()
+        runs = self.tape.runs
         self.seen = scan(
             self.tape,
             self.function,
@@ -149,10 +164,11 @@ class Tracer:
             self.given,
             self.claim,
             self.rng,
-            seconds,
+            (seconds, self.budget.scan_pairs),
             self.subject.input_domain,
             self._decides,
         )
+        self.seconds_a_run = (time.process_time() - begin) / max(self.tape.runs - runs, 1)
 
     def _decides(self, found: Found) -> bool:
         """Say whether no better pair is needed: bare outputs differ, or the output shows its noise."""

@@ -11,7 +11,7 @@ from opendp_sim.audit.draw_tree import (
     MOST_RUNS,
     Tree,
     agrees,
-    deterministic,
+    clean_tapes,
     hockey_stick,
     tree_of,
     values_of,
@@ -79,17 +79,21 @@ def _of_trees(tracer: Tracer, pair: Pair, left: Tree, right: Tree) -> Evidence |
             attained, event = hockey_stick(first, second, float(epsilon))
             if not attained > float(delta) * (1 + 1e-6) + 1e-10:
                 continue
+            tapes = clean_tapes(tracer.tape, tracer.function, side)
             if not (
-                deterministic(tracer.tape, tracer.function, side.left)
+                tapes
                 and equal_runs(tracer.tape, tracer.obj, tracer.function, side.left)
                 and equal_runs(tracer.tape, tracer.obj, tracer.function, side.right)
                 and agrees(first, tracer.obj, side.left, event)
                 and agrees(second, tracer.obj, side.right, event)
             ):
                 continue
-            return _tree_evidence(
+            sure = hockey_stick(first, second, float(epsilon), tapes)[0] > float(delta)
+            evidence = _tree_evidence(
                 tracer, side, (first, second), float(epsilon), float(delta), attained, event
             )
+            if sure or evidence.extra["how"] != "calculated":
+                return evidence
     return None
 
 

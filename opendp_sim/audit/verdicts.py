@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opendp_sim.audit.draw_tree import deterministic
+from opendp_sim.audit.draw_tree import clean_tapes
 from opendp_sim.audit.exact import Shift, closed_form, fits, shift_of
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.glance import Glance
 from opendp_sim.audit.hidden import hidden_step
 from opendp_sim.audit.lean import lean_bets
+from opendp_sim.audit.levels import level_step
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.sampling import differ
 from opendp_sim.audit.scan import Found
@@ -87,9 +88,12 @@ def _priced(tracer: Tracer, found: Found) -> Evidence | None:
     detail = f"at equal noisy values the loss is {view.loss:.4g} times the claim{where}"
     if shift is not None and _steady(tracer, pair, view):
         closed = closed_form(shift, tracer.subject.measure, tracer.claimed)
-        if closed is not None and deterministic(tracer.tape, tracer.function, pair.left):
+        tapes = 0 if closed is None else clean_tapes(tracer.tape, tracer.function, pair)
+        if closed is not None and tapes:
             evidence = _calculated(tracer, pair, shift, detail, closed)
-            if evidence is not None:
+            measure, claimed = tracer.subject.measure, tracer.claimed
+            sure = closed_form(shift, measure, claimed, tapes) is not None
+            if evidence is not None and (sure or evidence.extra["how"] != "calculated"):
                 return evidence
         run, words = verdict_run(tracer)
         won = lean_bets(
@@ -99,6 +103,7 @@ def _priced(tracer: Tracer, found: Found) -> Evidence | None:
             tracer.curve,
             min(2.5, tracer.left()),
             tracer.risk(0.04),
+            rounds=tracer.rounds(pair),
         )
         return None if won is None else drawn(detail, won, tracer, words)
     if not view.draws:
@@ -150,10 +155,11 @@ def _places(draws: tuple[Draw, ...], other: tuple[Draw, ...]) -> str:
     """Say which draw costs what, and where it stands in the user's code."""
     best = None
     for number, (a, b) in enumerate(zip(draws, other, strict=False), 1):
-        if a.law is None or repr(a.argument) == repr(b.argument):
+        law = a.law or a.free
+        if law is None or repr(a.argument) == repr(b.argument):
             continue
         cost = (
-            a.law.loss(a.argument, b.argument)[0]
+            law.loss(a.argument, b.argument)[0]
             if np.shape(a.argument) == np.shape(b.argument)
             else math.inf
         )
@@ -171,13 +177,13 @@ def _short(value: Any) -> str:
 def _steady(tracer: Tracer, pair: Pair, view: View, tapes: int = 10) -> bool:
     """Whether arguments and laws are the same on every tape tried, on either side."""
     for data, draws in ((pair.left, view.draws), (pair.right, view.other)):
-        told = [(d.what, repr(d.argument) if d.law else "") for d in draws]
+        told = [d.told for d in draws]
         for _ in range(tapes):
             try:
                 _, again = tracer.tape.run(tracer.function, data, "record")
             except TapeEndError:
                 return False
-            if [(d.what, repr(d.argument) if d.law else "") for d in again] != told:
+            if [d.told for d in again] != told:
                 return False
     return True
 
@@ -196,9 +202,10 @@ def _calculated(
     if not fits(shift, pair, tracer.obj, tracer.rng):
         return None
     how, confidence, extra = "calculated", CALCULATED, dict[str, Any]()
-    for run, words, seconds in (
-        (tracer.obj, "releases of the object", 0.5),
-        (*verdict_run(tracer), 0.9),
+    lent = tracer.rounds(pair)
+    for run, words, seconds, rounds in (
+        (tracer.obj, "releases of the object", 0.5, None),
+        (*verdict_run(tracer), 0.9, lent),
     ):
         won = lean_bets(
             partial(_row, run, shift),
@@ -208,6 +215,7 @@ def _calculated(
             min(seconds, max(0.1, tracer.left())),
             tracer.risk(0.03),
             first=400,
+            rounds=rounds,
         )
         if won is not None:
             how, pair = "calculated and drawn", won.pair
@@ -245,6 +253,7 @@ STEPS: tuple[Callable[[Tracer], Evidence | None], ...] = (
     bare_step,
     loss_step,
     tree_step,
+    level_step,
     support_step,
     hidden_step,
 )

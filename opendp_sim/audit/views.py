@@ -18,10 +18,13 @@ from opendp_sim.audit.encoding import Raised, unordered
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.tape import Draw, Tape, TapeEndError
 
-__all__ = ["Decoded", "View", "alike", "claim_of", "decode", "look", "numbers"]
+__all__ = ["Claim", "Decoded", "View", "alike", "claim_of", "decode", "look", "numbers"]
 
 _CELLS = 256
 _TAPES = 12
+_PLAIN = frozenset({int, float})
+Claim = tuple[str, float, float]
+"""The unit, how much of it, and the delta beside it: what prices are compared to."""
 
 
 @dataclass
@@ -47,6 +50,15 @@ class View:
 def numbers(value: Any) -> list[float] | None:
     """Return the numbers of an output in order, entries of mappings by their keys; ``None`` if none."""
     out: list[float] = []
+    if (
+        type(value) in {list, tuple}
+        and 0 < len(value) <= _CELLS
+        and _PLAIN.issuperset(map(type, value))
+    ):
+        try:
+            return list(map(float, value))
+        except OverflowError:
+            return None
 
     def take(part: Any) -> bool:
         if isinstance(part, (bool, int, float, np.number, np.bool_)):
@@ -74,17 +86,18 @@ def alike(first: Any, second: Any) -> bool:
     return repr(unordered(first)) == repr(unordered(second))
 
 
-def claim_of(measure: Any, d_out: Any) -> tuple[str, float] | None:
-    """Return the claim's unit, ``epsilon`` or ``rho``, and its size; ``None`` for a curve."""
-    kind, value = str(measure.type), d_out
+def claim_of(measure: Any, d_out: Any) -> Claim | None:
+    """Return the claim's unit, ``epsilon`` or ``rho``, its size and delta; ``None`` for a curve."""
+    kind, value, delta = str(measure.type), d_out, 0.0
     if isinstance(value, tuple) and value:
+        delta = float(value[-1]) if isinstance(value[-1], (int, float)) else 0.0
         value = value[0]
     if not isinstance(value, (int, float)) or not math.isfinite(value):
         return None
-    return ("rho" if "ZeroConcentrated" in kind else "epsilon"), max(float(value), 1e-12)
+    return ("rho" if "ZeroConcentrated" in kind else "epsilon"), max(float(value), 1e-12), delta
 
 
-def look(tape: Tape, function: Callable[[Any], Any], pair: Pair, claim: tuple[str, float]) -> View:
+def look(tape: Tape, function: Callable[[Any], Any], pair: Pair, claim: Claim) -> View:
     """Run the left along its zero path and force its values on the right."""
     view = View()
     try:
@@ -96,6 +109,7 @@ def look(tape: Tape, function: Callable[[Any], Any], pair: Pair, claim: tuple[st
         second, view.other = _run(tape, function, pair.right, "force", values)
     except TapeEndError:
         view.finding = "the number of draws depends on the data"
+        view.other = view.draws  # as many at least: how many more is not known
         return view
     view.moved = not alike(first, second)
     view.finding = _structure(view, first, second)
@@ -131,12 +145,12 @@ def _structure(view: View, first: Any, second: Any) -> str:
     return "the generator is seeded" if any(seeds[0]) else ""
 
 
-def _loss(view: View, claim: tuple[str, float]) -> float:
+def _loss(view: View, claim: Claim) -> float:
     """Add up what the draws cost at equal values."""
     total = 0.0
     for a, b in zip(view.draws, view.other, strict=True):
-        if a.law is not None:
-            epsilon, rho = _priced(a, b)
+        if (a.law or a.free) is not None:
+            epsilon, rho = _priced(a, b, claim[2])
         elif a.options is not None and b.options is not None:
             if np.shape(a.argument) != np.shape(b.argument):
                 return math.inf
@@ -148,28 +162,29 @@ def _loss(view: View, claim: tuple[str, float]) -> float:
     return total / claim[1]
 
 
-def _moved_by(view: View, first: Any, second: Any, claim: tuple[str, float]) -> float:
+def _moved_by(view: View, first: Any, second: Any, claim: Claim) -> float:
     """Price how far an output moves that has noise of its own: an order of pairs, no more."""
     a, b = numbers(first), numbers(second)
     if a is None or b is None or len(a) != len(b):
         return 0.5
     with np.errstate(all="ignore"):
         gap = np.nan_to_num(np.abs(np.subtract(a, b)), nan=1e6, posinf=1e6)
-    scale = min((d.free.scale for d in view.draws if d.free is not None), default=0.0)
-    if scale == 0:
+    law = min((d.free for d in view.draws if d.free), key=lambda law: law.scale, default=None)
+    if law is None:
         return float(min(gap.sum(), 1e6)) / 1e3
-    size = gap / scale
-    return float((size**2).sum() / 2 if claim[0] == "rho" else size.sum()) / claim[1]
+    epsilon, rho = law.loss(gap, np.zeros_like(gap), claim[2])
+    return min(rho if claim[0] == "rho" else epsilon, 1e6) / claim[1]
 
 
-def _priced(a: Draw, b: Draw) -> tuple[float, float]:
+def _priced(a: Draw, b: Draw, delta: float) -> tuple[float, float]:
+    law = a.law or a.free
     try:
-        return a.law.loss(a.argument, b.argument) if a.law is not None else (0.0, 0.0)
+        return law.loss(a.argument, b.argument, delta) if law is not None else (0.0, 0.0)
     except (TypeError, ValueError, OverflowError):
         return math.inf, math.inf
 
 
-def _weights_worth(first: Any, second: Any, claim: tuple[str, float]) -> float:
+def _weights_worth(first: Any, second: Any, claim: Claim) -> float:
     """Price a categorical draw by its hockey-stick: its peak may sit on an item never drawn."""
     peak = float(np.abs(first - second).max())
     if claim[0] != "epsilon" or peak <= claim[1]:

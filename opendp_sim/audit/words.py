@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opendp_sim.audit.tape import Draw, TapeEndError
-from opendp_sim.audit.views import decode
+from opendp_sim.audit.views import Claim, decode
 
 if TYPE_CHECKING:
     from opendp_sim.audit.trace import Tracer
@@ -52,7 +52,7 @@ def _noise(tracer: Tracer) -> list[str]:
     ]
 
 
-def _share(a: Draw, b: Draw, claim: tuple[str, float]) -> float:
+def _share(a: Draw, b: Draw, claim: Claim) -> float:
     if a.law is None or np.shape(a.argument) != np.shape(b.argument):
         return 0.0
     epsilon, rho = a.law.loss(a.argument, b.argument)

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -71,16 +72,25 @@ def _is_closed(end: SystemExit) -> bool:
 
 
 def _stop(signum: int, frame: FrameType | None) -> None:
-    del frame
     if _Process.leaving:
         return
     _Process.seen = signum
+    if _is_sending(frame):  # what a hook raises is printed, and dropped
+        send_again([signum])
+        return
     if _Process.starting:  # nothing was opened or charged: there is nothing to tidy up
         _end()
     raise Interrupted
 
 
-def _lost(found: Any, usual: Callable[[Any], Any]) -> None:
+def _is_sending(frame: FrameType | None) -> bool:
+    """Say whether ``_lost`` is running: a signal that it sent may come while it looks at the next."""
+    while frame is not None and frame.f_code is not _lost.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+
+def _lost(usual: Callable[[Any], Any], found: Any) -> None:
     """Send a signal again whose exception was dropped, by a destructor or a callback of some library."""
     if found.exc_type is not None and issubclass(found.exc_type, Interrupted | KeyboardInterrupt):
         send_again([_Process.seen or signal.SIGINT])
@@ -126,7 +136,7 @@ def stoppable() -> Iterator[None]:
             for signum in _WORDS:
                 if signal.getsignal(signum) is not signal.SIG_IGN:
                     signal.signal(signum, _stop)
-            sys.unraisablehook = lambda found: _lost(found, usual)
+            sys.unraisablehook = partial(_lost, usual)
         yield
     except (Interrupted, KeyboardInterrupt):
         _Process.seen = _Process.seen or signal.SIGINT

@@ -29,7 +29,9 @@ def _of_engines() -> None:
 
 @engine_app.command("check")
 def check_command(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(ENGINES)}.")] = "local",
+    name: Annotated[
+        str, typer.Argument(help=f"One of {', '.join(ENGINES)}, or an address: dask://host:8786.")
+    ] = "local",
     folder: Annotated[
         str | None, typer.Option(help="Where made files go: a folder that every worker sees.")
     ] = None,

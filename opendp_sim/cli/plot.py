@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +29,10 @@ def plot_command(
     column: Annotated[
         list[str] | None, typer.Option(help="A release's column; give it twice for a map.")
     ] = None,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=VALUE: where another column is held; default its middle."),
+    ] = None,
     json_: AsJson = False,
 ) -> None:
     """Draw a plan, release, selection, ledger or audit; needs the extra `plot`.
@@ -39,8 +44,21 @@ def plot_command(
 
         target = Path(output)
         check_target(target, "picture of `plot`", kept_of(about))
-        display_of(Path(about), kind, column or ()).save(target)
+        there = target.exists()
+        display_of(Path(about), kind, column or (), _places(at or ())).save(target)
         if json_:
             say_json({"wrote": str(target)})
         else:
-            say(f"picture in {target}")
+            say(f"picture in {target}{', in place of the one that was there' if there else ''}")
+
+
+def _places(at: Sequence[str]) -> dict[str, float]:
+    """Return where columns are held, from NAME=VALUE."""
+    found = {}
+    for text in at:
+        name, sign, value = text.partition("=")
+        try:
+            found[name.strip()] = float(value if sign else "")
+        except ValueError:
+            raise typer.BadParameter("--at takes NAME=VALUE, a column and a number") from None
+    return found

@@ -38,9 +38,10 @@ def report_command(
         target = Path(output) if output is not None else Path(f"{about}.html")
         check_target(target, "page of `report`", kept_of(about))
         page = page_of(about)
+        there = target.exists()
         with replacing(target) as stream:
             stream.write(page.encode("utf-8"))
         if json_:
             say_json({"wrote": str(target)})
         else:
-            say(f"report in {target}")
+            say(f"report in {target}{', in place of the one that was there' if there else ''}")

@@ -6,7 +6,7 @@ import io
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -15,12 +15,13 @@ from rich.console import Console
 from rich.progress import Progress
 
 from opendp_sim.accounting.strict_models import plain_json
-from opendp_sim.cli._run import AsJson, handled
+from opendp_sim.cli._run import AsJson, handled, refuse_usage
 from opendp_sim.cli._stop import note_charge
 from opendp_sim.core.errors import SimError, SpecError
 from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.serve import Served, read_batch, serve
+from opendp_sim.dsl.write import unwritable
 
 __all__ = ["EXAMPLES", "session_app", "session_command", "session_lines"]
 
@@ -51,7 +52,9 @@ by no more than a few deviations, the records near the query have little left, o
 means decide; private_knn counts nobody), a vote is null for a class that was not asked about.
 {"ok": false} says that a reference was in force already, that none is needed, or that it had fewer
 than two queries."""
-_STORE = """The store remembers what was charged. With a `ledger` in the spec a new store is charged
+_STORE = """A line has at most 1,048,576 characters, and "queries" and "reference" hold at most 4,096
+rows: a longer line is refused and charges nothing; send several, or a file with `--batch`.
+The store remembers what was charged. With a `ledger` in the spec a new store is charged
 there, and an older copy of a store is refused; without one nobody counts stores: each is a budget
 of its own."""
 
@@ -64,6 +67,8 @@ def session_lines() -> str:
 
 
 _CHUNK = 256
+_LONGEST, _MOST = 2**20, 2**12
+"""Characters that a line may have; queries that it may hold: what one line costs is bounded."""
 _UPDATES = ("insert", "relabel", "delete")
 
 
@@ -95,6 +100,7 @@ def session_command(
     "id", which comes back. A fault is one line {"error": ...} and the session goes on.
     """
     with handled(as_json_text=json_):
+        _check_streams(asks=batch is None)
         plan = plan_file(spec)
         queries = None
         if batch is not None:
@@ -106,7 +112,17 @@ def session_command(
             else:
                 if isinstance(sys.stdin, io.TextIOWrapper):
                     sys.stdin.reconfigure(errors="surrogateescape")
-                _converse(served, sys.stdin, sys.stdout, updates=updates)
+                _converse(served, _lines(sys.stdin), sys.stdout, updates=updates)
+
+
+def _check_streams(*, asks: bool) -> None:
+    """Refuse a session that cannot be asked, or whose answers, which are charged, nobody could get."""
+    if sys.stdout is None:
+        raise unwritable("standard output", "none", "nothing was charged: leave it open.")
+    if asks and sys.stdin is None:
+        raise refuse_usage(
+            "lines on standard input", "none", "send them, or answer a file with --batch."
+        )
 
 
 def _kind(path: Path) -> str:
@@ -132,7 +148,7 @@ def _answer_file(served: Served, queries: dict[str, Any]) -> None:
             progress.advance(bar, len(answers))
 
 
-def _converse(served: Served, lines: IO[str], out: IO[str], *, updates: bool) -> None:
+def _converse(served: Served, lines: Iterable[str], out: IO[str], *, updates: bool) -> None:
     for line in lines:
         if not line.strip():
             continue
@@ -155,6 +171,14 @@ def _converse(served: Served, lines: IO[str], out: IO[str], *, updates: bool) ->
         _say(answer, out)
 
 
+def _lines(stream: IO[str]) -> Iterator[str]:
+    """Yield the lines, of one that is too long only its beginning; the rest is never held."""
+    while line := stream.readline(_LONGEST + 2):
+        yield line
+        while line and not line.endswith("\n"):
+            line = stream.readline(_LONGEST)
+
+
 def _returns(name: Any) -> bool:
     """Whether an "id" can be sent back as it came: JSON has no NaN and no infinity."""
     try:
@@ -165,6 +189,8 @@ def _returns(name: Any) -> bool:
 
 
 def _read(line: str) -> dict[str, Any]:
+    if len(line.rstrip("\n")) > _LONGEST:
+        raise _too_much(f"a line of at most {_LONGEST:,} characters", "a longer one")
     try:
         line.encode()  # bytes that are no text came in as lone surrogates
         message = plain_json(line)
@@ -184,10 +210,12 @@ def _reply(served: Served, message: dict[str, Any], *, updates: bool) -> dict[st
         raise _unreadable("an update, without `--updates`")
     if what in (*_UPDATES, "queries", "reference") and not (isinstance(value, list) and value):
         raise _unreadable(f'"{what}" without a list of something')
+    if what in ("queries", "reference") and len(value) > _MOST:
+        raise _too_much(f'at most {_MOST:,} rows in "{what}"', f"{len(value):,}")
     if what == "query":
         return next(_plain(served.ask([value])))
     if what == "reference":
-        return {"ok": served.session.refer(served.queries(value))}
+        return {"ok": served.reference(value)}
     if what == "queries":
         return {"answers": list(_plain(served.ask(value)))}
     if what in _UPDATES:
@@ -230,6 +258,16 @@ def _unreadable(got: str) -> SimError:
         ' (with --updates also "insert", "relabel", "delete"), and perhaps "id"',
         got=got, hint='write {"query": [0.1, 0.2]}; `opendp-sim session --help` shows every form.',
     )  # fmt: skip
+
+
+def _too_much(expected: str, got: str) -> SimError:
+    return SpecError(
+        "OS304",
+        "line",
+        expected=expected,
+        got=got,
+        hint="nothing was charged: send several lines, or answer a file with `--batch`.",
+    )
 
 
 session_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

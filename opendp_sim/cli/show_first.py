@@ -21,7 +21,7 @@ from opendp_sim.dsl.loss_in_words import in_words, spent_of
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.standing import standing
 
-__all__ = ["show_first"]
+__all__ = ["show_done", "show_first"]
 
 _WIDE, _MARGIN = 80, 11
 _NAME = 20
@@ -55,6 +55,25 @@ def show_first(plan: Plan, spec: str, out: Console, *, whole: bool = False) -> N
         _row(out, "advice", text, wide, whole=True)
 
 
+def show_done(
+    plan: Plan, then: str | None, out: Console, *, whole: bool = False, runs: int = 1
+) -> None:
+    """Print the promise of a run, how wrong its answers are and what it cost, in five lines.
+
+    Args:
+        plan: what ran.
+        then: the command that comes next.
+        out: where to.
+        whole: whether each line goes on over several rows.
+        runs: how many runs of this program on this data are known of, with this one.
+    """
+    wide = min(out.width, _WIDE)
+    for word, text in _answers(plan, whole=whole, runs=runs):
+        _row(out, word, text, wide, whole=whole)
+    if then is not None:
+        out.print(Text(f"{'next':<{_MARGIN}}", style="bold") + Text(shown(then)), soft_wrap=True)
+
+
 def _row(out: Console, word: str, text: str, wide: int, *, whole: bool) -> None:
     room = wide - _MARGIN
     lines = wrap(shown(text), room, break_on_hyphens=False) if whole else [shown(text)]
@@ -78,15 +97,17 @@ def _command(plan: Plan) -> str:
     return "opendp-sim session" if asked else "opendp-sim apply"
 
 
-def _answers(plan: Plan, *, whole: bool) -> Iterator[tuple[str, str]]:
+def _answers(plan: Plan, *, whole: bool, runs: int = 0) -> Iterator[tuple[str, str]]:
     if plan.privacy is None:
         yield "protected", "nobody: all data is declared public"
     else:
         yield "protected", f"{_who(plan)}. {_several(plan)}" if whole else _who(plan)
-        yield "how sure", f"{_sure(plan)}. {_runs(plan)}" if whole else _sure(plan)
+        sure = _sure_after(plan, runs) if runs else _sure(plan)
+        yield "how sure", f"{sure}. {_runs(plan)}" if whole else sure
     yield "how wrong", _wrong(plan, whole=whole)
     if plan.privacy is not None:
-        yield "cost", f"{_cost(plan)}. {' '.join(in_words(plan))}" if whole else _cost(plan)
+        cost = _spent(plan) if runs else _cost(plan)
+        yield "cost", f"{cost}. {' '.join(in_words(plan))}" if whole else cost
 
 
 def _short(name: str, most: int = _NAME) -> str:
@@ -128,9 +149,32 @@ def _several(plan: Plan) -> str:
 def _sure(plan: Plan) -> str:
     assert plan.privacy is not None  # noqa: S101 - the caller asked
     attacker = attacker_of(plan.privacy.measure, plan.total)
-    return (
-        f"{attacker.strength}: a spy's 50:50 guess becomes right in at most {attacker.right} of 100"
-    )
+    word = attacker.strength
+    guess = "is right" if word == "hardly any" else "guesses right"  # a line has 69 letters
+    return f"{word}: a spy at 50:50 then {guess} at most {attacker.right} times in 100"
+
+
+def _sure_after(plan: Plan, runs: int) -> str:
+    """Say how sure it is after all runs: a ledger has their sum, and of one program losses add up (A4).
+
+    Without a ledger there may have been others, and the line says so.
+    """
+    assert plan.privacy is not None  # noqa: S101 - the caller asked
+    found = standing(plan)
+    if found is not None and found.get("runs"):
+        known, runs = runs, found["runs"]
+        together = attacker_of(found["measure"], tuple(found["loss"]))
+        late = " by this ledger alone" if known > 1 else ""  # an earlier run was not made with it
+        told = late if runs == 1 else f" after {runs} runs"
+    else:
+        together = after_runs(attacker_of(plan.privacy.measure, plan.total), runs)
+        if runs > 1:
+            return (
+                f"two runs or more; if two, a spy at 50:50 is right at most {together.right} in 100"
+            )
+        told = " if no other run"
+    line = f"{together.strength}{told}: a spy at 50:50 is right at most {together.right} in 100"
+    return line if len(line) <= _WIDE - _MARGIN else line.replace(" at 50:50", "")
 
 
 def _runs(plan: Plan) -> str:
@@ -147,7 +191,9 @@ def _runs(plan: Plan) -> str:
 def _wrong(plan: Plan, *, whole: bool) -> str:
     """Tell the errors, of outputs alike at once; the first error alone unless ``whole``."""
     alike = defaultdict(list)
-    for name, error in (how_wrong(plan) or asked_later(plan)).items():
+    told = how_wrong(plan)
+    noun = " output" if told else " question"
+    for name, error in (told or asked_later(plan)).items():
         alike[error.whole if whole else error.brief].append(name if whole else _short(name))
     if not alike:
         return "not stated: it depends on what the release is asked"
@@ -155,28 +201,45 @@ def _wrong(plan: Plan, *, whole: bool) -> str:
         return ". ".join(f"{', '.join(names)}: {text}" for text, names in alike.items())
     text, names = next(iter(alike.items()))
     every = sum(map(len, alike.values()))
-    for few, said in (
-        (names[:2], text),
-        (names[:1], text),
-        (names[:1], text.replace(" answers", "")),
+    short = text.replace(" answers", "")
+    for few, said, of in (
+        (names[:2], text, noun),
+        (names[:1], text, noun),
+        (names[:1], short, noun),
+        (names[:1], short, ""),
     ):
-        more = f"; {every - len(few)} more" if every > len(few) else ""
+        left = every - len(few)
+        more = f"; {left} more{of}{'s' if of and left > 1 else ''}" if left else ""
         line = f"{', '.join(few)}: {said}{more}"
         if len(line) <= _WIDE - _MARGIN:
             break
     return line
 
 
+def _loss(plan: Plan) -> str:
+    """Tell what one run loses."""
+    assert plan.privacy is not None  # noqa: S101 - the caller asked
+    spent = spent_of(plan)
+    if spent is None:
+        return loss_text(plan.privacy.measure, plan.total)
+    rest = "".join(f", delta {up_text(delta, 2)}" for delta in spent[1:])
+    return f"epsilon {up_text(spent[0], 3)}{rest}"
+
+
+def _spent(plan: Plan) -> str:
+    """Tell what a run has spent, and who counts it."""
+    found = standing(plan)
+    if found is None:
+        return f"{_loss(plan)} was spent; no ledger adds runs up"
+    room: int | None = found.get("room")
+    few: dict[int | None, str] = {0: "; no other run fits", 1: "; one other run fits"}
+    more = few.get(room, f"; {room} other runs fit")
+    return f"{_loss(plan)} was spent{more if room is not None else ''}"
+
+
 def _cost(plan: Plan) -> str:
     """Tell what a run would spend, and who counts it."""
-    assert plan.privacy is not None  # noqa: S101 - the caller asked
-    measure, spent = plan.privacy.measure, spent_of(plan)
-    if spent is None:
-        loss = loss_text(measure, plan.total)
-    else:
-        loss = f"epsilon {up_text(spent[0], 3)}"
-        loss += "".join(f", delta {up_text(delta, 2)}" for delta in spent[1:])
-    found = standing(plan)
+    loss, found = _loss(plan), standing(plan)
     if found is None:
         return f"none yet; {loss} a run; no ledger adds them up"
     if "refused" in found:

@@ -22,13 +22,14 @@ from opendp_sim.cli._run import (
 )
 from opendp_sim.cli._stop import note_charge
 from opendp_sim.cli.show_comparison import show_comparison
-from opendp_sim.cli.show_first import show_first
+from opendp_sim.cli.show_first import show_done, show_first
 from opendp_sim.cli.show_plan import show_plan, show_types
 from opendp_sim.core.memory import process_memory
 from opendp_sim.dsl.advice import advice
 from opendp_sim.dsl.applied import Applied
 from opendp_sim.dsl.ask import reference
 from opendp_sim.dsl.compare import compare, refuse_private
+from opendp_sim.dsl.earlier import Earlier, earlier_of
 from opendp_sim.dsl.execute import Engine, apply
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.plan_document import is_plan, load_plan, save_plan
@@ -115,6 +116,9 @@ def apply_command(
     anywhere: Annotated[
         bool, typer.Option("--anywhere", help="Let `save:` leave that folder.")
     ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Let an output replace another program's release.")
+    ] = False,
     workers: Annotated[
         int | None,
         typer.Option(min=1, max=256, help="Threads that build sketches; default one a core."),
@@ -122,7 +126,8 @@ def apply_command(
     engine: Annotated[
         str | None,
         typer.Option(
-            help="Sum up private files by `local` tasks, `dask` or `spark`: the same bits."
+            help="Sum up private files by `local` tasks, `dask`, `spark` or `sc`, or on the cluster at "
+            "an address such as dask://host:8786: the same bits."
         ),
     ] = None,
     resume: Annotated[
@@ -134,6 +139,9 @@ def apply_command(
     ] = None,
     compared: Annotated[
         bool, typer.Option("--compare", help="Also compare with exact answers; public data only.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also every type, map, loss and scale.")
     ] = False,
     json_: AsJson = False,
 ) -> None:
@@ -147,12 +155,13 @@ def apply_command(
             plan = plan_file(spec, parameters(param))
         if compared:
             refuse_private(plan)
-        before = process_memory()
+        before, earlier = process_memory(), earlier_of(plan, into)
         with progress() as told:
             done = apply(
                 plan,
                 into=into,
                 anywhere=anywhere,
+                replace=replace,
                 workers=workers,
                 told=told,
                 engine=_engine(engine),
@@ -164,19 +173,46 @@ def apply_command(
         if json_:
             say_json(_plain(done) | {"comparison": [asdict(one) for one in found]})
             return
-        if done.resumed is not None:
-            say(
-                f"resumed   the run of entry {done.resumed}: nothing ran, nothing new was charged; "
-                "apply again for a new release"
-            )
-        for name, path in done.files.items():
-            say(f"wrote     {path} ({name}), certificate {done.certificates[name].name}")
-        if done.spent is not None:
-            say(f"ledger    spent {done.spent}; left {done.left}")
+        _say_done(done, earlier)
         for one in found:
             show_comparison(one)
         say("")
-        show_plan(plan, console(), before=before)
+        runs = 2 if earlier.same and done.resumed is None else 1
+        show_done(plan, _next_of(done), console(), whole=verbose, runs=runs)
+        if verbose:
+            say("")
+            show_plan(plan, console(), before=before)
+
+
+def _say_done(done: Applied, earlier: Earlier) -> None:
+    """Say what was written, and that files of an earlier run are gone."""
+    if done.resumed is not None:
+        say(
+            f"resumed   the run of entry {done.resumed}: nothing ran, nothing new was charged; "
+            "apply again for a new release"
+        )
+    for name, path in done.files.items():
+        say(f"wrote     {path} ({name}), certificate {done.certificates[name].name}")
+    if earlier.names and done.resumed is None:
+        told = (
+            ""
+            if done.plan.privacy is None
+            else "; what an earlier run told stays told, and adds up"
+        )
+        say(
+            f"again     {', '.join(earlier.names)}: in the place of an earlier run's{told}. To ask more, "
+            "keep the files and use `opendp-sim answer`, which costs nothing"
+        )
+    if done.spent is not None:
+        first = done.charge is not None and done.charge.body.get("of") == 1
+        begun = "; this run began it" if first else ""
+        say(f"ledger    spent {done.spent}; left {done.left}{begun}")
+
+
+def _next_of(done: Applied) -> str | None:
+    """Return the command that makes a page of what was released."""
+    first = next(iter(done.certificates.values()), None)
+    return None if first is None else f"opendp-sim report {first}"
 
 
 def _engine(name: str | None) -> Engine | None:

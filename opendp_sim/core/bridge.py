@@ -31,6 +31,7 @@ from opendp_sim.core.claims import Claim, Interactive, Noise, Norm, Post, Privat
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.core.guard import guarded
 from opendp_sim.core.interrupts import catch_dropped, holding
+from opendp_sim.core.one_copy import entry_for_arrays, reads_arrays
 from opendp_sim.core.rounding import U32_MAX, bounded_int
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.core.whole import whole_function
@@ -65,8 +66,9 @@ def _hold_signals() -> None:
     for name, found in list(vars(lib).items()):
         if type(found) is plain:
             delattr(lib, name)  # made again, as one that holds, when it is next asked for
-    for name in ("_slice_to_py", "_py_to_slice"):
-        setattr(_conversions, name, holding(getattr(_conversions, name)))
+    reader = reads_arrays(_conversions._slice_to_py)  # noqa: SLF001
+    for name, work in (("_slice_to_py", reader), ("_py_to_slice", _conversions._py_to_slice)):  # noqa: SLF001
+        setattr(_conversions, name, holding(work))
     classes = [*vars(_modules).values(), *vars(_library).values()]
     for kind in {each for each in classes if isinstance(each, type)}:
         if "__del__" in vars(kind):
@@ -76,6 +78,18 @@ def _hold_signals() -> None:
 
 
 _hold_signals()
+_ENTRY = entry_for_arrays(
+    getattr(_conversions, "_invoke_py_callback", None), getattr(_library, "CallbackFnValue", None)
+)
+
+
+def _called_back(function: Callable[[Any], Any]) -> Any:
+    """Return ``function`` as OpenDP calls it: given an array for a vector of i64, if that can be had."""
+    if _ENTRY is None:
+        return function
+    made = py_to_c(function, c_type=CallbackFnPtr, type_name="ExtrinsicObject").contents
+    made.callback = _ENTRY
+    return CallbackFnPtr(made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +170,8 @@ def build(claim: Claim, key: str, domain: Domain, metric: Metric, norm: Norm | N
             return _with_parts(claim.native, claim)
         measure = measure_to_dp(claim.measure)
         run = guarded(lambda data: claim.function(domain.normal(data)), key)
-        made = _make_measurement(*space, measure, run, guarded(_loss(claim), key))
+        loss = guarded(_loss(claim), key)
+        made = _make_measurement(*space, measure, _called_back(run), loss)
         return _with_parts(made, claim)
     return _interactive(claim, key, domain, space)
 

@@ -120,11 +120,13 @@ class Linear:
         values: shape (L, q).
         variance: the noise's variance, in units of one cell's variance; broadcasts to (L, q).
         with_count: the noise's covariance with the released number of records, in the same units.
+        missed: the largest error besides noise, per record: shape (q,), or one number.
     """
 
     values: NDArray[np.float64]
     variance: NDArray[np.float64]
     with_count: NDArray[np.float64]
+    missed: NDArray[np.float64] | float = 0.0
 
 
 @dataclass(frozen=True)
@@ -142,13 +144,11 @@ class DistanceReading:
     Attributes:
         power: the exponent p of these sums.
         at: queries on the sketch's own input space to their sums.
-        bias: the same queries to the largest error besides noise, per record, at each: shape (q,).
         stretch: without noise and bias the sum lies between the truth and ``stretch`` times it.
     """
 
     power: float
     at: Callable[[Any], Linear]
-    bias: Callable[[Any], NDArray[np.float64]]
     stretch: float = 1.0
 
 

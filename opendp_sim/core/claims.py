@@ -146,6 +146,8 @@ class Stable:
     ``gather``. Sketches add up."""
     gather: str | None = None
     """The column of the records all of whose equal values must be in one part, for ``merge`` to hold."""
+    reads: frozenset[str] | None = None
+    """The columns of records that it looks at; None for all of them."""
     on_queries: Callable[[Any], Any] | None = None
     """The same map for public queries (no clamping to the data's bounds); default ``function``."""
     capabilities: Mapping[str, Any] = field(default_factory=dict)

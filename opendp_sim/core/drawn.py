@@ -3,6 +3,11 @@
 Small ones are drawn while a mechanism is bound, so that what only the drawn numbers can tell is
 refused there. Large ones wait until a run asks for them, before anything is charged: to check or plan a
 spec takes no longer for them.
+
+Why not all of them wait: the errors that ``plan`` promises, the largest entry of a projection (which an
+exact sum has to hold) and a width at which every record falls into one cell follow from the drawn numbers
+and from nothing else, and a spec that they refuse should be refused by ``check``. The bound is for one
+stage: to check a spec of many stages takes time in proportion to their number.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ __all__ = [
 CATALOGUE: dict[str, str] = {
     "OS101": "A mechanism parameter is missing, unknown, of the wrong type or outside its range.",
     "OS102": "Two parameters of one mechanism do not go together.",
-    "OS103": "The public matrices or the sketch of a mechanism need more memory than the machine has.",
+    "OS103": "Public matrices, a sketch or records in a file need more memory than the machine has.",
     "OS201": "A mechanism was bound to a domain that its proof does not cover.",
     "OS202": "A mechanism was bound to a metric that its proof does not cover.",
     "OS203": "Exact arithmetic cannot be guaranteed: a bound of the type reaches 2**51.",
@@ -53,7 +53,8 @@ CATALOGUE: dict[str, str] = {
     "OS406": "An interactive release has ended: its queries are used up, or a failure ended it; or its "
     "process was interrupted and the store has to be opened again.",
     "OS407": "A session's store is locked, damaged, another's, an older copy, or cannot be written; a "
-    "ledger that was charged is gone; or a service was copied, or asked from another thread.",
+    "ledger that was charged is gone, or an older copy; or a service was copied, or asked from another "
+    "thread.",
     "OS501": "The audit cannot run on this object.",
     "OS502": "The audit refuted a claim.",
     "OS503": "An optional accountant or tester is not installed.",

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import SpaceError
+from opendp_sim.core.fast import COUNTED
+from opendp_sim.core.matrix_product import matrix_product
 
 __all__ = [
     "PhaseProjection",
@@ -127,20 +129,50 @@ class PhaseProjection:
             room: buffers of ``room_for``; the returned ids are a view into them, until the next call.
         """
         matrix = self.workspace() if matrix is None else matrix
-        held, flat = room_for(len(values), values.shape[1], len(matrix)) if room is None else room
-        rows = held[: len(values)]
-        rows[:, :-1] = values
-        rows[:, -1] = 1.0
-        product = flat[: len(matrix) * len(values)].reshape(len(matrix), len(values))
-        np.matmul(matrix, rows.T, out=product)
+        product = self._product(values, matrix, room)
         product += _MAGIC if starts is None else (_MAGIC + starts)[:, None]
         ids: NDArray[np.int64] = product.view(np.int64)
         ids &= modulus - 1
         return ids
 
+    def count(
+        self,
+        values: NDArray[np.float64],
+        labels: NDArray[np.int64] | None,
+        out: NDArray[np.int64],
+        *,
+        matrix: NDArray[np.float64],
+        room: Room,
+        modulus: int = 2**51,
+        group: int = 1,
+        starts: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Add one to ``out[c, label, id]`` for every column and row: ``ids``, then ``count_ids``."""
+        compiled = COUNTED.after(len(matrix) * len(values))
+        if compiled is None:
+            ids = self.ids(values, matrix, modulus=modulus, starts=starts, room=room)
+            count_ids(ids, labels, out, group)
+            return
+        own = np.zeros(0, np.int64) if labels is None else np.array(labels, dtype=np.int64)
+        if compiled(self._product(values, matrix, room), _MAGIC, modulus - 1, own, out):
+            raise IndexError  # as the numpy code does; guarded, so nothing of it is seen
+
+    @staticmethod
+    def _product(
+        values: NDArray[np.float64], matrix: NDArray[np.float64], room: Room | None
+    ) -> NDArray[np.float64]:
+        """Return the phases, moved so that their nearest integers are ids: shape (C, n), in ``room``."""
+        held, flat = room_for(len(values), values.shape[1], len(matrix)) if room is None else room
+        rows = held[: len(values)]
+        rows[:, :-1] = values
+        rows[:, -1] = 1.0
+        product = flat[: len(matrix) * len(values)].reshape(len(matrix), len(values))
+        matrix_product(matrix, rows.T, out=product)
+        return product
+
     def phases(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the real phases of public queries, anywhere: shape (C, n). Rounds when far out."""
-        product: NDArray[np.float64] = np.matmul(self.folded[:, :-1], values.T)
+        product: NDArray[np.float64] = matrix_product(self.folded[:, :-1], values.T)
         product += self.folded[:, -1:]
         return product
 
@@ -149,7 +181,7 @@ class PhaseProjection:
         ids = np.empty((self.columns, len(values)), dtype=np.int64)
         far = np.asarray((np.abs(values) > self.magnitude).any(axis=1))
         ids[:, ~far] = self.ids(np.where(far[:, None], 0.0, values))[:, ~far]
-        real = self.folded[:, :-1] @ values[far].T + self.folded[:, -1:]
+        real = matrix_product(self.folded[:, :-1], values[far].T) + self.folded[:, -1:]
         ids[:, far] = np.floor(np.clip(real, -(2.0**51), 2.0**51)).astype(np.int64)
         ids[:, far] += self.base[:, None]
         return ids

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.core.matrix_product import matrix_product
+
 __all__ = ["integer_gram", "public_product", "table_product"]
 
 _EXACT = 2**53
@@ -29,17 +31,15 @@ def integer_gram(values: NDArray[np.float64], magnitude: int) -> NDArray[np.int6
     for start in range(0, len(values), step):
         block = values[start : start + step]
         # Every partial sum is an integer below 2**53, so the float product is the integer one.
-        out += np.matmul(block.T, block).astype(np.int64)
+        out += matrix_product(block.T, block).astype(np.int64)
     return out
 
 
 def table_product(counts: NDArray[np.int64], table: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return ``counts . table`` in int64 (no BLAS): shape (..., T) by (T, k) to (..., k)."""
-    product: NDArray[np.int64] = np.matmul(counts, table)
-    return product
+    return matrix_product(counts, table)
 
 
 def public_product(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.float64]:
     """Return the float product of two arrays that are public or released; never of records."""
-    product: NDArray[np.float64] = np.matmul(left, right)
-    return product
+    return matrix_product(left, right)

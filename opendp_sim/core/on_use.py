@@ -1,11 +1,11 @@
-"""Parts of scipy that are imported at their first use: they are a third of a start-up otherwise."""
+"""Modules that are imported at their first use: they are a third of a start-up otherwise."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-__all__ = ["optimize", "signal", "sparse", "spatial", "special"]
+__all__ = ["filelock", "optimize", "signal", "sparse", "spatial", "special"]
 
 
 class _OnUse:
@@ -18,6 +18,7 @@ class _OnUse:
         return getattr(import_module(self._name), word)
 
 
+filelock = _OnUse("filelock")  # with asyncio behind it: only who opens a ledger or runs needs it
 optimize = _OnUse("scipy.optimize")
 signal = _OnUse("scipy.signal")
 sparse = _OnUse("scipy.sparse")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import SpaceError
+from opendp_sim.core.matrix_product import matrix_product, products_of_rows
 
 __all__ = ["exact_dtype", "exact_products", "squared_norms"]
 
@@ -42,13 +43,12 @@ def exact_dtype(norm: float, other: float, where: str) -> type[np.floating[Any]]
 
 def exact_products(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
     """Return all inner products, shape (m, n), of rows (m, d) and (n, d) held in ``exact_dtype``."""
-    product: NDArray[Any] = np.matmul(left, right.T)
-    return product
+    return matrix_product(left, right.T)
 
 
 def squared_norms(rows: NDArray[Any]) -> NDArray[np.float64]:
     """Return the exact squared L2 norm of integer rows whose squares add up below 2**53."""
     if rows.dtype == np.float64:  # one call of BLAS a row: faster than einsum
-        return np.asarray(np.vecdot(rows, rows), dtype=np.float64)
+        return np.asarray(products_of_rows(rows, rows), dtype=np.float64)
     squares: NDArray[np.float64] = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
     return squares

@@ -51,4 +51,4 @@ class ClassSums:
                 continue
             member = self._member if len(part) == self._rows else self._matrix(len(part))
             member.indices[:] = labels[start : start + len(part)]
-            self.totals += (member @ part).astype(np.int64)
+            self.totals += member.dot(part).astype(np.int64)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
+from typing import Any
 
 from opendp_sim.accounting.totals import loss_text
 from opendp_sim.core import dp
@@ -14,11 +16,12 @@ from opendp_sim.dsl.accountant import (
     Target,
     cast,
     chain,
+    chained,
     claim_of,
     compose,
     loss_of,
     maps_of,
-    prefix,
+    steps_of,
     target_of,
 )
 from opendp_sim.dsl.diagnostic import Notes
@@ -31,6 +34,9 @@ from opendp_sim.dsl.typed import Bound, Typed
 from opendp_sim.dsl.types import bind_release, by_curve, release_record, users_of
 
 __all__ = ["account"]
+
+_Solved = dict[tuple[Any, ...], float]
+"""What was solved for releases that look alike: a guess for the next one, which its own map confirms."""
 
 
 def account(
@@ -57,10 +63,11 @@ def account(
         notes.from_error(error, ("privacy", "budget"))
         return out, None, (), None, ()
     measurements: list[dp.Measurement] = []
+    solved: _Solved = {}
     # By name: float sums depend on their order, and a program's hash does not.
     for name, typed in sorted(private.items()):
         try:
-            plan, measurement = _least_noise(typed, privacy, target)
+            plan, measurement = _least_noise(typed, privacy, target, solved)
         except InternalError:
             raise  # a contradiction in the house is nobody's mistake in the spec
         except SimError as error:
@@ -84,28 +91,32 @@ def _has_delta(typed: Typed) -> bool:
 
 
 def _least_noise(
-    typed: Typed, privacy: Privacy, target: Target
+    typed: Typed, privacy: Privacy, target: Target, solved: _Solved
 ) -> tuple[ReleasePlan, dp.Measurement]:
     """Plan a release by its exact curve, where the author left that open and the measure has one."""
     if (curved := by_curve(typed, privacy.measure)) is not None:
         # A curve is stated up to some scale and number of rounds; beyond, its bound in rho is near it.
         with suppress(ParameterError, BudgetError):
-            return _release(curved, privacy, target)
-    return _release(typed, privacy, target)
+            return _release(curved, privacy, target, solved)
+    return _release(typed, privacy, target, solved)
 
 
-def _release(typed: Typed, privacy: Privacy, target: Target) -> tuple[ReleasePlan, dp.Measurement]:
+def _release(
+    typed: Typed, privacy: Privacy, target: Target, solved: _Solved
+) -> tuple[ReleasePlan, dp.Measurement]:
     release, d_in = typed.release, privacy.unit.d_in
     assert release is not None  # noqa: S101 - the caller asked
     share = target.share(spend_of(release))
     delta = target.delta_of(spend_of(release), privacy.budget)
 
     probe = bind_release(typed, release_record(release, probe=True))
-    before = prefix(typed, probe.norm)
+    steps = steps_of(typed, probe.norm)
+    before = chained(steps)
     # The conversion of rho to epsilon needs the other half.
     converts = privacy.measure == "approx" and probe.claim.measure.startswith("approx_zero")
     own_delta = delta / 2 if converts else delta
 
+    @cache  # the answer is asked for again
     def at(value: float | None) -> tuple[Bound, dp.Measurement, dp.Measurement]:
         record = release_record(release, value, own_delta, distance=users_of(typed, d_in))
         bound = bind_release(typed, record)
@@ -115,12 +126,14 @@ def _release(typed: Typed, privacy: Privacy, target: Target) -> tuple[ReleasePla
 
     value = None
     if release.solve is not None:
-        value = solve(
+        reach = None if before is None else before.map(d_in)
+        alike = (release.solve, probe.record.key, probe.claim.measure, share, reach)
+        value = solved[alike] = solve(
             lambda v: loss_of(at(v)[2], d_in),
             share,
             f"flow.{typed.name}.release",
             rising=release.solve != "scale",
-            power=typed.release_kind == "noise",
+            guess=solved.get(alike),
         )
     bound, own, joined = at(value)
     own_loss, loss = loss_of(own, d_in, delta), loss_of(joined, d_in)
@@ -137,7 +150,8 @@ def _release(typed: Typed, privacy: Privacy, target: Target) -> tuple[ReleasePla
     )
     losses.agree(f"flow.{typed.name}", loss, again, converted=converted)
     spend = spend_of(release) if release.solve else None
-    maps = tuple(maps_of(typed, bound, d_in))
+    steps = steps if bound.norm == probe.norm else steps_of(typed, bound.norm)
+    maps = tuple(maps_of(steps, d_in))
     return ReleasePlan(
         typed, bound, spend, bound.claim.measure, own_loss, loss, maps, again
     ), joined

@@ -27,11 +27,13 @@ __all__ = [
     "Target",
     "cast",
     "chain",
+    "chained",
     "claim_of",
     "compose",
     "loss_of",
     "maps_of",
     "prefix",
+    "steps_of",
     "target_of",
 ]
 
@@ -39,13 +41,29 @@ _ROOM = Fraction(2**40 - 1, 2**40)
 """Shares are solved a trillionth below themselves, so that their rounded sum fits the whole."""
 
 
-def prefix(typed: Typed, norm: Norm | None) -> dp.Transformation | None:
-    """Return the row maps and the sketch, chained by ``>>``; None for a release of bare records."""
+Steps = Sequence[tuple[str, dp.Transformation]]
+"""The row maps and the sketch before a release, by key, as OpenDP's own objects."""
+
+
+def steps_of(typed: Typed, norm: Norm | None) -> Steps:
+    """Return the steps before a release."""
+    return [
+        (s.mechanism.key, build(s.claim, s.mechanism.key, s.domain, s.metric, norm))
+        for s in typed.stages
+    ]
+
+
+def chained(steps: Steps) -> dp.Transformation | None:
+    """Return the steps, chained by ``>>``; None for a release of bare records."""
     transformation = None
-    for stage in typed.stages:
-        made = build(stage.claim, stage.mechanism.key, stage.domain, stage.metric, norm)
+    for _, made in steps:
         transformation = made if transformation is None else transformation >> made
     return transformation
+
+
+def prefix(typed: Typed, norm: Norm | None) -> dp.Transformation | None:
+    """Return all that is before a release as one OpenDP transformation; None for bare records."""
+    return chained(steps_of(typed, norm))
 
 
 def chain(before: dp.Transformation | None, bound: Bound) -> dp.Measurement:
@@ -54,13 +72,12 @@ def chain(before: dp.Transformation | None, bound: Bound) -> dp.Measurement:
     return release if before is None else before >> release
 
 
-def maps_of(typed: Typed, bound: Bound, d_in: int) -> list[tuple[str, float]]:
+def maps_of(steps: Steps, d_in: int) -> list[tuple[str, float]]:
     """Evaluate every OpenDP map of the chain at ``d_in``: (step, distance after it)."""
     out: list[tuple[str, float]] = []
     distance: Any = d_in
-    for stage in typed.stages:
-        key = stage.mechanism.key
-        distance = build(stage.claim, key, stage.domain, stage.metric, bound.norm).map(distance)
+    for key, made in steps:
+        distance = made.map(distance)
         out.append((key, distance))
     return out
 
@@ -195,7 +212,7 @@ def _rho_for(epsilon: float, delta: float) -> float:
         math.sqrt(tail + epsilon) + math.sqrt(tail)
     )  # of rho, by the plain conversion
     start = math.sqrt(0.5) / max(root, 2.0**-40)
-    scale = solve(converted, (epsilon,), "budget.epsilon", power=True, start=start)
+    scale = solve(converted, (epsilon,), "budget.epsilon", start=start)
     return float(dp.m.make_gaussian(*space, scale).map(1))
 
 

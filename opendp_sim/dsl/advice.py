@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from opendp_sim.accounting.little_protection import little_protection
 from opendp_sim.core.few_records import needed_records
 from opendp_sim.dsl.charging import ledger_path
 from opendp_sim.dsl.describe import stage_plain
@@ -24,6 +25,7 @@ _RECORDS = 1000
 def advice(plan: Plan) -> list[str]:
     """Return one sentence for each thing that is allowed and seldom meant."""
     return [
+        *_little(plan),
         *_delta(plan),
         *_unspent(plan),
         *_single(plan),
@@ -40,6 +42,12 @@ def advised_of(plan: Plan) -> list[str]:
     steps = (step for typed in plan.types.values() for step in stage_plain(typed)["steps"])
     told = [f"{step['step']}: {text}" for step in steps for text in step.get("advice", ())]
     return list(dict.fromkeys([*told, *advice(plan)]))
+
+
+def _little(plan: Plan) -> Iterator[str]:
+    told = None if plan.privacy is None else little_protection(plan.privacy.budget)
+    if told is not None:
+        yield told
 
 
 def _delta(plan: Plan) -> Iterator[str]:

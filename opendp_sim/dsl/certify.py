@@ -18,6 +18,7 @@ from opendp_sim.accounting.ledger import Entry, Ledger
 from opendp_sim.accounting.release import versions
 from opendp_sim.accounting.signature import Signer
 from opendp_sim.accounting.totals import Total
+from opendp_sim.core.docs import doc_of
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.release_plan import ReleasePlan
@@ -143,5 +144,5 @@ def _sentence(key: str) -> str:
     """Return the first sentence of a mechanism's page: what it does, in plain words."""
     from opendp_sim.dsl.plain_text import plain_text  # noqa: PLC0415 - its reader of formulas is heavy
 
-    first = (REGISTRY[key].__doc__ or "").strip().split("\n\n")[0]
+    first = doc_of(REGISTRY[key]).split("\n\n")[0]
     return plain_text(" ".join(first.split()))

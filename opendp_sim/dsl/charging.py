@@ -18,7 +18,7 @@ from opendp_sim.accounting.shared_ledger import is_shared
 from opendp_sim.core.errors import BudgetError, DataError, SimError, SpecError
 from opendp_sim.core.interrupts import held
 from opendp_sim.dsl.ir import DataEntry
-from opendp_sim.dsl.lost_ledger import refuse_lost, trace_of
+from opendp_sim.dsl.lost_ledger import refuse_lost, refuse_older, trace_of
 from opendp_sim.dsl.plan import Plan
 
 __all__ = [
@@ -132,7 +132,8 @@ def open_ledger(
         folder: where outputs are saved; default the spec's.
 
     Raises:
-        BudgetError (OS407): the store is an older copy; or the ledger was charged, and is gone.
+        BudgetError (OS407): the store is an older copy; or the ledger was charged, and is gone, or is an
+            older copy.
         BudgetError (OS402): too many runs were refused by the data. (OS403): no ledger of these terms.
     """
     terms, path = terms_of(plan), ledger_path(plan)
@@ -141,6 +142,7 @@ def open_ledger(
     terms.limit.check(terms.measure, "ledger.limit")
     refuse_lost(plan, path, folder, store)
     ledger = stack.enter_context(Ledger.open(path, terms))
+    refuse_older(plan, ledger, folder)
     is_paid(ledger, store)
     return ledger
 

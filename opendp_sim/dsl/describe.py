@@ -18,11 +18,19 @@ from opendp_sim.dsl.typed import Typed
 from opendp_sim.sources.blocks import block_rows, rows_at_once, widest
 from opendp_sim.spaces.frame import told
 from opendp_sim.spaces.metrics import VectorNorm
-from opendp_sim.spaces.records import Records
+from opendp_sim.spaces.records import Column, Records
 from opendp_sim.spaces.rows import GridRows, RealRows
 from opendp_sim.spaces.sketch import Sketch
 
-__all__ = ["bytes_a_record", "domain_text", "dropped", "memory_of", "metric_text", "stage_plain"]
+__all__ = [
+    "bytes_a_record",
+    "domain_text",
+    "dropped",
+    "labels",
+    "memory_of",
+    "metric_text",
+    "stage_plain",
+]
 
 
 def stage_plain(typed: Typed) -> dict[str, Any]:
@@ -85,13 +93,20 @@ def domain_text(domain: Domain) -> str:
     return f"{type(domain).__name__}{{{shown[:160]}}}"
 
 
+def labels(column: Column) -> str:
+    """Say how many keys a column has, and of what kind: a label of another kind is no key."""
+    text = [isinstance(key, str) for key in column.keys]
+    kind = "texts" if all(text) else "texts and whole numbers" if any(text) else "whole numbers"
+    return f"{len(text)} keys ({kind})"
+
+
 def dropped(entry: DataEntry) -> str:
     """Say when ``ingest: enforce`` drops a record: what its declaration makes of each column."""
     said = []
     for column in entry.records.columns:
         kind = column.numpy_dtype.kind
         if column.keys:
-            said.append(f"{column.name} is not one of its {len(column.keys)} keys")
+            said.append(f"{column.name} is not one of its {labels(column)}")
         else:
             what = "no text" if kind == "O" else "no whole number" if kind in "iu" else "not finite"
             said.append(f"{column.name} is {what if not column.is_vector else what + ' anywhere'}")
@@ -125,15 +140,22 @@ def _bytes_of(matrices: Sequence[NDArray[np.generic]]) -> int:
     return sum(matrix.nbytes for matrix in matrices)
 
 
+_LIBRARY = 40 * 2**20
+"""What pyarrow takes as soon as it is loaded."""
+_READERS = {"csv": _LIBRARY, "parquet": _LIBRARY + 120 * 2**20}
+"""What reading a file takes beside its blocks, as measured: pyarrow holds several row groups."""
+
+
 def memory_of(types: Iterable[Typed]) -> int:
     """Estimate the peak memory of a run, in bytes: sketches with their noise, and a few blocks.
 
     Three vectors of cells for each released sketch (the sum, the noise, the file), the public
-    matrices, eight copies of one block of the widest stage, and all rows of a public ``size`` where a
-    mechanism needs them together.
+    matrices, eight copies of one block of the widest stage, what its reader takes, and all rows of a
+    public ``size`` where a mechanism needs them together.
     """
-    cells, matrices, block, held = 0, 0, 0, 0
+    cells, matrices, block, held, reader = 0, 0, 0, 0, 0
     for typed in types:
+        reader = max(reader, _READERS.get(typed.entry.source.kind, 0))
         for stage in typed.stages:
             claim = stage.claim
             if isinstance(claim, Stable):
@@ -145,7 +167,7 @@ def memory_of(types: Iterable[Typed]) -> int:
         elif typed.release is not None:
             size = dict(typed.release.params).get("size") or 0
             held = max(held, 2 * int(size) * bytes_a_record(typed))
-    return 3 * 8 * cells + matrices + 8 * block + held
+    return 3 * 8 * cells + matrices + 8 * block + held + reader
 
 
 def bytes_a_record(typed: Typed) -> int:

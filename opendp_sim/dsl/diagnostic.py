@@ -77,10 +77,17 @@ _MOST = 1000
 
 
 class Notes:
-    """Collects findings; a place is reported once, by the first that objects."""
+    """Collects findings; a place is reported once, by the first that objects.
+
+    Attributes:
+        findings: what is reported.
+        objections: how often anything was objected to, reported or not. Whether a part is sound is told
+            by this number: a second objection to one place, or one too many, is no finding.
+    """
 
     def __init__(self) -> None:
         self.findings: list[Diagnostic] = []
+        self.objections = 0
         self._seen: set[tuple[Path, Part]] = set()
 
     def error(
@@ -95,6 +102,7 @@ class Notes:
         causes: tuple[Cause, ...] = (),
     ) -> None:
         """Add a finding, unless the same place was already objected to."""
+        self.objections += 1
         if (path, part) in self._seen or len(self._seen) > _MOST:
             return
         self._seen.add((path, part))
@@ -118,6 +126,7 @@ class Notes:
     def unknown(self, word: object, known: Iterable[str], path: Path, what: str) -> None:
         """Report an unknown key with the nearest known one."""
         if len(self._seen) > _MOST:
+            self.objections += 1
             return  # before the nearest word is looked for
         known = sorted(known)
         listed = ", ".join(f"`{name}`" for name in known[:16]) or "nothing"

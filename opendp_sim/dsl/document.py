@@ -30,7 +30,7 @@ from opendp_sim.dsl.scalars import plain_scalar
 
 __all__ = ["Document", "Span", "parse", "read"]
 
-MAX_BYTES, MAX_DEPTH, MAX_NODES = 2**20, 40, 100_000
+MAX_BYTES, MAX_DEPTH, MAX_NODES = 2**20, 40, 50_000
 _HOLE, _STAND_IN = "???", "\ue000\ue000\ue000"
 """A hole is no YAML word inside brackets, so a word of equal length stands in for it."""
 

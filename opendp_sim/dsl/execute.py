@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path as File
@@ -13,29 +13,22 @@ from typing import Any, Protocol
 from opendp_sim.accounting.ledger import Entry
 from opendp_sim.accounting.release import Release
 from opendp_sim.accounting.signature import Signer
-from opendp_sim.core.claims import Interactive, Noise, Private, Stable
+from opendp_sim.core.claims import Interactive
 from opendp_sim.core.errors import DataError, InternalError, SimError, SpecError
-from opendp_sim.core.guard import guarded
-from opendp_sim.core.pipeline import resolve
 from opendp_sim.dsl.applied import Applied
-from opendp_sim.dsl.certify import claim_about
 from opendp_sim.dsl.charging import gate, open_ledger, reserve
 from opendp_sim.dsl.diagnostic import Notes
 from opendp_sim.dsl.inputs import Inputs, Memory, check_forms, open_private, open_public
 from opendp_sim.dsl.places import check_inside, check_saves
 from opendp_sim.dsl.plan import Plan
-from opendp_sim.dsl.publish import Run, finish, publish, run_folder, settle, stage
-from opendp_sim.dsl.release_plan import ReleasePlan
+from opendp_sim.dsl.publish import Run, publish, run_folder, settle, stage
+from opendp_sim.dsl.released import data_of, released
+from opendp_sim.dsl.resume import finish
+from opendp_sim.dsl.targets import check_own, check_replaced
 from opendp_sim.dsl.write import check_writable
-from opendp_sim.sources.blocks import narrowed
-from opendp_sim.sources.fold import build_sketch, collect_rows
-from opendp_sim.spaces.records import Records
 from opendp_sim.spaces.rows import with_points
 
 __all__ = ["answer", "apply"]
-
-
-Told = Callable[[str, int], None]
 
 
 class Engine(Protocol):
@@ -60,6 +53,7 @@ def apply(
     memory: Memory | None = None,
     into: str | File | None = None,
     anywhere: bool = False,
+    replace: bool = False,
     workers: int | None = None,
     engine: Engine | None = None,
     told: Callable[[str, int], None] = lambda _phase, _rows: None,
@@ -74,6 +68,8 @@ def apply(
         memory: arrays for sources of kind ``memory``.
         into: folder that ``save:`` paths start from; default the spec's.
         anywhere: let ``save:`` leave that folder.
+        replace: let an output take the place of one that another program released. A run of this very
+            program replaces its own outputs anyway.
         workers: threads that build sketches, default one a core; any number gives the same bits.
         engine: what sums up private records, such as ``opendp_sim.engines.engine_of("dask")``; default
             this process. Gate and sums are then one pass; the bits are the same (``engines.md``).
@@ -102,9 +98,10 @@ def apply(
     if not anywhere:
         check_inside(plan.program, notes, folder)
     notes.raise_if_any()
-    for name, output in plan.outputs.items():
-        if output.decl.save is not None:
-            check_writable(folder / output.decl.save, f"outputs.{name}.save")
+    for where, path in _saved(plan, folder):
+        check_writable(path, where)
+        if not replace:
+            check_own(path, where, plan.program.hash)
     with ExitStack() as stack:
         ledger = open_ledger(plan, stack, folder=folder)
         run = Run(folder, ledger, signer, workers, told, charged, engine)
@@ -116,8 +113,16 @@ def apply(
     return finished
 
 
+def _saved(plan: Plan, folder: File) -> list[tuple[str, File]]:
+    """Return (its place in the spec, its file) of every output that is saved."""
+    saved = ((name, output.decl.save) for name, output in plan.outputs.items())
+    return [(f"outputs.{name}.save", folder / save) for name, save in saved if save is not None]
+
+
 def _fresh(plan: Plan, run: Run, memory: Memory, stack: ExitStack) -> Applied:
     """Reserve, run, settle (``charging.md``)."""
+    for where, path in _saved(plan, run.folder):
+        check_replaced(path, where)
     done, ledger, time = Applied(plan), run.ledger, datetime.now(UTC).isoformat(timespec="seconds")
     public = open_public(plan, memory, run.told)
     check_forms(plan, memory)
@@ -134,8 +139,8 @@ def _fresh(plan: Plan, run: Run, memory: Memory, stack: ExitStack) -> Applied:
     try:
         if failed is not None:
             raise failed
-        released = _run(plan, inputs, sums, run.workers, run.told)
-        _answer(plan, released, inputs, done)
+        made = released(plan, inputs, sums, run.workers, run.told)
+        _answer(plan, made, inputs, done)
     except SimError:
         raise
     except Exception:  # noqa: BLE001 - whatever it says may be about the data
@@ -149,9 +154,7 @@ def _fresh(plan: Plan, run: Run, memory: Memory, stack: ExitStack) -> Applied:
         done.charge = settle(ledger, reserved, {})
         return done
     try:
-        written = stage(
-            plan, waiting, done, ledger, reserved, time=time, signed=run.signer is not None
-        )
+        written = stage(plan, waiting, done, ledger, reserved, time=time, signer=run.signer)
         publish(waiting, written, run, reserved, done)
     except DataError as error:
         error.results = dict(done.results)  # paid for: the reserve stands
@@ -191,7 +194,7 @@ def _first(
     for name, release in plan.releases.items():
         if not release.typed.entry.public:
             try:
-                sums[name] = _data(release, inputs, run.workers, run.told)
+                sums[name] = data_of(release, inputs, run.workers, run.told)
             except Exception as error:  # noqa: BLE001 - judged when the gate has seen every record
                 failed = error
             break
@@ -209,60 +212,6 @@ def _no_sessions(plan: Plan) -> None:
                 "OS306", f"flow.{name}", expected="releases that can be written to a file",
                 got="a session", hint="run `opendp-sim session SPEC` to serve it.",
             )  # fmt: skip
-
-
-# --- the releases ---------------------------------------------------------------------------------
-
-
-def _run(
-    plan: Plan, inputs: Inputs, sums: Mapping[str, Any], workers: int | None, told: Told
-) -> dict[str, Any]:
-    return {
-        name: _release(
-            plan,
-            release,
-            sums[name] if name in sums else _data(release, inputs, workers, told),
-            told,
-        )
-        for name, release in plan.releases.items()
-    }
-
-
-def _data(release: ReleasePlan, inputs: Inputs, workers: int | None, told: Told) -> Any:
-    """Return what is released, before noise: a sum, a fold, or all rows."""
-    typed = release.typed
-    blocks = inputs.blocks[typed.entry.name]
-    last = typed.stages[-1].claim if typed.stages else None
-    if isinstance(last, Stable) and last.accumulate is not None:
-        told("building", 0)
-        return build_sketch(
-            typed.stages, blocks, workers=workers, on_block=lambda rows: told("building", rows)
-        )
-    if isinstance(last, Stable) and last.fold is not None:
-        maps, fold = typed.stages[:-1], last.fold
-        key, blocks = typed.stages[-1].mechanism.key, narrowed(blocks, typed.stages)
-        return guarded(lambda _: fold(lambda: map(resolve(maps, blocks), blocks())), key)(None)
-    if isinstance(typed.domain, Records):
-        raise InternalError(
-            "OS903", typed.name, expected="a stage that ends in rows or a sketch", got="records",
-            hint="put `select` or a sketch before the release.",
-        )  # fmt: skip
-    return collect_rows(typed.stages, blocks)
-
-
-def _release(plan: Plan, release: ReleasePlan, data: Any, told: Told) -> Any:
-    claim = release.bound.claim if release.bound is not None else None
-    told("releasing", 0)
-    if isinstance(claim, Private):
-        assert release.record is not None  # noqa: S101 - a claim has a record
-        data = guarded(claim.function, release.record.key)(data)
-    noise: Noise | None = getattr(claim, "noise", None)
-    stages = release.asked_stages
-    return (
-        data
-        if stages is None
-        else Release.of_sketch(stages, data, noise, claim_about(plan, release))
-    )
 
 
 # --- the outputs ----------------------------------------------------------------------------------

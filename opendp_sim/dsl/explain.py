@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.core.about import describe
+from opendp_sim.core.docs import doc_of
 from opendp_sim.core.errors import CATALOGUE, SpecError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, current_key, page_beside
 from opendp_sim.core.shown import shown
@@ -105,7 +105,7 @@ def _error(code: str) -> str:
 
 
 def _mechanism(cls: type[Mechanism]) -> str:
-    lines = [f"{cls.key} ({cls.room})", "", plain_text(inspect.getdoc(cls) or ""), "", "Parameters"]
+    lines = [f"{cls.key} ({cls.room})", "", plain_text(doc_of(cls)), "", "Parameters"]
     for name, about in describe(cls).items():
         symbol = f" ({about.symbol})" if about.symbol not in ("-", "") else ""
         default = "required" if about.default == "required" else f"default {about.default}"

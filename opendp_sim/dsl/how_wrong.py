@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ _DIRECT = {"density", "distance"}
 """Questions whose answers are the sums themselves; others decide or fit something by them."""
 _RECORDS, _VOTES = "records", "votes"
 _STATED = (
+    ("votes_to_be_listed", "listed in 95 of 100 runs from {} votes on", _VOTES),
+    ("votes_for_95_percent", "listed in 95 of 100 runs if {} votes ahead", _VOTES),
     ("gap_for_95_percent", "listed in 95 of 100 runs if it leads by {} votes", _VOTES),
     ("deviation", "2 of 3 vote counts within {}", _VOTES),
     ("scale", "leads below some {} votes may be missed", _VOTES),
@@ -45,55 +48,45 @@ class Wrong:
         size: the same as a number of records or votes; 0 where that is not known.
         noun: which of them.
         more: what the error is of, where a line has room for it.
+        of_leads: whether it is how far two sums have to be apart.
     """
 
     text: str
     size: float = 0.0
     noun: str = ""
     more: str = ""
+    of_leads: bool = False
 
     @property
     def brief(self) -> str:
-        """The size, and its share of a round number that it is a small part of."""
-        base = self._base
-        return f"{self.text} ({_percent(self.size / base)} of {base:,})" if base else self.text
+        """The size, and what it is beside 100: the same number for every program, so they compare."""
+        if not self._known:
+            return self.text
+        share = _share(self.size / 100)
+        return (
+            f"{self.text} ({share.removesuffix(' as much')}{'' if 'times' in share else ' of'} 100)"
+        )
 
     @property
     def whole(self) -> str:
         """The size beside two numbers that it may be the error of."""
         text = f"{self.text}{self.more}"
-        base = self._base
-        if not base:
+        if not self._known:
             return text
-        first, second = _percent(self.size / base), _percent(self.size / base / 100)
+        first, second = (_share(self.size / of) for of in (100, 10_000))
         return (
-            f"{text}. Beside {base:,} {self.noun} that count for an answer this is {first}, beside "
-            f"{100 * base:,} it is {second}"
+            f"{text}. Beside 100 {self.noun} that count for an answer this is {first}, beside 10,000 it "
+            f"is {second}"
         )
 
     @property
-    def _base(self) -> int:
-        """The least of 100, 1,000, ... of which the error is less than half."""
-        if not 0 < self.size < 1e12:
-            return 0
-        bases = (
-            100,
-            1_000,
-            10_000,
-            10**5,
-            10**6,
-            10**7,
-            10**8,
-            10**9,
-            10**10,
-            10**11,
-            10**12,
-            10**13,
-        )
-        return next(base for base in bases if self.size < base / 2)
+    def _known(self) -> bool:
+        return self.noun == _RECORDS and 0 < self.size < 1e12
 
 
-def _percent(share: float) -> str:
+def _share(share: float) -> str:
+    if share >= 1:
+        return f"{size(float(f'{share:.2g}'))} times as much"
     return f"{float(f'{100 * share:.2g}'):g}%" if share > 1e-6 else "hardly anything"
 
 
@@ -122,8 +115,9 @@ def asked_later(plan: Plan) -> dict[str, Wrong]:
         if output.posts or not isinstance(released, Released):
             continue
         for key in sorted(_DIRECT & set(asking(released.capabilities))):
-            post = lookup(key)().bind(released, output.stage.metric)
-            found = next(_of_posts((post,), key), None)
+            asked = lookup(key)()
+            post = asked.bind(released, output.stage.metric)
+            found = next(_of_posts((post,), asked), None)
             told |= {} if found is None else {f"{key} of {output.decl.name}": found}
     return told
 
@@ -140,25 +134,27 @@ def _told(output: OutputType, release: ReleasePlan) -> Wrong | None:
     stated = _of_release(release.bound.claim.expected)
     if output.posts:
         return (
-            next(_of_posts(output.posts, output.decl.post[-1].key), None)
-            or stated
-            or Wrong(_UNKNOWN)
+            next(_of_posts(output.posts, output.decl.post[-1]), None) or stated or Wrong(_UNKNOWN)
         )
     if output.decl.serve is None and release.asked_stages is not None:
         return None  # asked later: what it answers is told where it is asked
     return stated or Wrong(_UNKNOWN)
 
 
-def _of_posts(posts: Sequence[Post], last: str) -> Iterator[Wrong]:
+def _of_posts(posts: Sequence[Post], last: Any) -> Iterator[Wrong]:
     expected = {name: float(v) for post in posts for name, v in post.expected.items()}
     noise = next((v for k, v in expected.items() if k.startswith(_NOISY)), None)
     record = max((post.of_a_record for post in posts), default=0.0)
     if noise is not None and record:
         records = noise / record
-        direct = last in _DIRECT
+        if _compares_sums(last):
+            yield _lead(records, size(noise) if record != 1 else "")
+        direct = last.key in _DIRECT
         more = " by noise" if direct else " by noise; they decide the answer"
         if record != 1:
             more += f"; in the answer's own unit, {size(noise)}"
+        if any("times records" in name for name in expected):
+            more += ", divided by the number of records: the answer is a share of them"
         told = f"2 of 3 {'answers' if direct else 'counts'} within {size(records)} records"
         yield Wrong(told, records, _RECORDS, more)
     for name, value in expected.items():
@@ -167,6 +163,29 @@ def _of_posts(posts: Sequence[Post], last: str) -> Iterator[Wrong]:
             yield Wrong(told, value, _RECORDS, " by noise; the answer is fitted to them")
         if name.startswith((_NOISY, "noise")):
             yield Wrong(f"fitted to a sum that is within {size(value)} in 2 of 3 runs")
+
+
+def _compares_sums(last: Any) -> bool:
+    """Say whether an answer is the class of the largest sum: so is ``classify`` by its rule ``map``."""
+    return last.key == "classify" and getattr(last, "rule", "") == "map"
+
+
+def _lead(records: float, own: str) -> Wrong:
+    """Say how large a lead is safe: the difference of two sums has sqrt(2) times the noise of one.
+
+    Beyond two of its deviations a normal variable goes in 2.3 of 100 cases, on one side.
+    """
+    lead = 2.0 * math.sqrt(2.0) * records
+    counts = (
+        f"2 of 3 counts are within {size(records)}{f', in their own unit {own}' if own else ''}"
+    )
+    more = (
+        f"; below it noise may have decided, above it noise alone turns fewer than 3 of 100 ({counts}). "
+        "Column `margin` is the lead"
+    )
+    return Wrong(
+        f"a lead is safe from {size(lead)} records on", lead, _RECORDS, more, of_leads=True
+    )
 
 
 def _of_release(expected: Mapping[str, Any]) -> Wrong | None:

@@ -8,8 +8,10 @@ from contextlib import suppress
 from pathlib import Path as File
 
 from opendp_sim.accounting._durable import LOCK, SIDES
+from opendp_sim.accounting._postgres import is_shared
 from opendp_sim.dsl.diagnostic import Notes, Path
 from opendp_sim.dsl.ir import Program, SourceRef
+from opendp_sim.dsl.run_folder import is_run_folder
 
 __all__ = [
     "beside",
@@ -125,7 +127,54 @@ def check_places(program: Program, notes: Notes, spec: str | None = None) -> Non
                         ("data", entry.name, "ledger"), label="a folder",
                         help="name a file, for example points.ledger.")  # fmt: skip
     _check_stores(program, notes)
+    _check_names(program, notes)
+    if spec is not None:
+        _check_link(program, notes, File(spec))
     check_saves(program, notes, File(program.folder), spec)
+
+
+def _counting(program: Program) -> list[tuple[Path, str]]:
+    """Return (where, file) of what counts what is spent: ledgers and stores."""
+    kept: list[tuple[Path, str]] = [
+        (("data", e.name, "ledger"), e.ledger.file) for e in program.data if e.ledger is not None
+    ]
+    return kept + [
+        (("outputs", o.name, "store"), o.store) for o in program.outputs if o.store is not None
+    ]
+
+
+def _check_link(program: Program, notes: Notes, spec: File) -> None:
+    """Report a spec whose name is a link from another folder, if it counts in its own folder (OS304).
+
+    Each name would have a ledger of its own, beside it, and the budget would be spent once for each.
+    """
+    if not spec.is_symlink() or _file(spec.parent) == _file(File(_file(spec)[1]).parent):
+        return
+    for path, file in _counting(program):
+        if not (is_shared(file) or File(file).is_absolute()):
+            notes.error(
+                "OS304",
+                f"`{file}` would lie beside a link to the spec, and not beside the spec",
+                path,
+                label="another one for each name of the spec",
+                help="name the spec's own file, or give this an absolute path.",
+            )
+
+
+def _check_names(program: Program, notes: Notes) -> None:
+    """Report what would be kept in a folder that is called as the private one of a run (OS304)."""
+    kept: list[tuple[Path, str]] = [
+        (("outputs", o.name, "save"), o.save) for o in program.outputs if o.save is not None
+    ]
+    for path, file in kept + _counting(program):
+        if any(is_run_folder(part) for part in File(file).parts):
+            notes.error(
+                "OS304",
+                f"`{file}` lies in a folder that is called as that of a run",
+                path,
+                label="such folders are removed",
+                help="choose another name.",
+            )
 
 
 def _check_stores(program: Program, notes: Notes) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from functools import cache
 from typing import Any
 
 from pylatexenc.latex2text import LatexNodes2Text, MacroTextSpec, get_default_latex_context_db
+
+from opendp_sim.core.docs import doc_of
 
 __all__ = ["first_sentence", "formula_text", "plain_text"]
 
@@ -81,5 +82,5 @@ def plain_text(text: str) -> str:
 
 def first_sentence(cls: type[Any]) -> str:
     """Return the first sentence of a class's docstring."""
-    paragraph = (inspect.getdoc(cls) or "").split("\n\n")[0]
+    paragraph = doc_of(cls).split("\n\n")[0]
     return " ".join(plain_text(paragraph).split())

@@ -46,6 +46,14 @@ def save_plan(plan: Plan, path: str | File) -> None:
         )  # fmt: skip
     target = File(path)
     spec = os.path.relpath(File(plan.path).resolve(), target.resolve().parent)
+    if not _is_text(spec):
+        raise SpecError(
+            "OS309",
+            str(path),
+            expected="a spec whose path is text, from the plan's folder",
+            got="a path of other bytes",
+            hint="write the plan beside the spec, or rename the folder.",
+        )
     write_json(
         target,
         {
@@ -57,6 +65,15 @@ def save_plan(plan: Plan, path: str | File) -> None:
             "plan": plan.plain(),
         },
     )
+
+
+def _is_text(path: str) -> bool:
+    """Say whether a path can be written: bytes that are no UTF-8 came in as lone surrogates."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def is_plan(path: str | File) -> bool:

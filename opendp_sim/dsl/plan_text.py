@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from opendp_sim.accounting.little_protection import little_protection
 from opendp_sim.accounting.promise import promise
 from opendp_sim.core.rounding import up_text
-from opendp_sim.dsl.describe import bytes_a_record
+from opendp_sim.dsl.describe import bytes_a_record, labels
 from opendp_sim.dsl.how_wrong import asked_later, how_wrong
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def _lines(plan: Plan) -> Iterator[tuple[str, str]]:
     privacy = plain["privacy"]
     about = {} if privacy is None else privacy | {"total": plain["total"], "claim": plain["claim"]}
     yield "promise", promise(about or {"public": True})
+    yield "warning", little_protection(None if plan.privacy is None else plan.privacy.budget) or ""
     for entry in plan.program.data:
         yield "data", f"{entry.name}, {_gate(entry)}"
     for name, release in plan.releases.items():
@@ -92,7 +94,9 @@ def _gate(entry: Any) -> str:
         "refuse": "a reason to refuse the run",
         "assume": "not looked for",
     }
-    return f"{ledger}; a record outside its declaration is {done.get(entry.ingest, entry.ingest)}"
+    keyed = [f"{c.name} not one of {labels(c)}" for c in entry.records.columns if c.keys]
+    which = f" ({', '.join(keyed)})" if keyed and entry.ingest != "assume" else ""
+    return f"{ledger}; a record outside its declaration{which} is {done.get(entry.ingest, entry.ingest)}"
 
 
 def as_html(plan: Plan) -> str:

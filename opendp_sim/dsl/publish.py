@@ -1,7 +1,6 @@
 """From results to published files: complete and synchronised, then charged, then renamed.
 
-Each step can be repeated. ``finish`` is the second half again, for a run whose process died or whose disk
-failed; it draws no noise, looks at no record and charges nothing new. Proof: ``charging.md``.
+Each step can be repeated (``resume.py``). Proof: ``charging.md``.
 """
 
 from __future__ import annotations
@@ -15,24 +14,27 @@ from pathlib import Path as File
 from typing import Any
 
 from opendp_sim.accounting.atomic_files import fresh, moved, sync_folder, write_json
-from opendp_sim.accounting.certificate import BINDS, digest_of, statement_digest
+from opendp_sim.accounting.certificate import BINDS, statement_digest
 from opendp_sim.accounting.ledger import Entry, Ledger
-from opendp_sim.accounting.release import Release
 from opendp_sim.accounting.signature import Signer
 from opendp_sim.accounting.strict_models import plain_json
-from opendp_sim.core.errors import ReleaseError, SimError
 from opendp_sim.core.regular import own_file
 from opendp_sim.dsl.applied import Applied
 from opendp_sim.dsl.certify import bound, certificate_path, ledger_part, statement
 from opendp_sim.dsl.plan import Plan
-from opendp_sim.dsl.run_folder import RunFolder, Saved, changed, kept_folders, listed_program
+from opendp_sim.dsl.run_folder import RunFolder, Saved, changed
 from opendp_sim.dsl.write import unwritable, write_output
 from opendp_sim.sources.blocks import Block
 
-__all__ = ["Run", "finish", "publish", "run_folder", "settle", "stage"]
+__all__ = ["Run", "publish", "run_folder", "settle", "stage", "stated_of"]
 
 _SLACK = 2**18
 """Bytes held beside an estimate: for the ledger's pages, certificates, and names."""
+
+
+_FILES, _MORE = 3, 4
+"""Files of each output (itself, its statement, its certificate), and of a run: their list, the seal, and
+what the ledger keeps beside it while it writes."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,11 @@ def run_folder(
         return nullcontext(None)
     room = sum(_estimate(plan, name, queries.get(name)) for name in saving)
     try:
-        return RunFolder.make(folder, room + _SLACK)
+        return RunFolder.make(folder, room + _SLACK, _FILES * len(saving) + _MORE)
     except OSError:
         pass
     raise unwritable(
-        "outputs", f"{folder}, which has no room for {room + _SLACK:,} bytes",
+        "outputs", f"{folder}, which has no room for {room + _SLACK:,} bytes or for the files",
         "nothing was charged; make room on the disk, or choose another with --into.",
     )  # fmt: skip
 
@@ -90,7 +92,7 @@ def _estimate(plan: Plan, name: str, queries: Block | None) -> int:
 
 def stage(
     plan: Plan, waiting: RunFolder, done: Applied, ledger: Ledger | None, reserved: Entry | None, *,
-    time: str, signed: bool,
+    time: str, signer: Signer | None,
 ) -> list[Saved]:  # fmt: skip
     """Write every output and its statement into the run's folder, complete and synchronised.
 
@@ -123,7 +125,7 @@ def stage(
         waiting.complete(
             written,
             program=plan.program.hash,
-            signed=signed,
+            signer=None if signer is None else signer.public,
             reserve=None if reserved is None else reserved.seq,
             ledger=None if reserved is None else reserved.hash,
         )
@@ -174,7 +176,7 @@ def publish(
 def _place(waiting: RunFolder, file: Saved, run: Run, done: Applied) -> None:
     """Rename one output, then write its certificate; never is there one that is not the other's."""
     final, made = run.folder / file.save, waiting.path / file.staged
-    beside, stated = certificate_path(final), _stated(waiting, file)
+    beside, stated = certificate_path(final), stated_of(waiting, file)
     final.parent.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(made):
         beside.unlink(missing_ok=True)  # the old one, before the new file has its name
@@ -184,109 +186,7 @@ def _place(waiting: RunFolder, file: Saved, run: Run, done: Applied) -> None:
     done.files[file.output], done.certificates[file.output] = final, beside
 
 
-# --- going on -------------------------------------------------------------------------------------
-
-
-def finish(plan: Plan, run: Run, resume: int | None) -> Applied | None:
-    """Finish a run of this plan whose outputs are complete and charged or reserved; None for none.
-
-    Raises:
-        ReleaseError (OS702): ``resume`` names no run that can be finished. (OS701): a kept file was
-            changed.
-    """
-    folder, ledger = run.folder, run.ledger
-    for waiting in kept_folders(folder):
-        if ledger is None:
-            if listed_program(waiting.path) == plan.program.hash:
-                waiting.done()  # such a run is simply repeated
-            continue
-        reserved = _reserved(waiting, plan, ledger)
-        if reserved is None:
-            continue  # another program's or ledger's: it goes on there
-        charge = ledger.settlement_of(reserved)
-        if charge is not None and ledger.outcome_of(charge) is not None:
-            waiting.done()  # it died while it removed the folder
-            continue
-        number = reserved.seq if charge is None else charge.seq
-        if resume is not None and resume not in (reserved.seq, number):
-            continue
-        if plan.charge is not None:  # from before, and whatever stops this process
-            run.charged(f"entry {number} of {ledger.path} charges {plan.charge.text}, and stands")
-        return _finished(plan, waiting, run, reserved)
-    if resume is None:
-        return None
-    raise ReleaseError(
-        "OS702", "--resume", expected="the entry of an unfinished run of this plan, whose files are kept "
-        f"in {folder}", got=str(resume),
-        hint="`opendp-sim ledger show` lists charges without an outcome; name the folder with --into as "
-        "the run did. A run that ended before its files were complete cannot be resumed.",
-    )  # fmt: skip
-
-
-def _reserved(waiting: RunFolder, plan: Plan, ledger: Ledger) -> Entry | None:
-    """Return what was reserved for the run of a folder: its name tells, not what is in it."""
-    return next(
-        (
-            e
-            for e in ledger.entries
-            if e.kind == "reserve"
-            and e.body.get("token") == waiting.token
-            and e.body.get("program") == plan.program.hash
-        ),
-        None,
-    )
-
-
-def _finished(plan: Plan, waiting: RunFolder, run: Run, reserved: Entry) -> Applied:
-    ledger = run.ledger
-    assert ledger is not None  # noqa: S101 - the caller asked
-    waiting.open_list(reserved.body.get("seal"))
-    listed = waiting.listed
-    assert listed is not None  # noqa: S101 - it was read
-    unsealed = "seal" not in reserved.body and ledger.settlement_of(reserved) is None
-    if unsealed or (listed.reserve, listed.ledger) != (reserved.seq, reserved.hash):
-        raise changed(waiting)
-    if listed.signed and run.signer is None:
-        raise ReleaseError(
-            "OS702", "--sign", expected="the key that the run was started with", got="none",
-            hint="name it again with --sign; nothing was released yet.",
-        )  # fmt: skip
-    _check_kept(plan, waiting, run.folder)
-    done = Applied(plan)
-    publish(waiting, listed.files, run, reserved, done)
-    done.resumed = None if done.charge is None else done.charge.seq
-    total = ledger.total()
-    done.spent, done.left = total.text, total.left_text
-    for name, path in done.files.items():
-        if path.suffix == ".npz" and not plan.outputs[name].posts:
-            try:
-                done.results[name] = Release.load(path)
-            except SimError:
-                continue  # plain arrays
-    return done
-
-
-def _check_kept(plan: Plan, waiting: RunFolder, folder: File) -> None:
-    """Refuse kept files that are not what the list says, or that would go anywhere else (OS701)."""
-    listed = waiting.listed
-    assert listed is not None  # noqa: S101 - the caller asked
-    saves = {n: o.decl.save for n, o in plan.outputs.items() if o.decl.save is not None}
-    good = {f.output: f.save for f in listed.files} == saves and len(listed.files) == len(saves)
-    for file in listed.files if good else ():
-        made = waiting.path / file.staged
-        where = (
-            made if os.path.lexists(made) else folder / file.save
-        )  # renamed before the process died
-        _stated(waiting, file)
-        try:
-            good = good and digest_of(own_file(where)) == file.sha256
-        except OSError:
-            good = False
-    if not good:
-        raise changed(waiting)
-
-
-def _stated(waiting: RunFolder, file: Saved) -> dict[str, Any]:
+def stated_of(waiting: RunFolder, file: Saved) -> dict[str, Any]:
     """Return what an output's certificate states, and nothing else; refuse another text (OS701).
 
     The digest is of all members but those that are written later, which are not there yet.

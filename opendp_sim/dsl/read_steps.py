@@ -94,7 +94,7 @@ def read_record(
     ``solved`` names parameters that the language will fill in: absence is no finding, and then the
     result is None as well.
     """
-    before = len(notes.findings)
+    before = notes.objections
     known: dict[str, Any] = {}
     hole = False
     strange = [name for name in params if name not in cls.model_fields]
@@ -109,7 +109,7 @@ def read_record(
     skipped = {name for name in params if hole_in(params[name])} | set(solved) | near
     for error in cls.problems(known):
         _report(error, cls, known, path, notes, skipped)
-    if hole or len(notes.findings) > before or set(solved) - set(known):
+    if hole or notes.objections > before or set(solved) - set(known):
         return None
     return cls(**known)
 

@@ -17,20 +17,24 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path as File
-from typing import Literal, Self
-
-from filelock import FileLock, Timeout
+from typing import Any, Literal, Self
 
 from opendp_sim.accounting.atomic_files import fresh, replacing, sync_folder
 from opendp_sim.accounting.one_time_seal import Seal, closed_by
 from opendp_sim.accounting.strict_models import Digest, FileName, Strict, read_strictly
 from opendp_sim.core.errors import ReleaseError
+from opendp_sim.core.on_use import filelock
 from opendp_sim.core.regular import own_file
 
-__all__ = ["RunFolder", "Saved", "changed", "kept_folders", "listed_program"]
+__all__ = ["RunFolder", "Saved", "changed", "is_run_folder", "kept_folders", "listed_program"]
 
 _NAME = re.compile(r"\.opendp_sim-([0-9a-f]{16})")
 _LIST, _LOCK, _ROOM, _SEAL = "run.json", "lock", "room", "seal"
+_OWN = re.compile(
+    rf"{_LOCK}|{_ROOM}\d*|{_SEAL}|run\.json|\d+(\.[^./]*)?(\.statement)?"
+    r"|\.(run\.json|\d+(\.[^./]*)?)\.[0-9a-f]{16}\.part"
+)
+"""What a run calls the files of its folder: one with another file in it is somebody else's."""
 
 
 class Saved(Strict):
@@ -52,21 +56,28 @@ class _List(Strict):
     ledger: str | None
     """The hash of that entry, which no other ledger holds."""
     signed: bool
+    signer: Digest | None = None
+    """The public key of who signs; None for nobody, and in lists of versions that did not keep it."""
     files: list[Saved]
 
 
 class RunFolder:
     """A private folder that one process holds; it is removed when it is let go of, unless kept."""
 
-    def __init__(self, path: File, lock: FileLock, *, keep: bool = False) -> None:
+    def __init__(self, path: File, lock: Any, *, keep: bool = False) -> None:
         self.path, self._lock, self._keep = path, lock, keep
         self.listed: _List | None = None
         self.seal = Seal()
         """Its digest is in the ledger before the run; it is closed over the list of the files."""
 
     @classmethod
-    def make(cls, beside: File, room: int) -> RunFolder:
-        """Make one, and hold ``room`` bytes of the disk for what is to come.
+    def make(cls, beside: File, room: int, names: int = 0) -> RunFolder:
+        """Make one, and hold room on the disk for what is to come.
+
+        Args:
+            beside: the folder that it is made in.
+            room: bytes.
+            names: files; a disk can have room for bytes and for no file more.
 
         Raises:
             OSError: there is no such room; nothing was looked at.
@@ -74,11 +85,13 @@ class RunFolder:
         beside.mkdir(parents=True, exist_ok=True)
         path = beside / f".opendp_sim-{secrets.token_hex(8)}"
         path.mkdir(mode=0o700)
-        made = cls(path, FileLock(path / _LOCK, timeout=0, thread_local=False))
+        made = cls(path, filelock.FileLock(path / _LOCK, timeout=0, thread_local=False))
         made._lock.acquire()
         try:
             with fresh(path / _ROOM) as stream:
                 _allocate(stream.fileno(), room)
+            for number in range(names):
+                os.close(os.open(path / f"{_ROOM}{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         except BaseException:
             made.release()
             raise
@@ -91,7 +104,8 @@ class RunFolder:
 
     def give_room(self) -> None:
         """Give the held part of the disk to the files that are written now."""
-        (self.path / _ROOM).unlink(missing_ok=True)
+        for held in self.path.glob(f"{_ROOM}*"):
+            held.unlink(missing_ok=True)
 
     def complete(
         self,
@@ -100,7 +114,7 @@ class RunFolder:
         program: str,
         reserve: int | None,
         ledger: str | None,
-        signed: bool,
+        signer: str | None,
     ) -> None:
         """Write the list of the files, all of which are complete: from here on the folder is kept."""
         listed = _List(
@@ -108,7 +122,8 @@ class RunFolder:
             program=program,
             reserve=reserve,
             ledger=ledger,
-            signed=signed,
+            signed=signer is not None,
+            signer=signer,
             files=list(files),
         )
         text = json.dumps(listed.model_dump(), indent=1, sort_keys=True)
@@ -175,9 +190,11 @@ def kept_folders(beside: File) -> Iterator[RunFolder]:
     if not beside.is_dir():
         return
     for path in sorted(beside.iterdir()):
-        if _NAME.fullmatch(path.name) is None or path.is_symlink() or not path.is_dir():
+        if not is_run_folder(path.name) or path.is_symlink() or not path.is_dir():
             continue
-        lock = FileLock(path / _LOCK, timeout=0, thread_local=False)
+        if _is_foreign(path):
+            continue
+        lock = filelock.FileLock(path / _LOCK, timeout=0, thread_local=False)
         if not _taken(lock, path):
             continue
         found = RunFolder(path, lock, keep=True)
@@ -188,11 +205,28 @@ def kept_folders(beside: File) -> Iterator[RunFolder]:
                 found.done()
 
 
-def _taken(lock: FileLock, path: File) -> bool:
+def is_run_folder(name: str) -> bool:
+    """Say whether a folder is called as that of a run."""
+    return _NAME.fullmatch(name) is not None
+
+
+def _is_foreign(path: File) -> bool:
+    """Say whether a folder holds what no run leaves, and no run's list: nothing of it is touched."""
+    try:
+        names = os.listdir(path)  # noqa: PTH208 - names alone
+        return _LIST not in names and not all(map(_OWN.fullmatch, names))
+    except (PermissionError, FileNotFoundError):
+        return False
+    except OSError:
+        pass
+    raise _unreadable(path)
+
+
+def _taken(lock: Any, path: File) -> bool:
     """Take a folder's lock; False where a process holds it, or it is another person's, or gone."""
     try:
         lock.acquire()
-    except (Timeout, PermissionError, FileNotFoundError):
+    except (filelock.Timeout, PermissionError, FileNotFoundError):
         return False
     except OSError:
         pass

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path as File
@@ -15,10 +15,11 @@ from typing import Any, Self
 import numpy as np
 
 from opendp_sim.accounting.session import Session
-from opendp_sim.accounting.session_mark import claimed_name, mark_of
+from opendp_sim.accounting.session_mark import claimed_name
 from opendp_sim.accounting.shared_ledger import is_shared
+from opendp_sim.accounting.shared_store import mark_at
 from opendp_sim.core.claims import Stage
-from opendp_sim.core.errors import DataError, SpecError
+from opendp_sim.core.errors import SpecError
 from opendp_sim.dsl.charging import (
     counting,
     gate,
@@ -40,12 +41,11 @@ from opendp_sim.dsl.inputs import (
 from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.places import is_private
+from opendp_sim.dsl.plain_rows import columns_of, described, has_truths, plain_values, unfit
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.session_turns import take_turn, tell_end
 from opendp_sim.dsl.write import check_writable
-from opendp_sim.sources.source import from_arrays
-from opendp_sim.spaces.ids import boxed, persons
-from opendp_sim.spaces.records import Column, Records
+from opendp_sim.spaces.records import Records
 
 __all__ = ["Served", "serve"]
 
@@ -95,11 +95,25 @@ class Served:
         """
         return self.session.ask(self.queries(queries))
 
+    def reference(self, queries: Sequence[Any]) -> bool:
+        """Say what public queries look like, before the first question; it costs nothing.
+
+        A service that has to see how near records are (``ind_knn`` without ``threshold``) takes them
+        here, or 50 or more first questions. They are public: no row of the private table.
+
+        Returns:
+            whether they are in force: only the first reference is, of two queries or more.
+
+        Raises:
+            DataError (OS607): queries of another form.
+        """
+        return self.session.refer(self.queries(queries))
+
     def queries(self, queries: Sequence[Any]) -> dict[str, Any]:
         """Return queries as columns, or refuse them."""
         if not all(isinstance(query, Mapping) for query in queries):
             queries = [self._named(query) for query in queries]
-        return _columns(self.features, queries)
+        return columns_of(self.features, queries)
 
     def update(self, what: str, records: Any) -> None:
         """Insert or relabel records (mappings of columns to values), or delete person ids.
@@ -108,24 +122,24 @@ class Served:
         """
         who = self.records.privacy_id
         if what != "delete":
-            getattr(self.session, what)(_columns(self.records, records))
+            getattr(self.session, what)(columns_of(self.records, records))
         elif who is None:
             self.session.delete(records)
         else:
-            ids = _columns(Records((who,)), [{who.name: person} for person in records])
+            ids = columns_of(Records((who,)), [{who.name: person} for person in records])
             self.session.delete(ids[who.name])
 
     def _named(self, query: Any) -> dict[str, Any]:
         """Cut one list of numbers into the feature columns, in their order."""
         columns = self.features.columns
         wanted = sum(c.width for c in columns)
-        if not isinstance(query, list | tuple | np.ndarray) or _has_truths(query):
-            raise _unfit(_told(columns), "no list of numbers")
-        with _plain_values(_told(columns)):
+        if not isinstance(query, list | tuple | np.ndarray) or has_truths(query):
+            raise unfit(described(columns), "no list of numbers")
+        with plain_values(described(columns)):
             numbers = np.asarray(query)
         if numbers.ndim != 1 or len(numbers) != wanted:
             came = f"{len(query)} entries" if numbers.ndim == 1 else "a list of something else"
-            raise _unfit(f"{wanted} numbers: {_told(columns)}", came)
+            raise unfit(f"{wanted} numbers: {described(columns)}", came)
         out, start = {}, 0
         for column in self.features.columns:
             part = numbers[start : start + column.width]
@@ -148,8 +162,8 @@ def serve(
         plan: what ``plan_of`` made.
         name: the output; needed when several are sessions.
         memory: arrays for sources of kind ``memory``.
-        store: the store's file; default the output's ``store``, else its name with ``.session``,
-            beside the spec.
+        store: the store's file, or ``postgresql:SERVICE/STORE``; default the output's ``store``, else
+            its name with ``.session``, beside the spec.
         charged: told in words what is charged, at the moment from which it stands.
 
     Raises:
@@ -163,11 +177,11 @@ def serve(
         raise _no_session(plan)
     folder, decl = File(plan.program.folder), output.decl
     path = store or _inside(folder, decl.store or f"{decl.name}.session", decl.name)
-    mark, public = mark_of(path), None
+    mark, public = mark_at(path), None
     if decl.public_queries is not None:
         public = open_queries(decl.public_queries, output, plan.program.folder, memory or {})
     last = Stage(bound.record, bound.domain, bound.metric, bound.claim)
-    if mark is None:
+    if mark is None and not is_shared(path):
         check_writable(path, f"outputs.{decl.name}.store")
     with ExitStack() as stack, ExitStack() as undo:
         ledger = open_ledger(plan, stack, store=mark)
@@ -229,8 +243,8 @@ def _inside(folder: File, store: str, name: str) -> File:
     Raises:
         SpecError (OS304): it does not.
     """
-    path = folder / store
-    if path.resolve().is_relative_to(folder.resolve()):
+    path = File(store) if is_shared(store) else folder / store
+    if is_shared(store) or path.resolve().is_relative_to(folder.resolve()):
         return path
     raise SpecError(
         "OS304", f"outputs.{name}.store", expected="a file in the spec's folder", got="one outside it",
@@ -245,66 +259,6 @@ def _chosen(plan: Plan, name: str | None) -> OutputType:
     if name not in sessions:
         raise _no_session(plan, name)
     return sessions[name]
-
-
-def _columns(records: Records, rows: Any) -> dict[str, Any]:
-    """Turn rows of plain values into checked columns; text of values never leaves here."""
-    whole = f"a list of records, each with {_told(records.columns)}"
-    if not rows or not all(isinstance(row, Mapping) for row in rows):
-        raise _unfit(whole, "a row that is no record" if rows else "no record")
-    block: dict[str, Any] = {}
-    for column in records.columns:
-        if not all(column.name in row for row in rows):
-            raise _unfit(whole, f"a record without `{column.name}`")
-        one = Records((column,))
-        with _plain_values(_told((column,))):
-            raw = {column.name: _raw(column, [row[column.name] for row in rows])}
-            blocks = list(from_arrays(one, raw).blocks())
-            block[column.name] = np.concatenate([part[column.name] for part in blocks])
-            one.check({column.name: block[column.name]})
-    return block
-
-
-def _told(columns: Sequence[Column]) -> str:
-    """Name columns with what belongs in them: public declarations."""
-    return ", ".join(
-        f"`{c.name}` ({'one of its declared keys' if c.keys else c.dtype})" for c in columns
-    )
-
-
-def _raw(column: Column, values: list[Any]) -> Any:
-    """Return a column's plain values as an array; texts and identifiers as they are."""
-    if column.dtype == "str":
-        return boxed(persons([*values, "-"])[:-1])
-    if column.keys and not any(isinstance(value, bool) for value in values):
-        return boxed(values)
-    found = np.asarray(persons(values) if column.role else values)
-    if found.dtype.kind == "b" or (column.is_vector and any(map(_has_truths, values))):
-        raise ValueError
-    return found
-
-
-def _has_truths(values: Any) -> bool:
-    """Whether a list holds true or false, which numpy reads as 1 or 0."""
-    return isinstance(values, list) and any(isinstance(value, bool) for value in values)
-
-
-@contextmanager
-def _plain_values(expected: str) -> Iterator[None]:
-    """Turn whatever numpy says of values that fit no column into one refusal."""
-    try:
-        with np.errstate(all="ignore"):
-            yield
-    except (DataError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
-        _unfit(expected, "a value of another shape, dtype or range").alone()
-
-
-def _unfit(expected: str, got: str) -> DataError:
-    return DataError(
-        "OS607", "session", expected=expected, got=got,
-        hint="a query has the features of a record, as one list of numbers or by column; an update is "
-        "a list of whole records: see `opendp-sim session --help`.",
-    )  # fmt: skip
 
 
 def _no_session(plan: Plan, name: str | None = None) -> SpecError:

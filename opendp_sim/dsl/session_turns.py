@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 import warnings
 from contextlib import suppress
+from pathlib import Path
 
 from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.session import Session
@@ -15,7 +16,7 @@ from opendp_sim.accounting.session_end import End, note_end, noted_end, remove_n
 from opendp_sim.accounting.shared_ledger import is_shared
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.core.shown import shown
-from opendp_sim.dsl.charging import ledger_path, terms_of
+from opendp_sim.dsl.charging import ledger_path
 from opendp_sim.dsl.plan import Plan
 
 __all__ = ["take_turn", "tell_end"]
@@ -50,32 +51,59 @@ def _noted(ledger: Ledger, name: str) -> End | None:
 def tell_end(plan: Plan, session: Session, name: str, turn: str) -> None:
     """Tell the ledger where the chain of a store ended: a copy from before is refused from then on.
 
-    Where the ledger is in use for long, a note beside it says so until the next opening. Where that
-    cannot be written either, a warning says what follows.
+    A note beside the ledger says so first, since the ledger may be in use for long, and whoever waits may
+    be stopped; it stays until the next opening if the ledger does not hear. Where neither does, a
+    warning says what follows. A ledger that is gone, or does not know this turn of the store, is told
+    nothing, and none is made in its place.
     """
-    path, terms = ledger_path(plan), terms_of(plan)
+    path = ledger_path(plan)
     if path is None:
         return
+    noted, heard = False, None
+    try:
+        noted = _note(path, session, name, turn)
+        heard = _heard(path, session, name, turn)
+        noted = noted and heard is not None  # or nobody would ask for the note
+    finally:
+        if not (noted or heard):
+            _warn(path)
+    if noted and heard:
+        with suppress(OSError):
+            remove_note(path, name)
+
+
+def _note(path: Path, session: Session, name: str, turn: str) -> bool:
+    """Write where the chain ends beside the ledger's file; False where that cannot be."""
+    with suppress(OSError, BudgetError):
+        if not is_shared(path) and path.exists():
+            place, head = session.tell()
+            note_end(path, name, End(turn=turn, place=place, head=head))
+            return True
+    return False
+
+
+def _heard(path: Path, session: Session, name: str, turn: str) -> bool | None:
+    """Tell the ledger itself, if it can be had in time; None for one that does not know this turn."""
     until = time.monotonic() + _PATIENCE
     while True:
         try:
-            with Ledger.open(path, terms) as ledger:
+            with Ledger.open(path) as ledger:
+                if ledger.turn_of(name) != turn:
+                    return None
                 ledger.opened(name, turn, session.tell(), ended=True)
         except BudgetError as error:
             if "locked" not in str(error.got) or time.monotonic() > until:
-                break
+                return False
         else:
-            return
+            return True
         time.sleep(0.05)
-    with suppress(OSError, BudgetError):
-        if not is_shared(path):
-            place, head = session.tell()
-            note_end(path, name, End(turn=turn, place=place, head=head))
-            return
+
+
+def _warn(path: Path) -> None:
     warnings.warn(
         f"the ledger {shown(str(path))} did not hear where this session ended: until its store is opened "
         "again, a copy that was made during the session would be taken for it. Open and close it once "
         "more.",
         RuntimeWarning,
-        stacklevel=3,
+        stacklevel=5,
     )

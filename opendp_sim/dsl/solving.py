@@ -22,25 +22,31 @@ def solve(
     where: str,
     *,
     rising: bool = False,
-    power: bool = False,
     start: float = 1.0,
+    guess: float | None = None,
 ) -> float:
     """Return the parameter at which the loss first fits ``most``.
 
     ``loss_at`` falls with the parameter (a scale), or rises with it (an epsilon or rho of the
-    mechanism's own). Binary search on OpenDP's map down to adjacent floats. ``power`` says that the
-    loss is near a power of the parameter, as that of noise is: the search then begins in a narrow
-    interval around the power's own answer, reached from ``start``, and ends at the same float.
+    mechanism's own). Binary search on OpenDP's map down to adjacent floats. Most losses are near a power
+    of the parameter, as that of noise is: the search begins in a narrow interval around the power's own
+    answer, reached from ``start``, and ends at the same float; any other loss is searched as a whole.
+    A ``guess`` (for a falling loss) is the answer if it fits and the float below it does not.
     """
 
+    def at(value: float) -> Loss:
+        return loss_at(1.0 / value if rising else value)
+
     def fits(value: float) -> bool:
-        found = loss_at(1.0 / value if rising else value)
+        found = at(value)
         # An overflow stands alone, whatever the measure: it fits nowhere.
         return all(
             have <= limit for have, limit in zip(found, most, strict=math.isfinite(found[0]))
         )
 
-    ends = _near_a_power(loss_at, most, fits, start) if power and not rising else None
+    if guess is not None and not rising and fits(guess) and not fits(math.nextafter(guess, 0.0)):
+        return guess
+    ends = _near_a_power(at, most, fits, start)
     best = least_value(fits, where) if ends is None else least(fits, *ends)
     return 1.0 / best if rising else best
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+from opendp_sim.accounting._entries import counted
 from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.shared_ledger import is_shared
 from opendp_sim.accounting.totals import Charge, Total, total_of
@@ -33,24 +34,24 @@ def standing(plan: Plan) -> dict[str, Any] | None:
     try:
         if is_shared(path) or path.exists():
             with Ledger.open(path, terms) as ledger:
-                spent, after = ledger.total(), ledger.total(plan.charge)
-                runs = room(ledger.total, plan.charge, terms.measure)
+                spent, made = ledger.total(), len(counted(ledger.entries))
         else:
             refuse_lost(plan, path)
+            spent, made = total_of((), terms.measure, terms.limit), 0
+        before = Charge(terms.measure, spent.loss)
 
-            def total(*charges: Charge) -> Total:
-                return total_of(charges, terms.measure, terms.limit)
+        def total(*charges: Charge) -> Total:
+            return total_of((before, *charges), terms.measure, terms.limit)
 
-            spent, after, runs = (
-                total(),
-                total(plan.charge),
-                room(total, plan.charge, terms.measure),
-            )
+        after, runs = total(plan.charge), room(total, plan.charge, terms.measure)
     except BudgetError as error:
         return about | {"refused": f"expected {error.expected}; got {error.got}"}
     return about | {
         "limit": after.limit_text,
         "spent": spent.text,
+        "measure": terms.measure,
+        "loss": list(spent.loss),
+        "runs": made,
         "left": after.left_text,
         "fits": after.fits,
         "room": runs,

@@ -1,4 +1,4 @@
-"""What ``-o`` may replace: a file of the kind that is written, and nothing that the command needs."""
+"""What ``-o`` and ``save:`` may replace: a file of the kind that is written, and nothing needed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from dataclasses import replace
 from pathlib import Path as File
 from typing import Any
 
-from opendp_sim.accounting.certificate import read_certificate
+from opendp_sim.accounting.certificate import digest_of, read_certificate
+from opendp_sim.accounting.release import Release
 from opendp_sim.core.errors import DataError, SimError
+from opendp_sim.dsl.certify import certificate_path
 from opendp_sim.dsl.diagnostic import Refused
 from opendp_sim.dsl.ir import VERSION, Program
 from opendp_sim.dsl.places import beside, kept_files, one_file
@@ -18,7 +20,7 @@ from opendp_sim.dsl.plan_document import is_plan, spec_of
 from opendp_sim.dsl.reader import draft_of, draft_of_file
 from opendp_sim.dsl.write import check_writable, unwritable
 
-__all__ = ["check_target", "kept_by", "kept_of"]
+__all__ = ["check_own", "check_replaced", "check_target", "kept_by", "kept_of"]
 
 _WHERE = "--output"
 _READ = 2**26
@@ -50,6 +52,59 @@ def check_target(path: File, kind: str, kept: Kept) -> None:
         raise _refused(path, held, "an existing file",
                        "delete it if it is not needed, or choose another name.")  # fmt: skip
     check_writable(path, _WHERE)
+
+
+def check_replaced(path: File, where: str) -> None:
+    """Refuse to put an output where a file lies that no run wrote (OS609); a rerun replaces its own.
+
+    A run leaves a certificate beside its output, which names it; one that was lost is missed for a
+    release only, which is known by itself.
+    """
+    if path.is_file() and _maker(path) is None:
+        raise DataError(
+            "OS609",
+            where,
+            expected="no file there, or an output of a run, with its certificate",
+            got=f"{path}: a file that no run of this package is known to have written",
+            hint="nothing was charged: move that file away, or choose another folder with --into.",
+        )
+
+
+def check_own(path: File, where: str, program: str) -> None:
+    """Refuse to put an output where another program's release lies: it was paid for (OS609).
+
+    Args:
+        path: where the output goes.
+        where: what is named there.
+        program: the hash of the program that runs. A rerun of it replaces its own.
+    """
+    maker = _maker(path) if path.is_file() else None
+    if maker not in (None, _FREE, program):
+        raise DataError(
+            "OS609",
+            where,
+            expected="no file there, or an output of this program to replace",
+            got=f"{path}: a release of another program, which was paid for",
+            hint="nothing was charged for this one: move that file away with its certificate, choose "
+            "another folder (--into, `into=`), or let it be replaced (--replace, `replace=True`).",
+        )
+
+
+_FREE = "public"
+"""Stands for the program of an output that cost nothing."""
+
+
+def _maker(path: File) -> str | None:
+    """Return the hash of the program that wrote an output; None where no run is known to have done so."""
+    claims: list[Mapping[str, Any]] = []
+    with suppress(SimError, OSError):
+        record, _ = read_certificate(certificate_path(path))
+        if record.file.name == path.name and record.file.sha256 == digest_of(path):
+            claims.append(record.privacy)
+    with suppress(SimError):
+        if not claims and path.suffix == ".npz":
+            claims.append(Release.load(path).header["privacy"])
+    return str(claims[0].get("program", _FREE)) if claims else None
 
 
 def kept_by(program: Program, spec: str | None) -> Kept:

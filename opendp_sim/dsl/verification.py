@@ -10,59 +10,26 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path as File
 from typing import Any
 
-from opendp_sim.accounting._entries import Entry
 from opendp_sim.accounting.certificate import (
     Certificate,
+    as_worded_now,
     digest_of,
-    quoted,
     read_certificate,
-    statement_digest,
 )
-from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.release import Release, versions
-from opendp_sim.accounting.shared_ledger import is_shared
 from opendp_sim.accounting.signature import check_signature, public_key
-from opendp_sim.accounting.strict_models import plain_json
-from opendp_sim.core.errors import BudgetError, ReleaseError, SimError
-from opendp_sim.dsl.certify import certificate_path, derived_statement, ledger_part
-from opendp_sim.dsl.charging import terms_of, unit_text
+from opendp_sim.core.errors import ReleaseError, SimError
+from opendp_sim.dsl.certify import certificate_path, derived_statement
 from opendp_sim.dsl.diagnostic import Refused
 from opendp_sim.dsl.plan import Plan, plan_of
 from opendp_sim.dsl.reader import draft_of, draft_of_file
-from opendp_sim.dsl.stated_ledger import stated_wrongly
+from opendp_sim.dsl.verify_charge import check_charge, check_ledger, ledger_file
+from opendp_sim.dsl.verify_report import Report
 
-__all__ = ["NOT_FOUND", "load_checked", "verify"]
-
-NOT_FOUND = "the ledger was not found (--ledger)"
-"""How what only a ledger can show is told where there was none."""
-
-
-@dataclass
-class _Report:
-    """A certificate, its plan made again, and what was found out about it."""
-
-    path: File
-    plain: dict[str, Any]
-    record: Certificate
-    plan: Plan
-    checked: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
-
-    def differs(self, what: str) -> ReleaseError:
-        return ReleaseError(
-            "OS701", str(self.path), expected="a certificate whose parts agree",
-            got=f"another value at {what}",
-            hint="the certificate or a file beside it was changed, or made by another version of this "
-            "package.",
-        )  # fmt: skip
-
-    def equal(self, ours: Any, theirs: Any, what: str) -> None:
-        if ours != theirs:
-            raise self.differs(what)
+__all__ = ["load_checked", "verify"]
 
 
 def verify(
@@ -85,21 +52,21 @@ def verify(
             and the package ``cryptography`` is not installed.
     """
     record, plain = read_certificate(path)
-    report = _Report(File(path), plain, record, _replayed(record, File(path)))
+    report = Report(File(path), plain, record, _replayed(record, File(path)))
     _derive(report)
     _spec(report, spec)
     _file(report)
-    _charge(report)
-    _ledger(report, _ledger_file(report, spec, ledger))
+    check_charge(report)
+    check_ledger(report, ledger_file(report, spec, ledger))
     _signature(report, signer)
     if record.charge is None and record.signature is None:
         report.left.append(
             "the time and the values that it states: no ledger and no signature holds them"
         )
     report.left += [
-        "that the data was what the spec names and passed the gate",
+        "that the data was what the spec names, and was checked when it was read",
         "that the noise was drawn as declared (the audit looks at that)",
-        *(f"assumed: {text}" for text in record.assumptions),
+        *(f"assumed: {text}" for text in as_worded_now(record.assumptions)),
     ]
     return report.checked, report.left
 
@@ -134,10 +101,11 @@ def _replayed(record: Certificate, path: File) -> Plan:
     )  # fmt: skip
 
 
-def _derive(report: _Report) -> None:
+def _derive(report: Report) -> None:
     """Compare all that follows from the program and this package."""
     found, plan = report.plain, report.plan
     own = json.loads(json.dumps(derived_statement(plan, report.record.output)))
+    found = found | {"assumptions": as_worded_now(report.record.assumptions)}
     same = report.record.versions == versions()
     report.equal(plan.program.hash, found["plan"].get("program"), "plan.program")
     report.checked.append(f"the program has the hash {plan.program.hash[:16]}...")
@@ -162,7 +130,7 @@ def _derive(report: _Report) -> None:
         report.left.append("that the owner is who the certificate says")
 
 
-def _compare(report: _Report, ours: Any, theirs: Any, where: str, *, evidence: bool) -> None:
+def _compare(report: Report, ours: Any, theirs: Any, where: str, *, evidence: bool) -> None:
     if isinstance(ours, dict) and isinstance(theirs, dict) and set(ours) == set(theirs):
         for key in ours:
             _compare(report, ours[key], theirs[key], f"{where}.{key}", evidence=evidence)
@@ -175,7 +143,7 @@ def _compare(report: _Report, ours: Any, theirs: Any, where: str, *, evidence: b
         raise report.differs(where)
 
 
-def _spec(report: _Report, spec: str | File | None) -> None:
+def _spec(report: Report, spec: str | File | None) -> None:
     if spec is None:
         report.left.append("that a spec file is this program (name it with --spec)")
         return
@@ -200,7 +168,7 @@ def _replanned(spec: str | File, values: Mapping[str, Any]) -> Plan:
         return plan_of(draft_of_file(spec))
 
 
-def _file(report: _Report) -> None:
+def _file(report: Report) -> None:
     """Compare the output that lies beside the certificate, and what a release's header claims."""
     about = report.record.file
     saved = report.path.with_name(about.name)
@@ -218,7 +186,7 @@ def _file(report: _Report) -> None:
         _header(report, saved)
 
 
-def _header(report: _Report, saved: File) -> None:
+def _header(report: Report, saved: File) -> None:
     """Compare a release's own claim with the certificate's."""
     name = report.plan.outputs[report.record.output].stage.name
     stages = report.plan.releases[name].asked_stages
@@ -231,120 +199,7 @@ def _header(report: _Report, saved: File) -> None:
     report.checked.append("the release's header states the same claim and the same steps")
 
 
-# --- the charge -----------------------------------------------------------------------------------
-
-
-def _charge(report: _Report) -> None:
-    """Compare the quoted entry with the program, the claim, the file and the statement."""
-    plan, record = report.plan, report.record
-    terms = terms_of(plan) if plan.charge is not None else None
-    if terms is None:
-        report.equal(record.charge, None, "charge")
-        report.equal(record.ledger, None, "ledger")
-        if plan.privacy is not None:
-            report.checked.append("the program names no ledger, and the certificate no charge")
-            report.left.append("what else was spent on this data: nobody counts it")
-        return
-    if record.charge is None or record.ledger is None or plan.charge is None:
-        raise report.differs("charge: the program names a ledger")
-    report.equal(record.ledger.terms, json.loads(json.dumps(terms.plain())), "ledger.terms")
-    if not record.charge.follows:
-        raise report.differs("charge.hash")
-    try:
-        body = plain_json(record.charge.body)
-    except (ValueError, RecursionError):
-        body = None
-    if not isinstance(body, dict):
-        raise report.differs("charge.body")
-    dataset = next(entry.name for entry in plan.program.data if entry.ledger is not None)
-    for name, ours in (
-        ("kind", "charge"),
-        ("program", plan.program.hash),
-        ("name", plan.program.name),
-        ("loss", plan.charge.plain()),
-        ("unit", unit_text(plan)),
-        ("dataset", dataset),
-    ):
-        report.equal(body.get(name), ours, f"charge.body.{name}")
-    files = body.get("files")
-    mine = files.get(record.output) if isinstance(files, dict) else None
-    wanted = {"sha256": record.file.sha256, "statement": statement_digest(report.plain)}
-    for name, value in wanted.items():
-        found = mine.get(name) if isinstance(mine, dict) else None
-        report.equal(found, value, f"charge.body.files.{record.output}.{name}")
-    report.checked.append(
-        f"the quoted entry {record.charge.entry} charges this program {plan.charge.text} under "
-        f"`{plan.charge.measure}`, per {unit_text(plan)}, for dataset {dataset}"
-    )
-    report.checked.append("the quoted entry holds the digests of this file and of this statement")
-    wrong = stated_wrongly(plan, terms, record, body)
-    if wrong is not None:
-        raise report.differs(wrong)
-    report.checked.append(
-        "what it says of the ledger is of the program's ledger, and could be its sum"
-    )
-
-
-def _ledger_file(
-    report: _Report, spec: str | File | None, ledger: str | File | None
-) -> File | None:
-    """Return where the ledger should be: as named, beside the spec, or where paths start from."""
-    if ledger is not None:
-        return File(ledger)
-    entry = next((e for e in report.plan.program.data if e.ledger is not None), None)
-    if entry is None or entry.ledger is None:
-        return None
-    if is_shared(entry.ledger.file):
-        return File(entry.ledger.file)
-    if spec is not None:
-        return File(spec).parent / entry.ledger.file
-    save = File(report.plan.outputs[report.record.output].decl.save or "")
-    places = [report.path.parent, *report.path.resolve().parents[len(save.parts) - 1 :][:1]]
-    return next((p / entry.ledger.file for p in places if (p / entry.ledger.file).exists()), None)
-
-
-def _ledger(report: _Report, file: File | None) -> None:
-    """Compare the quoted entry, and what was spent and left, with the ledger itself."""
-    record = report.record
-    if record.charge is None or record.ledger is None:
-        return
-    if file is None or not (is_shared(file) or file.exists()):
-        report.left.append(
-            f"that entry {record.charge.entry} is in {record.ledger.file}, and what "
-            f"was spent and left: {NOT_FOUND}"
-        )
-        return
-    try:
-        with Ledger.open(file) as ledger:
-            _in_ledger(report, ledger, file)
-    except BudgetError as error:
-        raise report.differs(f"the ledger ({error.got})") from None
-
-
-def _in_ledger(report: _Report, ledger: Ledger, file: File) -> None:
-    record, entries = report.record, ledger.entries
-    assert record.charge is not None  # noqa: S101 - the caller asked
-    assert record.ledger is not None  # noqa: S101 - the caller asked
-    report.equal(ledger.terms, terms_of(report.plan), "ledger.terms")
-    number = record.charge.entry
-    if not 1 <= number <= len(entries):
-        raise report.differs(f"charge.entry: {file.name} has no entry {number}")
-    entry: Entry = entries[number - 1]
-    report.equal(quoted(entry), report.plain["charge"], f"charge: entry {number} of {file.name}")
-    reserve = entry.body.get("of")
-    again = ledger_part(ledger, number if reserve is None else int(reserve))
-    for name in ("terms", "spent", "left"):
-        ours = json.loads(json.dumps(again[name]))
-        report.equal(ours, report.plain["ledger"][name], f"ledger.{name}")
-    report.checked.append(
-        f"entry {number} of {file.name}, whose chain is whole, is the quoted entry"
-    )
-    report.checked.append(
-        f"with it {again['spent']['text']} was spent of the ledger's limit, as stated"
-    )
-
-
-def _signature(report: _Report, signer: str | File | None) -> None:
+def _signature(report: Report, signer: str | File | None) -> None:
     signature = report.record.signature
     if signature is None:
         if signer is not None:

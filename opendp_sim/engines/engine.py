@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from opendp_sim.core.errors import CATALOGUE, DataError, InternalError
 from opendp_sim.dsl.plan import Plan
@@ -18,7 +18,12 @@ from opendp_sim.sources.fold import cores
 
 __all__ = ["ENGINES", "Engine", "Local", "engine_of", "need", "total_of"]
 
-ENGINES = {"local": "engine:Local", "dask": "on_dask:Dask", "spark": "on_spark:Spark"}
+ENGINES = {
+    "local": "engine:Local",
+    "dask": "on_dask:Dask",
+    "spark": "on_spark:Spark",
+    "sc": "on_connect:Connect",
+}
 """An engine's name: its module and class."""
 
 
@@ -132,13 +137,25 @@ def need(package: str, extra: str) -> None:
 
 
 def engine_of(name: str, **settings: Any) -> Engine:
-    """Return the engine called ``name``.
+    """Return the engine called ``name``, or the one at an address.
+
+    Args:
+        name: ``local``, ``dask``, ``spark`` or ``sc``; or the address of a cluster that exists:
+            ``dask://host:8786``, ``spark://host:7077``, ``sc://host:15002``.
+        settings: of its class.
 
     Raises:
-        DataError (OS611): there is none of that name, or its package is not installed.
+        DataError (OS611): there is none of that name.
     """
-    if name not in ENGINES:
-        raise cannot("engine", f"one of {', '.join(ENGINES)}", name, "`local` needs no package.")
-    module, _, kind = ENGINES[name].partition(":")
-    engine: Engine = getattr(import_module(f"opendp_sim.engines.{module}"), kind)(**settings)
-    return engine
+    kind, of, place = name.partition("://")
+    if kind not in ENGINES or (of and (not place or kind == "local")):
+        raise cannot(
+            "engine",
+            f"one of {', '.join(ENGINES)}, or an address such as dask://host:8786",
+            kind if kind not in ENGINES else "an address without a host",
+            "`local` needs no package.",
+        )
+    module, _, made = ENGINES[kind].partition(":")
+    there = {"address": name} if place else {}
+    found = getattr(import_module(f"opendp_sim.engines.{module}"), made)(**there, **settings)
+    return cast("Engine", found)

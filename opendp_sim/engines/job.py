@@ -59,12 +59,19 @@ def gathered_by(typed: Typed) -> str | None:
     """
     last = typed.stages[-1].claim if typed.stages else None
     adds = isinstance(last, Stable) and (last.accumulate is not None or last.merge is not None)
-    if not adds or typed.entry.source.kind == "memory":
+    if not adds:
         raise cannot(
-            f"flow.{typed.name}", "a sum over records that stand in files",
-            "data in memory" if adds else "a mechanism that needs all rows in one place",
+            f"flow.{typed.name}", "a sum over records", "a mechanism that needs all rows in one place",
             "leave the engine out: one machine does it.",
         )  # fmt: skip
+    if typed.entry.source.kind == "memory":
+        raise cannot(
+            f"flow.{typed.name}",
+            "a sum over records that stand in files",
+            "data in memory",
+            "leave the engine out, or write the frame to Parquet files in a folder that every worker "
+            "sees, and name them: `source: {parquet: folder}`.",
+        )
     claims = [stage.claim for stage in typed.stages if isinstance(stage.claim, Stable)]
     names = {claim.gather for claim in claims if claim.gather is not None}
     metric = typed.stages[0].metric

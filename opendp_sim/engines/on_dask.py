@@ -17,6 +17,13 @@ __all__ = ["Dask"]
 _FAN_IN = 8
 """Partial results that are added up by one task."""
 _RETRIES = 2
+_QUIET = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.scheduler.work-stealing": False,
+    "distributed.admin.system-monitor.interval": "10s",
+}
+"""In a cluster of its own: nobody looks at its profiles, and tasks are as many as they should be. What a
+process does a second of wall time, it does the more often the busier the machine is."""
 
 
 class Dask(Engine):
@@ -27,13 +34,16 @@ class Dask(Engine):
             dashboard, and end with the job.
         parts: tasks, and buckets of persons.
         workers: processes of a cluster of its own.
+        address: of a scheduler, such as ``dask://host:8786``, instead of a client.
     """
 
     name = "dask"
 
-    def __init__(self, client: Any = None, parts: int = 8, workers: int = 2) -> None:
+    def __init__(
+        self, client: Any = None, parts: int = 8, workers: int = 2, address: str = ""
+    ) -> None:
         super().__init__(parts)
-        self._client, self._workers = client, workers
+        self._client, self._workers, self._address = client, workers, address
 
     def ready(self) -> None:
         """Refuse to run without Dask (OS611)."""
@@ -82,7 +92,12 @@ class Dask(Engine):
             yield self._client
             return
         distributed: Any = import_module("distributed")  # an extra
+        if self._address:
+            with distributed.Client(self._address.replace("dask://", "tcp://")) as client:
+                yield client
+            return
         with (
+            import_module("dask").config.set(_QUIET),
             distributed.LocalCluster(
                 n_workers=self._workers,
                 threads_per_worker=1,

@@ -14,7 +14,7 @@ from typing import Any
 
 from opendp_sim.engines import work
 from opendp_sim.engines.engine import Engine, need
-from opendp_sim.engines.job import Job
+from opendp_sim.engines.job import Job, cannot
 
 __all__ = ["Spark"]
 
@@ -26,20 +26,32 @@ class Spark(Engine):
     """A session of Spark's.
 
     Args:
-        session: one that exists; else ``local[2]`` is started, without a web page, event log or texts
-            in its log, and ends with the job.
+        session: one that exists; else one is started, without a web page, event log or texts in its
+            log, and ends with the job.
         parts: tasks, and buckets of persons.
+        address: of a cluster's master, such as ``spark://host:7077``, for a session of its own; default
+            two threads of this machine.
     """
 
     name = "spark"
 
-    def __init__(self, session: Any = None, parts: int = 8) -> None:
+    def __init__(self, session: Any = None, parts: int = 8, address: str = "") -> None:
         super().__init__(parts)
-        self._session = session
+        self._session, self._address = session, address
 
     def ready(self) -> None:
-        """Refuse to run without Spark (OS611)."""
+        """Refuse to run without Spark, or to end a session of somebody else's (OS611)."""
         need("pyspark", "spark")
+        if self._session is None and "pyspark.sql" in sys.modules:
+            from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
+
+            if SparkSession.getActiveSession() is not None:
+                raise cannot(
+                    "spark",
+                    "no session in this process, or the one to use",
+                    "an active session",
+                    "hand it over: `apply(plan, engine=Spark(session))`.",
+                )
 
     def run(self, job: Job) -> Sequence[bytes]:
         """Run every task; partial results are collected as bytes."""
@@ -62,8 +74,8 @@ class Spark(Engine):
         from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
 
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        builder = SparkSession.builder.master("local[2]").appName("opendp_sim")
-        for key, value in _QUIET.items():
+        builder = SparkSession.builder.master(self._address or "local[2]").appName("opendp_sim")
+        for key, value in (_QUIET if self._address else _QUIET | _HERE).items():
             builder = builder.config(key, value)
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("OFF")
@@ -77,12 +89,11 @@ _QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.eventLog.enabled": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.io.encryption.enabled": "true",
     "spark.sql.adaptive.enabled": "false",
     "spark.python.worker.reuse": "true",
 }
+_HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 def _one_of(text: str, task: str) -> list[bytes]:

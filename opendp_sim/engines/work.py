@@ -53,8 +53,9 @@ def route(text: str, task: str) -> list[bytes]:
     def go() -> list[bytes]:
         typed = typed_of(text)
         column = gathered_by(typed)
-        held: list[list[Block]] = [[typed.entry.records.no_records()] for _ in range(count)]
-        for block in gate.blocks(typed, task, told["folder"])():
+        held = [[_travelling(typed, typed.entry.records.no_records())] for _ in range(count)]
+        for gated in gate.blocks(typed, task, told["folder"])():
+            block = _travelling(typed, gated)
             at = parts_of(np.asarray(block[column]), count)  # type: ignore[index]
             order = np.argsort(at, kind="stable")
             cuts = np.searchsorted(at[order], np.arange(count + 1))
@@ -151,6 +152,15 @@ def _partial(typed: Typed, blocks: Callable[[], Iterable[Block]]) -> Any:
     return guarded(
         lambda _: fold(lambda: map(resolve(maps, blocks), blocks())), last.mechanism.key
     )(None)
+
+
+def _travelling(typed: Typed, block: Block) -> Block:
+    """Return the columns that a bucket looks at; all of them where a map of whole records comes first."""
+    claim = typed.stages[0].claim
+    reads = claim.reads if isinstance(claim, Stable) else None
+    if reads is None or len(typed.stages) > 1:
+        return block
+    return {name: column for name, column in block.items() if name in reads}
 
 
 def _joined(rows: Sequence[Block]) -> Block:

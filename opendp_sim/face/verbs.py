@@ -59,6 +59,7 @@ def apply(
     *,
     into: str | PathLike[str] | None = None,
     workers: int | None = None,
+    replace: bool = False,
 ) -> Applied:
     """Run a plan: one data gate, one durable charge, then releases, outputs and certificates.
 
@@ -68,13 +69,16 @@ def apply(
             array; the frame or array itself where there is one such source.
         into: the folder that ``save:`` paths start from; default the spec's own.
         workers: threads that build sketches, default one a core; any number gives the same bits.
+        replace: let an output take the place of one that another program released and paid for.
 
     Raises:
         Refused, DataError, BudgetError: before the charge; nothing was spent. InternalError (OS902):
             a private function failed after the charge, which stands.
     """
     made, folder = plan(spec), None if into is None else Path(into)
-    return apply_plan(made, memory=_named(made, data), into=folder, workers=workers)
+    return apply_plan(
+        made, memory=_named(made, data), into=folder, workers=workers, replace=replace
+    )
 
 
 def _named(made: Plan, data: Any) -> Mapping[str, Any] | None:

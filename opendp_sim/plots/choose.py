@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
+from opendp_sim.accounting.asking import features_of
 from opendp_sim.accounting.release import Release
 from opendp_sim.core.errors import AuditError, ParameterError
 from opendp_sim.dsl.diagnostic import nearest
@@ -35,13 +36,19 @@ KINDS: dict[str, str] = {
 _FIRST = {".ledger": "budget", ".npz": "density", ".plan": "error", ".json": "top"}
 
 
-def display_of(path: Path, kind: str | None = None, columns: Sequence[str] = ()) -> Display:
+def display_of(
+    path: Path,
+    kind: str | None = None,
+    columns: Sequence[str] = (),
+    at: Mapping[str, float] | None = None,
+) -> Display:
     """Return the picture of a file.
 
     Args:
         path: a spec, plan, release, selection, ledger or audit.
         kind: one of ``KINDS``; default the first that the file gives.
         columns: of a release: one or two.
+        at: of a release: where its other columns are held; default the middle of their bounds.
 
     Raises:
         ParameterError (OS101, OS102): no such picture, or columns that it does not take. What the
@@ -51,8 +58,8 @@ def display_of(path: Path, kind: str | None = None, columns: Sequence[str] = ())
     made: dict[str, Callable[[], Display]] = {
         "error": lambda: ErrorDisplay.from_plan(_plan(path)),
         "privacy": lambda: PrivacyDisplay.from_plan(_plan(path)),
-        "density": lambda: DensityDisplay.from_release(*_asked(path, columns, 1)),
-        "classes": lambda: ClassMapDisplay.from_release(*_asked(path, columns, 2)),
+        "density": lambda: DensityDisplay.from_release(*_asked(path, columns, 1), at=at),
+        "classes": lambda: ClassMapDisplay.from_release(*_asked(path, columns, 2), at=at),
         "top": lambda: TopDisplay.from_output(path),
         "budget": lambda: BudgetDisplay.from_ledger(path),
         "audit": lambda: AuditDisplay.from_file(path),
@@ -81,9 +88,11 @@ def _plan(path: Path) -> Plan:
 
 def _asked(path: Path, columns: Sequence[str], least: int) -> Any:
     """Return a release and the columns that are drawn of it."""
+    release = Release.load(path)
     if not least <= len(columns) <= 2:
+        known = [column.name for column in features_of(release).columns]
         raise ParameterError(
             "OS102", "columns", expected=f"from {least} to 2 columns", got=str(len(columns)),
-            hint="name them with --column, once each.",
+            hint=f"name them with --column, once each; it has {', '.join(known)[:80]}.",
         )  # fmt: skip
-    return Release.load(path), *columns
+    return release, *columns

@@ -59,7 +59,7 @@ class ErrorDisplay(Display):
             raise ParameterError(
                 "OS101", "plot", expected="a private program with a budget in epsilon and an output "
                 "that states an expected error", got="another",
-                hint="`opendp-sim plan` shows its errors.",
+                hint="`opendp-sim plan` shows its errors; `--kind privacy` draws what an attacker gains.",
             )  # fmt: skip
         return cls(budgets, kept, own)
 

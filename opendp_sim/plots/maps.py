@@ -29,6 +29,7 @@ class DensityDisplay(Display):
         x: (n,) places in the first column. y: (m,) in the second; None for a slice.
         density, lower, upper, noise: (n,) or (m, n): answers, interval, deviation of the noise.
         confidence: of the interval.
+        held: the values at which the other columns are held: what is drawn is a cut there.
     """
 
     def __init__(
@@ -38,8 +39,10 @@ class DensityDisplay(Display):
         y: Grid | None,
         answers: Mapping[str, Grid],
         confidence: float,
+        held: Mapping[str, float] | None = None,
     ) -> None:
         self.columns, self.x, self.y, self.confidence = columns, x, y, confidence
+        self.held = dict(held or {})
         shape = (len(x),) if y is None else (len(y), len(x))
         self.density, self.lower, self.upper, self.noise = (
             answers[name].reshape(shape) for name in ("density", "lower", "upper", "noise_error")
@@ -64,15 +67,16 @@ class DensityDisplay(Display):
         Raises:
             ParameterError (OS101, OS102): no such numeric column or class.
         """
-        xs, ys, asked = _grid(release, x, y, at or {}, points)
+        xs, ys, asked, held = _grid(release, x, y, at or {}, points)
         found = release.ask("density", asked, confidence=confidence)
         keys = ("density", "lower", "upper", "noise_error")
         answers = {key: found[key].reshape(len(found[key]), -1) for key in keys}
         each = _of_class(answers, found.labels, label)
-        return cls((x,) if y is None else (x, y), xs, ys, each, confidence)
+        return cls((x,) if y is None else (x, y), xs, ys, each, confidence, held)
 
     def _draw(self, ax: Any) -> None:
         ax.set_xlabel(label(self.columns[0]))
+        _tell_cut(ax, self.held)
         if self.y is None:
             said = f"{self.confidence:.0%} interval"
             ax.fill_between(
@@ -80,7 +84,7 @@ class DensityDisplay(Display):
             )
             ax.plot(self.x, self.density, color=COLORS[0], label="private answer")
             ax.axhline(0.0, color="black", linewidth=0.6)
-            ax.set_ylabel("density")
+            ax.set_ylabel("density (records near)")
             ax.legend(frameon=False, fontsize=8)
             return
         ax.set_ylabel(label(self.columns[1]))
@@ -90,7 +94,13 @@ class DensityDisplay(Display):
             self.x, self.y, shown, cmap="cividis", shading="nearest", rasterized=True
         )
         _hatch(ax, self.x, self.y, lost)
-        ax.figure.colorbar(mesh, ax=ax, label="density (hatched: not told from noise)")
+        noise = float(np.median(self.noise))
+        said = (
+            "density (records near)\nhatched: not told from noise;\n"
+            f"colours nearer than {_SURE * noise:.3g} may be equal"
+        )
+        bar = ax.figure.colorbar(mesh, ax=ax, label=said)
+        bar.ax.set_title(f"noise\n\u00b1{noise:.3g}", fontsize=8)
 
 
 class ClassMapDisplay(Display):
@@ -99,6 +109,7 @@ class ClassMapDisplay(Display):
     Attributes:
         columns: two names. x, y: (n,), (m,) places. labels: the classes.
         winner: (m, n) numbers of classes. sure: (m, n), whether the margin exceeds the noise.
+        held: the values at which the other columns are held.
     """
 
     def __init__(
@@ -109,8 +120,10 @@ class ClassMapDisplay(Display):
         labels: tuple[str | int, ...],
         winner: NDArray[np.int64],
         sure: NDArray[np.bool_],
+        held: Mapping[str, float] | None = None,
     ) -> None:
         self.columns, self.x, self.y, self.labels = columns, x, y, labels
+        self.held = dict(held or {})
         self.winner, self.sure = winner.reshape(len(y), len(x)), sure.reshape(len(y), len(x))
 
     @classmethod
@@ -122,7 +135,7 @@ class ClassMapDisplay(Display):
         Raises:
             ParameterError (OS101, OS102): no such numeric column, or no classes.
         """
-        xs, ys, asked = _grid(release, x, y, at or {}, points)
+        xs, ys, asked, held = _grid(release, x, y, at or {}, points)
         assert ys is not None  # noqa: S101 - two columns were asked for
         if "nearest_class" in release.ops:
             found = release.ask("nearest_class", asked)
@@ -135,7 +148,7 @@ class ClassMapDisplay(Display):
             sure = values[:, -1] - values[:, -2:][:, 0] >= _SURE * noise
         if found.labels is None:
             raise _refused("release", "a release with classes", "one without")
-        return cls((x, y), xs, ys, tuple(found.labels), found["label"], sure)
+        return cls((x, y), xs, ys, tuple(found.labels), found["label"], sure, held)
 
     def _draw(self, ax: Any) -> None:
         colors = needs_plot("matplotlib.colors")
@@ -168,6 +181,14 @@ class ClassMapDisplay(Display):
             title_fontsize=8,
         )
         ax.set(xlabel=label(self.columns[0]), ylabel=label(self.columns[1]))
+        _tell_cut(ax, self.held)
+
+
+def _tell_cut(ax: Any, held: Mapping[str, float]) -> None:
+    """Say over a picture where the columns that it does not show are held."""
+    if held:
+        told = ", ".join(f"{label(name)} = {value:.6g}" for name, value in held.items())
+        ax.set_title(f"cut at {told}", fontsize=9)
 
 
 def _hatch(ax: Any, x: Grid, y: Grid, where: NDArray[np.bool_]) -> None:
@@ -178,8 +199,8 @@ def _hatch(ax: Any, x: Grid, y: Grid, where: NDArray[np.bool_]) -> None:
 
 def _grid(
     release: Release, x: str, y: str | None, at: Mapping[str, float], points: int
-) -> tuple[Grid, Grid | None, dict[str, Grid]]:
-    """Return places along x and y, and the queries that cover them."""
+) -> tuple[Grid, Grid | None, dict[str, Grid], dict[str, float]]:
+    """Return places along x and y, the queries that cover them, and where other columns are held."""
     domain = release.stages[0].domain
     every = domain.columns if isinstance(domain, Records) else ()
     numeric = {column.name: column for column in every if _scalar(column)}
@@ -196,7 +217,8 @@ def _grid(
     held = {name: float(at.get(name, sum(pair) / 2)) for name, pair in ends.items()}
     queries = {name: np.full(len(mesh[0]), value) for name, value in held.items()}
     queries |= dict(zip(asked_for, mesh, strict=True))
-    return places[0], places[1] if y is not None else None, queries
+    cut = {name: value for name, value in held.items() if name not in asked_for}
+    return places[0], places[1] if y is not None else None, queries, cut
 
 
 def _scalar(column: Column) -> bool:

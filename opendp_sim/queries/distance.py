@@ -17,7 +17,7 @@ from opendp_sim.core.errors import DataError, ReleaseError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.shared_parameters import Confidence
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.queries.parts.asked import check_queries, offered
+from opendp_sim.queries.parts.asked import check_queries, extremes, offered
 from opendp_sim.queries.parts.quantiles import quantile
 from opendp_sim.spaces.released import Answers, Released
 from opendp_sim.spaces.rows import GridRows
@@ -142,7 +142,7 @@ class Distance(Mechanism):
         # Per record, for as many records as there may be.
         most = least + deviations * release.deviation * counted.factor
         steps = rounding(release, asked, reading.power)
-        bias = (reading.bias(asked) + lost + steps) * most
+        bias = (found.missed + lost + steps) * most
         if self.mean:
             values, bias = values / least, bias / least
             # First-order error of a ratio, with the covariance of its two parts (Lemma 2).
@@ -187,6 +187,9 @@ def rounding(release: Released, asked: Any, power: float) -> NDArray[np.float64]
     rows = release.queries
     if not isinstance(rows, GridRows) or not rows.rounding:
         return 0.0
+    step = 2 * rows.rounding * rows.unit
+    if power == 1 and not rows.distortion:  # the slope is 1 wherever the query is
+        return float(np.full(rows.width, step).sum())
     low, high = (np.array(v, dtype=np.float64) for v in (rows.lower, rows.upper))
     values = np.asarray(getattr(asked, "values", asked), dtype=np.float64)
     far = np.maximum(np.abs(values - low), np.abs(high - values)) * rows.unit
@@ -195,7 +198,6 @@ def rounding(release: Released, asked: Any, power: float) -> NDArray[np.float64]
         slopes: NDArray[np.float64] = power * (far + longest) ** (power - 1)
         together: NDArray[np.float64] = longest * np.sqrt(np.square(slopes).sum(axis=1))
         return together
-    step = 2 * rows.rounding * rows.unit
     moved: NDArray[np.float64] = (power * step * (far + step) ** (power - 1)).sum(axis=1)
     return moved
 
@@ -219,10 +221,10 @@ def refused(key: str, sums: DistanceSums, p: float | None) -> ReleaseError:
 
 def check_reach(release: Released, queries: Any, power: float) -> None:
     """Refuse queries so far away that floats do not hold the p-th powers' variances."""
-    values = np.asarray(getattr(queries, "values", queries), dtype=np.float64)
+    least, most = extremes(np.asarray(getattr(queries, "values", queries)))
     rows = release.queries
     ends = [abs(v) for name in ("lower", "upper") for v in getattr(rows, name, ())]
-    reach = math.log2(2.0 + float(np.abs(values).max(initial=0.0)) + max(ends, default=0))
+    reach = math.log2(2.0 + max(-least, most) + max(ends, default=0))
     # Factors of p-th powers are taken in steps or in data units; 2**31 records, squared, leave room.
     if power * max(reach, reach + math.log2(getattr(rows, "unit", 1.0))) > _LARGEST:
         raise DataError(

@@ -19,14 +19,16 @@ from opendp_sim.dsl.plan import Plan
 from opendp_sim.report.charts import bars_chart
 from opendp_sim.report.figures import Figure
 
-__all__ = ["answered"]
+__all__ = ["VALUES", "answered", "rows_of"]
 
 _TITLE = "One answered question"
 _FREE = "Read from what was released: asking costs no further privacy."
-_VALUES = ("density", "distance", "score", "prediction", "probability", "count")
+VALUES = ("density", "distance", "score", "prediction", "probability", "count")
 """Columns that hold answers, the most telling first; what stands beside them are errors and sizes."""
 _SHOWN = 10
 Row = tuple[str, float, float, float]
+Rows = tuple[str, Sequence[Mapping[str, str]]]
+"""An output, and rows of its answers by column."""
 
 
 def answered(plan: Plan, output: str, file: Path) -> Figure | None:
@@ -37,19 +39,34 @@ def answered(plan: Plan, output: str, file: Path) -> Figure | None:
         output: the certificate's output.
         file: the output's file, whose digest was compared.
     """
-    if file.suffix == ".csv":
-        with file.open(encoding="utf-8", newline="") as stream:
-            rows = [row for _, row in zip(range(_SHOWN), csv.DictReader(stream), strict=False)]
-        return _bars(rows)
     if file.suffix == ".json":
         return _items(json.loads(file.read_text(encoding="utf-8")))
+    found = rows_of(plan, output, file)
+    if found is None:
+        return None
+    asked = plan.outputs[found[0]].decl.post
+    return _bars(
+        found[1], next((c for c in (getattr(p, "confidence", 0.0) for p in asked) if c), 0.0)
+    )
+
+
+def rows_of(plan: Plan, output: str, file: Path, most: int = _SHOWN) -> Rows | None:
+    """Return the output that answers belong to, and the first of them, from a verified file.
+
+    A release is asked what its own program asks of it, where the questions come with the package: at
+    most ``_SHOWN`` of them.
+    """
+    if file.suffix == ".csv":
+        with file.open(encoding="utf-8", newline="") as stream:
+            return output, [
+                row for _, row in zip(range(most), csv.DictReader(stream), strict=False)
+            ]
     return _asked(plan, output, file) if file.suffix == ".npz" else None
 
 
-def _asked(plan: Plan, output: str, file: Path) -> Figure | None:
-    """Ask a release what its own program asks, where the questions come with the package."""
+def _asked(plan: Plan, output: str, file: Path) -> Rows | None:
     mine = plan.outputs[output].stage.name
-    for other in plan.outputs.values():
+    for name, other in plan.outputs.items():
         query = other.decl.query
         if (
             other.stage.name == mine
@@ -65,9 +82,9 @@ def _asked(plan: Plan, output: str, file: Path) -> Figure | None:
             if not any(
                 getattr(mechanism, "public", "") == "queries" for mechanism in other.decl.post
             ):
-                block = {name: values[:_SHOWN] for name, values in block.items()}
+                block = {key: values[:_SHOWN] for key, values in block.items()}
             found = answer(Release.load(file), other.posts, block, points)
-            return _bars(list(_rows(found, getattr(other.domain, "labels", None)))[:_SHOWN])
+            return name, list(_rows(found, getattr(other.domain, "labels", None)))[:_SHOWN]
     return None
 
 
@@ -87,17 +104,21 @@ def _rows(found: Any, labels: Sequence[Any] | None) -> Iterator[dict[str, str]]:
         yield {name: str(column[i]) for name, column in flat.items()}
 
 
-def _bars(rows: Sequence[Mapping[str, str]]) -> Figure | None:
+def _bars(rows: Sequence[Mapping[str, str]], confidence: float = 0.0) -> Figure | None:
     if not rows:
         return None
-    for value in _VALUES:
+    for value in VALUES:
         names = [k.partition(":")[2] for k in rows[0] if k.startswith(f"{value}:")]
         if names:
             bars = [_bar(name, rows[0], value, f":{name}") for name in names]
-            return _figure(bars, value, "The first question, and its answer for each class. ")
+            return _figure(
+                bars, value, "The first question, and its answer for each class. ", confidence
+            )
         if value in rows[0]:
             bars = [_bar(str(i), row, value, "") for i, row in enumerate(rows, 1)]
-            return _figure(bars, value, f"The first {len(rows)} questions and their answers. ")
+            return _figure(
+                bars, value, f"The first {len(rows)} questions and their answers. ", confidence
+            )
     return None
 
 
@@ -109,11 +130,18 @@ def _bar(name: str, row: Mapping[str, str], value: str, ending: str) -> Row:
     return name, middle, middle, middle
 
 
-def _figure(bars: Sequence[Row], value: str, text: str) -> Figure | None:
+def _figure(bars: Sequence[Row], value: str, text: str, confidence: float) -> Figure | None:
     if not np.isfinite([bar[1:] for bar in bars]).all():
         return None
     if any(low < high for _, _, low, high in bars):
-        text += "A line shows the interval in which noise leaves the true answer. "
+        sure = f"In {100 * confidence:.3g} of 100 cases the" if confidence else "The"
+        text += (
+            f"{sure} answer without noise lies on the line. The line also covers what the released "
+            "structure gets wrong by itself, but not what the steps before it change. "
+        )
+    if len(bars) > 1:
+        least, most = (f"{pick(bar[1] for bar in bars):.3g}" for pick in (min, max))
+        text += f"What is drawn here runs from {least} to {most}: compare the size of the noise with it. "
     return Figure(_TITLE, bars_chart(bars, value), text + _FREE)
 
 

@@ -94,26 +94,30 @@ def _dot(place: tuple[float, float], kind: str = "hit", radius: float = 5.0) -> 
     )
 
 
-def attack_chart(curve: Sequence[tuple[float, float]], marked: float) -> Markup:
+def attack_chart(
+    curve: Sequence[tuple[float, float]], marked: float, accused: str, found: str
+) -> Markup:
     """Draw power against false alarms: the area between guessing and the bound is the attacker's gain.
 
     Args:
         curve: (false-positive rate, greatest true-positive rate), rising, strictly between 0 and 1.
         marked: the rate that the text speaks of.
+        accused: what the lower axis counts.
+        found: what the upright axis counts.
     """
     chart = Chart((0, 1), (0, 1))
     ticks = {v / 4: f"{v * 25}%" for v in range(5)}
     top = [(0.0, curve[0][1]), *curve, (1.0, 1.0)]
     band = chart.path(top) + " L" + chart.path([(1, 1), (0, 0)])[1:] + " Z"
-    found = min(curve, key=lambda point: abs(point[0] - marked))
+    ring = min(curve, key=lambda point: abs(point[0] - marked))
     x, y = chart.at(0.55, 0.42)
     return chart.figure(
         "The best attack against the promise, beside guessing",
-        chart.axes(ticks, ticks, "absent people who are accused", "present people who are found"),
+        chart.axes(ticks, ticks, accused, found),
         _line(band, "band"),
         _line(chart.path([(0, 0), (1, 1)]), "diag"),
         _line(chart.path(top)),
-        _dot(chart.at(*found)),
+        _dot(chart.at(*ring)),
         Markup('<text class="say2" x="{:.0f}" y="{:.0f}">guessing</text>').format(x, y),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,6 @@ from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.certificate import assumptions
 from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.accounting.promise import belief, promise, who
-from opendp_sim.accounting.totals import loss_text
 from opendp_sim.accounting.wear import wear
 from opendp_sim.core.rounding import up_text
 from opendp_sim.dsl.advice import advised_of
@@ -19,6 +18,7 @@ from opendp_sim.dsl.how_wrong import asked_later, how_wrong
 from opendp_sim.dsl.loss_in_words import delta_in_words, epsilon_in_words, spent_of
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.standing import standing
+from opendp_sim.report.believed import believed, not_promised
 from opendp_sim.report.figures import Figure, figures_of
 from opendp_sim.report.handed_out import handed_out
 from opendp_sim.report.plain_steps import in_words
@@ -70,6 +70,8 @@ class Facts:
     wear: list[tuple[str, str]] = field(default_factory=list)
     about: list[tuple[str, str]] = field(default_factory=list)
     blank: list[str] = field(default_factory=list)
+    decision: str = "Decision"
+    free: str = "public: any number of questions, at no further cost"
     warnings: list[str] = field(default_factory=list)
     not_promised: list[str] = field(default_factory=list)
     believe: list[str] = field(default_factory=list)
@@ -93,12 +95,17 @@ def facts_of(plan: Plan, kind: str, command: str) -> Facts:
     told = how_wrong(plan) or asked_later(plan)
     out.wrong = [(name, f"{error.whole}.") for name, error in told.items()]
     out.handed = list(handed_out(plan))
+    if any(output.decl.serve is not None for output in plan.outputs.values()):
+        out.free = (
+            "public: answers; in a session each reads the private data, up to the planned number"
+        )
     out.wear = list(_wear(plan))
     about = plan.program.about
     out.about = [] if about is None else list(about.said())
     out.blank = [word for word in FORM if word not in dict(out.about)]
     out.warnings = advised_of(plan)
-    out.not_promised = list(_not_promised(by_person=by_person))
+    out.not_promised = list(not_promised(plan))
+    out.decision = "Decision: may it be run, and how often"
     entries = plan.program.data
     assumed = dict.fromkeys(
         text
@@ -107,7 +114,7 @@ def facts_of(plan: Plan, kind: str, command: str) -> Facts:
             entry.ingest, by_person=by_person, public=entry.name if entry.public else None
         )
     )
-    out.believe = list(assumed)
+    out.believe = believed(plan, [*assumed])
     out.evidence = [_evidence(key) for key in _keys(plan)]
     out.details = [("program", str(plain["program"])), ("formal claim", _claim(plain))]
     return out
@@ -126,7 +133,8 @@ def _promise(plan: Plan, unit: Mapping[str, Any], noun: str) -> str:
     return (
         f"{_noun(plan)} Even somebody who sees everything that is released here, knows every other "
         f"{noun}, and starts at 50:50 about {done}, then guesses right at most {attacker.right} times "
-        f"in 100; tossing a coin would be right 50 times. The protection is {word}."
+        f"in 100, from this run alone; tossing a coin would be right 50 times. This package calls the "
+        f"protection {word} ({attacker.scale})."
     )
 
 
@@ -165,14 +173,14 @@ def _tiles(plan: Plan, plain: Mapping[str, Any], unit: Mapping[str, Any]) -> Ite
     if spent is not None:
         epsilon, delta = spent[0], spent[1] if len(spent) > 1 else 0.0
         said = (
-            epsilon_in_words(epsilon).partition(": ")[2]
+            epsilon_in_words(epsilon, replaced="replace" in unit).partition(": ")[2]
             or "so large a number limits hardly anything"
         )
         if not delta and epsilon <= 20:  # under a pure claim alone is a suspicion bounded
             most = up_text(100 * belief(epsilon), 3)
             said = f"{said.removesuffix('.')}; a suspicion of 50% can rise to at most {most}%."
         yield Tile(f"epsilon = {up_text(epsilon, 3)}", said, warn=epsilon > 10)
-        yield Tile(f"delta = {up_text(delta, 2)}", delta_in_words(delta).partition(": ")[2])
+        yield Tile(f"delta = {up_text(delta, 2)}", _delta(delta, unit))
     else:
         yield Tile(_claim(plain), "the loss in the measure of the program")
     yield _whom(unit)
@@ -191,6 +199,11 @@ def _tiles(plan: Plan, plain: Mapping[str, Any], unit: Mapping[str, Any]) -> Ite
             "say what else was released about the same records",
             warn=True,
         )
+
+
+def _delta(delta: float, unit: Mapping[str, Any]) -> str:
+    of = "records" if unit.get("of", "row") == "row" else "people"
+    return delta_in_words(delta, of).partition(": ")[2]
 
 
 def _whom(unit: Mapping[str, Any]) -> Tile:
@@ -217,31 +230,38 @@ def _flow(plan: Plan, name: str) -> Flow:
         boxes = [Box("free", typed.entry.name, "public records")]
     for stage in typed.stages:
         key = stage.mechanism.key
-        of = "rows" if stage.mechanism.room == "rows" else "in length"
-        bound = f"changes by at most {up_text(bounds[key])} {of}" if key in bounds else ""
+        bound = _bound(stage.mechanism.room, bounds[key]) if key in bounds else ""
         boxes.append(Box("work", key, in_words(stage.mechanism), bound))
     record_ = release.record
     if record_ is not None:
         text = in_words(record_)
-        cost = "" if plan.privacy is None else loss_text(plan.privacy.measure, tuple(release.loss))
-        boxes.append(Box("door", record_.key, text, f"costs {cost} of the budget"))
+        boxes.append(Box("door", record_.key, text, _cost(plan, tuple(release.loss))))
     for output in plan.outputs.values():
         if output.stage.name == typed.name:
-            steps = " and ".join(post.key for post in output.decl.post) or "the release itself"
-            boxes.append(Box("free", output.decl.name, f"{steps}; reads only what was released"))
+            steps = [in_words(post).removesuffix(".") for post in output.decl.post[-1:]]
+            told = f"{steps[0]}: reads" if steps else "The release itself: reads"
+            told += " only what was released"
+            if output.decl.serve is not None:
+                told = "One answer after another: each reads the private data, and its noise is paid for"
+            boxes.append(Box("free", output.decl.name, told))
     return Flow(name, tuple(boxes))
 
 
-def _not_promised(*, by_person: bool) -> Sequence[str]:
-    return (
-        "That nothing can be learnt about the group as a whole: that is what the release is for.",
-        "Protection of a person whom the data holds under several names."
-        if by_person
-        else "Protection of a person with several records, unless the program counts them together.",
-        "A limit on the guess of somebody who was nearly sure before.",
-        "Anything about other releases from the same data that no ledger counts.",
-        "Safety against timing and other side channels, or against a compromised machine.",
-    )
+def _cost(plan: Plan, loss: tuple[float, ...]) -> str:
+    """Say what part of a run's loss a release is: in the measure's own number, which adds up."""
+    if plan.privacy is None:
+        return ""
+    if len(plan.releases) == 1 or not plan.total[0]:
+        return "spends all of this run's budget"
+    return f"spends {up_text(100 * loss[0] / plan.total[0], 2)}% of what this run spends"
+
+
+def _bound(room: str, most: float) -> str:
+    """Say the most that what comes out of a stage changes."""
+    text = up_text(most)
+    if room != "rows":
+        return f"changes by at most {text}, in the distance that the noise is made for"
+    return f"changes by at most {text} row{'' if text == '1' else 's'}"
 
 
 def _wear(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -266,10 +286,11 @@ def _evidence(key: str) -> dict[str, str]:
     found = record(key) or {}
     twins, audits = found.get("twins"), found.get("audits")
     held = (found.get("laws") or {}).get("held") or ()
+    none = "none recorded"
     return {
         "key": key,
         "tier": tier(key),
         "laws": str(len(held)),
-        "twins": f"{twins['caught']} of {twins['of']}" if twins else "-",
-        "audits": f"{audits['verdict']}, {audits['audits']} tried" if audits else "-",
+        "twins": f"{twins['caught']} of {twins['of']}" if twins else none,
+        "audits": f"{audits['verdict']}, {audits['audits']} tried" if audits else none,
     }

@@ -32,6 +32,37 @@ class Figure:
     caption: str
 
 
+@dataclass(frozen=True)
+class _Named:
+    """The two cases between which a spy guesses: in the data or not, or one content or another."""
+
+    said: str
+    ones: str
+    others: str
+    of_ones: str
+    of_others: str
+
+    @classmethod
+    def of(cls, plan: Plan) -> _Named:
+        """Return the words for the unit of a plan."""
+        assert plan.privacy is not None  # noqa: S101 - the caller asked
+        unit = plan.privacy.unit
+        noun = "records" if unit.of == "row" else "people"
+        if unit.kind == "replace":
+            had = "that said the first" if noun == "records" else "who said the first"
+            other = had.replace("first", "second")
+            return cls(
+                "they said the first of two things that are possible, and not the second",
+                f"{noun} {had}",
+                f"{noun} {other}",
+                f"those {had}",
+                f"those {other}",
+            )
+        return cls(
+            "they are in the data", f"present {noun}", f"absent {noun}", "the present", "the absent"
+        )
+
+
 def figures_of(plan: Plan) -> Iterator[Figure]:
     """Yield the pictures that a plan has numbers for."""
     if plan.privacy is not None and plan.total:
@@ -39,15 +70,20 @@ def figures_of(plan: Plan) -> Iterator[Figure]:
         worst = min(max((1 - attacker.advantage) / 2, _FEW), 0.5)
         rates = sorted({worst, _FEW, 0.002, *(i / 40 for i in range(1, 40))})
         curve = [(rate, attacker.power(rate)) for rate in rates]
+        of = "records" if plan.privacy.unit.of == "row" else "people"
         exact = " (this bound is exact)" if is_tight(plan) else ""
+        named = _Named.of(plan)
         yield Figure(
             "What an attacker gains",
-            attack_chart(curve, worst),
-            "A spy who knows all other records says of some people that they are in the data. The dashed "
-            "line is guessing: it names as many of the absent as of the present. At the ring the release "
-            f"helps most: {up_text(100 * worst, 3)} in 100 of the absent are named, and instead of as "
-            f"many at most {attacker.found(worst)} in 100 of the present{exact}. Naming only 1 in 100 of "
-            f"the absent finds at most {attacker.found(_FEW)} in 100 of the present.",
+            attack_chart(
+                curve, worst, f"{named.others} that are accused", f"{named.ones} that are found"
+            ),
+            f"A spy who knows all other records says of some {of} that {named.said}. The dashed line is "
+            f"guessing: it names as many of {named.of_others} as of {named.of_ones}. At the ring the "
+            f"release helps most: {up_text(100 * worst, 3)} in 100 of {named.of_others} are named, and "
+            f"instead of as many at most {attacker.found(worst)} in 100 of {named.of_ones}{exact}. "
+            f"Naming only 1 in 100 of {named.of_others} finds at most {attacker.found(_FEW)} in 100 of "
+            f"{named.of_ones}.",
         )
     shown = _errors(plan)
     if shown is not None:

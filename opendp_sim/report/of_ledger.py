@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from opendp_sim.accounting._entries import Entry, counted
+from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.ledger import Ledger
-from opendp_sim.accounting.totals import Charge
+from opendp_sim.accounting.totals import Charge, Total
 from opendp_sim.core.rounding import up_text
 from opendp_sim.report.charts import burn_chart
 from opendp_sim.report.facts import Facts, Tile
@@ -32,15 +33,18 @@ def ledger_facts(file: Path) -> Facts:
     facts = Facts(
         "Ledger",
         file.name,
-        "Every run on the protected data is added up here, and no run may pass the limit.",
+        "Every run that was made with this ledger is added up here, and none of them may pass the "
+        "limit. Runs on the same data without this ledger are not in it.",
         "record",
         f"opendp-sim ledger verify {file.name}",
     )
     facts.tiles = [
         Tile(
-            f"{up_text(100 * total.share, 2)}% spent", f"so far: {total.text}", warn=not total.fits
+            f"{up_text(100 * total.share, 2)}% spent",
+            f"so far: {total.text}{_right(total)}",
+            warn=not total.fits,
         ),
-        Tile(total.left_text, "left for later runs on the same data"),
+        Tile(total.left_text, _left(total)),
         Tile(total.limit_text, "the limit, which no run may pass"),
         Tile(
             _whole(len(runs)), f"in {len(entries)} entries, each bound to the one before by a hash"
@@ -51,7 +55,7 @@ def ledger_facts(file: Path) -> Facts:
     facts.charges = [_row(entry) for entry in runs]
     facts.not_promised = [
         "That no run was made past this ledger: it counts only what it was asked.",
-        "That an older copy of the file is noticed without the head that was written down.",
+        "That anybody notices an older copy of this file, unless its head (below) was written down.",
     ]
     facts.details = [
         ("measure", str(terms.measure)),
@@ -59,6 +63,22 @@ def ledger_facts(file: Path) -> Facts:
         ("head", _head(entries)),
     ]
     return facts
+
+
+def _left(total: Total) -> str:
+    """Say what the rest is for: mu of a limit in mu adds up by squares, which looks like a wrong sum."""
+    told = "left for later runs on the same data"
+    if "mu" in total.left:
+        told += "; of spent, left and limit the squares add up, not the numbers themselves"
+    return told
+
+
+def _right(total: Total) -> str:
+    """Say what all runs of the ledger come to, as the guess that a plan's page speaks of."""
+    if not any(total.loss):
+        return ""
+    together = attacker_of(total.measure, total.loss)
+    return f"; after all these runs a 50:50 guess is right at most {together.right} times in 100"
 
 
 def _whole(runs: int) -> str:

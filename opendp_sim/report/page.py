@@ -10,6 +10,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
+from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.budget import Budget as Limit
 from opendp_sim.accounting.certificate import read_certificate
 from opendp_sim.accounting.totals import Charge, total_of
@@ -18,11 +19,14 @@ from opendp_sim.dsl.plan import Plan, plan_file, plan_of
 from opendp_sim.dsl.plan_document import load_plan
 from opendp_sim.dsl.reader import draft_of
 from opendp_sim.dsl.standing import room
-from opendp_sim.dsl.verification import NOT_FOUND, verify
+from opendp_sim.dsl.verification import verify
+from opendp_sim.dsl.verify_report import NOT_FOUND, NOT_OPENED
 from opendp_sim.report.answered import answered
 from opendp_sim.report.audited import audit_facts
+from opendp_sim.report.believed import believed
 from opendp_sim.report.facts import Facts, Tile, facts_of
 from opendp_sim.report.of_ledger import ledger_facts
+from opendp_sim.report.spread import spread_of
 
 __all__ = ["page_of", "render"]
 
@@ -45,7 +49,8 @@ def page_of(path: str | Path) -> str:
         return render(audit_facts(file))
     if file.suffix == ".plan":
         plan = load_plan(file)
-        return render(facts_of(plan, "Plan: nothing was opened and nothing was spent", _run(file)))
+        command = f"opendp-sim report {file.name}"
+        return render(facts_of(plan, "Plan: nothing was opened and nothing was spent", command))
     plan = plan_file(file)
     return render(facts_of(plan, "Spec: nothing was opened and nothing was spent", _run(file)))
 
@@ -60,26 +65,46 @@ def _of_certificate(file: Path) -> Facts:
     draft = draft_of(record.program, folder=str(file.parent))
     plan: Plan = plan_of(draft)
     facts = facts_of(
-        plan, f"Certificate of output {record.output}", f"opendp-sim verify {file.name}"
+        plan,
+        f"Certificate of the file {record.file.name} (output {record.output})",
+        f"opendp-sim verify {file.name}",
     )
-    facts.believe = [*record.assumptions]
-    shown_answer = answered(plan, record.output, file.parent / record.file.name)
+    facts.believe = believed(plan, record.assumptions)
+    facts.decision = (
+        "Decision: may this file be handed out, and to whom (the others have pages of their own)"
+    )
+    released = file.parent / record.file.name
+    beside = spread_of(plan, record.output, released)
+    facts.wrong = [(name, beside.get(name, text)) for name, text in facts.wrong]
+    shown_answer = answered(plan, record.output, released)
     if shown_answer is not None:
         facts.figures.append(shown_answer)
     facts.details += [
         ("written", record.time),
         ("file", f"{record.file.name}, sha256 {record.file.sha256}"),
         ("versions", ", ".join(f"{k} {v}" for k, v in sorted(record.versions.items()))),
-        ("checked", f"{len(checked)} statements agree"),
+        ("checked", f"{len(checked)} statements agree: the command above lists them"),
         ("not checkable", "; ".join(text for text in left if not text.startswith("assumed"))),
     ]
     if record.ledger is not None:
+        charge = Charge(record.privacy["measure"], tuple(record.privacy["total"]))
+        facts.promise = _with_earlier(facts.promise, record.ledger, charge)
         facts.tiles[-1] = _counted(
             record.ledger,
-            Charge(record.privacy["measure"], tuple(record.privacy["total"])),
-            checked=not any(text.endswith(NOT_FOUND) for text in left),
+            charge,
+            checked=not any(text.endswith((NOT_FOUND, NOT_OPENED)) for text in left),
         )
     return facts
+
+
+def _with_earlier(promise: str, part: Any, charge: Charge) -> str:
+    """Say what all runs of the ledger come to, where there were others before this one."""
+    measure, loss = part.spent["measure"], tuple(part.spent["loss"])
+    if loss == total_of((charge,), measure, Limit(**part.terms["limit"])).loss:
+        return promise
+    right = attacker_of(measure, loss).right
+    alone = "from this run alone"
+    return promise.replace(alone, f"{alone}, and at most {right} from all runs in its ledger", 1)
 
 
 def _counted(part: Any, charge: Charge, *, checked: bool) -> Tile:

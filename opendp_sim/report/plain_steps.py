@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-
+from opendp_sim.core.docs import doc_of
 from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.dsl.plain_text import plain_text
 
@@ -14,5 +13,5 @@ def in_words(mechanism: Mechanism) -> str:
     """Return what a step does, in one sentence without formulas."""
     if mechanism.in_short:
         return mechanism.in_short
-    first = (inspect.getdoc(type(mechanism)) or "").partition("\n\n")[0]
+    first = doc_of(type(mechanism)).partition("\n\n")[0]
     return " ".join(plain_text(first).split())

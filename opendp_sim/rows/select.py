@@ -65,6 +65,7 @@ class Select(Mechanism):
     """
 
     key: ClassVar[str] = "select"
+    in_short: ClassVar[str] = "Take the columns that are named, and leave out all others."
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "rows"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -76,14 +76,28 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """
         return self._run(columns, [{"select": select}, *steps], groups)
 
-    def _run(self, columns: Columns, steps: list[Mapping[str, Any]], groups: Any) -> Any:
+    def _run(
+        self,
+        columns: Columns,
+        steps: list[Mapping[str, Any]],
+        groups: Any,
+        late: Callable[[], Mapping[str, Any]] = dict,
+    ) -> Any:
+        """Do so for any steps.
+
+        ``late`` returns columns that somebody's code computes from records: they stand in for
+        ``columns`` of the same form once the charge stands, and not before.
+        """
         columns = self._with_groups(columns, groups)
         plan = self._planned(columns, steps)
-        table = table_of(plan, {name: values for name, (values, _) in columns.items()})
+        arrays = {name: values for name, (values, _) in columns.items()}
+        table = table_of(plan, arrays)
         entry = None
         if self.budget is not None and plan.charge is not None:
             name = self._charged_as or type(self).__name__
             entry = self.budget.charge(plan.charge, unit_text(plan), name, plan.program.hash)
+        if found := late():
+            table = table_of(plan, arrays | dict(found))
         with TemporaryDirectory() as folder:
             done = apply(plan, memory={_DATA: table}, into=folder)
             self.certificate_ = json.loads(done.certificates["release"].read_text("utf-8"))

@@ -7,31 +7,30 @@ fit into a score of NaN and go on, so fits can be reserved beforehand, all of th
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import tempfile
 import threading
-import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from opendp_sim.accounting.budget import Budget as Limit, MeasureName
 from opendp_sim.accounting.ledger import Entry, Ledger, Terms
+from opendp_sim.accounting.little_protection import little_protection
 from opendp_sim.accounting.totals import Charge, Total
 from opendp_sim.core.errors import BudgetError
+from opendp_sim.core.shown import shown
 from opendp_sim.sklearn.defaults import MEASURE
+from opendp_sim.sklearn.reserved_fits import charges_of, new_token, not_covered, pay, unused
+from opendp_sim.sklearn.terms import terms_of, unit_of
+from opendp_sim.sklearn.waiting import hold_over_forks, open_when_free
 
 __all__ = ["Budget"]
 
-_PATIENCE = 60.0
-"""Seconds that a fit waits for another process's charge."""
 _HERE: dict[str, tuple[int, weakref.ref[Budget]]] = {}
 """Budgets in memory by their folder, each with the process that it lives in."""
-_RESERVED = "estimator-"
-"""How the tokens of reserved fits begin."""
 
 
 class Budget:
@@ -68,8 +67,7 @@ class Budget:
         unit: str = "row",
     ) -> None:
         limit = Limit(epsilon=epsilon, delta=delta, rho=rho, mu=mu)
-        limit.check(measure, "budget")
-        terms = Terms(measure, _unit(unit), limit)
+        terms = terms_of(measure, unit, limit)
         self._folder: str | None = tempfile.mkdtemp(prefix="budget")
         weakref.finalize(self, _removed, self._folder, os.getpid())
         _HERE[self._folder] = os.getpid(), weakref.ref(self)
@@ -105,7 +103,7 @@ class Budget:
                 (OS407): it was there before and is gone.
         """
         limit = Limit(epsilon=epsilon, delta=delta, rho=rho, mu=mu)
-        terms = Terms(measure, _unit(unit), limit) if limit.stated() else None
+        terms = terms_of(measure, unit, limit) if limit.stated() else None
         if forget and terms is not None:
             Ledger.open(Path(path).absolute(), terms, forget=True).close()
         made = cls.__new__(cls)
@@ -118,7 +116,7 @@ class Budget:
         self._start(*state)
 
     def _start(self, path: Path, terms: Terms | None) -> None:
-        self.path, self._lock = path, threading.RLock()
+        self.path, self._lock = path, hold_over_forks(threading.RLock())
         with self._opened(terms) as ledger:
             self.terms = ledger.terms
 
@@ -174,7 +172,7 @@ class Budget:
     def reserved(self) -> int:
         """How many reserved fits nobody has used yet; they count as spent."""
         with self._opened() as ledger:
-            return len(_unused(ledger))
+            return len(unused(ledger))
 
     def charge(self, charge: Charge, unit: str, what: str, program: str | None = None) -> Entry:
         """Charge one fit, durably; a reserved fit that is large enough is used first.
@@ -191,33 +189,35 @@ class Budget:
         about = {"name": what, "unit": unit} | ({} if program is None else {"program": program})
         with self._opened() as ledger:
             self._check_unit(unit)
-            for entry in _unused(ledger):
-                if _covers(Charge.read(entry.body["loss"]), charge):
-                    return ledger.settle(entry, "charge", about)
-            return ledger.charge(charge, about)
+            return pay(ledger, charge, about, self._name)
 
-    def reserve(self, charges: Sequence[Charge], unit: str = "row") -> None:
+    def reserve(self, charges: Any, unit: str = "row", *, beside: bool = True) -> None:
         """Reserve losses, all of them or none; what is never used stays spent.
 
         Args:
-            charges: what ``cost_of(search).charges`` lists.
+            charges: what ``cost_of(search)`` returned, or its ``charges``.
             unit: ``row`` or ``groups``.
+            beside: whether they come beside what is reserved already; False to reserve only those that
+                no unused reserve pays for.
 
         Raises:
             BudgetError (OS402): they do not fit together; nothing was reserved.
         """
+        listed = charges_of(charges, self._name)
         with self._opened() as ledger:
-            self._check_unit(_unit(unit))
-            after = ledger.total(*charges)
+            self._check_unit(unit_of(unit))
+            if not beside:
+                listed = not_covered(ledger, listed)
+            after = ledger.total(*listed)
             if not after.fits:
                 self._refuse(
                     "OS402",
                     f"a total within {after.limit_text}",
-                    f"{len(charges)} fits that come to {after.text} with what is spent",
+                    f"{len(listed)} fits that come to {after.text} with what is spent",
                     "search over fewer candidates or folds, or lower each fit's epsilon.",
                 )
-            for charge in charges:
-                about = {"token": _RESERVED + secrets.token_hex(4), "unit": self.terms.unit}
+            for charge in listed:
+                about = {"token": new_token(), "unit": self.terms.unit}
                 ledger.reserve(charge, about)
 
     def _check_unit(self, unit: str) -> None:
@@ -232,28 +232,24 @@ class Budget:
     @contextmanager
     def _opened(self, terms: Terms | None = None) -> Iterator[Ledger]:
         """Open the ledger, waiting for other processes' charges."""
-        with self._lock:
-            until = time.monotonic() + _PATIENCE
-            while True:
-                try:
-                    ledger = Ledger.open(self.path, terms)
-                    break
-                except BudgetError as error:
-                    if "locked" not in str(error.got) or time.monotonic() > until:
-                        raise
-                time.sleep(0.02)
-            with ledger:
-                yield ledger
+        with self._lock, open_when_free(self.path, terms) as ledger:
+            yield ledger
 
     def _refuse(self, code: str, expected: str, got: str, hint: str) -> NoReturn:
-        where = "budget" if self._folder is not None else str(self.path)
-        raise BudgetError(code, where, expected=expected, got=got, hint=hint)
+        raise BudgetError(code, self._name, expected=expected, got=got, hint=hint)
+
+    @property
+    def _name(self) -> str:
+        """What a refusal calls it: a file that lives with this process is nobody's business."""
+        return "budget" if self._folder is not None else str(self.path)
 
     def __repr__(self) -> str:
         """Return the limit; what is spent is asked for by name."""
-        kept = "in memory" if self._folder is not None else f"file {self.path.name}"
+        kept = "in memory" if self._folder is not None else f"file {shown(self.path.name)}"
         limit = ", ".join(f"{name} {value:g}" for name, value in self.terms.limit.stated().items())
-        return f"Budget({limit}; {self.terms.measure}, {self.terms.unit}, {kept})"
+        told = little_protection(self.terms.limit)
+        rest = "" if told is None else f"; {told}"
+        return f"Budget({limit}; {self.terms.measure}, {self.terms.unit}, {kept}{rest})"
 
 
 class _Elsewhere(Budget):
@@ -290,34 +286,3 @@ def _removed(folder: str, owner: int) -> None:
     _HERE.pop(folder, None)
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _unit(word: str) -> str:
-    if word not in ("row", "groups"):
-        raise BudgetError(
-            "OS401",
-            "budget.unit",
-            expected="row or groups",
-            got=f"{word!r:.30}",
-            hint="`row` protects records, `groups` the persons that fit(..., groups=ids) names.",
-        )
-    return f"add_remove 1 of {word}"
-
-
-def _unused(ledger: Ledger) -> list[Entry]:
-    """Return the reserved fits that are still open, cheapest first."""
-    entries = ledger.entries
-    settled = {e.body.get("of") for e in entries if e.kind in ("charge", "refusal", "void")}
-    found = [e for e in entries if e.kind == "reserve" and _is_fit(e) and e.seq not in settled]
-    return sorted(found, key=lambda e: Charge.read(e.body["loss"]).loss)
-
-
-def _is_fit(entry: Entry) -> bool:
-    return str(entry.body.get("token")).startswith(_RESERVED)
-
-
-def _covers(reserved: Charge, charge: Charge) -> bool:
-    """Say whether a reserved loss pays for another: of the same measure, and no smaller in any part."""
-    return reserved.measure == charge.measure and all(
-        have >= need for have, need in zip(reserved.loss, charge.loss, strict=True)
-    )

@@ -9,7 +9,8 @@ from typing import Any, cast
 import numpy as np
 
 from opendp_sim.dsl.kernel_choice import Engine, gaussian_kernel_step
-from opendp_sim.sklearn.public_facts import Box, choice, number
+from opendp_sim.sklearn.public_bounds import Box
+from opendp_sim.sklearn.public_facts import choice, number
 from opendp_sim.sklearn.refusals import EstimatorRefused
 
 __all__ = ["kernel_step", "log_volume", "seed_of"]

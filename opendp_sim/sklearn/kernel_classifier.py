@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
 from opendp_sim.accounting.answers import Answers
+from opendp_sim.sklearn.all_or_nothing import all_or_nothing
 from opendp_sim.sklearn.base import PrivateEstimator
 from opendp_sim.sklearn.budget import Budget
 from opendp_sim.sklearn.defaults import MEASURE
 from opendp_sim.sklearn.engines import kernel_step
-from opendp_sim.sklearn.public_facts import box_of, choice, classes_of
+from opendp_sim.sklearn.public_bounds import box_of
+from opendp_sim.sklearn.public_facts import choice, classes_of
 from opendp_sim.sklearn.tables import column_of, dtype_of
 
 __all__ = ["DPKernelClassifier"]
@@ -28,8 +30,8 @@ class DPKernelClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
     Args:
         epsilon: the loss of one fit, at ``delta``.
         delta: None with ``measure="pure"``.
-        bounds: public ``(low, high)`` of all columns, or ``(lows, highs)``; unlike columns are each
-            counted in their own range, and so is the bandwidth.
+        bounds: public ``(low, high)`` of all columns, ``(lows, highs)``, or ``{column: (low, high)}``;
+            unlike columns are each counted in their own range, and so is the bandwidth.
         data_norm: rows are shortened to this L2 norm. At least one of the two.
         classes: every label that could occur.
         bandwidth: h of the kernel ``exp(-r**2 / (2 h**2))``.
@@ -84,6 +86,7 @@ class DPKernelClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
         self.measure = measure
         self.budget = budget
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPKernelClassifier:
         """Release one density a class.
 
@@ -94,9 +97,9 @@ class DPKernelClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
         """
         array, labels = self._seen(X, reset=True), column_of(y, "y")
         classes, width = classes_of(self.classes, type(self).__name__), array.shape[1]
-        classes.check(labels)
+        classes.check(labels, y)
         choice("priors", self.priors, ("uniform", "empirical"))
-        box = box_of(self.bounds, self.data_norm, width, type(self).__name__)
+        box = box_of(self.bounds, self.data_norm, width, self)
         step, self.engine_ = kernel_step(self, box, width, per_label=True)
         columns = {
             "x": (array, box.column(dtype_of(array), width)),

@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 from sklearn.base import DensityMixin
 
 from opendp_sim.accounting.answers import Answers
+from opendp_sim.sklearn.all_or_nothing import all_or_nothing
 from opendp_sim.sklearn.base import PrivateEstimator
 from opendp_sim.sklearn.budget import Budget
 from opendp_sim.sklearn.defaults import MEASURE
 from opendp_sim.sklearn.engines import kernel_step, log_volume, seed_of
-from opendp_sim.sklearn.public_facts import box_of
+from opendp_sim.sklearn.public_bounds import box_of
 from opendp_sim.sklearn.tables import dtype_of
 
 __all__ = ["DPKernelDensity"]
@@ -28,8 +29,8 @@ class DPKernelDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]
     Args:
         epsilon: the loss of one fit, at ``delta``.
         delta: None with ``measure="pure"``.
-        bounds: public ``(low, high)`` of all columns, or ``(lows, highs)``; unlike columns are each
-            counted in their own range, and so is the bandwidth.
+        bounds: public ``(low, high)`` of all columns, ``(lows, highs)``, or ``{column: (low, high)}``;
+            unlike columns are each counted in their own range, and so is the bandwidth.
         data_norm: rows are shortened to this L2 norm. At least one of the two.
         bandwidth: h of the kernel ``exp(-r**2 / (2 h**2))``.
         engine: ``gauss_transform`` (up to three columns), ``fourier``, ``race`` (another kernel: the
@@ -82,6 +83,7 @@ class DPKernelDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]
         self.measure = measure
         self.budget = budget
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> DPKernelDensity:
         """Release the sketch of a density.
 
@@ -93,7 +95,7 @@ class DPKernelDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]
         del y
         array = self._seen(X, reset=True)
         width = array.shape[1]
-        box = box_of(self.bounds, self.data_norm, width, type(self).__name__)
+        box = box_of(self.bounds, self.data_norm, width, self)
         step, self.engine_ = kernel_step(self, box, width, per_label=False)
         columns = {"x": (array, box.column(dtype_of(array), width))}
         self._released(columns, [*box.steps(), step], groups, features="x")

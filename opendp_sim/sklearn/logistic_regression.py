@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from scipy import special
 from sklearn.base import ClassifierMixin
 
+from opendp_sim.sklearn.all_or_nothing import all_or_nothing
 from opendp_sim.sklearn.base import PrivateEstimator
 from opendp_sim.sklearn.budget import Budget
 from opendp_sim.sklearn.defaults import MEASURE
-from opendp_sim.sklearn.public_facts import box_of, classes_of
+from opendp_sim.sklearn.public_bounds import box_of
+from opendp_sim.sklearn.public_facts import classes_of
 from opendp_sim.sklearn.tables import column_of, dtype_of
 
 __all__ = ["DPLogisticRegression"]
@@ -27,8 +29,8 @@ class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[m
     Args:
         epsilon: the loss of one fit, at ``delta``.
         delta: the delta at which epsilon is stated.
-        bounds: public ``(low, high)`` of all columns, or ``(lows, highs)``; unlike columns are each
-            counted in their own range.
+        bounds: public ``(low, high)`` of all columns, ``(lows, highs)``, or ``{column: (low, high)}``;
+            unlike columns are each counted in their own range.
         data_norm: rows are shortened to this L2 norm. At least one of the two.
         classes: every label that could occur.
         max_iter: noisy gradients; all together cost epsilon.
@@ -74,6 +76,7 @@ class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         self.measure = measure
         self.budget = budget
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPLogisticRegression:
         """Release the weights.
 
@@ -84,8 +87,8 @@ class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         """
         array, labels = self._seen(X, reset=True), column_of(y, "y")
         classes, width = classes_of(self.classes, type(self).__name__), array.shape[1]
-        classes.check(labels)
-        box = box_of(self.bounds, self.data_norm, width, type(self).__name__)
+        classes.check(labels, y)
+        box = box_of(self.bounds, self.data_norm, width, self)
         columns = {
             "x": (array, box.column(dtype_of(array), width)),
             "label": (labels, {"dtype": "category", "keys": classes.keys}),

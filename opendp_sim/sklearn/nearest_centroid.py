@@ -10,10 +10,12 @@ from sklearn.base import ClassifierMixin
 
 from opendp_sim.core.class_means import ShrunkMeans
 from opendp_sim.queries.modes import points_of
+from opendp_sim.sklearn.all_or_nothing import all_or_nothing
 from opendp_sim.sklearn.base import PrivateEstimator
 from opendp_sim.sklearn.budget import Budget
 from opendp_sim.sklearn.defaults import MEASURE
-from opendp_sim.sklearn.public_facts import box_of, choice, classes_of
+from opendp_sim.sklearn.public_bounds import box_of
+from opendp_sim.sklearn.public_facts import choice, classes_of
 from opendp_sim.sklearn.tables import column_of, dtype_of
 
 __all__ = ["DPNearestCentroid"]
@@ -28,8 +30,8 @@ class DPNearestCentroid(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
     Args:
         epsilon: the loss of one fit, at ``delta``.
         delta: None with ``measure="pure"``.
-        bounds: public ``(low, high)`` of all columns, or ``(lows, highs)``; unlike columns are each
-            counted in their own range.
+        bounds: public ``(low, high)`` of all columns, ``(lows, highs)``, or ``{column: (low, high)}``;
+            unlike columns are each counted in their own range.
         data_norm: rows are shortened to this L2 norm; noise grows with it. At least one of the two.
         classes: every label that could occur.
         priors: ``uniform``, or ``empirical``: large classes win close calls.
@@ -80,6 +82,7 @@ class DPNearestCentroid(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         self.measure = measure
         self.budget = budget
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPNearestCentroid:
         """Release the class means.
 
@@ -90,8 +93,8 @@ class DPNearestCentroid(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         """
         array, labels = self._seen(X, reset=True), column_of(y, "y")
         classes = classes_of(self.classes, type(self).__name__)
-        classes.check(labels)
-        box = box_of(self.bounds, self.data_norm, array.shape[1], type(self).__name__)
+        classes.check(labels, y)
+        box = box_of(self.bounds, self.data_norm, array.shape[1], self)
         empirical = choice("priors", self.priors, ("uniform", "empirical")) == "empirical"
         columns = {
             "x": (array, box.column(dtype_of(array), array.shape[1])),

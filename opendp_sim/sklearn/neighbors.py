@@ -25,10 +25,13 @@ from opendp_sim.dsl.charging import unit_text
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.serve import Served, serve
 from opendp_sim.knn.parts.service import LEAST_REFERENCE
+from opendp_sim.sklearn.all_or_nothing import all_or_nothing
 from opendp_sim.sklearn.base import PrivateEstimator, table_of
 from opendp_sim.sklearn.budget import Budget
 from opendp_sim.sklearn.defaults import MEASURE
-from opendp_sim.sklearn.public_facts import box_of, choice, classes_of
+from opendp_sim.sklearn.hits import is_scoring
+from opendp_sim.sklearn.public_bounds import box_of
+from opendp_sim.sklearn.public_facts import choice, classes_of
 from opendp_sim.sklearn.refusals import EstimatorRefused, InputRefused, as_refusals
 from opendp_sim.sklearn.tables import column_of, dtype_of
 
@@ -45,7 +48,7 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
     Args:
         epsilon: the loss of all predictions together, at ``delta``.
         delta: of the conversion.
-        bounds: public ``(low, high)`` of all columns, or ``(lows, highs)``.
+        bounds: public ``(low, high)`` of all columns, ``(lows, highs)``, or ``{column: (low, high)}``.
         classes: every label that could occur.
         queries: how many predictions there will be; no more are answered. Fewer are more accurate.
         size: a public guess of the number of records; within a factor of two is enough.
@@ -99,6 +102,7 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         self.measure = measure
         self.budget = budget
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPKNeighborsClassifier:
         """Keep the records; nothing is released and nothing charged.
 
@@ -111,8 +115,8 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         who, width = type(self).__name__, array.shape[1]
         choice("measure", self.measure, ("gdp", "zcdp"))
         classes = classes_of(self.classes, who)
-        classes.check(labels)
-        box = box_of(self.bounds, None, width, who)
+        classes.check(labels, y)
+        box = box_of(self.bounds, None, width, self)
         columns = self._with_groups(
             {
                 "x": (array, box.column(dtype_of(array), width)),
@@ -200,6 +204,14 @@ class _Asked:
 
     def check(self, queries: NDArray[np.float64]) -> None:
         """Refuse what cannot be answered (OS406, OS607); nothing is asked, and nothing charged."""
+        if is_scoring():
+            raise EstimatorRefused(
+                "OS102",
+                "predict",
+                expected="a classifier whose predictions are free functions of a row",
+                got="private records as queries",
+                hint="what is left would tell how many there were, and answers depend on earlier ones.",
+            )
         count = len(queries)
         first = self.served is None and self._refers and self._reference is None
         if first and count < LEAST_REFERENCE:

@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 from scipy import special
 from sklearn.base import OutlierMixin
 
+from opendp_sim.sklearn.all_or_nothing import all_or_nothing
 from opendp_sim.sklearn.base import PrivateEstimator
 from opendp_sim.sklearn.budget import Budget
 from opendp_sim.sklearn.defaults import MEASURE
 from opendp_sim.sklearn.engines import kernel_step
-from opendp_sim.sklearn.public_facts import box_of, number
+from opendp_sim.sklearn.public_bounds import box_of
+from opendp_sim.sklearn.public_facts import number
 from opendp_sim.sklearn.tables import dtype_of
 
 __all__ = ["DPOneClass"]
@@ -30,8 +32,8 @@ class DPOneClass(OutlierMixin, PrivateEstimator):  # type: ignore[misc]
     Args:
         epsilon: the loss of one fit, at ``delta``.
         delta: None with ``measure="pure"``.
-        bounds: public ``(low, high)`` of all columns, or ``(lows, highs)``; unlike columns are each
-            counted in their own range, and so is the bandwidth.
+        bounds: public ``(low, high)`` of all columns, ``(lows, highs)``, or ``{column: (low, high)}``;
+            unlike columns are each counted in their own range, and so is the bandwidth.
         data_norm: rows are shortened to this L2 norm. At least one of the two.
         bandwidth: h of the kernel ``exp(-r**2 / (2 h**2))``.
         threshold: mean kernel value below which a query is an outlier: 0.01 is as lonely as if one
@@ -84,6 +86,7 @@ class DPOneClass(OutlierMixin, PrivateEstimator):  # type: ignore[misc]
         self.measure = measure
         self.budget = budget
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> DPOneClass:
         """Release the sketch of a density.
 
@@ -97,7 +100,7 @@ class DPOneClass(OutlierMixin, PrivateEstimator):  # type: ignore[misc]
         width = array.shape[1]
         number("threshold", self.threshold, above=0.0, below=1.0)
         false_alarms = number("false_alarms", self.false_alarms, above=0.0, below=1.0)
-        box = box_of(self.bounds, self.data_norm, width, type(self).__name__)
+        box = box_of(self.bounds, self.data_norm, width, self)
         step, self.engine_ = kernel_step(self, box, width, per_label=False)
         columns = {"x": (array, box.column(dtype_of(array), width))}
         self._released(columns, [*box.steps(), step], groups, features="x")

@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
+from opendp_sim.sklearn.all_or_nothing import all_or_nothing
 from opendp_sim.sklearn.base import PrivateEstimator
 from opendp_sim.sklearn.budget import Budget
 from opendp_sim.sklearn.defaults import MEASURE
-from opendp_sim.sklearn.public_facts import box_of, number, pair_of
+from opendp_sim.sklearn.public_bounds import box_of, pair_of
+from opendp_sim.sklearn.public_facts import number
 from opendp_sim.sklearn.refusals import InputRefused
 from opendp_sim.sklearn.tables import column_of, dtype_of
 
@@ -28,7 +30,8 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     Args:
         epsilon: the loss of one fit, at ``delta``.
         delta: None with ``measure="pure"``.
-        bounds: public ``(low, high)`` of all features, or ``(lows, highs)``.
+        bounds: public ``(low, high)`` of all features, or ``(lows, highs)``: each is counted in its own
+            range, so one pair for unlike columns (an age, an income) drowns the narrow ones in noise.
         y_bounds: public ``(low, high)`` of the target.
         radius: rows whose features, target and constant 1, each scaled to [-1, 1], are longer than
             this are shortened, which only weights them; noise grows with its square.
@@ -76,6 +79,7 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         self.measure = measure
         self.budget = budget
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPRidge:
         """Release the sums of products, and fit.
 
@@ -95,7 +99,7 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
             )
         who, width = type(self).__name__, array.shape[1]
         low, high = pair_of(self.y_bounds, f"{who}.y_bounds")
-        box = box_of(self.bounds, None, width, who).beside(width, low, high, 1)
+        box = box_of(self.bounds, None, width, self).beside(width, low, high, 1)
         radius = number("radius", self.radius, above=1.0)
         columns = {
             "x": (array, box.column(dtype_of(array), width)),

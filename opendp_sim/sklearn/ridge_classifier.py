@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
 from opendp_sim.queries.regress import least_squares
+from opendp_sim.sklearn.all_or_nothing import all_or_nothing
 from opendp_sim.sklearn.base import PrivateEstimator
 from opendp_sim.sklearn.budget import Budget
 from opendp_sim.sklearn.defaults import MEASURE
-from opendp_sim.sklearn.public_facts import Classes, box_of, classes_of, number
+from opendp_sim.sklearn.public_bounds import box_of
+from opendp_sim.sklearn.public_facts import Classes, classes_of, number
 from opendp_sim.sklearn.tables import column_of, dtype_of
 from opendp_sim.spaces.normal import key_indices
 
@@ -70,6 +72,7 @@ class DPRidgeClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         self.measure = measure
         self.budget = budget
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPRidgeClassifier:
         """Release the sums of products of features and class indicators, and fit.
 
@@ -81,9 +84,9 @@ class DPRidgeClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         array, labels = self._seen(X, reset=True), column_of(y, "y")
         who, width = type(self).__name__, array.shape[1]
         classes = classes_of(self.classes, who)
-        classes.check(labels)
+        classes.check(labels, y)
         marks = _indicators(labels, classes)
-        box = box_of(self.bounds, None, width, who).beside(width, 0.0, 1.0, marks.shape[1])
+        box = box_of(self.bounds, None, width, self).beside(width, 0.0, 1.0, marks.shape[1])
         radius = number("radius", self.radius, above=1.0)
         columns = {
             "x": (array, box.column(dtype_of(array), width)),

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from opendp_sim.sklearn.public_facts import box_of
+from opendp_sim.sklearn.all_or_nothing import all_or_nothing
+from opendp_sim.sklearn.public_bounds import box_of
 from opendp_sim.sklearn.tables import numbers_of, seen
 
 __all__ = ["PublicScaler"]
@@ -22,24 +23,26 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # ty
     can see or make up for. This one is a function of each record alone.
 
     Args:
-        bounds: public ``(low, high)`` of all columns, or ``(lows, highs)``.
+        bounds: public ``(low, high)`` of all columns, ``(lows, highs)``, or ``{column: (low, high)}``.
 
     Raises:
         EstimatorRefused (OS101, OS102), InputRefused (OS602): no bounds, or no table.
 
     Example:
-        >>> PublicScaler(bounds=([0, 10], [1, 30])).fit_transform([[0.5, 20.0], [2.0, 0.0]]).tolist()
+        >>> scaler = PublicScaler(bounds={0: (0, 1), 1: (10, 30)})
+        >>> scaler.fit_transform([[0.5, 20.0], [2.0, 0.0]]).tolist()
         [[0.5, 0.5], [1.0, 0.0]]
     """
 
     def __init__(self, *, bounds: Any = None) -> None:
         self.bounds = bounds
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None) -> PublicScaler:
         """Remember the number and names of the columns; look at no value."""
         del y
         seen(self, X, reset=True)
-        box = box_of(self.bounds, None, self.n_features_in_, type(self).__name__)
+        box = box_of(self.bounds, None, self.n_features_in_, self)
         self.data_min_, self.data_max_ = np.array(box.lower), np.array(box.upper)
         return self
 

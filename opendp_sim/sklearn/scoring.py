@@ -6,7 +6,7 @@ Proof: ``scoring.md``, beside this file.
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,19 @@ from sklearn.base import is_classifier
 from opendp_sim.sklearn.base import PrivateEstimator
 from opendp_sim.sklearn.budget import Budget
 from opendp_sim.sklearn.defaults import MEASURE
-from opendp_sim.sklearn.refusals import EstimatorRefused, InputRefused
-from opendp_sim.sklearn.tables import column_of, matrix_of
+from opendp_sim.sklearn.fitted_form import (
+    all_inside,
+    check_estimator,
+    check_fitted,
+    check_kind,
+    names_for,
+)
+from opendp_sim.sklearn.hits import check_pairs, right
+from opendp_sim.sklearn.refusals import EstimatorRefused
+from opendp_sim.sklearn.shared_budget import one_budget
+from opendp_sim.sklearn.tables import column_of, seen
 
-__all__ = ["PrivateScore", "private_score", "right"]
+__all__ = ["PrivateScore", "private_score"]
 
 
 @dataclass(frozen=True)
@@ -59,9 +68,10 @@ def private_score(
 ) -> PrivateScore:
     """Release the accuracy of a fitted classifier on private records.
 
-    The estimator must be public or released: its own fit is charged elsewhere. Its code sees raw
-    records, before the charge, and may keep them: use none that you do not trust. Records are predicted
-    one at a time (0.4 to 2 ms each), and one whose prediction fails counts as wrong.
+    The estimator must be public or released: its own fit is charged elsewhere. It sees raw records, once
+    they are charged, and its code may keep them: use none that you do not trust. A record whose
+    prediction fails counts as wrong. The package's own estimators predict in batches, others one record
+    at a time, as a pandas frame of one row where they were fitted with names and X is one.
 
     Args:
         estimator: a fitted classifier whose ``predict`` is a function of the row alone.
@@ -73,13 +83,15 @@ def private_score(
         measure: ``gdp``, ``zcdp`` or ``pure``.
         unit: ``row`` or ``groups``.
         max_rows: rows used of one person.
-        budget: what it is charged to; None for none.
+        budget: what it is charged to; None for the one that the estimator holds, if it holds one.
 
     Raises:
-        EstimatorRefused (OS102): no classifier, or one that is charged at predict. InputRefused
-            (OS602): no table. BudgetError (OS402): the budget refuses; nothing was charged.
+        EstimatorRefused (OS102): no classifier, one that is not fitted or is charged at predict, or
+            labels of another kind than its classes. InputRefused (OS602): no table; (OS607): other
+            columns than those of the fit. BudgetError (OS402): the budget refuses. Nothing was charged.
     """
-    inside = [estimator, *estimator.get_params(deep=True).values()]
+    check_estimator(estimator)
+    inside = [*all_inside(estimator), *estimator.get_params(deep=True).values()]
     charged = any(getattr(each, "charges_at_predict", False) for each in inside)
     if not is_classifier(estimator) or charged:
         raise EstimatorRefused(
@@ -89,9 +101,17 @@ def private_score(
             got=type(estimator).__name__,
             hint="only accuracies are released here.",
         )
-    hits = right(estimator, matrix_of(X), column_of(y, "y"))
+    check_fitted(estimator)
+    array, labels = seen(estimator, X, reset=False), column_of(y, "y")
+    check_pairs(array, labels)
+    check_kind(estimator, labels, y)
+    names = names_for(estimator, X)
+    if budget is None:
+        budget = one_budget(
+            inside, "one budget", "say which one pays: private_score(..., budget=budget)."
+        )
     tally = _Tally(epsilon, delta, measure, unit, max_rows, budget)
-    return tally.score_of(hits, groups)
+    return tally.score_of(lambda: right(estimator, array, labels, names), len(array), groups)
 
 
 class _Tally(PrivateEstimator):
@@ -111,40 +131,17 @@ class _Tally(PrivateEstimator):
         self.epsilon, self.delta, self.measure = epsilon, delta, measure
         self.unit, self.max_rows, self.budget = unit, max_rows, budget
 
-    def score_of(self, hits: NDArray[np.bool_], groups: Any) -> PrivateScore:
+    def score_of(
+        self, hits: Callable[[], NDArray[np.bool_]], records: int, groups: Any
+    ) -> PrivateScore:
+        """Charge, and only then ask the estimator, whose code is anybody's."""
         told = {"dtype": "category", "keys": [0, 1]}
-        columns = {"right": (hits.astype(np.int64), told)}
-        self._run(columns, [{"vote_counts": {"item": "right"}}], groups)
+        columns = {"right": (np.zeros(records, dtype=np.int64), told)}
+        votes: list[Mapping[str, Any]] = [{"vote_counts": {"item": "right"}}]
+        self._run(columns, votes, groups, lambda: {"right": hits().astype(np.int64)})
         (counts,) = self.release_.arrays.values()
         wrong, good = (float(max(c, 0.0)) for c in np.asarray(counts, dtype=np.float64).ravel())
-        records, noise = max(wrong + good, 1.0), self.release_.released.deviation
-        share = min(good / records, 1.0)
-        off = noise * float(np.hypot(share, 1.0 - share)) / records
+        size, noise = max(wrong + good, 1.0), self.release_.released.deviation
+        share = min(good / size, 1.0)
+        off = noise * float(np.hypot(share, 1.0 - share)) / size
         return PrivateScore(share, off, wrong + good, self.privacy_)
-
-
-def right(estimator: Any, array: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which records are predicted right, shape (n,): each alone, from one buffer.
-
-    A product of matrices rounds by the shape of the whole batch: predicted together, a record that
-    comes or goes could turn another one's close call. A buffer of one row is the same call for each.
-    """
-    if len(array) != len(labels):
-        raise InputRefused(
-            "OS602",
-            "y",
-            expected="one label a record",
-            got="another number of them",
-            hint="X and y need one entry a record.",
-        )
-    out = np.zeros(len(array), dtype=bool)
-    buffer = np.empty((1, array.shape[1]), dtype=array.dtype)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # names of columns; and no warning may count records
-        for row, (values, label) in enumerate(zip(array, labels, strict=True)):
-            buffer[0] = values
-            try:
-                out[row] = bool(estimator.predict(buffer)[0] == label)
-            except (Exception, SystemExit):  # noqa: BLE001, S112 - who fails is wrong, and nothing is told
-                continue
-    return out

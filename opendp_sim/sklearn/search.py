@@ -6,30 +6,36 @@ Proof: ``search.md``, beside this file.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
-from sklearn.model_selection import ParameterGrid
 from sklearn.utils.validation import check_is_fitted
 
 from opendp_sim.accounting.totals import loss_text
 from opendp_sim.queries.modes import points_of
-from opendp_sim.sklearn.base import PrivateEstimator
+from opendp_sim.sklearn.all_or_nothing import all_or_nothing
+from opendp_sim.sklearn.base import PrivateEstimator, check_budget
 from opendp_sim.sklearn.budget import Budget
+from opendp_sim.sklearn.candidates import candidates_of, grid_of
 from opendp_sim.sklearn.cost import Cost, cost_of_fits
 from opendp_sim.sklearn.engines import seed_of
-from opendp_sim.sklearn.public_facts import number
+from opendp_sim.sklearn.hits import right
+from opendp_sim.sklearn.named_cells import NamedCells
+from opendp_sim.sklearn.public_facts import classes_of, number
 from opendp_sim.sklearn.refusals import EstimatorRefused, InputRefused
-from opendp_sim.sklearn.scoring import right
+from opendp_sim.sklearn.shared_budget import one_budget
 from opendp_sim.sklearn.tables import column_of, ids_of, numbers_of, seen
 from opendp_sim.spaces.normal import normal
 from opendp_sim.spaces.records import Column
 
 __all__ = ["DPSearch"]
+
+_NOBODY = 1e-6
+"""A share of the records that would hold none of most tables; how many there are is private."""
 
 
 class DPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -44,7 +50,7 @@ class DPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         param_grid: as ``GridSearchCV``'s; candidates keep unit and measure.
         holdout: the share of records that scores are taken of.
         random_state: seed of the public hash.
-        budget: what all fits are charged to; None for none.
+        budget: what all fits are charged to; None for the estimator's own, if it has one.
 
     Attributes:
         best_estimator_: the candidate that was chosen, as fitted on the one part.
@@ -73,26 +79,37 @@ class DPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def private_cost(self) -> Cost:
         """Return what ``fit`` charges."""
-        return cost_of_fits(self._candidates())
+        return cost_of_fits(self.private_candidates())
 
-    def _candidates(self) -> list[Any]:
-        told = {"budget": self.budget}
-        found = [
-            clone(self.estimator).set_params(**{**params, **told})
-            for params in ParameterGrid(self.param_grid)
-        ]
+    def private_candidates(self) -> list[Any]:
+        """Return what ``fit`` fits, each with the one budget that pays."""
+        number("holdout", self.holdout, above=_NOBODY, below=1.0 - _NOBODY)
+        found = candidates_of(self.estimator, grid_of(self.param_grid))
         private = (isinstance(e, PrivateEstimator) and not e.charges_at_predict for e in found)
         good = all(private) and all(map(is_classifier, found))
-        if not found or not good:
+        if not good:
             raise EstimatorRefused(
                 "OS102",
                 "estimator",
-                expected="a private classifier whose predictions are free, and at least one candidate",
+                expected="a private classifier whose predictions are free",
                 got=type(self.estimator).__name__,
                 hint="put scalers with public constants before the search.",
             )
-        return found
+        budget = self._paid_by(found)
+        return [each.set_params(budget=budget) for each in found]
 
+    def _paid_by(self, candidates: Sequence[PrivateEstimator]) -> Budget | None:
+        """Return the one budget of the search and of its candidates; None where nobody has one."""
+        check_budget(self)
+        for each in candidates:
+            check_budget(each)
+        return one_budget(
+            [self.budget, *(each.budget for each in candidates)],
+            "one budget for the search and all of its candidates",
+            "give it to the search alone: all fits are charged to it together.",
+        )
+
+    @all_or_nothing
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPSearch:
         """Fit all candidates, and choose.
 
@@ -102,8 +119,10 @@ class DPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             groups: shape (n,), whose each record is, with ``unit="groups"``.
         """
         array, labels = seen(self, X, reset=True), column_of(y, "y")
-        share = number("holdout", self.holdout, above=0.0, below=1.0)
-        candidates, cost = self._candidates(), self.private_cost()
+        table = NamedCells.seen_by(self, array)
+        for each in self.private_candidates():
+            classes_of(each.classes, type(each).__name__).check(labels, y)
+        candidates, cost = self.private_candidates(), self.private_cost()
         ids = None if groups is None else ids_of(groups)[0]
         if len({len(array), len(labels), len(array if ids is None else ids)}) > 1:
             raise InputRefused(
@@ -115,27 +134,29 @@ class DPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         for candidate in candidates:  # on no record: whatever is wrong is told before the charge
             none = clone(candidate).set_params(budget=None)
-            none.fit(array[:0], labels[:0], groups=None if ids is None else ids[:0])
-        out = _held_out(array, groups, share, seed_of(self.random_state))
-        if self.budget is not None:
-            self.budget.reserve(cost.charges, cost.unit)
+            nobody = None if ids is None else ids[:0].copy()  # a view would hold on to everybody
+            none.fit(table.of(slice(0)), labels[:0].copy(), groups=nobody)
+        out = _held_out(array, groups, float(self.holdout), seed_of(self.random_state))
+        budget = candidates[0].budget
+        if budget is not None:
+            budget.reserve(cost.charges, cost.unit, beside=False)  # by hand, or now
         part = None if ids is None else ids[~out]
         for candidate in candidates:
-            candidate.fit(array[~out], labels[~out], groups=part)
+            candidate.fit(table.of(~out), labels[~out], groups=part)
         hits = np.stack([right(each, array[out], labels[out]) for each in candidates], axis=1)
         choice = _Choice(candidates[0], cost)
         accuracy = choice.accuracies(hits, None if ids is None else ids[out])
         best = int(np.argmax(accuracy))
         self.best_estimator_, self.cost_ = candidates[best], cost
-        self.best_params_ = list(ParameterGrid(self.param_grid))[best]
-        self.cv_results_ = {"params": list(ParameterGrid(self.param_grid)), "accuracy": accuracy}
+        self.best_params_ = list(grid_of(self.param_grid))[best]
+        self.cv_results_ = {"params": list(grid_of(self.param_grid)), "accuracy": accuracy}
         self.classes_ = self.best_estimator_.classes_
         total = cost.total
         self.privacy_ = {"text": f"{loss_text(total.measure, total.loss)} for one {cost.whom}"}
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the chosen candidate's predictions, shape (q,)."""
+        """Return the chosen candidate's predictions, shape (q,); it compares the names of the columns."""
         check_is_fitted(self)
         return np.asarray(self.best_estimator_.predict(X))
 

@@ -13,15 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
+from opendp_sim.sklearn.named_cells import NamedCells
 from opendp_sim.sklearn.refusals import InputRefused, InputTypeRefused, as_refusals
 from opendp_sim.sources.frames import from_table, told_apart
 from opendp_sim.sources.gate import check_form
-from opendp_sim.sources.held import frame_columns, typed
+from opendp_sim.sources.held import frame_columns, stored_as, typed
 from opendp_sim.spaces.cell import MISSING, boxed, plain, whole
-from opendp_sim.spaces.normal import is_typed, normal
+from opendp_sim.spaces.normal import bare, is_typed, normal
 from opendp_sim.spaces.records import Column, Records
 
-__all__ = ["column_of", "dtype_of", "ids_of", "matrix_of", "numbers_of", "seen"]
+__all__ = ["column_of", "dtype_of", "ids_of", "is_text", "matrix_of", "numbers_of", "seen"]
 
 _NUMBERS = "biufO"
 """Kinds of array that may hold numbers."""
@@ -45,14 +46,15 @@ def matrix_of(table: Any) -> NDArray[Any]:
             got="a sparse matrix",
             hint="zeros of a sparse matrix are records' values too: pass `X.toarray()`.",
         )
-    array = table if isinstance(table, np.ndarray) else _framed(table)
+    array = bare(table) if isinstance(table, np.ndarray) else _framed(table)
     if array.ndim != 2:
         raise InputRefused(
             "OS602",
             "X",
             expected="a 2D array: one row a record, one column a feature",
             got="Expected 2D array, got another number of dimensions",
-            hint="Reshape your data: X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one record.",
+            hint="Reshape your data: X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one "
+            "record; of a column of vectors np.stack(column).",
         )
     if array.shape[1] == 0:
         raise InputRefused(
@@ -122,12 +124,24 @@ def ids_of(values: Any) -> tuple[NDArray[Any], str]:
     )
 
 
+def is_text(values: Any) -> bool:
+    """Say whether a column's own type, in the library that holds it, is text: no cell is looked at."""
+    frame = None if isinstance(values, np.ndarray | list | tuple) else frame_columns(values)
+    if frame is not None and len(frame) == 1:
+        return is_text(frame[0])
+    kind = getattr(values, "dtype", None) or getattr(values, "type", None)
+    return stored_as(kind).startswith(("str", "utf8", "large_string", "<u", ">u"))
+
+
 def seen(est: Any, table: Any, *, reset: bool) -> NDArray[Any]:
     """Return a table as an array; remember, or compare, the number and names of its columns.
 
     Raises:
         InputRefused (OS602, OS607): no table, or other columns than those of the fit.
     """
+    if reset and isinstance(table, NamedCells):  # from a search that has looked at them
+        table.tell(est)
+        return table.cells
     table = _ran(table)
     array, refused = matrix_of(table), ""
     named = table if hasattr(table, "columns") else array
@@ -183,6 +197,11 @@ def _framed(table: Any) -> NDArray[Any]:
         records = Records(tuple(Column(name, "float64") for name in known))
         source = from_table(records, table)
         check_form(source)
+        if len(known) == 1 and _is_objects(table):
+            raise _no_rows(
+                "a column of objects",
+                'of a column of vectors np.stack(column), of numbers .astype("Float64").',
+            )
         if _is_numpys(table):
             return np.asarray(table)
         blocks = [np.stack(list(block.values()), axis=1) for block in source.blocks()]
@@ -193,6 +212,12 @@ def _is_numpys(table: Any) -> bool:
     """Say whether a frame's columns are all of numpy's types: then so is the array that it becomes."""
     kinds = getattr(table, "dtypes", None) if hasattr(table, "iloc") else None
     return kinds is not None and all(isinstance(kind, np.dtype) for kind in kinds)
+
+
+def _is_objects(table: Any) -> bool:
+    """Say whether the only column of a pandas frame has no type: so are vectors kept, and few else."""
+    kinds = getattr(table, "dtypes", None) if hasattr(table, "iloc") else None
+    return kinds is not None and all(getattr(kind, "kind", "") == "O" for kind in kinds)
 
 
 def _rows(table: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
@@ -216,7 +241,7 @@ def _rows(table: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
 def _one_column(values: Any, name: str) -> NDArray[Any]:
     """Return a column as an array: by its own type where it has one, a list cell by cell."""
     if isinstance(values, np.ndarray):
-        return values
+        return bare(values)
     if isinstance(values, list | tuple):
         return boxed([_opened(cell) for cell in values])
     frame = frame_columns(values)
@@ -253,11 +278,7 @@ def _plain(table: Any) -> NDArray[Any]:
         _no_rows().alone()
 
 
-def _no_rows() -> InputRefused:
-    return InputRefused(
-        "OS602",
-        "X",
-        expected="rows of equal length",
-        got="something else",
-        hint="pass an array, a data frame, or a list of rows.",
-    )
+def _no_rows(
+    got: str = "something else", hint: str = "pass an array, a data frame, or a list of rows."
+) -> InputRefused:
+    return InputRefused("OS602", "X", expected="rows of equal length", got=got, hint=hint)

@@ -206,10 +206,18 @@ def _places(column: Column, place: Place, header: Sequence[str]) -> list[int]:
         names = [stored]
     else:
         names = [f"{stored}_{entry}" for entry in range(column.width)]
-    at = {name.strip(): i for i, name in enumerate(header)}
-    if not all(name in at for name in names) or len(names) not in (1, column.width):
+    known = [name.strip() for name in header]
+    if not all(name in known for name in names) or len(names) not in (1, column.width):
         raise missing_column(column.name, _headers(column))
-    return [at[name] for name in names]
+    if any(known.count(name) > 1 for name in names):
+        raise DataError(
+            "OS602",
+            f"column {column.name}",
+            expected="a header of this name",
+            got="several",
+            hint="rename them in the file.",
+        )
+    return [known.index(name) for name in names]
 
 
 def _headers(column: Column) -> str:

@@ -22,6 +22,7 @@ from opendp_sim.sources.arrow import column_of, stored_in
 from opendp_sim.sources.conform import unquoted
 from opendp_sim.sources.held import pyarrow, slices
 from opendp_sim.sources.source import Raw, Table, from_arrays
+from opendp_sim.spaces.normal import bare
 from opendp_sim.spaces.records import Records
 
 __all__ = ["from_table", "raw_columns", "told_apart", "waits"]
@@ -51,7 +52,7 @@ def from_table(records: Records, table: Any) -> Table:
     if isinstance(table, Mapping):
         return from_arrays(records, table)
     if isinstance(table, np.ndarray):
-        return from_arrays(records, _of_array(table, records))
+        return from_arrays(records, _of_array(bare(table), records))
     library = type(table).__module__.partition(".")[0]
     if library == "narwhals":
         return from_table(records, table.to_native())

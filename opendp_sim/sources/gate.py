@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.countable import countable
-from opendp_sim.core.errors import DataError
+from opendp_sim.core.errors import DataError, InternalError, SimError
 from opendp_sim.sources.blocks import Block, length_of
 from opendp_sim.sources.conform import conform
 from opendp_sim.sources.source import Source
@@ -47,6 +47,23 @@ def gate(block: Block, records: Records, mode: Ingest) -> Block:
         DataError (OS602): columns, widths or dtypes, in every mode. (OS603, OS604, OS605): values,
             when refusing. The texts are constant: no value, no place, no count.
     """
+    failed: InternalError
+    try:
+        return _gated(block, records, mode)
+    except SimError:
+        raise
+    except Exception:  # noqa: BLE001 - its text could hold a record, or their number
+        failed = InternalError(
+            "OS902",
+            "records",
+            expected="columns that the gate can look at",
+            got="a failure inside the gate",
+            hint="the text is withheld; try a table of public records of the same form.",
+        )
+    raise failed
+
+
+def _gated(block: Block, records: Records, mode: Ingest) -> Block:
     _check_structure(block, records)
     if mode == "assume":
         return block

@@ -20,7 +20,16 @@ from opendp_sim.sources.conform import missing_column, unquoted
 from opendp_sim.spaces.normal import as_array, is_typed
 from opendp_sim.spaces.records import Column, Records
 
-__all__ = ["Held", "frame_columns", "held", "held_columns", "pyarrow", "slices", "typed"]
+__all__ = [
+    "Held",
+    "frame_columns",
+    "held",
+    "held_columns",
+    "pyarrow",
+    "slices",
+    "stored_as",
+    "typed",
+]
 
 Cut = Callable[[slice], Any]
 """What gives a slice of a column, as numpy's array or Arrow's."""
@@ -173,3 +182,17 @@ def _alike(cells: Any, name: str) -> Column:
 def _of(library: str, values: Any) -> bool:
     """Say whether a type, or one that it inherits from, is of a library."""
     return any(kind.__module__.partition(".")[0] == library for kind in type(values).__mro__)
+
+
+def stored_as(kind: Any) -> str:
+    """Return a column's type in lower letters; of categories and dictionaries, that of what they name.
+
+    Categories that are objects name texts: numbers in their place would have a type.
+    """
+    named = getattr(getattr(kind, "categories", None), "dtype", None)
+    word = "" if kind is None else str(kind).lower()
+    if word == "category" and named is not None:
+        return "str" if str(named) == "object" else stored_as(named)
+    if word.startswith(("categorical", "enum")):  # Polars knows them of texts alone
+        return "str"
+    return word.removeprefix("dictionary<values=")

@@ -20,6 +20,11 @@ __all__ = ["Part", "parquet_of", "parquet_parts", "parquet_source"]
 
 _PAGE = 2**20
 """Bytes that the reader of one column asks for at a time."""
+_SPARE = 2**25
+"""Entries of lists beyond their declared length that a group of rows may hold: Arrow reads no part of a
+list, and needs 16 bytes for each."""
+_HEAVY = 2**28
+"""Bytes of one batch, on average, and of the columns of a group whose records are of over 1 MiB each."""
 
 
 def parquet_source(place: Place, records: Records) -> Table:
@@ -59,10 +64,8 @@ def parquet_of(place: Place, records: Records, parts: Sequence[Part]) -> Table:
                 none = (
                     file.schema_arrow.empty_table()
                 )  # without records too: their types are checked
-                for batch in chain(
-                    [none],
-                    file.iter_batches(batch_size=rows, columns=stored, row_groups=part.groups),
-                ):
+                lists = {n: c.width for c in records.columns for n in names[c.name]}
+                for batch in chain([none], _batches(file, part, rows, stored, lists)):
                     held = {n: batch.column(n) for n in stored} | part.columns(len(batch))
                     yield {
                         c.name: column_of(c, [held[n] for n in names[c.name]])
@@ -164,6 +167,54 @@ def _weight(file: Any, names: set[str]) -> int:
             about = file.metadata.row_group(group).column(at)
             found += max(int(about.total_uncompressed_size), 8 * int(about.num_values))
     return found
+
+
+def _batches(
+    file: Any, part: Part, rows: int, stored: list[str], widths: Mapping[str, int]
+) -> Iterator[Any]:
+    """Yield batches that fit into memory by what the footer says; groups with long lists one by one.
+
+    Raises:
+        DataError (OS601): a group holds too much that is beyond its declaration, or too heavy records.
+    """
+    groups = range(file.metadata.num_row_groups) if part.groups is None else part.groups
+    told = [(group, *_beyond(file, group, widths)) for group in groups]
+    for alone, run in groupby(told, lambda one: one[0] if one[1] else -1):
+        several = list(run)
+        for _, spare, heaviest, count in several:
+            if spare > _SPARE or heaviest > max(_HEAVY, count << 20):
+                raise _too_heavy(part.file)
+        size = min(max(1, _HEAVY * count // max(heavy, 1)) for *_, heavy, count in several)
+        yield from file.iter_batches(
+            batch_size=min(rows, size),
+            columns=stored,
+            row_groups=[alone] if alone >= 0 else [group for group, *_ in several],
+        )
+
+
+def _beyond(file: Any, group: int, widths: Mapping[str, int]) -> tuple[int, int, int]:
+    """Return of a group of rows: entries beyond those of lists as declared, bytes, and records."""
+    about, spare, heavy = file.metadata.row_group(group), 0, 0
+    count = int(about.num_rows)
+    for at in range(about.num_columns):
+        column = about.column(at)
+        name = column.path_in_schema.split(".")[0]
+        if name in widths:
+            listed = file.schema.column(at).max_repetition_level > 0
+            spare += max(0, int(column.num_values) - count * widths[name]) if listed else 0
+            heavy += int(column.total_uncompressed_size)
+    return spare, heavy, count
+
+
+def _too_heavy(file: Path) -> DataError:
+    return DataError(
+        "OS601",
+        str(file),
+        expected=f"at most {_SPARE:,} entries of lists beyond their declared "
+        f"lengths, and {_HEAVY:,} bytes or 1 MiB a record, in each group of rows",
+        got="more",
+        hint="no part of a list or of a text can be read alone: shorten them, or write smaller groups.",
+    )
 
 
 @contextmanager

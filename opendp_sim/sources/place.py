@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from opendp_sim.core.errors import DataError, SimError, SpecError
+from opendp_sim.core.errors import DataError, ParameterError, SimError, SpecError
 from opendp_sim.core.regular import is_odd
 
 __all__ = ["NO_FILE", "Place", "check_state", "read_place", "reading", "state_of"]
@@ -42,7 +42,8 @@ def read_place(argument: Any, folder: Path, where: str) -> Place:
     """Read ``path`` or ``{file: path, columns: {...}, delimiter: ";"}``, relative to ``folder``.
 
     Raises:
-        SpecError (OS303): an unknown option. (OS304): an option of the wrong type. (OS305): no file.
+        SpecError (OS303): an unknown option. (OS304): an option of the wrong type, or a file that is
+            no path, such as s3://. (OS305): no file.
     """
     given = argument if isinstance(argument, Mapping) else {"file": argument}
     for name in given:
@@ -63,6 +64,15 @@ def read_place(argument: Any, folder: Path, where: str) -> Place:
         raise _wrong_type(where, "a path, and a mapping of column names")
     if not isinstance(delimiter, str) or len(delimiter) != 1:
         raise _wrong_type(where, "a delimiter of one character")
+    if "://" in str(file):
+        raise SpecError(
+            "OS304",
+            where,
+            expected="a path of this machine",
+            got="an address of another store",
+            hint="mount the bucket or copy the files, and write their path (without file://); each "
+            "worker of an engine needs the same one.",
+        )
     names = {
         str(k): tuple(v) if isinstance(v, list | tuple) else str(v) for k, v in columns.items()
     }
@@ -87,6 +97,14 @@ def reading(file: Path, kind: str) -> Iterator[None]:
         yield
     except SimError:
         raise
+    except MemoryError:  # not of the gate: what was reserved stands
+        ParameterError(
+            "OS103",
+            str(file),
+            expected="records that the memory of this machine holds",
+            got="an allocation that failed",
+            hint="run it where there is more memory.",
+        ).alone()
     except Exception as error:  # noqa: BLE001 - zip, decoding, arrow and csv errors may quote data
         if isinstance(error, FileNotFoundError):
             got = NO_FILE

@@ -38,6 +38,8 @@ def persons(ids: Any) -> list[Any]:
     given = listed(array)
     if kind in "iu":
         return given  # of 64 bits, as numpy's integers are
+    if set(map(type, given)) <= {str}:  # plain texts, as nearly always: nothing to make of them
+        return given
     if any(isinstance(one, bool | np.bool_ | float | np.floating) for one in given):
         raise _refuse()
     found: list[Any] = [str.__str__(v) if isinstance(v, str) else plain(v) for v in given]
@@ -65,7 +67,9 @@ def packed(ids: Any) -> NDArray[np.uint8]:
     JSON's escapes would join two halves of a character, which stand side by side in some texts, into that
     character: another person.
     """
-    text = json.dumps(persons(ids), ensure_ascii=False)
+    found = persons(ids)
+    whole = not found or isinstance(found[0], int)
+    text = repr(found) if whole else json.dumps(found, ensure_ascii=False)  # the same for integers
     return np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
 
 

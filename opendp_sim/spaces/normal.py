@@ -21,7 +21,7 @@ from opendp_sim.spaces.encoded import ENCODED, days, truths
 if TYPE_CHECKING:
     from opendp_sim.spaces.records import Column
 
-__all__ = ["as_array", "is_int64", "is_typed", "key_indices", "normal", "unmasked"]
+__all__ = ["as_array", "bare", "is_int64", "is_typed", "key_indices", "normal", "unmasked"]
 
 _CELLS = "OUT"
 """Kinds of array that may hold text."""
@@ -45,10 +45,15 @@ def normal(values: Any, column: Column, *, indices: bool = False) -> NDArray[Any
         where foreign or missing); reals in the declared dtype (NaN where missing); integers in the
         declared dtype or a wider one (``MISSING`` where missing). An array of a dtype that has no
         meaning for the column is handed on as it is: the gate refuses it in every mode.
+
+    Raises:
+        DataError (OS602): an array of numbers, where all keys are texts: none of them could be one.
     """
     array, holes = unmasked(as_array(values))
     if column.keys:
         keyed = not indices and array.ndim == 1 and array.dtype.kind in "biufS" + _CELLS
+        if keyed:
+            _check_labels(array, column)
         found = key_indices(_stripped(array), column.keys) if keyed else array
     elif column.dtype in ENCODED and not indices:
         found = days(array) if column.dtype == "date" else truths(array)
@@ -59,6 +64,18 @@ def normal(values: Any, column: Column, *, indices: bool = False) -> NDArray[Any
     return found if holes is None else _punched(found, holes, column)
 
 
+def _check_labels(array: NDArray[Any], column: Column) -> None:
+    """Refuse numbers where every key is a text, by the array's dtype: no record would be left."""
+    if array.dtype.kind in "biuf" and all(isinstance(key, str) for key in column.keys):
+        raise DataError(
+            "OS602",
+            f"column {column.name}",
+            expected="labels of the kind of its keys, texts",
+            got="a column of numbers",
+            hint="write the keys as numbers (keys: [0, 1]), or store the labels as texts.",
+        )
+
+
 def as_array(values: Any) -> NDArray[Any]:
     """Return a column as an array; a list or another sequence as the very objects in it, one a record.
 
@@ -66,7 +83,7 @@ def as_array(values: Any) -> NDArray[Any]:
         DataError (OS602): a column of a library with types of its own (``sources.held`` reads those).
     """
     if isinstance(values, np.ndarray):
-        return values
+        return bare(values)
     if is_typed(values):
         raise DataError(
             "OS602", "a column", expected="a numpy array or a list", got=type(values).__name__,
@@ -92,11 +109,22 @@ def is_typed(values: object) -> bool:
     return not libraries.isdisjoint(_TYPED) or any(hasattr(type(values), name) for name in arrow)
 
 
+def bare(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array without methods of its own: a subclass such as ``numpy.matrix`` has other shapes,
+    and may run what it likes on the cells. A masked array stays one.
+    """
+    if not isinstance(array, np.ma.MaskedArray):
+        return np.asarray(array)
+    if type(array) is np.ma.MaskedArray and type(np.ma.getdata(array)) is np.ndarray:
+        return array
+    return np.ma.array(np.asarray(np.ma.getdata(array)), mask=np.ma.getmaskarray(array))
+
+
 def unmasked(array: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
     """Return what an array holds and, of a masked array, where it is masked."""
     if not isinstance(array, np.ma.MaskedArray):
-        return array, None
-    return np.ma.getdata(array), np.ma.getmaskarray(array)
+        return np.asarray(array), None
+    return np.asarray(np.ma.getdata(array)), np.asarray(np.ma.getmaskarray(array))
 
 
 def is_int64(values: NDArray[Any]) -> bool:

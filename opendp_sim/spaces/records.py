@@ -143,7 +143,7 @@ _CLEAN = (
     "with NaN or foreign labels)."
 )
 _OTHER_DTYPE = (
-    "convert the column, or declare the dtype that it has: a date as days since a public day, "
+    "convert the column, or declare it as what it is: dates by bounds that are dates, "
     "a text or a category as a label with `keys`."
 )
 

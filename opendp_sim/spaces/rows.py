@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +31,9 @@ __all__ = [
     "take",
     "with_points",
 ]
+
+_CACHED = 2**16
+"""Cells that are checked at a time."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +75,19 @@ def as_rows(data: Any) -> Rows:
 
 def kept_ids(ids: Any) -> NDArray[Any]:
     """Return identifiers as int64, or as objects that are plain texts: the dtype says which kind."""
+    if _are_numbers(ids) and ids.dtype.kind == "i":
+        return np.asarray(ids.astype(np.int64, copy=False))
     found = persons(ids)
     whole = set(map(type, found)) == {int} or (not found and np.asarray(ids).dtype.kind in "iu")
     if whole and all(-(2**63) <= one < 2**63 for one in found):
         return np.array(found, dtype=np.int64)
     return boxed(found)
+
+
+def _are_numbers(ids: Any) -> bool:
+    """Say whether identifiers are one number each by their dtype, so that none has to be looked at."""
+    bare = isinstance(ids, np.ndarray) and not isinstance(ids, np.ma.MaskedArray)
+    return bare and ids.ndim == 1 and ids.dtype.kind in "iu"
 
 
 def filled(values: Any) -> NDArray[Any]:
@@ -135,8 +147,8 @@ class _RowDomain(Domain):
             ):
                 raise self._refuse("OS604", "labels among the public keys", "another label")
         if rows.ids is not None:
-            who = persons(rows.ids)
-            if len(who) != len(values) or "" in who:
+            who = rows.ids if _are_numbers(rows.ids) else persons(rows.ids)
+            if len(who) != len(values) or (who is not rows.ids and "" in who):
                 raise self._refuse("OS602", "one person identifier a row", "another number of them")
 
     @staticmethod
@@ -253,9 +265,10 @@ class GridRows(_RowDomain):
         values = rows.values
         if values.dtype != np.float64:
             raise self._refuse("OS602", "float64", "another dtype")
-        if not (np.isfinite(values).all() and (values == np.rint(values)).all()):
+        if not all((np.isfinite(part) & (part == np.rint(part))).all() for part in _parts(values)):
             raise self._refuse("OS603", "integers", "another value")
-        if not ((values >= self.lower).all() and (values <= self.upper).all()):
+        lower, upper = np.asarray(self.lower), np.asarray(self.upper)
+        if not all(((part >= lower) & (part <= upper)).all() for part in _parts(values)):
             raise self._refuse("OS605", "values within the grid", "a value outside")
         if self.l2 is not None and self.l2**2 < self.width * self.magnitude**2:
             self._check_norm(values, self.l2)
@@ -274,6 +287,12 @@ class GridRows(_RowDomain):
         """Return public or released points, shape (m, d) in steps, in the data's own units."""
         middles, units = middles_and_units(self.frame, self.width)
         return values * (units * self.unit) + middles
+
+
+def _parts(values: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Cut rows into parts that stay in the cache."""
+    step = max(1, _CACHED // max(1, values.shape[1]))
+    return (values[at : at + step] for at in range(0, len(values), step))
 
 
 def norm_slack(width: int) -> float:

@@ -29,7 +29,7 @@ def check_members_never_raise(case: Case) -> None:
     built = bound(case.mechanism, case.domain, case.metric)
 
     @given(drawn, drawn, st.data())
-    @settings(max_examples=15, phases=[Phase.generate], deadline=None)
+    @settings(max_examples=min(15, settings().max_examples), phases=[Phase.generate], deadline=None)
     def law(one: Any, other: Any, more: Any) -> None:
         answers = [_answer(built, data) for data in (one, other)]
         if not isinstance(claim, Interactive):

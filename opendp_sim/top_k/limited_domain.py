@@ -135,6 +135,7 @@ class LimitedDomain(Mechanism):
                 OPENDP, votes, data, self.k, self.k_max, self.scale, height, ranked=self.ranked
             ),
             expected={
+                "votes_for_95_percent": self.votes_listed(height),
                 "height": float(height),
                 "deviation": self.scale * math.pi / math.sqrt(6),
                 "ranks": float(self.k_max),
@@ -164,6 +165,13 @@ class LimitedDomain(Mechanism):
         return self.distance + least_int(
             lambda level: bound(votes, self.distance, self.distance + level) <= most
         )
+
+    def votes_listed(self, height: int) -> float:
+        """Return how far above rank k_max + 1 an item beats the threshold in 95 of 100 runs.
+
+        The difference of the two draws' noise is logistic; where k others are ahead it is not listed.
+        """
+        return height + self.scale * math.log(19)
 
     def _covered(self, users: int, height: int) -> None:
         if users >= height:

@@ -5,6 +5,8 @@ The rule and the claim it hands on: ``top_k.md``, beside this file.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
@@ -17,6 +19,7 @@ from opendp_sim.spaces.counts import Votes, votes_space
 from opendp_sim.top_k.gated_peel import GatedPeel
 from opendp_sim.top_k.gaussian_top_k import NORMS, GaussianTopK, items_of
 from opendp_sim.top_k.limited_domain import LimitedDomain
+from opendp_sim.top_k.noise_threshold import NoiseThreshold
 from opendp_sim.top_k.parts.gap_utility import check_k, check_ranks
 from opendp_sim.top_k.parts.peeling import rounds_for
 from opendp_sim.top_k.parts.ranked import RANKED, no_ranks
@@ -24,13 +27,19 @@ from opendp_sim.top_k.parts.selection import ACCOUNTING, DELTA, DISTANCE, SCALE,
 from opendp_sim.top_k.peel import Peel
 from opendp_sim.top_k.stable_top_k import StableTopK
 
-__all__ = ["TopK", "make_top_k", "then_top_k"]
+__all__ = ["TopK", "make_top_k", "share_of_the_test", "then_top_k"]
 
 _FEW = 0.41
 """A Gaussian histogram beats peeling while a user touches fewer than this share of the rounds."""
 
 _RANKS = 20
 """Ranks an item over an open catalogue: the threshold rises with their logarithm alone."""
+
+_LAPLACE = 2
+"""Up to so many items a user, Laplace noise lists an item from fewer votes, in a single release."""
+
+_SHARE, _LEAST_SHARE, _ROUNDS = 0.1, 0.02, 50
+"""Share of rho that the test costs from this many rounds on, and the least; in proportion between."""
 
 
 @register
@@ -49,9 +58,11 @@ class TopK(Mechanism):
         .. math:: (\rho, \delta)(d_{in}) = \text{that of the mechanism chosen}
 
         The rule looks at public things only: without ``k``, `stable_top_k`; with ``k`` on an unknown
-        catalogue, `limited_domain`; with ``k`` on a listed catalogue where a user touches fewer than
-        0.41 min(k, m - k) items, and the distance says so (L2), `gaussian_top_k`; else `gated_peel`,
-        or with ``ranked`` (where k stands for min(k, m - k) too) `peel`.
+        catalogue, `noise_threshold` where the distance says that a user touches fewer than 0.41 k
+        items (or, in a single release, two at most and not above k), else `limited_domain`; with
+        ``k`` on a listed catalogue where a user touches fewer than 0.41 min(k, m - k) items, and the
+        distance says so (L2), `gaussian_top_k`; else `gated_peel`, or with ``ranked`` (where k stands
+        for min(k, m - k) too) `peel`.
         The claim says which, and why.
 
     Raises
@@ -69,7 +80,7 @@ class TopK(Mechanism):
         ...          dp.linf_distance(T="i64", monotonic=True))
         >>> top = space >> then_top_k(k=2, scale=5.0, delta=1e-6)
         >>> top([900, 3, 800, 2, 1]), top.map(1)[0]
-        ([0, 2], 0.0111111)
+        ([0, 2], 0.0102041)
     """
 
     key: ClassVar[str] = "top_k"
@@ -119,7 +130,7 @@ class TopK(Mechanism):
         claim = chosen.bind(domain, metric)
         if not isinstance(claim, Private):
             raise TypeError(chosen.key)
-        return replace(claim, reason=f"{chosen.key}: {reason}")
+        return replace(claim, reason=f"{chosen.key}: {reason}{_reach(claim.expected)}")
 
     def chosen(self, votes: Votes) -> tuple[Mechanism, str]:
         """Return the mechanism for this space and the reason in one line."""
@@ -141,14 +152,7 @@ class TopK(Mechanism):
             own = StableTopK(k_max=self.k_max, accounting=self.accounting, **stated)
             return own, "no size was asked for, so the gaps decide it and one test confirms it"
         if votes.candidates is None:
-            ranks = self.k_max or min(_RANKS * self.k, 10**6)
-            limited = LimitedDomain(
-                k=self.k, k_max=ranks, accounting=self.accounting, ranked=self.ranked, **stated
-            )
-            return (
-                limited,
-                "the catalogue is not public, so only items above a threshold may appear",
-            )
+            return self._open(votes, self.k, stated)
         check_k(self.key, self.k, votes.candidates)
         if self.k_max is not None:  # not needed here, but one that no mechanism takes is a mistake
             check_ranks(self.key, self.k_max, votes.candidates, self.k)
@@ -161,8 +165,42 @@ class TopK(Mechanism):
         if self.ranked:
             peel = Peel(k=self.k, scale=self.scale, accounting=self.accounting, ranked=True)
             return peel, f"ranks over a public catalogue: {rounds} draws, whose order they pay for"
-        tested = GatedPeel(k=self.k, accounting=self.accounting, **stated)
+        share = share_of_the_test(rounds)
+        tested = GatedPeel(k=self.k, share=share, accounting=self.accounting, **stated)
         return tested, f"a public catalogue and a fixed size: one test, then {rounds} rounds"
+
+    def _open(self, votes: Votes, k: int, stated: dict[str, Any]) -> tuple[Mechanism, str]:
+        """Choose over an open catalogue, where only items above a threshold may appear."""
+        stated = {**stated, "k": k, "accounting": self.accounting, "ranked": self.ranked}
+        items = votes.per_user
+        if items is not None and self.k_max is None:  # ranks are what the other one looks at
+            few = f"the catalogue is not public and no user touches more than {items:,} of its items, "
+            if self.accounting == "curve" and items <= min(_LAPLACE, k):
+                laplace = NoiseThreshold(noise="laplace", **stated)
+                return laplace, f"{few}so every count gets Laplace noise"
+            if items < _FEW * k:
+                return NoiseThreshold(**stated), f"{few}fewer than 0.41 x {k} draws"
+        limited = LimitedDomain(k_max=self.k_max or min(_RANKS * k, 10**6), **stated)
+        return limited, "the catalogue is not public, so only items above a threshold may appear"
+
+
+def _reach(expected: Mapping[str, float]) -> str:
+    """Return how many votes an open catalogue's items need: beside few votes k was too much."""
+    alone = expected.get("votes_to_be_listed")
+    if alone is not None:
+        return f": in 95 of 100 runs an item of {math.ceil(alone):,} votes passes, whatever k is"
+    votes = expected.get("votes_for_95_percent")
+    if votes is None:
+        return ""
+    return (
+        f": in 95 of 100 runs one with {votes:,.0f} votes more than rank {expected['ranks'] + 1:,.0f}, "
+        "and hardly ever one with half of these; fewer items (k) ask for fewer votes, as the root of k"
+    )
+
+
+def share_of_the_test(rounds: int) -> float:
+    """Return the share of rho for `gated_peel`'s test: where few draws follow, they see most gaps too."""
+    return max(_LEAST_SHARE, min(_SHARE, _SHARE * rounds / _ROUNDS))
 
 
 make_top_k, then_top_k = constructors(TopK)

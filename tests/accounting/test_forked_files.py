@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.shared_ledger import SharedLedger
+from opendp_sim.accounting.shared_store import SharedStore
 from opendp_sim.accounting.totals import Charge
+from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.serve import serve
 from tests.accounting import _kill_session as kill
@@ -103,3 +109,77 @@ def test_a_fork_that_leaves_a_served_session_tells_the_ledger_nothing(tmp_path):
         assert len(ends) == 2
     with serve(plan, store=store) as served:
         served.ask([[0.5, 0.5]])
+
+
+def in_a_fork(action):
+    """Run in a fork, and return its exit code: 0 where the action says True; a hang is ended."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            signal.alarm(120)
+            code = 0 if action() else 2
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_of_a_ledger_in_a_database_connects_anew(place, monkeypatch):
+    """Another thread was in a transaction: the fork waited for its lock, or spoke into its connection."""
+    ledger = SharedLedger.open(place, TERMS)
+    inside, go_on = threading.Event(), threading.Event()
+    real = SharedLedger._append
+
+    def slowly(self, body):
+        if threading.current_thread() is not threading.main_thread():
+            inside.set()
+            assert go_on.wait(60)
+        return real(self, body)
+
+    monkeypatch.setattr(SharedLedger, "_append", slowly)
+    charging = threading.Thread(target=ledger.charge, args=(Charge("zcdp", (0.01,)), {}))
+    charging.start()
+    assert inside.wait(60)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            signal.alarm(120)
+            code = 0 if ledger.charge(Charge("zcdp", (0.02,)), {}).seq == 2 else 2
+            gc.collect()
+        finally:
+            os._exit(code)
+    go_on.set()
+    charging.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert ledger.charge(Charge("zcdp", (0.03,)), {}).seq == 3
+    assert ledger.verify() == 3
+
+
+def test_a_fork_does_not_speak_into_the_connection_of_a_store(place):
+    with SharedStore(place, "one") as store:
+        purses = np.ones(3, dtype=np.int64)
+        store.commit("updates", {}, [], lambda: purses)
+
+        def spoken():
+            refused = 0
+            for action in (
+                lambda: store.commit("updates", {}, [], lambda: purses),
+                lambda: store.head,
+                store.entries,
+                store.tell,
+                lambda: store.take_turn("a", ""),
+            ):
+                try:
+                    action()
+                except BudgetError as error:
+                    refused += error.code == "OS407"
+            store.close()
+            store._db.close()
+            gc.collect()
+            return refused == 5
+
+        assert in_a_fork(spoken) == 0
+        store.commit("updates", {}, [], lambda: purses)
+        assert store.head[0] == 2

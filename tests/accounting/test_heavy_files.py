@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sqlite3
 import tracemalloc
 import zipfile
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +17,15 @@ from typer.testing import CliRunner
 import opendp_sim as sim
 from opendp_sim.accounting import certificate, query_blocks
 from opendp_sim.accounting._entries import Terms
+from opendp_sim.accounting._session_chain import read_about
+from opendp_sim.accounting.answers import Answers
 from opendp_sim.accounting.budget import Budget
 from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.release import Release
 from opendp_sim.cli import app
 from opendp_sim.core.errors import BudgetError, DataError, ReleaseError
 from opendp_sim.dsl.plan_document import is_plan
+from opendp_sim.sklearn import Budget as Spending
 from tests._small import write_small
 
 LISTS = b"[" + b"{}," * 2**20 + b"{}]"
@@ -118,3 +123,31 @@ def test_a_full_standard_output_is_told_with_a_code(tmp_path: Path, capsys, word
         assert ended.value.code == 4
         assert "OS609" in capsys.readouterr().err
         os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())
+
+
+def test_a_ledger_with_one_long_row_is_refused_before_the_row_is_read(tmp_path: Path) -> None:
+    path, long = tmp_path / "d.ledger", 64 << 20
+    Ledger.open(path, TERMS).close()
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("INSERT INTO entries VALUES (1, zeroblob(?), '')", (long,))
+    assert _peak(lambda: Ledger.open(path), BudgetError) < long / 8
+
+
+def test_a_store_that_says_much_of_itself_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    long = 64 << 20
+    with closing(sqlite3.connect(tmp_path / "x")) as db:
+        db.execute("CREATE TABLE about (name TEXT, value TEXT)")
+        db.execute("INSERT INTO about VALUES ('name', 'a')")
+        assert read_about(db) == {"name": "a"}
+        db.execute("INSERT INTO about VALUES ('a', zeroblob(?))", (long,))
+        assert _peak(lambda: read_about(db), ValueError) < long / 8
+        assert db.execute("SELECT zeroblob(?)", (long,)).fetchone()  # purses may be as long
+
+
+def test_names_in_answers_and_budgets_reach_no_terminal_unescaped(tmp_path: Path) -> None:
+    name = "a\x1b[2J\u202ez"
+    answers = Answers({name: np.arange(2.0)}, queries={name + "q": np.array([name, "b"])})
+    budget = Spending.open(tmp_path / (name + ".ledger"), epsilon=1.0, delta=1e-6)
+    texts = [repr(answers), str(answers), answers._repr_html_(), repr(budget)]
+    assert not [text for text in texts if "\x1b" in text or "\u202e" in text]
+    assert all("\\x1b" in text for text in texts)

@@ -99,7 +99,7 @@ def test_a_spec_cannot_loosen_its_ledger(tmp_path):
     ]:
         moved = tmp_path / "moved.yaml"
         moved.write_text(spec.read_text().replace(old, new))
-        assert _refusal(lambda: apply(plan_file(moved))).code == "OS403"  # noqa: B023
+        assert _refusal(lambda: apply(plan_file(moved), replace=True)).code == "OS403"  # noqa: B023
     with Ledger.open(tmp_path / "points.ledger") as ledger:
         assert len(ledger.charges) == 1
 
@@ -132,18 +132,21 @@ def test_a_second_process_is_refused(tmp_path):
 
 _CRASH = """
 import os, signal, sys
-from opendp_sim.dsl import apply, execute, plan_file, publish
+from opendp_sim.dsl import apply, execute, plan_file, publish, released
 if sys.argv[2] == "before":
     execute.open_private = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 elif sys.argv[2] == "between":
-    execute.build_sketch = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+    released.build_sketch = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 else:
     publish.write_output = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 apply(plan_file(sys.argv[1]))
 """
 
 
-@pytest.mark.parametrize(("when", "charged"), [("before", 1), ("between", 1), ("writing", 1)])
+@pytest.mark.parametrize(
+    ("when", "charged"),
+    [("before", 1), *(pytest.param(w, 1, marks=pytest.mark.long) for w in ("between", "writing"))],
+)
 def test_a_killed_run_costs_budget_and_never_privacy(when, charged, tmp_path):
     spec = write_small(tmp_path)
     ended = subprocess.run(
@@ -189,8 +192,11 @@ def _count(folder):
 
 _CHARGED = """
 import os, signal, sys
-from tests.accounting.test_ledger import TERMS, Charge, Ledger
-ledger = Ledger.open(sys.argv[1], TERMS)
+from opendp_sim.accounting.budget import Budget
+from opendp_sim.accounting.ledger import Ledger, Terms
+from opendp_sim.accounting.totals import Charge
+terms = Terms("zcdp", "add_remove 1 of row", Budget(epsilon=3.0, delta=1e-5))
+ledger = Ledger.open(sys.argv[1], terms)
 ledger.charge(Charge("zcdp", (0.02,)), {})
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -384,3 +390,19 @@ def test_no_lock_is_made_beside_a_file_that_is_no_ledger(tmp_path):
         (tmp_path / name).write_bytes(content)
         assert _refusal(lambda: Ledger.open(tmp_path / name)).code == "OS403"  # noqa: B023
     assert {path.name for path in tmp_path.iterdir()} == {"index", "empty"}
+
+
+@pytest.mark.parametrize("what", ["other", "link"])
+def test_a_lock_that_holds_something_or_is_a_link_is_another_programs(tmp_path, what):
+    """``uv.lock`` beside a ledger called ``uv`` was taken for its lock; older lock libraries empty it."""
+    with Ledger.open(tmp_path / "uv", TERMS):
+        pass
+    (tmp_path / "kept").write_bytes(b"precious")
+    lock = tmp_path / "uv.lock"
+    lock.unlink()
+    if what == "other":
+        lock.write_bytes(b"precious")
+    else:
+        lock.symlink_to(tmp_path / "kept")
+    assert _refusal(lambda: Ledger.open(tmp_path / "uv", TERMS)).code == "OS403"
+    assert lock.read_bytes() == (tmp_path / "kept").read_bytes() == b"precious"

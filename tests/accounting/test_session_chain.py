@@ -13,6 +13,7 @@ import pytest
 
 from opendp_sim.accounting import _session_chain as chain
 from opendp_sim.accounting.session import Session
+from opendp_sim.accounting.session_mark import mark_of
 from opendp_sim.accounting.session_store import SessionStore
 from opendp_sim.core.errors import BudgetError, SimError
 from opendp_sim.core.pipeline import bind_steps
@@ -201,3 +202,8 @@ def test_a_session_and_its_parts_are_never_copied(tmp_path, act):
                 act(thing)
             assert caught.value.hint
         session.ask(QUERIES[:1])
+
+
+def test_a_name_that_no_file_can_have_is_no_store(tmp_path):
+    """``session --store`` with 300 characters ended as an error of ours (OS903)."""
+    assert mark_of(tmp_path / ("n" * 300)) is None

@@ -86,13 +86,37 @@ def test_a_long_header_is_refused(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
+def test_entries_come_back_as_they_were_from_records_and_from_archives() -> None:
+    rows = np.arange(6.0).reshape(2, 3)
+    small = {"rows": rows, "scale": np.array(2.5), "labels": np.array([1, 2])}
+    for payload, start in (
+        (small, b"\x93NUMPY"),
+        ({"rows": rows[:0]}, b"PK"),
+        ({}, b"PK"),
+        ({"rows": np.ones(2**17 + 1)}, b"PK"),
+    ):
+        blob = packed_arrays(payload)
+        assert blob.startswith(start) or not payload
+        found = unpacked_arrays(blob)
+        assert found.keys() == payload.keys()
+        for name, array in payload.items():
+            assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
+            assert np.array_equal(found[name], array)
+    objects = io.BytesIO()
+    np.save(objects, np.array((None,), dtype=[("rows", object)]), allow_pickle=True)
+    for other in (objects.getvalue(), np.lib.format.magic(2, 0) + blob[:80]):
+        with pytest.raises(BudgetError, match="OS407"):
+            unpacked_arrays(other)
+
+
 def test_an_entry_of_a_session_is_no_longer_than_its_bytes() -> None:
     payload = {"labels": np.arange(5)}
     assert np.array_equal(unpacked_arrays(packed_arrays(payload))["labels"], payload["labels"])
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("labels.npy", b"\x93NUMPY" + bytes(2**24))
-    for blob in (out.getvalue(), b"", b"PK", packed_arrays(payload)[:-9]):
+    whole = packed_arrays(payload)
+    for blob in (out.getvalue(), b"", b"PK", whole[:-9], whole + b"x", whole[:9], whole[:60]):
         with pytest.raises(BudgetError, match="OS407"):
             unpacked_arrays(blob)
         with pytest.raises(BudgetError, match="OS407"):

@@ -65,6 +65,7 @@ ARGUMENTS = {
             "choose_k",
             "stable_top_k",
             "limited_domain",
+            "noise_threshold",
             "gated_peel",
             "vote_counts",
             "composition",

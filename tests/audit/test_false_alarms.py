@@ -26,6 +26,7 @@ from opendp_sim.audit.residuals import residual_tests
 from opendp_sim.audit.spaces import GivenPairs, space_of
 from opendp_sim.audit.subject import Subject
 from opendp_sim.noise.rounded_gaussian import make_rounded_gaussian
+from tests._tiers import some
 
 SHORT = replace(
     Budget.of("quick"), seconds=0.3, stability_seconds=0.4, stability_trials=1500, total=1.0
@@ -43,10 +44,11 @@ def test_a_random_function_whose_coin_seldom_falls_is_random() -> None:
     """With one coin for both sides the distance never grows; 24 equal answers do not hide the coin."""
     coins = np.random.default_rng(1)
     made = _transformation(lambda x: [] if coins.random() < 0.02 else x, RECORDS[1], 1)
-    assert audit(made, 1, SHORT).verdict == "not refuted"
+    few = replace(SHORT, stability_trials=400)  # of which the coin falls in sixteen
+    assert audit(made, 1, few).verdict == "not refuted"
 
 
-@pytest.mark.parametrize("metric", [dp.l1_distance(T=float), dp.l2_distance(T=float)])
+@pytest.mark.parametrize("metric", some([dp.l1_distance(T=float), dp.l2_distance(T=float)], 2))
 def test_a_random_sign_has_a_coupling_in_either_norm(metric: dp.Metric) -> None:
     coins = np.random.default_rng(2)
     made = _transformation(
@@ -134,6 +136,7 @@ def test_how_wide_the_others_are_moves_no_event() -> None:
     assert (alone.summary[0] == beside.summary[0]).all()
 
 
+@pytest.mark.long
 def test_lists_of_different_lengths_are_within_their_claim() -> None:
     """A long list is e times as likely on one side: its width once rounded the sums of all others."""
     rng = np.random.default_rng(6)

@@ -38,7 +38,12 @@ def _shows(claim: tuple[float, float], true: float, rounds: int, rng: np.random.
 
 @pytest.mark.parametrize(
     ("epsilon", "delta", "rounds"),
-    [(0.1, 0.0, 1500), (1.0, 0.0, 3000), (1.0, 0.1, 1500), (3.0, 0.0, 4000)],
+    [
+        (0.1, 0.0, 1500),
+        (1.0, 0.1, 1500),
+        pytest.param(1.0, 0.0, 3000, marks=pytest.mark.long),
+        pytest.param(3.0, 0.0, 4000, marks=pytest.mark.long),
+    ],
 )
 def test_what_would_have_shown_shows(epsilon: float, delta: float, rounds: int) -> None:
     """At .95 each, 24 of 40 or fewer come by chance with probability below 1e-9."""

@@ -11,15 +11,21 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit import draw_tree
+from opendp_sim.audit.atoms import atom_source
 from opendp_sim.audit.curves import pure_curve
+from opendp_sim.audit.datasets import records_of
 from opendp_sim.audit.encoding import Raised, unordered
 from opendp_sim.audit.glance import Glance, excess
-from opendp_sim.audit.joined_words import joined
+from opendp_sim.audit.guessed import guessed_source
+from opendp_sim.audit.joined_words import counted, joined
 from opendp_sim.audit.laws import Law, Laws
 from opendp_sim.audit.lean import text_of
+from opendp_sim.audit.mining import Mined, _overflowing
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise_tables import MOST_ENTRIES, NoiseTable
 from opendp_sim.audit.plain_events import plain_events
+from opendp_sim.audit.shift_scores import Leaning, rows_of, surplus_of_shift
+from opendp_sim.core.errors import AuditError
 
 UNIT = pure_curve(1.0)
 ROOM = Fraction(1, 2**63)
@@ -85,9 +91,9 @@ def test_a_glance_sees_symbols_places_and_numbers_that_never_repeat() -> None:
     }
     for run in noise.values():
         assert Glance().more(run, Pair(0, 1, 1), 400).worth(UNIT) > 3
-        # within the claim: the best of many events of equal sides stays below what gets more seconds
+        # within the claim: the best of many events of equal sides stays below what is bet on at length
         same = Glance().more(run, Pair(0, 0, 1), 400)
-        assert same.worth(UNIT) < 1.5
+        assert same.worth(UNIT) < 2.5
     fresh = Glance().more(noise["numbers"], Pair(0, 1, 1), 400)
     assert fresh.fresh
     assert fresh.table() is None
@@ -137,9 +143,9 @@ def test_noise_is_compared_to_its_law_when_it_is_met_again_and_not_at_each_call(
     assert sum(m.releases for m in fresh) == 0
     law, tested = laws.of(fresh[0], fresh[0].real)
     assert (law, tested) == (Law("laplace", 2.0, whole=True, vector=False, carrier="i32"), True)
-    assert fresh[0].releases == 240
+    assert fresh[0].releases == 240 + 2  # and far from zero, on both sides
     laws.of(fresh[0], fresh[0].real)
-    assert fresh[0].releases == 240
+    assert fresh[0].releases == 240 + 2
 
 
 def test_an_object_whose_releases_do_not_fit_has_no_law_nor_have_later_ones_of_its_kind() -> None:
@@ -168,3 +174,63 @@ def test_two_texts_of_one_exception_are_a_plain_event() -> None:
     seen = [eval(told[0].text, {"output": v}) for v in (left[0], right[0], 3)]  # noqa: S307
     assert seen == [True, False, False]
     assert told[0].exceptions
+
+
+def _pairs_of_a_person(record: object) -> bool:
+    if not (isinstance(record, tuple) and len(record) == 2):
+        return False
+    return isinstance(record[0], int) and isinstance(record[1], float) and record[0] > 0
+
+
+def test_records_of_a_domain_that_only_says_what_a_member_is_are_found_by_asking() -> None:
+    dp.enable_features("contrib", "honest-but-curious")
+    inside = dp.vector_domain(dp.user_domain("(person, value)", _pairs_of_a_person))
+    whole = dp.user_domain(
+        "a list of such", lambda x: isinstance(x, list) and all(map(_pairs_of_a_person, x))
+    )
+    for domain in (inside, whole):
+        records = records_of(domain)
+        rng = np.random.default_rng(0)
+        drawn = [*records.source.corners, *(records.source.draw(rng) for _ in range(50))]
+        assert all(map(_pairs_of_a_person, drawn))
+        assert len({person for person, _ in drawn}) > 2
+        assert domain.member(records.build(drawn))
+    assert guessed_source(lambda _: False) is None
+    with pytest.raises(AuditError, match="generator="):
+        records_of(dp.user_domain("nothing", lambda _: False))
+
+
+def test_a_text_with_a_unit_is_tried_where_the_code_looks_at_its_end() -> None:
+    assert {"50k", "7k", "k7"} <= set(counted({"k", "endswith", "a long word"}, {50.0, 0.5}))
+    assert counted({"k"}, {50.0}) == []
+
+
+def test_sums_of_a_clamp_in_the_code_pass_the_limits_of_narrow_types() -> None:
+    unbounded = atom_source(dp.atom_domain(T=int))
+    assert {33, 66} <= set(_overflowing(unbounded, Mined({1000, 0.5})))
+    assert not {33, 66} & set(_overflowing(unbounded, Mined()))
+
+
+def test_what_was_never_seen_is_outside_of_what_was() -> None:
+    """Hundreds of rare outputs, none of them twice: only "not the usual one" tells the sides apart."""
+    left = ["nothing"] * 2000
+    right = [f"key {i}" if i % 40 == 0 else "nothing" for i in range(2000)]
+    assert excess(pure_curve(1.0), right, left) > 3
+    assert excess(pure_curve(1.0), left, right) == 0
+    assert excess(pure_curve(1.0), left, left) == 0
+
+
+def test_a_shift_of_several_places_is_scored_from_few_draws() -> None:
+    rng = np.random.default_rng(5)
+    left, right = (
+        np.round(rng.laplace(at, 4.0, (1500, 6))) for at in ([0.0] * 6, [1.0] * 5 + [0.0])
+    )
+    leaning = Leaning.of(left, right)
+    assert leaning.first[-1] == leaning.second[-1]  # a place that has not moved says nothing
+    scores = [leaning.score(np.round(rng.laplace(at, 4.0, (4000, 6)))) for at in (0.0, 1.0)]
+    assert (scores[0] > 0).mean() > 1.5 * (scores[1] > 0).mean()
+    assert surplus_of_shift(pure_curve(0.6), left, right) > 2
+    assert surplus_of_shift(pure_curve(3.0), left, right) < 0.5
+    assert leaning.rows(lambda _: "no number")(0) == leaning.rows(lambda _: [1.0])(0)
+    assert rows_of([[1, 2], [3]]) is None
+    assert rows_of([[1, math.nan]]) is not None

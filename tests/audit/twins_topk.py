@@ -145,7 +145,14 @@ TWINS = [
         lambda c, h: draw_limited(c, VOTES, h, 1, 2, 1.5, 1),
         why="the stop stands one vote above rank k_max + 1, without ln(k_max / delta)",
     ),
-    entry(Twin, "off_by_one_gap", _TOP, _top_later, why="tests the gap after the next item"),
+    entry(
+        Twin,
+        "off_by_one_gap",
+        _TOP,
+        _top_later,
+        pairs=[((0, 20, 20, 20), (1, 20, 21, 21))],
+        why="tests the gap after the next item",
+    ),
 ]
 CONTROLS = [
     entry(Control, "sound", _SET, lambda c, h: draw_set(c, VOTES, h, 2, 0.8, _T)),

@@ -17,9 +17,17 @@ _LAYERS = ("shape", "stability", "noise_law", "enumeration", "accountants", "dis
 _IMPORTED = re.compile(r"^from opendp_sim\.audit\.(\w+) import", flags=re.MULTILINE)
 
 
-def engine_of(root: Path) -> str:
-    """Return a short hash of the code of the layers and of OpenDP's version: other rows do not count."""
+def engine_of(root: Path, *, whole: bool = False) -> str:
+    """Return a short hash of the code of the layers and of OpenDP's version: other rows do not count.
+
+    The ``whole`` auditor, with the layer of tapes and all that chooses pairs, decides opaque objects.
+    """
     folder = root / "opendp_sim" / "audit"
+    if whole:
+        code = version("opendp") + "".join(
+            f.read_text("utf-8") for f in sorted(folder.glob("*.py"))
+        )
+        return hashlib.sha256(code.encode()).hexdigest()[:12]
     texts: dict[str, str] = {}
     waiting = [*_LAYERS]
     while waiting:
@@ -27,8 +35,8 @@ def engine_of(root: Path) -> str:
         if name not in texts:
             texts[name] = (folder / f"{name}.py").read_text("utf-8")
             waiting += _IMPORTED.findall(texts[name])
-    whole = version("opendp") + "".join(texts[name] for name in sorted(texts))
-    return hashlib.sha256(whole.encode()).hexdigest()[:12]
+    code = version("opendp") + "".join(texts[name] for name in sorted(texts))
+    return hashlib.sha256(code.encode()).hexdigest()[:12]
 
 
 class RowFile:

@@ -7,7 +7,7 @@
 
 ``--native`` audits that many sound objects of OpenDP's constructors, one seed after the other over all
 of them; ``--excess`` a count whose claim is 5 % too small. Every audit is a line of ``--rows`` as soon as it has ended; the same command goes on where it
-stopped. ``--write`` puts the rows into the record that the scoreboard prints.
+stopped. Rows name the engine, a hash of the whole auditor. ``--write`` puts the rows into the record that the scoreboard prints.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -31,6 +32,9 @@ import opendp.prelude as dp  # noqa: E402
 from opendp_sim.audit import audit, collect  # noqa: E402
 from opendp_sim.audit.evidence import RECORD  # noqa: E402
 from tests.audit.opaque import PAIRS  # noqa: E402
+from tests.bench._audit_rows import engine_of  # noqa: E402
+
+ENGINE = engine_of(ROOT, whole=True)
 
 
 def one(name: str, make: Any, d_in: Any, seed: int, **options: Any) -> dict[str, Any]:
@@ -52,6 +56,7 @@ def one(name: str, make: Any, d_in: Any, seed: int, **options: Any) -> dict[str,
         "detail": detail[:160],
         "cpu": round(time.process_time() - begin, 2),
         "wall": round(time.perf_counter() - wall, 2),
+        "engine": ENGINE,
     }
 
 
@@ -99,6 +104,10 @@ def main() -> None:
     if asked.write:
         record = json.loads(RECORD.read_text("utf-8"))
         record["opaque"] = _record(done)
+        record.setdefault("engines", {})["opaque"] = "+".join(
+            sorted({row.get("engine", "unknown")[:12] for row in done})
+        )
+        record.setdefault("dates", {})["opaque"] = datetime.now(UTC).strftime("%Y-%m-%d")
         RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", "utf-8")
 
 

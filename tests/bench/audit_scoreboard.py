@@ -44,24 +44,36 @@ Table = list[list[object]]
 
 
 def summary(record: dict[str, Any]) -> Table:
-    """The table: figure, target, measured."""
+    """The table: figure, target, measured, and the engine that it was measured with."""
     twins = record.get("twins", {})
     own = {name: row for name, row in twins.items() if name.split("/")[0] in REGISTRY}
     declared = {name: row for name, row in twins.items() if name not in own}
-    return [
-        *_twins(own, "own mechanisms: "),
-        *_twins(declared, "declared objects: "),
-        *_opaque(record.get("opaque", {})),
-        *_deep(record.get("deep", {})),
-        *_controls(record.get("controls", {})),
-        *_power(record.get("power", {})),
-        *(
-            [f"blind: {name}", "< 5 s", f"{row['verdict']}, {row['seconds']} s"]
-            for name, row in record.get("defects", {}).items()
-        ),
-        *_laws(record.get("laws", {})),
-        *_mechanisms(record.get("mechanisms", {})),
+    defects = [
+        [f"blind: {name}", "< 5 s", f"{row['verdict']}, {row['seconds']} s"]
+        for name, row in record.get("defects", {}).items()
     ]
+    parts: list[tuple[str, Table]] = [
+        ("twins", _twins(own, "own mechanisms: ")),
+        ("twins", _twins(declared, "declared objects: ")),
+        ("opaque", _opaque(record.get("opaque", {}))),
+        ("deep", _deep(record.get("deep", {}))),
+        ("controls", _controls(record.get("controls", {}))),
+        ("power", _power(record.get("power", {}))),
+        ("defects", [list(row) for row in defects]),
+        ("laws", _laws(record.get("laws", {}))),
+        ("mechanisms", _mechanisms(record.get("mechanisms", {}))),
+    ]
+    return [[*row, made_with(record, part)] for part, rows in parts for row in rows]
+
+
+def made_with(record: dict[str, Any], part: str) -> str:
+    """Return the engines of a part and their days; families that were measured later have theirs."""
+    engines, dates = record.get("engines", {}), record.get("dates", {})
+    if part not in engines:
+        return "not recorded"
+    later = sorted({engines[name][:7] for name in engines if name.startswith(f"{part} of ")})
+    families = f"; families later: {', '.join(later)}" if later else ""
+    return f"{engines[part][:7]} ({dates.get(part, 'no day')}){families}"
 
 
 def _opaque(found: dict[str, Any]) -> Table:
@@ -226,7 +238,7 @@ def main() -> None:
     options.add_argument("--deep-seeds", type=int, default=1)
     options.add_argument("--control-audits", type=int, default=1000)
     options.add_argument("--mechanism-seeds", type=int, default=3)
-    options.add_argument("--only", help=f"parts, of {PARTS}")
+    options.add_argument("--only", help=f"parts, of {PARTS}, or `table`: print what is recorded")
     options.add_argument(
         "--family", help="only this one's twins, controls, laws or audits; the others keep theirs"
     )
@@ -250,7 +262,7 @@ def main() -> None:
         "deep": lambda: twins(args.deep_seeds, "deep", rows, args.family),
         "controls": lambda: controls(args.control_audits, rows, args.family),
     }
-    for part in args.only.split(","):
+    for part in args.only.split(",") if args.only != "table" else ():
         found = parts[part]()
         # read again: other parts may have been written meanwhile
         record = json.loads(RECORD.read_text("utf-8")) if args.write and RECORD.exists() else record
@@ -263,7 +275,12 @@ def main() -> None:
         record.setdefault("dates", {})[name] = datetime.now(UTC).strftime("%Y-%m-%d")
         if args.write:
             RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", "utf-8")
-    text = table(["figure", "target", "measured"], summary(record))
+    text = table(["figure", "target", "measured", "engine (day)"], summary(record))
+    text += (
+        f"\n\nAn engine is a hash of the auditor's code and of OpenDP's version. When this table was written the code was "
+        f"{engine_of(ROOT)[:7]} (layers) and {engine_of(ROOT, whole=True)[:7]} (whole, for opaque objects): "
+        "a figure of another engine was not measured on it."
+    )
     print(text)
     if args.write:
         ran = dict.fromkeys(record.get("commands", {}).values())

@@ -54,12 +54,42 @@ def compare(name: str, x: np.ndarray, top: float, times: int) -> list[list[objec
     return rows
 
 
+def over_price(name: str, x: np.ndarray, top: float, times: int) -> list[list[object]]:
+    """Mean error over that of one single query at the same budget in zCDP, at four budgets."""
+    space = RealRows(width=1, lower=(0.0,), upper=(top,))
+    clipped, queries = np.clip(x, 0.0, top), np.linspace(0.0, top, 41)[:, None]
+    truth = np.array([np.abs(clipped - query).sum() for query in queries[:, 0]])
+    levels = math.ceil(math.log2(len(x) + 1)) if len(x) < 4096 else 12
+    rows: list[list[object]] = []
+    for label, sketch, how in (
+        ("published tree", {"distance_tree": {"levels": levels}}, {"alpha": 0.1}),
+        ("moment tree", {"moment_tree": {"levels": 12, "tuned_for": "gaussian"}}, {}),
+        ("threshold sketch", {"threshold_sketch": {"thresholds": 1024}}, {}),
+    ):
+        built, cells = Built(space, (("quantize", {"bits": 16}), *sketch.items()), x[:, None]), []
+        for epsilon in (0.1, 0.5, 1.0, 2.0):
+            rho = rho_of(epsilon)
+            errors, _ = runs(built, built.noise(rho=rho), queries, truth, times, **how)
+            price = top * math.sqrt(2 / math.pi) / math.sqrt(2 * rho)
+            each = np.abs(errors).reshape(times, -1).mean(axis=1) / price
+            cells.append(f"{each.mean():.2f} ± {each.std(ddof=1) / math.sqrt(times):.2f}")
+        rows.append([f"{name}, {len(x):,}", label, *cells])
+        print(rows[-1], flush=True)
+    return rows
+
+
 def main() -> None:
-    options = packages_option(parser(__doc__ or "")).parse_args()
+    given = packages_option(parser(__doc__ or ""))
+    given.add_argument("--prices", action="store_true", help="over the price of a query, no more")
+    options = given.parse_args()
     rng = np.random.default_rng(0)
-    rows = compare("uniform", rng.random(1000), 1.0, 200)
-    rows += compare("uniform", rng.random(100_000), 1.0, 200)
-    rows += compare("salaries", salaries(options.packages), TOP, 200)
+    sets = [("uniform", rng.random(1000), 1.0), ("uniform", rng.random(100_000), 1.0)]
+    sets.append(("salaries", salaries(options.packages), TOP))
+    if options.prices:
+        for data in sets:
+            over_price(*data, 100)
+        return
+    rows = [row for data in sets for row in compare(*data, 200)]
     head = ["data", "n", "structure", "mean abs. error", "relative", "rmse", "noise predicted"]
     single = 1 / math.sqrt(2 * rho_of(1.0))
     text = table(head, rows) + (

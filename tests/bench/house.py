@@ -1,4 +1,4 @@
-"""The house in numbers: files, lines, long files, lines kept from the formatter, circles, start-up.
+"""The house in numbers: files, lines, long files, lines kept from the formatter, circles, tests, start-up.
 
 ``--beside REV`` measures an older state of this repository in the same run.
 """
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.bench._results import parser, table, write_section
+from tests.test_circles import needed
 
 ROOT = Path(__file__).parents[2]
 SPEC = "tests/golden/small.yaml"
@@ -44,6 +45,38 @@ def undocumented(root: Path) -> int:
     return count
 
 
+def named(root: Path) -> dict[str, Path]:
+    """Return the modules of the package by their dotted names."""
+    files = (f for f in sources(root, "opendp_sim") if f.name != "__init__.py")
+    return {".".join(f.relative_to(root).with_suffix("").parts): f for f in files}
+
+
+def in_circles(root: Path) -> int:
+    """Count modules that need themselves through others, at the time of a call too."""
+    known = named(root)
+    needs = {
+        name: {each for each in needed(ast.parse(file.read_text("utf-8"))) if each in known}
+        - {name}
+        for name, file in known.items()
+    }
+    for name in known:  # Warshall: what is reached through one more module
+        for other in known:
+            if name in needs[other]:
+                needs[other] |= needs[name]
+    return sum(name in reached for name, reached in needs.items())
+
+
+def untested(root: Path) -> int:
+    """Count modules that no test imports by name and that have no test file of their own name."""
+    tests = [f for f in sources(root, "tests") if "bench" not in f.parts]
+    imported = {name for file in tests for name in needed(ast.parse(file.read_text("utf-8")))}
+    own = {file.stem.removeprefix("test_") for file in tests}
+    return sum(
+        name not in imported and name.rpartition(".")[2].strip("_") not in own
+        for name in named(root)
+    )
+
+
 def cpu_seconds(root: Path, code: str, runs: int) -> float:
     """Return the least CPU seconds of a fresh interpreter over several runs, with compiled modules."""
     found = []
@@ -71,6 +104,8 @@ def facts(root: Path, runs: int) -> Iterator[tuple[str, object]]:
     yield "lines kept from the formatter", marks
     yield "the same in 1,000 lines of the package", 1000 * marks / sum(lengths)
     yield "public names without a docstring", undocumented(root)
+    yield "modules in import circles", in_circles(root)
+    yield "modules that no test imports or is named after", untested(root)
     for name, code in STARTS.items():
         yield name, cpu_seconds(root, code, runs)
 

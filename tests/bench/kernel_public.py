@@ -31,10 +31,13 @@ def datasets(folder: Path):
         yield name, x[np.random.default_rng(2).permutation(len(x))]
 
 
-def sketches(bandwidth: float) -> dict[str, dict]:
+def sketches(bandwidth: float, features: str | None) -> dict[str, dict]:
     gaussian = {"gaussian": {"bandwidth": bandwidth}}
+    fourier = {"frequencies": 1000, "kernel": gaussian}
+    if features:
+        return {"fourier_sketch": {**fourier, "features": features}}
     return {
-        "fourier_sketch": {"frequencies": 1000, "kernel": gaussian},
+        "fourier_sketch": fourier,
         "race_sketch": {
             "repetitions": 500,
             "buckets": 512,
@@ -74,11 +77,12 @@ def errors(x: np.ndarray, key: str, params: dict) -> dict[str, list[str]]:
 def main() -> None:
     given = parser(__doc__ or "")
     given.add_argument("--packages", type=Path, required=True)
+    given.add_argument("--features", help="Fourier sketches alone, with these frequencies")
     options = given.parse_args()
     rows: list[list[object]] = []
     for name, x in datasets(options.packages):
         gaps = np.linalg.norm(x[:200, None] - x[None, 200:300], axis=2)
-        for key, params in sketches(0.7 * float(np.median(gaps))).items():
+        for key, params in sketches(0.7 * float(np.median(gaps)), options.features).items():
             for public, texts in errors(x, key, params).items():
                 rows.append([f"{name}, {len(x) - QUERIES} x {x.shape[1]}", key, public, *texts])
                 print(rows[-1], flush=True)

@@ -121,6 +121,19 @@ def runs_of(name: str, reps: int, torch: str | None) -> list[Run]:
     return out
 
 
+COLUMN = ("Ind-KNN, cosine", "Ind-KNN, cosine, reuse", HYBRID, SAMPLED, MEANS, DESCENT)
+"""What stands in a column of its own (``--column``)."""
+
+
+def column(kept: Kept, data: k.Set, epsilon: float, reps: int, stop: float) -> str:
+    """Return the first table's main rows at another epsilon, to be put beside it by hand."""
+    runs = [Run(data.name, m, epsilon, MAIN, rep) for rep in range(reps) for m in COLUMN]
+    done(kept, data, runs, None, stop)
+    answers = Answers(kept, data, runs)
+    rows = [[m, str(answers.cell(m, epsilon, MAIN))] for m in COLUMN]
+    return table([f"% right, {data.name}", f"epsilon {epsilon:g}"], rows)
+
+
 def best(kept: Kept, run: Run, choices, score) -> tuple:
     """Return the setting with the best score on the test labels of the first repetition, kept."""
     key = "choice " + json.dumps([run.set, run.method, run.epsilon, run.queries])
@@ -353,12 +366,16 @@ def main():
     options.add_argument(
         "--as-it-is", action="store_true", help="report what is done when time is up"
     )
+    options.add_argument("--column", type=float, help="the main rows at this epsilon, and no more")
     options.add_argument("--torch-python", help="an interpreter that has opacus")
     args = options.parse_args()
     kept, stop = Kept(args.keep), time.monotonic() + 60 * args.minutes
     torch = k.torch_python(args.torch_python)
     for name in args.sets:
         data = k.load(name, args.data)
+        if args.column is not None:
+            print(column(kept, data, args.column, args.reps, stop), flush=True)
+            continue
         runs = runs_of(name, args.reps, torch)
         if not done(kept, data, runs, torch, stop) and not args.as_it_is:
             print("not done yet")

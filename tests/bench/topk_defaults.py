@@ -6,6 +6,7 @@ and the schools that a player attended. Nobody's number of items is bounded. Not
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,12 @@ from _topk_data import counts_of
 from _topk_mechanisms import Score, dense, score, solved, ways
 from pyarrow import parquet
 
-from opendp_sim.spaces.counts import OpenCounts
+from opendp_sim.sketches.counts.vote_counts import make_vote_counts
+from opendp_sim.spaces.counts import USERS, OpenCounts
+from opendp_sim.spaces.metrics import IdDistance
+from opendp_sim.spaces.records import Column, Records
 from opendp_sim.top_k.limited_domain import LimitedDomain
+from opendp_sim.top_k.noise_threshold import NoiseThreshold
 from opendp_sim.top_k.top_k import TopK
 
 EPSILONS, SIZES, DELTA = (0.1, 0.4, 1.0), (10, 50, 200), 1e-6
@@ -31,8 +36,8 @@ OTHERS = (
 """Who was first anywhere in `topk_real` and `topk_shapes`, and the old defaults."""
 
 
-def histograms(packages: Path) -> dict[str, np.ndarray]:
-    """Counts of distinct players."""
+def votes(packages: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Players and what each is counted for."""
     folder = next(packages.rglob("People.parquet")).parent
     people = parquet.read_table(folder / "People.parquet").to_pydict()
     schools = parquet.read_table(folder / "CollegePlaying.parquet").to_pydict()
@@ -44,7 +49,49 @@ def histograms(packages: Path) -> dict[str, np.ndarray]:
         "cities of birth": (who, cities),
         "schools": (schools["playerID"], schools["schoolID"]),
     }
-    return {name: counts_of(np.array(u), np.array(i))[0] for name, (u, i) in pairs.items()}
+    return {name: (np.array(u), np.array(i)) for name, (u, i) in pairs.items()}
+
+
+def histograms(packages: Path) -> dict[str, np.ndarray]:
+    """Counts of distinct players."""
+    return {name: counts_of(*pairs)[0] for name, pairs in votes(packages).items()}
+
+
+def bounded(users: np.ndarray, items: np.ndarray, most: int) -> tuple[np.ndarray, dict[str, Any]]:
+    """The whole counts, by the sorted items' numbers, and those of at most ``most`` items a player."""
+    (_, who), (_, what) = (np.unique(column, return_inverse=True) for column in (users, items))
+    columns = (Column("who", "int64", role="privacy_id"), Column("what", "int64"))
+    of = {"item": "what", "max_items": most}
+    count = make_vote_counts(Records(columns), IdDistance("who"), **of)
+    return counts_of(users, items)[0], count({"who": who, "what": what})
+
+
+def few(name: str, most: int, options: Any) -> list[list[object]]:
+    """The default over an open catalogue where a player has few items, beside its noise by hand."""
+    counts, data = bounded(*votes(options.packages)[name], most)
+    metric, rows = replace(USERS, touched=most), []
+    for epsilon in options.epsilon:
+        for k in options.k:
+            found = []
+            before = (
+                lambda s, k=k: LimitedDomain(
+                    k=k, k_max=20 * k, scale=s, delta=DELTA, accounting="curve"
+                ),
+            )
+            for build in (
+                *(before if options.before else ()),
+                lambda s, k=k: TopK(k=k, scale=s, delta=DELTA, accounting="curve"),
+                lambda s, k=k: NoiseThreshold(k=k, scale=s, delta=DELTA, accounting="curve"),
+            ):
+                claim = solved(build, OpenCounts(text=False), epsilon, DELTA, metric)
+                got = score(claim, data, k, options.runs, counts)
+                need = claim.expected.get(
+                    "votes_to_be_listed", claim.expected.get("votes_for_95_percent")
+                )
+                found += [f"{got.share:.3f} ± {got.error:.3f} ({got.size:.0f})", f"{need:.0f}"]
+            rows.append([f"{name}, {most} a player", k, epsilon, *found])
+            print(rows[-1], flush=True)
+    return rows
 
 
 def known(counts: np.ndarray, k: int, epsilon: float, options: Any) -> dict[str, Score]:
@@ -93,7 +140,10 @@ def main() -> None:
     given = parser(__doc__ or "")
     given.add_argument("--packages", type=Path, required=True)
     given.add_argument("--runs", type=int, default=40)
-    given.add_argument("--only", choices=("public", "open"))
+    given.add_argument("--only", choices=("public", "open", "few"))
+    given.add_argument("--most", type=int, default=1, help="few: items a player is counted for")
+    given.add_argument("--before", action="store_true", help="few: the former default first")
+    given.add_argument("--of", nargs="+", help="histograms; all by default")
     given.add_argument("--k", type=int, nargs="+", default=SIZES)
     given.add_argument("--epsilon", type=float, nargs="+", default=EPSILONS)
     given.add_argument(
@@ -101,12 +151,18 @@ def main() -> None:
     )
     options = given.parse_args()
     head = ["histogram", "k", "epsilon", "top_k (items)", "best other", "its share", "behind"]
+    if options.only == "few":
+        for name in options.of or votes(options.packages):
+            few(name, options.most, options)
+        return
     texts, worst = [], -1.0
     for title, way in (("A public catalogue", known), ("An open catalogue", unknown)):
         rows: list[list[object]] = []
         if options.only not in (None, title.split()[1]):
             continue
         for name, counts in histograms(options.packages).items():
+            if options.of and name not in options.of:
+                continue
             for k in options.k:
                 for epsilon in options.epsilon:
                     found = way(counts, k, epsilon, options)

@@ -25,7 +25,7 @@ import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
 from opendp_sim.core.errors import DataError  # noqa: E402
-from opendp_sim.dsl.serve import _columns  # noqa: E402
+from opendp_sim.dsl.plain_rows import columns_of  # noqa: E402
 from opendp_sim.sources.gate import gated_blocks  # noqa: E402
 from opendp_sim.sources.opening import open_source  # noqa: E402
 from opendp_sim.sources.source import Source, from_arrays  # noqa: E402
@@ -99,7 +99,7 @@ def session(cells: dict[str, list[str]], kept: list[tuple[Any, ...]]) -> int:
     one = Records((RECORDS.columns[0],))
     for name in cells["v"]:
         try:
-            found = _columns(one, [{"v": name}])["v"].tolist()
+            found = columns_of(one, [{"v": name}])["v"].tolist()
         except DataError:
             found = [""]
         expected = next(iter(from_arrays(one, {"v": [name]}).blocks()))["v"].tolist()

@@ -31,6 +31,9 @@ LATTICE = lookup("fourier_sketch")(
     frequencies=200, kernel={"gaussian": {"bandwidth": 20.0}}, seed=3, features="deterministic"
 )
 TAIL = lookup("fourier_sketch")(frequencies=90, kernel={"gaussian": {"bandwidth": 9.0}}, seed=3)
+ORTHOGONAL = lookup("fourier_sketch")(
+    frequencies=5, kernel={"gaussian": {"bandwidth": 9.0}}, seed=3, features="orthogonal"
+)
 GAUSS = lookup("gauss_transform_sketch")(bandwidth=9.0, order=3)
 SUM = lookup("exponential_sum")(
     bandwidth=9.0, accuracy=0.3, structure={"fourier": {"frequencies": 3}}, seed=4
@@ -72,6 +75,9 @@ CASES = {
     ),
     "fourier_sketch/tail": Case(
         mechanism=TAIL, domain=UNEVEN, metric=Symmetric(), pairs=grid_pairs(UNEVEN)
+    ),
+    "fourier_sketch/orthogonal": Case(
+        mechanism=ORTHOGONAL, domain=UNEVEN, metric=Symmetric(), pairs=grid_pairs(UNEVEN)
     ),
     "gauss_transform_sketch": Case(
         mechanism=GAUSS, domain=UNEVEN, metric=Symmetric(), pairs=grid_pairs(UNEVEN)

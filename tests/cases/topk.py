@@ -15,6 +15,7 @@ from opendp_sim.top_k.choose_k import ChooseK
 from opendp_sim.top_k.gated_peel import GatedPeel
 from opendp_sim.top_k.gaussian_top_k import GaussianTopK
 from opendp_sim.top_k.limited_domain import LimitedDomain
+from opendp_sim.top_k.noise_threshold import NoiseThreshold
 from opendp_sim.top_k.noisy_max_gaussian import NoisyMaxGaussian
 from opendp_sim.top_k.pate_labels import PateLabels
 from opendp_sim.top_k.peel import Peel
@@ -52,6 +53,7 @@ CASES = {
         GaussianTopK(k=2, scale=3.0),
         LimitedDomain(k=2, k_max=4, scale=3.0, delta=1e-3),
         TopStable(k=2, k_max=4, epsilon=0.5, delta=1e-3),
+        NoiseThreshold(k=2, scale=3.0, delta=1e-3),
         NoisyMaxGaussian(k_max=4, scale=3.0),
         TopK(k=2, scale=3.0, delta=1e-3),
     )

@@ -34,6 +34,7 @@ from opendp_sim.dsl.grammar.pages import words_of_a_spec
 from opendp_sim.dsl.ir import TEMPLATE, Spec
 from opendp_sim.spaces.released import Released
 from tests._golden import FOLDER, compare
+from tests._plans import planned
 from tests._small import write_small
 from tests.cases import cases
 
@@ -83,7 +84,7 @@ def test_the_plan_is_the_golden_one(monkeypatch):
 @pytest.mark.parametrize("spec", sorted(SPECS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_plan_says_first_who_how_sure_and_how_wrong(spec):
     """In five lines of one row each, within 80 columns, of which nothing is cut; then a tree."""
-    plan = plan_file(spec)
+    plan = planned(spec)
     out = Console(file=io.StringIO(), width=200)
     show_first(plan, f"specs/{spec.name}", out)
     first, drawn, *_ = out.file.getvalue().split("\n\n")
@@ -92,7 +93,7 @@ def test_a_plan_says_first_who_how_sure_and_how_wrong(spec):
     assert [line[:11].strip() for line in lines] == heads
     assert max(map(len, lines)) <= 80
     assert "…" not in first
-    for line, said in zip(lines, (" row", "of 100", ":", "none yet; ", spec.name), strict=True):
+    for line, said in zip(lines, (" row", "in 100", ":", "none yet; ", spec.name), strict=True):
         assert said in line
     names = [output.decl.name for output in plan.outputs.values()]
     rows = drawn.splitlines()
@@ -147,11 +148,30 @@ def test_apply_prints_plan_files_and_ledger(tmp_path):
     spec = write_small(tmp_path)
     result = _run("apply", spec, "--param", "width=0.8", "--into", tmp_path / "elsewhere")
     assert result.exit_code == 0, result.stderr
-    assert "claim     (1, 1e-06)-DP" in result.stdout
     assert "ledger    spent rho" in result.stdout
-    assert (tmp_path / "elsewhere" / "out" / "release.npz").exists()
+    release = tmp_path / "elsewhere" / "out" / "release.npz"
+    assert release.exists()
     # Silent on standard error where that is no terminal.
     assert result.stderr == ""
+    words = [line[:9].strip() for line in result.stdout.splitlines() if line.strip()][-5:]
+    assert words == ["protected", "how sure", "how wrong", "cost", "next"]
+    assert "epsilon 1, delta 1e-06 was spent; " in result.stdout
+    assert result.stdout.endswith("density.csv.certificate.json\n")
+    assert "in the place" not in result.stdout
+    assert "how sure strong: a spy" in " ".join(result.stdout.split())
+    again = _run("apply", spec, "--param", "width=0.8", "--into", tmp_path / "elsewhere", "-v")
+    told = " ".join(again.stdout.split())
+    assert "release: in the place of an earlier run's; what an earlier run told stays told" in told
+    assert "strong after 2 runs: a spy" in told
+    assert "claim (1, 1e-06)-DP" in told
+
+
+def test_a_name_that_no_folder_takes_is_refused_at_its_place(tmp_path):
+    spec = write_small(tmp_path)
+    spec.write_text(spec.read_text().replace("out/release.npz", f"out/{'x' * 300}.npz"))
+    found = _run("apply", spec)
+    assert found.exit_code == 4
+    assert "OS609" in found.stderr
 
 
 def test_apply_as_json(tmp_path):

@@ -308,7 +308,7 @@ def test_a_file_that_is_exchanged_while_it_is_opened_is_refused(folder, monkeypa
         shutil.copy(early, store)
         return mark
 
-    monkeypatch.setattr("opendp_sim.dsl.serve.mark_of", exchanged)
+    monkeypatch.setattr("opendp_sim.dsl.serve.mark_at", exchanged)
     with pytest.raises(BudgetError, match="OS407"):
         serve(plan_file(spec))
 
@@ -323,7 +323,7 @@ def test_of_two_first_openings_the_second_is_charged_and_refused(folder, monkeyp
         run(spec, lines=ONE)
 
     with monkeypatch.context() as patched:
-        patched.setattr("opendp_sim.dsl.serve.mark_of", late)
+        patched.setattr("opendp_sim.dsl.serve.mark_at", late)
         with pytest.raises(BudgetError, match="OS407"):
             serve(plan_file(spec))
     assert charges(folder) == 2
@@ -553,6 +553,30 @@ def test_an_end_that_the_ledger_does_not_hear_is_noted_beside_it_or_said(
         assert not list(folder.glob("*.end"))
     with pytest.raises(BudgetError, match="OS407"):
         serve(plan_file(spec), store=copy)
+
+
+def test_an_end_that_somebody_stops_while_it_waits_is_noted(folder, monkeypatch):
+    """Ctrl-C while the ledger was busy: nothing was noted or said, and an older copy answered again."""
+    spec, store, copy = folder / "people.yaml", folder / "people.session", folder / "copy.session"
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    served = serve(plan_file(spec))
+    shutil.copy(store, copy)
+    served.ask([[0.5, 0.5]])
+    with monkeypatch.context() as patch:
+        patch.setattr("opendp_sim.dsl.session_turns._heard", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            served.__exit__(None, None, None)
+    with pytest.raises(BudgetError, match="OS407"):
+        serve(plan_file(spec), store=copy)
+    served = serve(plan_file(spec))
+    with monkeypatch.context() as patch:
+        patch.setattr("opendp_sim.dsl.session_turns._heard", stopped)
+        patch.setattr("opendp_sim.dsl.session_turns.note_end", _full)
+        with pytest.raises(KeyboardInterrupt), pytest.warns(RuntimeWarning, match="did not hear"):
+            served.__exit__(None, None, None)
 
 
 def _full(*_):

@@ -99,11 +99,37 @@ def test_a_diagnostic_points_at_the_right_place(tmp_path: Path) -> None:
     assert r"a\u202e" in done.stderr
 
 
-def test_every_character_that_steers_is_shown() -> None:
+IGNORABLE = (  # Default_Ignorable_Code_Point, DerivedCoreProperties.txt of Unicode 14.0; 4,174 of them
+    "AD 34F 61C 115F-1160 17B4-17B5 180B-180F 200B-200F 202A-202E 2060-206F 3164 FE00-FE0F FEFF FFA0 FFF0-FFF8 "
+    "1BCA0-1BCA3 1D173-1D17A E0000-E0FFF"
+)
+
+
+def test_every_character_that_steers_or_looks_like_nothing_is_shown() -> None:
     import unicodedata
 
-    for code in range(0x110000):
+    parts = [[int(end, 16) for end in part.split("-")] for part in IGNORABLE.split()]
+    empty = {code for ends in parts for code in range(ends[0], ends[-1] + 1)} | {0x2800}
+    assert len(empty) == 4174 + 1
+    for code in {
+        *empty,
+        *range(0x3400),
+        *range(0xD700, 0x20000, 3),
+        *range(0xDFF00, 0x110000, 997),
+    }:
         kind = unicodedata.category(chr(code))
-        if kind in ("Cc", "Zl", "Zp", "Cs"):
-            assert shown(chr(code)).isascii(), hex(code)
-    assert shown("Zürich 東京 ε ≤ 1") == "Zürich 東京 ε ≤ 1"
+        spelled = kind in ("Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn") or (
+            kind == "Zs" and code != 32
+        )
+        if spelled or code in empty:
+            assert shown("a" + chr(code)).isascii(), hex(code)
+        elif kind[0] in "LNPS" and code not in (0x16FE4, 0x1D159):
+            assert shown(chr(code)) == chr(code), hex(code)
+
+
+def test_letters_accents_and_emoji_stay_and_no_mark_sits_on_what_we_wrote() -> None:
+    for text in ("Zürich 東京 ε ≤ 1", "Zu\u0308rich", "हिन्दी", "العربية", "한국어", "🙂🏽 🇩🇪", ""):
+        assert shown(text) == text
+    assert shown("❤\ufe0f") == "❤\\ufe0f"
+    assert shown("\u03381") == "\\u03381"  # `0` before it would be struck through
+    assert shown("a\nb\xa0c", "\n") == "a\nb\\xa0c"

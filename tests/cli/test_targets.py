@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import opendp_sim as sim
 from opendp_sim.cli import app
 from opendp_sim.core.errors import DataError
 from opendp_sim.dsl.targets import check_target, kept_of
@@ -138,3 +139,72 @@ def test_a_ledger_that_is_a_folder_is_refused_with_a_code(tmp_path, monkeypatch)
         done = _run(*words, spec.name)
         assert done.exit_code == 1, done.output
         assert "OS304" in done.output
+
+
+@pytest.mark.parametrize("kind", ["text", "archive", "link", "hard link"])
+def test_save_replaces_no_file_that_no_run_wrote(folder, monkeypatch, kind):
+    monkeypatch.chdir(folder)
+    saved = Path("out/release.npz")
+    Path("out/release.npz.certificate.json").unlink()
+    # A release is known by itself, and replaced by the next one.
+    assert _run("apply", "small.yaml").exit_code == 0
+    Path("out/release.npz.certificate.json").unlink()
+    saved.unlink()
+    if kind == "text":
+        saved.write_text("mine")
+    elif kind == "archive":
+        shutil.copy("points.npz", saved)
+    elif kind == "link":
+        saved.symlink_to(Path("other.json").resolve())
+    else:
+        saved.hardlink_to("other.json")
+    before = _state(folder)
+    done = _run("apply", "small.yaml")
+    assert done.exit_code == 4
+    assert "OS609" in done.output
+    after = {name: raw for name, raw in _state(folder).items() if name in before}
+    assert after == before
+
+
+@pytest.mark.parametrize("kept", ["whole", "no certificate"])
+def test_a_release_of_another_program_is_replaced_where_that_is_allowed_only(folder, kept):
+    """It was paid for; the next run of an edited spec took its place without a word."""
+    spec, other = folder / "small.yaml", folder / "other.yaml"
+    other.write_text(
+        spec.read_text().replace("epsilon: 1.0", "epsilon: 0.5").replace("out/density", "d/density")
+    )
+    if kept != "whole":
+        (folder / "out" / "release.npz.certificate.json").unlink()
+    before = _state(folder)
+    done = _run("apply", other)
+    assert done.exit_code == 4, done.output
+    assert "OS609" in done.output
+    assert "--replace" in done.output
+    after = _state(folder)
+    assert {name: after[name] for name in before} == before
+    assert _run("apply", other, "--into", folder / "elsewhere").exit_code == 0
+    assert _run("apply", other, "--replace").exit_code == 0
+    assert _run("apply", other).exit_code == 0  # its own is replaced by the next run
+    assert _run("apply", spec).exit_code == 4
+    with pytest.raises(DataError, match="OS609"):
+        sim.apply(str(spec))
+    assert sim.apply(str(spec), replace=True).charge is not None
+
+
+def test_what_another_program_published_meanwhile_is_not_replaced_by_an_unfinished_run(
+    tmp_path, monkeypatch
+):
+    from opendp_sim.dsl import apply, plan_file
+    from tests.dsl.test_survive_runs import state, unfinished
+
+    spec = unfinished(tmp_path, monkeypatch)
+    other = tmp_path / "other.yaml"
+    other.write_text(spec.read_text().replace("epsilon: 1.0", "epsilon: 0.5"))
+    apply(plan_file(other))
+    before = _state(tmp_path / "out")
+    for resume in (2, None):
+        with pytest.raises(DataError, match="another program"):
+            apply(plan_file(spec), resume=resume)
+    assert _state(tmp_path / "out") == before
+    assert apply(plan_file(spec), replace=True).resumed == 2
+    assert state(tmp_path)[0] == 2

@@ -15,15 +15,20 @@ import numpy as np
 import pytest
 
 import opendp_sim
+from opendp_sim.accounting import certificate
 from opendp_sim.accounting._entries import canonical, chained
+from opendp_sim.accounting._ledger_file import NO_ANSWER, refused
 from opendp_sim.accounting.certificate import digest_of, read_certificate, statement_digest
+from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.release import Release
 from opendp_sim.core.errors import ReleaseError, SimError
-from opendp_sim.dsl import apply, plan_file, verification, verify
+from opendp_sim.dsl import apply, certify, plan_file, verification, verify, verify_charge
 from opendp_sim.dsl.charging import terms_of
 from opendp_sim.dsl.derivation import derivation
 from opendp_sim.dsl.stated_ledger import stated_wrongly
+from opendp_sim.dsl.verify_report import NOT_FOUND, NOT_OPENED
 from tests._small import write_small
+from tests._tiers import some
 
 NAME = "out/release.npz.certificate.json"
 PAGE = Path(opendp_sim.__file__).parent / "accounting" / "certificate.md"
@@ -242,7 +247,7 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("name", EDITS)
+@pytest.mark.parametrize("name", some(EDITS, 3))
 def test_every_edit_of_a_certificate_is_refused_by_name(made, name):
     path, (edit, named) = made / NAME, EDITS[name]
     whole = path.read_text()
@@ -279,6 +284,50 @@ def test_a_certificate_verifies_and_says_only_what_it_compared(made):
     assert "the quoted entry holds the digests of this file and of this statement" in text
     assert any("no signature" in line for line in left)
     assert len(EDITS) >= 50
+
+
+def test_a_ledger_beside_the_certificate_does_not_stand_for_the_programs_own(made, tmp_path):
+    """A forged release with a forged ledger in the folder of the outputs was checked against that ledger."""
+    shutil.copytree(made, tmp_path / "home")
+    path = tmp_path / "home" / NAME
+    shutil.copy(tmp_path / "home" / "points.ledger", path.parent)
+    with closing(sqlite3.connect(tmp_path / "home" / "points.ledger")) as db:
+        db.execute("DELETE FROM entries WHERE seq > 1")
+        db.commit()
+    with pytest.raises(ReleaseError, match="ledger"):
+        verify(path)
+    (tmp_path / "home" / "points.ledger").unlink()
+    assert any("that points.ledger is the curator's" in line for line in verify(path)[1])
+
+
+def test_a_ledger_that_nobody_named_is_never_told_as_the_curators(made, tmp_path):
+    """With `apply --into` the outputs' folder is where the program seemed to have its ledger."""
+    shutil.copytree(made, tmp_path / "into")
+    path, told = tmp_path / "into" / NAME, "that ../points.ledger is the curator's"
+    assert any(told in line for line in verify(path)[1])
+    for named in ({"ledger": made / "points.ledger"}, {"spec": made / "small.yaml"}):
+        assert not any("is the curator's" in line for line in verify(path, **named)[1])
+
+
+def test_a_database_that_does_not_answer_leaves_a_certificate_unchecked(
+    made, tmp_path, monkeypatch
+):
+    def away(path):
+        raise refused(path, "a database that answers", NO_ANSWER, "try again.")
+
+    shutil.copytree(made, tmp_path / "home")
+    monkeypatch.setattr(verify_charge.Ledger, "open", away)
+    assert any(line.endswith(NOT_OPENED) for line in verify(tmp_path / "home" / NAME)[1])
+
+
+def test_a_ledger_that_a_run_has_open_leaves_a_certificate_unchecked_and_not_changed(
+    made, tmp_path
+):
+    shutil.copytree(made, tmp_path / "home")
+    with Ledger.open(tmp_path / "home" / "points.ledger"):
+        checked, left = verify(tmp_path / "home" / NAME)
+    assert any(line.endswith(NOT_OPENED) for line in left)
+    assert not any("chain is whole" in line for line in checked)
 
 
 def test_without_the_ledger_it_says_so_and_still_binds(made, tmp_path):
@@ -356,7 +405,7 @@ def test_a_sum_that_could_be_is_left_to_the_ledger(made, tmp_path):
     spending(body, 0.5)
     rebound(body)
     (tmp_path / NAME).write_text(json.dumps(body))
-    assert any(verification.NOT_FOUND in line for line in verify(tmp_path / NAME)[1])
+    assert any(NOT_FOUND in line for line in verify(tmp_path / NAME)[1])
     with pytest.raises(ReleaseError, match="OS701"):
         verify(tmp_path / NAME, ledger=made / "points.ledger")
 
@@ -545,3 +594,29 @@ def test_what_is_no_certificate_is_refused(tmp_path):
             verify(path)
     with pytest.raises(SimError, match="OS701"):
         verify(tmp_path)
+
+
+def test_a_certificate_in_former_words_is_verified(tmp_path, monkeypatch):
+    """A reworded assumption refused every older certificate, though its versions were these."""
+    spec = write_small(
+        tmp_path, ("repetitions: 100", "repetitions: 4"), ("l1: 100, l2: 10", "l1: 4, l2: 2")
+    )
+    former = {new: old for old, new in certificate._FORMER.items()}
+    real = certify.assumptions
+    older = [former.get(text, text) for text in real("refuse", by_person=False)]
+    assert sum(text in certificate._FORMER for text in older) == 5
+    for worded, verdict in ((older, True), ([*older[:-1], "Data is fine."], False)):
+        with monkeypatch.context() as patch:
+            patch.setattr(certify, "assumptions", lambda *_, _worded=worded, **__: _worded)
+            apply(plan_file(spec))
+        if verdict:
+            _, left = verify(tmp_path / NAME)
+            assert [f"assumed: {text}" for text in real("refuse", by_person=False)] == left[
+                -len(older) :
+            ]
+        else:
+            with pytest.raises(ReleaseError, match="assumptions") as caught:
+                verify(tmp_path / NAME)
+            assert "the version that wrote it can verify it" in caught.value.hint
+    public = ["Dataset `a` was declared public: nothing is claimed about its records."]
+    assert certificate.as_worded_now(public)[0].startswith("Dataset `a` is declared public: ")

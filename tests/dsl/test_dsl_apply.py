@@ -242,12 +242,12 @@ def test_no_refusal_shows_a_record(tmp_path):
 
 
 def test_a_failure_after_the_charge_is_charged_and_says_nothing(tmp_path, monkeypatch):
-    from opendp_sim.dsl import execute
+    from opendp_sim.dsl import released
 
     def broken(*_args, **_kwargs):
         raise ValueError("a record: 0.123456789")
 
-    monkeypatch.setattr(execute, "build_sketch", broken)
+    monkeypatch.setattr(released, "build_sketch", broken)
     spec = write_small(tmp_path)
     with pytest.raises(InternalError) as caught:
         apply(plan_file(spec))
@@ -294,6 +294,18 @@ def test_a_plan_document_runs_exactly_itself(tmp_path):
     assert "OS309" in result.stderr
 
 
+def test_a_plan_that_could_not_name_its_spec_is_not_written(tmp_path):
+    """It was written, and its own reader refused it: a path with bytes that are no text."""
+    folder = tmp_path / "n\udcff"
+    folder.mkdir()
+    plan = plan_file(write_small(folder))
+    with pytest.raises(SpecError, match="OS309"):
+        save_plan(plan, tmp_path / "p.plan")
+    assert not (tmp_path / "p.plan").exists()
+    save_plan(plan, folder / "p.plan")
+    assert load_plan(folder / "p.plan").program == plan.program
+
+
 @pytest.mark.parametrize("what", ["spec", "versions", "numbers", "ledger"])
 def test_a_plan_is_refused_once_anything_moved(what, tmp_path):
     spec = write_small(tmp_path)
@@ -316,28 +328,30 @@ def test_a_plan_is_refused_once_anything_moved(what, tmp_path):
 # --- certificates ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda c: c["plan"]["total"].__setitem__(0, 0.001),
-        lambda c: c["plan"]["releases"]["noisy"]["mechanism"]["gaussian"].__setitem__("scale", 1.0),
-        lambda c: c["plan"]["releases"]["noisy"]["maps"][-1].__setitem__(1, 1.0),
-        lambda c: c["program"]["privacy"]["budget"].__setitem__("epsilon", 2.0),
-        lambda c: c["file"].__setitem__("sha256", "0" * 64),
-        lambda c: c["charge"].__setitem__("hash", "0" * 64),
-        lambda c: c.__setitem__("format", "other"),
-    ],
-)
-def test_verify_finds_any_changed_number(change, tmp_path):
+CHANGES = [
+    lambda c: c["plan"]["total"].__setitem__(0, 0.001),
+    lambda c: c["plan"]["releases"]["noisy"]["mechanism"]["gaussian"].__setitem__("scale", 1.0),
+    lambda c: c["plan"]["releases"]["noisy"]["maps"][-1].__setitem__(1, 1.0),
+    lambda c: c["program"]["privacy"]["budget"].__setitem__("epsilon", 2.0),
+    lambda c: c["file"].__setitem__("sha256", "0" * 64),
+    lambda c: c["charge"].__setitem__("hash", "0" * 64),
+    lambda c: c.__setitem__("format", "other"),
+]
+
+
+def test_verify_finds_any_changed_number(tmp_path):
+    """One run, edited in one number after another."""
     spec = write_small(tmp_path)
     path = apply(plan_file(spec)).certificates["release"]
     verify(path, spec)
-    body = json.loads(path.read_text())
-    change(body)
-    path.write_text(json.dumps(body))
-    with pytest.raises(ReleaseError) as caught:
-        verify(path, spec)
-    assert caught.value.code == "OS701"
+    whole = path.read_text()
+    for change in CHANGES:
+        body = json.loads(whole)
+        change(body)
+        path.write_text(json.dumps(body))
+        with pytest.raises(ReleaseError) as caught:
+            verify(path, spec)
+        assert caught.value.code == "OS701"
     assert _run("verify", path, "--spec", spec).exit_code == 5
 
 

@@ -94,7 +94,7 @@ def test_with_the_budget_spent_the_data_answers_nothing(tmp_path):
     for high in (0.2, 0.5, 0.9, 1.0, 2.0):  # some of them would be refused by the data
         spec.write_text(text.replace("bounds: [0.0, 1.0]", f"bounds: [0.0, {high}]"))
         with pytest.raises(SimError) as caught:
-            apply(plan_file(spec))
+            apply(plan_file(spec), replace=True)
         codes.add(caught.value.code)
     assert codes == {"OS402"}
 
@@ -230,3 +230,13 @@ def test_a_first_line_that_could_be_a_record_counts(tmp_path):
         apply(plan_file(spec))
     with Ledger.open(tmp_path / "points.ledger") as ledger:
         assert [entry.kind for entry in ledger.entries] == ["reserve", "refusal"]
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/points.npz", "file:///data/points.npz"])
+@pytest.mark.parametrize("form", ["{npz: NAME}", "{csv: {file: NAME}}", "{parquet: NAME}"])
+def test_an_address_is_no_path(tmp_path, form, address):
+    """It was looked for as a path when data was opened, and counted as a refusal by the data."""
+    change = ("{npz: points.npz}", form.replace("NAME", f'"{address}"'))
+    with pytest.raises(SimError, match="OS304") as caught:
+        plan_file(write_small(tmp_path, change))
+    assert "mount" in str(caught.value)

@@ -177,6 +177,14 @@ def test_neighbours_are_gaussian_sessions(tmp_path, mechanism):
     with serve(plan) as session:
         answers = session.ask([[0.5, 0.5, 0.5]] * 3)
     assert len(answers.labels) == 3
+    if mechanism == "ind_knn":  # what the hint of its first refusal says can be done in Python, too
+        spec.write_text(spec.read_text().replace(", public_queries: {npz: queries.npz}", ""))
+        with serve(plan_file(spec), store=tmp_path / "other.session") as session:
+            with pytest.raises(SimError, match=r"OS607 .*in Python `\.reference\(queries\)`"):
+                session.ask([[0.5, 0.5, 0.5]] * 3)
+            assert session.reference([[at / 50, 0.5, 0.5] for at in range(50)])
+            assert not session.reference([[0.5, 0.5, 0.5]] * 50)
+            assert len(session.ask([[0.5, 0.5, 0.5]] * 3).labels) == 3
 
 
 # --- refusals -------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
@@ -10,13 +11,14 @@ import pytest
 import opendp_sim as sim
 from opendp_sim.dsl.how_wrong import _STATED, _UNKNOWN, Wrong, asked_later, how_wrong, size
 from opendp_sim.dsl.plan import plan_file
+from tests._plans import planned
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
 def test_every_output_that_answers_is_told(spec):
-    plan = plan_file(spec)
+    plan = planned(spec)
     told = how_wrong(plan)
     for name, output in plan.outputs.items():
         noise = next((v for k, v in output.expected.items() if k.startswith("noise_error")), None)
@@ -24,8 +26,11 @@ def test_every_output_that_answers_is_told(spec):
             assert size(noise) in told[name].whole
             record = max(post.of_a_record for post in output.posts)
             assert record > 0, name
-            assert f"{size(noise / record)} records" in told[name].brief
-            assert " of 100)" in told[name].brief
+            lead = 2 * math.sqrt(2) if told[name].of_leads else 1.0
+            assert f"{size(lead * noise / record)} records" in told[name].brief
+            assert re.search(r"\((.*% of|.* times) 100\)$", told[name].brief)
+            last = output.decl.post[-1]
+            assert told[name].of_leads == (last.key == "classify" and last.rule == "map")
         elif name in told:
             assert told[name].text == _UNKNOWN or re.search(r"\d", told[name].text)
     unknown = {name for name, error in told.items() if error.text == _UNKNOWN}
@@ -57,9 +62,9 @@ def test_the_most_telling_fact_comes_first():
     ("records", "brief", "beside"),
     [
         (4.428, "(4.4% of 100)", "beside 10,000 it is 0.044%"),
-        (49.9, "(50% of 100)", "beside 10,000 it is 0.5%"),
-        (257.0, "(26% of 1,000)", "beside 100,000 it is 0.26%"),
-        (69217.0, "(6.9% of 1,000,000)", "beside 100,000,000 it is 0.069%"),
+        (71.3, "(71% of 100)", "beside 10,000 it is 0.71%"),
+        (257.0, "(2.6 times 100)", "beside 10,000 it is 2.6%"),
+        (69217.0, "(690 times 100)", "beside 10,000 it is 6.9 times as much"),
         (1e-9, "(hardly anything of 100)", "it is hardly anything"),
     ],
 )
@@ -88,3 +93,13 @@ def test_what_is_asked_later_has_an_error_too(columns):
     spec = plan_file(next(path for path in SPECS if path.stem == "digit-density"))
     both = asked_later(spec)["density of release"], how_wrong(spec)["densities"]
     assert both[0] == both[1]
+
+
+def test_noise_turns_a_safe_lead_in_fewer_than_3_of_100():
+    """The lead is two deviations of the difference of two noisy sums: exactly, by the normal curve."""
+    plan = plan_file(next(path for path in SPECS if path.stem == "digit-density"))
+    told = how_wrong(plan)
+    noise, lead = told["densities"].size, told["answers"].size
+    turned = 0.5 * math.erfc(lead / (math.sqrt(2.0) * noise) / math.sqrt(2.0))
+    assert 0.02 < turned < 0.03
+    assert "`margin`" in told["answers"].whole

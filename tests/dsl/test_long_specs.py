@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from opendp_sim.cli import app
 from opendp_sim.core.shown import cut
-from opendp_sim.dsl import output_types, places
-from opendp_sim.dsl.diagnostic import Refused
-from opendp_sim.dsl.plan import plan_file
+from opendp_sim.dsl import account, accountant, output_types, places
+from opendp_sim.dsl.diagnostic import Notes, Refused
+from opendp_sim.dsl.grammar.flow import StageDecl
+from opendp_sim.dsl.grammar.reading import read_words
+from opendp_sim.dsl.plan import plan_file, plan_of
+from opendp_sim.dsl.reader import draft_of
+from opendp_sim.dsl.solving import solve
 from tests._small import write_small
 
 
@@ -79,6 +85,39 @@ def test_a_thousand_outputs_take_steps_in_proportion(tmp_path, monkeypatch):
     assert counts["bind_release"] < 10
 
 
+def test_releases_that_are_alike_are_solved_once(tmp_path, monkeypatch):
+    """Each asked its map some twelve times for the scale that the first one had found: 100 took 7 CPU s."""
+    release = "{{from: sketch, release: {{noise: gaussian, scale: solve, spend: {}}}}}\n"
+    shares = ["1/20"] * 9 + ["1/40"]
+    more = "".join(f"  n{k}: {release.format(share)}" for k, share in enumerate(shares))
+    outputs = "".join(f"  r{k}: {{from: n{k}, save: out/r{k}.npz}}\n" for k in range(10))
+    spec = write_small(
+        tmp_path, ("outputs:\n", more + "outputs:\n" + outputs), ("spend: 100%", "spend: 1/2")
+    )
+    asked, built = [], []
+    real, build = account.loss_of, accountant.build
+    monkeypatch.setattr(account, "loss_of", lambda *given: asked.append(given) or real(*given))
+    monkeypatch.setattr(accountant, "build", lambda *given: built.append(given) or build(*given))
+    plan = plan_file(spec)
+    assert len(asked) < 3 * 20 + 8 * 4 + 2
+    steps = len(plan.releases["n0"].typed.stages)
+    assert (
+        len(built) < 11 * steps + 3 * 20 + 8 * 3
+    )  # each step once a release, each value tried once
+    scales = [plan.releases[f"n{k}"].bound.record for k in range(10)]
+    assert scales[1:9] == scales[:8]
+    assert scales[9] != scales[8]
+    alone = write_small(tmp_path, ("spend: 100%", "spend: 1/20"))
+    assert plan_file(alone).releases["noisy"].bound.record == scales[0]
+
+
+@pytest.mark.parametrize(
+    "guess", [None, 2.0, 3.0, 5.0, math.nextafter(3.0, 0.0), math.nextafter(3.0, 4.0)]
+)
+def test_a_guess_changes_no_answer(guess):
+    assert solve(lambda v: (9.0 / v**2,), (1.0,), "here", guess=guess) == 3.0
+
+
 @pytest.mark.parametrize("other", ["out/r1.npz", "out/../out/r1.npz", "link/r1.npz", "points.npz"])
 def test_outputs_that_meet_are_still_found(tmp_path, other):
     (tmp_path / "out").mkdir()
@@ -113,3 +152,43 @@ def test_a_spec_that_is_wrong_everywhere_is_told_so_briefly(
     assert 1000 <= len(looked) <= 2000
     assert len(caught.value.findings) == 1001
     assert "more than 1000 findings" in caught.value.findings[-1].title
+
+
+@pytest.mark.parametrize("strange", [0, 1200])
+def test_what_is_objected_to_twice_is_no_value(strange: int) -> None:
+    """A tag on a list is refused by the document, and the list by the grammar: one finding, and no stage.
+
+    The grammar counted findings, so that a place that had one already, or one finding too many, passed as a
+    value: pydantic's own error came out.
+    """
+    text = Path("specs/digit-density.yaml").read_text("utf-8")
+    body = YAML(typ="safe").load(text.replace("from: sketch", "from: [sketch]"))
+    body = {"outputs": {f"k{i}": {"x": 1} for i in range(strange)} | body.pop("outputs"), **body}
+    notes = Notes()
+    notes.error("OS302", "a tag", ("flow", "noisy", "from"), label="here", help="leave it out.")
+    found, whole = read_words(StageDecl, body["flow"]["noisy"], ("flow", "noisy"), notes)
+    assert not whole
+    assert "source" not in found
+    with pytest.raises(Refused):
+        plan_of(draft_of(body))
+
+
+def test_a_tagged_list_is_refused_at_its_place(tmp_path: Path) -> None:
+    spec = tmp_path / "tagged.yaml"
+    text = Path("specs/digit-density.yaml").read_text("utf-8")
+    spec.write_text(text.replace("from: sketch", "from: !!python\n      - sketch"), "utf-8")
+    with pytest.raises(Refused) as caught:
+        plan_file(spec)
+    assert [finding.code for finding in caught.value.findings] == ["OS302"]
+
+
+@pytest.mark.parametrize(
+    "order", [5, "lit", [1, 2], [{"a": 1}, "lit"], ["lit", None], [{}, {}, {}]]
+)
+def test_an_order_that_names_no_columns_is_refused(order: object) -> None:
+    """Edited certificates held such a list: names and mappings were sorted together (OS903)."""
+    body = YAML(typ="safe").load(Path("specs/shapes-lattice.yaml").read_text("utf-8"))
+    body["data"]["shapes"]["order"] = order
+    with pytest.raises(Refused) as caught:
+        plan_of(draft_of(body))
+    assert caught.value.findings[0].code == "OS304"

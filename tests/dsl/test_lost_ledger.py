@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -12,6 +11,7 @@ from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.cli import app
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl import apply, plan_file
+from opendp_sim.dsl.diagnostic import Refused
 from opendp_sim.dsl.lost_ledger import trace_of
 from opendp_sim.dsl.standing import standing
 from tests._small import write_small
@@ -74,7 +74,7 @@ def test_a_certificate_of_another_ledger_is_no_trace(tmp_path):
     apply(plan_file(spec), into=tmp_path / "out")
     two = tmp_path / "two"
     two.mkdir()
-    assert apply(plan_file(write_small(two)), into=tmp_path / "out").charge.seq == 2
+    assert apply(plan_file(write_small(two)), into=tmp_path / "out", replace=True).charge.seq == 2
 
 
 @pytest.mark.parametrize("kept", ["lock", "certificates"])
@@ -109,16 +109,20 @@ def test_the_folder_of_an_unfinished_run_knows_of_its_ledger(tmp_path, monkeypat
         apply(plan_file(spec))
 
 
+def _people(folder, ledger):
+    """Write a spec of a session and its records; return the spec."""
+    from tests.cli.test_session_lines import write_people
+
+    write_people(folder)
+    spec = folder / "people.yaml"
+    spec.write_text(spec.read_text().replace("ledger.jsonl", ledger))
+    return spec
+
+
 def test_a_session_whose_ledger_is_lost_is_not_charged_to_a_new_one(tmp_path):
     from opendp_sim.dsl.serve import serve
-    from tests.cli.test_session_cli import PEOPLE
 
-    spec = tmp_path / "people.yaml"
-    spec.write_text(PEOPLE.replace("ledger.jsonl", "people.ledger"))
-    rng = np.random.default_rng(1)
-    kinds = np.array(["a", "b"])[rng.integers(0, 2, 60)]
-    who = np.array([f"p{i // 2}" for i in range(60)])
-    np.savez(tmp_path / "people.npz", x=rng.uniform(-1, 1, (60, 2)), kind=kinds, who=who)
+    spec = _people(tmp_path, "people.ledger")
     with serve(plan_file(spec)):
         pass
     for found in tmp_path.glob("*.ledger*"):
@@ -126,6 +130,128 @@ def test_a_session_whose_ledger_is_lost_is_not_charged_to_a_new_one(tmp_path):
     with pytest.raises(BudgetError, match="OS407"):
         serve(plan_file(spec))
     assert not list(tmp_path.glob("*.ledger"))
+
+
+def test_the_end_of_a_session_makes_no_ledger(tmp_path):
+    """Its folder was away when the session ended: an empty one was made, and the budget was whole again."""
+    from opendp_sim.dsl.serve import serve
+
+    spec = _people(tmp_path, "led/people.ledger")
+    served = serve(plan_file(spec))
+    served.ask([[0.5, 0.5]])
+    (tmp_path / "led").rename(tmp_path / "away")
+    with pytest.warns(RuntimeWarning, match="did not hear"):
+        served.__exit__(None, None, None)
+    assert not (tmp_path / "led").exists()
+    with pytest.raises(BudgetError, match="OS407"):
+        serve(plan_file(spec))
+    (tmp_path / "away").rename(tmp_path / "led")
+    with serve(plan_file(spec)) as served:
+        served.ask([[0.5, 0.5]])
+    with Ledger.open(tmp_path / "led" / "people.ledger") as ledger:
+        assert [bool(e.body.get("ended")) for e in ledger.entries if e.kind == "session"] == [
+            False,
+            False,
+            True,
+        ]
+
+
+def test_the_end_of_a_session_is_told_to_its_own_ledger_only(tmp_path):
+    from opendp_sim.dsl.serve import serve
+
+    spec = _people(tmp_path, "people.ledger")
+    served = serve(plan_file(spec))
+    place = tmp_path / "people.ledger"
+    place.rename(tmp_path / "away")
+    with Ledger.open(tmp_path / "away") as ledger:
+        terms = ledger.terms
+    Ledger.open(place, terms, forget=True).close()
+    with pytest.warns(RuntimeWarning, match="did not hear"):
+        served.__exit__(None, None, None)
+    with Ledger.open(place) as ledger:
+        assert not ledger.entries
+
+
+@pytest.mark.parametrize("kept", ["r.npz", "run.json"])
+def test_a_folder_that_is_called_as_that_of_a_run_is_not_removed_with_others_files(tmp_path, kept):
+    """It was removed whole by the next run, whatever lay in it: a ledger, a paid release."""
+    folder = tmp_path / ".opendp_sim-0123456789abcdef"
+    folder.mkdir()
+    (folder / kept).write_text("mine")
+    before = sorted(folder.iterdir())
+    apply(plan_file(write_small(tmp_path)))
+    assert set(before) <= set(folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("old", "name"), [("points.ledger", "d.ledger"), ("out/release.npz", "a/r.npz")]
+)
+def test_nothing_is_kept_in_a_folder_that_is_called_as_that_of_a_run(tmp_path, old, name):
+    spec = write_small(tmp_path, (old, f".opendp_sim-0123456789abcdef/{name}"))
+    done = _run("check", spec)
+    assert done.exit_code == 1
+    assert "OS304" in done.output
+
+
+@pytest.mark.parametrize("way", ["link", "ring of links", "absolute", "same folder", "folder"])
+def test_a_spec_of_two_names_has_one_ledger(tmp_path, way):
+    """A link from another folder began a ledger of its own: the budget was spent once for each name."""
+    home, other = tmp_path / "home", tmp_path / "other"
+    other.mkdir()
+    if way == "folder":
+        other.rmdir()
+        other.symlink_to(home)
+    home.mkdir()
+    place = home / "points.ledger"
+    spec = write_small(home, *[("points.ledger", str(place))] * (way == "absolute"))
+    link = (home if way == "same folder" else other) / ("b.yaml" if way != "folder" else spec.name)
+    if way != "folder":
+        first = tmp_path / "first.yaml"
+        first.symlink_to(spec)
+        link.symlink_to(first if way == "ring of links" else spec)
+        for name in ("points.npz", "queries.npz"):
+            if link.parent != home:
+                (other / name).symlink_to(home / name)
+    apply(plan_file(spec))
+    if "link" in way:
+        with pytest.raises(Refused) as caught:
+            plan_file(link)
+        assert {found.code for found in caught.value.findings} == {"OS304"}
+        assert not (other / "points.ledger").exists()
+    else:
+        assert apply(plan_file(link)).charge.seq == 5
+    with Ledger.open(place) as ledger:
+        assert len(ledger.charges) == 1 + ("link" not in way)
+
+
+def test_an_older_copy_of_a_ledger_is_found_by_the_certificates(tmp_path):
+    """It was charged as if the runs that it does not know of had never been."""
+    spec, place = write_small(tmp_path), tmp_path / "points.ledger"
+    apply(plan_file(spec))
+    shutil.copy(place, tmp_path / "older")
+    apply(plan_file(spec))
+    shutil.copy(place, tmp_path / "newer")
+    shutil.copy(tmp_path / "older", place)
+    for _ in range(2):
+        with pytest.raises(BudgetError, match="OS407") as caught:
+            apply(plan_file(spec))
+        assert "with entry 5, which" in caught.value.expected
+    with Ledger.open(place) as ledger:
+        assert len(ledger.entries) == 3
+    shutil.copy(tmp_path / "newer", place)
+    assert apply(plan_file(spec)).charge.seq == 8
+    place.unlink()
+    assert _run("ledger", "new", spec, "--forget").exit_code == 0
+    assert apply(plan_file(spec)).charge.seq == 2  # what it forgets it does not miss
+
+
+def test_a_programs_own_certificate_is_seen_among_any_number_of_others(tmp_path, monkeypatch):
+    """The first 256 of a folder were looked at: a shared one holds as many in a year."""
+    monkeypatch.setattr("opendp_sim.dsl.lost_ledger._MOST", 1)
+    spec = _lost(tmp_path, "certificates")
+    (tmp_path / "out" / "a.certificate.json").write_text("{}")
+    with pytest.raises(BudgetError, match="OS407"):
+        apply(plan_file(spec))
 
 
 def test_a_budget_of_estimators_is_not_begun_again(tmp_path):

@@ -15,7 +15,7 @@ import pytest
 
 from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.core.errors import SimError
-from opendp_sim.dsl import apply, execute, plan_file
+from opendp_sim.dsl import apply, execute, plan_file, released
 from opendp_sim.dsl.inputs import Inputs, open_private
 from opendp_sim.sources import source as sources
 
@@ -123,9 +123,9 @@ def test_a_pass_less_and_the_same_sums(
     ingest: str, tmp_path: Path, monkeypatch: Any, gate_first: Any
 ) -> None:
     seen: list[Any] = []
-    real = execute._release
+    real = released._release
     monkeypatch.setattr(
-        execute, "_release", lambda p, r, data, t: (seen.append(data), real(p, r, data, t))[1]
+        released, "_release", lambda p, r, data, t: (seen.append(data), real(p, r, data, t))[1]
     )
     fused = passes(plan(tmp_path / "one", ingest))
     gate_first()
@@ -178,7 +178,7 @@ def test_a_mechanism_that_fails_is_judged_after_the_gate(
     def fails(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError("record 17")
 
-    monkeypatch.setattr(execute, "build_sketch", fails)
+    monkeypatch.setattr(released, "build_sketch", fails)
     made = plan(tmp_path)
     data = Data(made.program.data[0].records, "" if bad is None else "bad", bad or 0)
     said, kinds = ended(made, data)

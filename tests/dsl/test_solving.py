@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from opendp_sim.core.errors import BudgetError, ParameterError
-from opendp_sim.dsl.solving import solve
+from opendp_sim.dsl.solving import least_value, solve
 
 SPACE = dp.vector_domain(dp.atom_domain(T="i64"))
 L1, L2 = dp.l1_distance(T="i64"), dp.l2_distance(T=float)
@@ -36,9 +36,9 @@ def test_it_ends_at_the_float_that_bisection_finds(loss, sensitivity, budget):
         calls.append(scale)
         return loss(scale, sensitivity)
 
-    found = solve(at, (budget,), "here", power=True)
+    found = solve(at, (budget,), "here")
     assert len(calls) <= 30
-    assert found == solve(lambda scale: loss(scale, sensitivity), (budget,), "here")
+    assert found == least_value(lambda scale: loss(scale, sensitivity)[0] <= budget, "here")
     assert loss(found, sensitivity)[0] <= budget < loss(math.nextafter(found, 0), sensitivity)[0]
 
 
@@ -52,7 +52,8 @@ def test_it_ends_at_the_float_that_bisection_finds(loss, sensitivity, budget):
 )
 def test_a_loss_that_is_no_power_is_searched_as_before(loss):
     most = (0.2, 1e-6)[: len(loss(9.0))]
-    assert solve(loss, most, "here", power=True) == solve(loss, most, "here")
+    fits = lambda v: all(a <= b for a, b in zip(loss(v), most, strict=math.isfinite(loss(v)[0])))  # noqa: E731
+    assert solve(loss, most, "here") == least_value(fits, "here")
 
 
 def test_a_value_beyond_what_a_mechanism_takes_is_no_refusal():
@@ -61,6 +62,20 @@ def test_a_value_beyond_what_a_mechanism_takes_is_no_refusal():
             raise ParameterError("OS101", "scale", expected="64 or less", got="more", hint="less.")
         return (0.9 + 1 / scale,) if scale < 3 else (1 / scale,)
 
-    assert solve(loss, (0.1,), "here", power=True) == solve(loss, (0.1,), "here")
+    assert solve(loss, (0.1,), "here") == least_value(lambda v: loss(v)[0] <= 0.1, "here")
     with pytest.raises(BudgetError, match="OS401"):
-        solve(lambda _: (1.0,), (0.5,), "here", power=True)
+        solve(lambda _: (1.0,), (0.5,), "here")
+
+
+@pytest.mark.parametrize("budget", [1e-9, 0.3, 0.024300000000000002, 17.0])
+def test_a_loss_that_rises_with_the_parameter_needs_as_few_looks(budget):
+    """A mechanism's own rho or epsilon, as of sessions and selections."""
+    calls: list[float] = []
+
+    def at(rho: float) -> tuple[float, ...]:
+        calls.append(rho)
+        return (1.0000001 * rho,)
+
+    found = solve(at, (budget,), "here", rising=True)
+    assert len(calls) <= 30  # bisection of all floats takes 60
+    assert found == 1.0 / least_value(lambda v: 1.0000001 * (1.0 / v) <= budget, "here")

@@ -10,9 +10,11 @@ import sqlite3
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from filelock import FileLock, Timeout
 from typer.testing import CliRunner
 
 from opendp_sim.accounting.atomic_files import replacing
@@ -171,14 +173,14 @@ def test_resume_finishes_what_was_charged_and_nothing_else(tmp_path, monkeypatch
 
 
 def test_a_resumed_run_that_is_stopped_says_what_stands(tmp_path, monkeypatch):
-    from opendp_sim.dsl import publish
+    from opendp_sim.dsl import resume as going_on
 
     spec, said = unfinished(tmp_path, monkeypatch), []
 
     def stop(*_):
         raise Stopped
 
-    monkeypatch.setattr(publish, "publish", stop)
+    monkeypatch.setattr(going_on, "publish", stop)
     for resume in (2, None):
         with pytest.raises(Stopped):
             apply(plan_file(spec), resume=resume, charged=said.append)
@@ -227,7 +229,8 @@ def test_a_kept_file_that_was_changed_is_never_published(tmp_path, monkeypatch, 
     spec = unfinished(tmp_path, monkeypatch)
     file = next(tmp_path.glob(".opendp_sim-*")) / name
     raw = file.read_bytes()
-    file.write_bytes(raw.replace(b"0", b"1", 40))
+    middle = len(raw) // 2
+    file.write_bytes(raw[:middle] + bytes([raw[middle] ^ 1]) + raw[middle + 1 :])
     with pytest.raises(ReleaseError, match="OS70"):
         apply(plan_file(spec), resume=2)
     assert not published(tmp_path)
@@ -280,7 +283,7 @@ def test_whoever_can_write_the_private_folder_cannot_have_it_published(
     listed = json.loads((folder / "run.json").read_text())
     whole = {p.name: p.read_bytes() for p in folder.iterdir()}
     table = (folder / "0.csv").read_bytes()
-    (folder / "0.csv").write_bytes(table.replace(b"1", b"2"))
+    (folder / "0.csv").write_bytes(table + b"0")
     stated = json.loads((folder / "0.csv.statement").read_text())
     stated["file"]["sha256"] = digest_of(folder / "0.csv")
     (folder / "0.csv.statement").write_text(json.dumps(stated))
@@ -319,7 +322,7 @@ def test_another_plan_does_not_take_over_a_run(tmp_path, monkeypatch):
     spec.write_text(text.replace("seed: 7", "seed: 8"))
     assert apply(plan_file(spec)).resumed is None
     spec.write_text(text)
-    assert apply(plan_file(spec)).resumed == 2
+    assert apply(plan_file(spec), replace=True).resumed == 2
     assert state(tmp_path)[0] == 2
 
 
@@ -338,6 +341,40 @@ def test_a_full_disk_is_found_before_anything_is_charged(tmp_path, monkeypatch):
     assert "nothing was charged" in caught.value.hint
     assert state(tmp_path) == (0, [])
     assert not list(tmp_path.glob(".opendp_sim-*"))
+
+
+def test_a_disk_without_room_for_a_file_is_found_before_anything_is_charged(tmp_path, monkeypatch):
+    """It had bytes and no name left: each try was charged. No more files are made later than are held."""
+    from opendp_sim.dsl.run_folder import RunFolder
+
+    spec, real, counts, full = small(tmp_path), os.open, [], [True]
+
+    def count():
+        return sum(1 for _ in tmp_path.rglob("*"))
+
+    def opened(path, flags, *more, **named):
+        if "room3" in str(path) and full:
+            raise OSError(errno.ENOSPC, "no inode")
+        made = real(path, flags, *more, **named)
+        if flags & os.O_CREAT and counts:
+            counts.append(count())
+        return made
+
+    def given(self, real_give=RunFolder.give_room):
+        counts.append(count())
+        real_give(self)
+
+    monkeypatch.setattr(os, "open", opened)
+    with pytest.raises(DataError, match="OS609"):
+        apply(plan_file(spec))
+    assert state(tmp_path) == (0, [])
+    assert not list(tmp_path.glob(".opendp_sim-*"))
+    full.clear()
+    monkeypatch.setattr(RunFolder, "give_room", given)
+    (tmp_path / "out").rmdir()
+    apply(plan_file(spec))
+    assert len(counts) > 8
+    assert max(counts[1:]) <= counts[0]
 
 
 @pytest.mark.parametrize("where", ["stage", "_place"])
@@ -477,12 +514,12 @@ def test_an_unfinished_run_that_cannot_be_looked_at_is_not_paid_for_again(tmp_pa
 
     spec = unfinished(tmp_path, monkeypatch)
 
-    class Broken(run_folder.FileLock):
+    class Broken(FileLock):
         def acquire(self, *_, **__):
             raise OSError(errno.EIO, "injected")
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_folder, "FileLock", Broken)
+        patch.setattr(run_folder, "filelock", SimpleNamespace(FileLock=Broken, Timeout=Timeout))
         with pytest.raises(ReleaseError, match="OS701"):
             apply(plan_file(spec))
     assert state(tmp_path) == (1, ["reserve", "charge"])

@@ -9,8 +9,8 @@ import numpy as np
 
 from opendp_sim.dsl import plan_of
 from opendp_sim.dsl.builder import program
-from opendp_sim.dsl.execute import _data
 from opendp_sim.dsl.inputs import open_private, open_public
+from opendp_sim.dsl.released import data_of
 
 COLUMNS: dict[str, Any] = {
     "user": {"dtype": "int64", "role": "privacy_id"},
@@ -138,7 +138,7 @@ def one_machine(plan: Any) -> Any:
     """Return what one machine makes of a plan's release, before noise."""
     nothing = lambda _phase, _rows: None  # noqa: E731 - told nothing
     inputs = open_private(plan, {}, nothing, open_public(plan, {}, nothing))
-    return _data(plan.releases["n"], inputs, 1, nothing)
+    return data_of(plan.releases["n"], inputs, 1, nothing)
 
 
 def same(one: Any, two: Any) -> bool:
@@ -155,3 +155,11 @@ def checked(engine: Any) -> Any:
     from opendp_sim.engines.check import Checked
 
     yield Checked(engine.name, 0.1, equal=True, told=None)
+
+
+def kinds(folder: Path) -> list[str]:
+    """Return what a folder's ledger holds, in order."""
+    from opendp_sim.accounting.ledger import Ledger
+
+    with Ledger.open(folder / "l.ledger") as held:
+        return [entry.kind for entry in held.entries]

@@ -1,8 +1,9 @@
-"""Dask with two processes and Spark ``local[2]`` on real files: one machine's bits, and silent logs."""
+"""Dask with two processes, Spark ``local[2]`` and Spark Connect on real files: one machine's bits, silent logs."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,13 @@ import numpy as np
 import pytest
 
 from opendp_sim.core.errors import SimError
+from opendp_sim.dsl import apply
+from opendp_sim.engines.engine import engine_of
+from opendp_sim.engines.on_connect import Connect
 from opendp_sim.engines.on_dask import Dask
-from opendp_sim.engines.on_spark import _QUIET, Spark
+from opendp_sim.engines.on_spark import Spark
 
-from . import made
+from . import clusters, made
 
 pytest.importorskip("pyarrow")
 pytestmark = [
@@ -26,55 +30,51 @@ SECRET = "alice@secret.example"  # noqa: S105 - a value of the made data
 
 @pytest.fixture(scope="module")
 def dask() -> Iterator[Any]:
-    distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as own,
-        distributed.Client(own) as client,
-    ):
+    with clusters.dask_cluster() as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    session = pytest.importorskip("pyspark.sql").SparkSession
     events = tmp_path_factory.mktemp("events")
-    builder = session.builder.master("local[2]")
-    told = _QUIET | {
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": f"file://{events}",
-        "spark.eventLog.compress": "false",
-    }
-    for key, value in told.items():
-        builder = builder.config(key, value)
-    found = builder.getOrCreate()
-    found.events = events
-    yield found
-    found.stop()
+    with clusters.spark_session(events, "local[2]") as session:
+        session.events = events
+        yield session
 
 
 def engine(name: str, request: pytest.FixtureRequest, parts: int) -> Any:
     held = request.getfixturevalue(name)
-    return Dask(held, parts) if name == "dask" else Spark(held, parts)
+    return {"dask": Dask, "spark": Spark, "sc": Connect}[name](held, parts)
 
 
-@pytest.mark.parametrize(
-    "spec", ["race", "persons", "text_persons", "votes", "words", "listed", "by_row"]
-)
+@pytest.mark.parametrize("spec", made.STEPS)
 @pytest.mark.parametrize("name", ["dask", "spark"])
 def test_the_bits_of_one_machine(
     name: str, spec: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
+    """Every kind of sum; empty files, equal rows, a person in all parts; 17 parts are more than row groups."""
     made.write(tmp_path, made.table())
     plan = made.plan_for(spec, tmp_path)
     whole = made.one_machine(plan)
-    for parts in (1, 3, 17) if spec in ("race", "persons") else (3,):
+    for parts in (1, 3, 17) if spec in ("race", "persons", "words") else (3,):
         assert made.same(whole, engine(name, request, parts).sums(plan)["n"])
+
+
+@pytest.mark.parametrize("name", ["dask", "spark"])
+def test_a_release_is_charged_once(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    made.write(tmp_path, made.table(60))
+    ledger = {"file": str(tmp_path / "l.ledger"), "limit": {"rho": 400.0}}
+    plan = made.plan_for("persons", tmp_path, ledger=ledger)
+    assert apply(plan, into=tmp_path, engine=engine(name, request, 3)).charge is not None
+    assert made.kinds(tmp_path) == ["reserve", "charge", "outcome"]
 
 
 def broken(folder: Path) -> dict[str, Any]:
     """Return plans over files that provoke failures: bounds, types, bad bytes; every text is a secret."""
     plans = {}
-    for fault in ("bounds", "nan", "type", "bytes"):
+    for fault in ("bounds", "nan", "type", "bytes", "gone"):
         where = folder / fault
         where.mkdir()
         data = made.table(60)
@@ -89,8 +89,8 @@ def broken(folder: Path) -> dict[str, Any]:
         plans[fault] = made.plan_for(
             "words" if fault in ("type", "bytes") else "race", where, ingest="refuse"
         )
+        file = where / "files" / "p1.parquet"
         if fault == "bytes":
-            file = where / "files" / "p1.parquet"
             raw, state = bytearray(file.read_bytes()), file.stat()
             raw[10:600] = bytes(590)
             file.write_bytes(raw)
@@ -98,22 +98,54 @@ def broken(folder: Path) -> dict[str, Any]:
     return plans
 
 
+class Removing:
+    """An engine before whose job a file is removed: tasks are listed, and what they name is gone."""
+
+    def __init__(self, real: Any, file: Path) -> None:
+        self.real, self.run = real, real.run
+        real.run = self.without
+        self.file = file
+
+    def without(self, job: Any) -> Any:
+        self.file.unlink()
+        return self.run(job)
+
+
 @pytest.mark.parametrize("name", ["dask", "spark"])
 def test_no_value_is_in_a_log_an_event_or_an_exception(
     name: str, request: pytest.FixtureRequest, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """No value of a record; and no count of records or persons, where jobs end well, in what Spark logs."""
     held = request.getfixturevalue(name)
     told = []
-    for plan in broken(tmp_path).values():
+    for fault, plan in broken(tmp_path).items():
+        one = engine(name, request, 3)
+        if fault == "gone":
+            Removing(one, tmp_path / fault / "files" / "p1.parquet")
         with pytest.raises(SimError) as caught:
-            engine(name, request, 3).sums(plan)
+            one.sums(plan)
+        assert caught.value.code in ("OS601", "OS602", "OS603", "OS605", "OS902"), fault
         told.append(f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}")
+    data = made.table(24071)  # a number that no size, time or identifier is likely to be
+    data["user"] = np.arange(24071) % 9377
+    made.write(tmp_path, data, files=1, groups=1)
+    for spec in ("race", "persons", "votes"):
+        engine(name, request, 3).sums(made.plan_for(spec, tmp_path))
     if name == "dask":
         told += [repr(held.get_worker_logs()), repr(held.get_scheduler_logs())]
     else:
-        told += [
-            file.read_text("utf-8", "replace") for file in held.events.rglob("*") if file.is_file()
-        ]
-        assert any("SparkListener" in text for text in told)
+        events = [f.read_text("utf-8", "replace") for f in held.events.rglob("*") if f.is_file()]
+        assert any("SparkListener" in text for text in events)
+        told += events
+        told += [held.log.read_text("utf-8", "replace")] if name == "sc" else []  # the server's
     told += capfd.readouterr()
     assert not [text for text in told if SECRET in text or "98765" in text]
+    assert not [m for text in told for m in re.findall(r"(?<![\d.])(?:24071|9377)(?!\d)", text)]
+
+
+def test_a_session_of_somebody_else_is_not_ended(request: pytest.FixtureRequest) -> None:
+    """Without its own session the engine took the active one, silenced it, and stopped it."""
+    session = request.getfixturevalue("spark")
+    with pytest.raises(SimError, match="OS611"):
+        engine_of("spark").ready()
+    assert session.range(3).count() == 3

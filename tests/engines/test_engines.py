@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ import pytest
 
 from opendp_sim.core.errors import DataError, InternalError
 from opendp_sim.dsl import apply
-from opendp_sim.engines import work
+from opendp_sim.engines import job, on_dask, work
 from opendp_sim.engines.engine import Engine, Local, engine_of
-from opendp_sim.engines.job import Job
-from opendp_sim.engines.messages import read
+from opendp_sim.engines.job import Job, job_of
+from opendp_sim.engines.messages import read, unpacked
+from opendp_sim.engines.on_dask import Dask
 
 from . import made
 
@@ -69,6 +71,22 @@ def test_every_spec_in_any_parts_is_one_machine(name: str, folder: Path) -> None
     for seed, parts in enumerate((1, 11) if name in ("race", "persons", "words") else (5,)):
         assert made.same(whole, Adversary(parts, seed).sums(plan)["n"]), parts
     assert made.same(whole, Local(parts=5, workers=3).sums(plan)["n"])
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [
+        ("votes", {"user", "item"}),
+        ("by_row_user", {"name", "item"}),
+        ("listed", {"user", "item"}),
+        ("persons", set(made.COLUMNS)),
+    ],
+)
+def test_only_columns_that_are_looked_at_travel(name: str, columns: set[str], folder: Path) -> None:
+    """Votes look at two columns; which rows of a person are kept depends on all of them."""
+    job = job_of(made.plan_for(name, folder), "n", 3)
+    routed = [read(message) for message in work.route(job.text, job.tasks[0])]
+    assert {frozenset(unpacked(one.payload)) for one in routed} == {frozenset(columns)}
 
 
 @pytest.mark.parametrize("name", ["race", "persons", "votes", "words"])
@@ -172,14 +190,7 @@ def test_a_refusal_by_a_tasks_gate_is_counted_and_not_charged(tmp_path: Path) ->
             apply(plan, into=tmp_path, engine=Adversary(4, seed))
         codes.add(caught.value.code)
     assert codes == {"OS605"}  # of the first part in the order of files, whoever was quicker
-    assert kinds(tmp_path) == ["reserve", "refusal"] * 3
-
-
-def kinds(folder: Path) -> list[str]:
-    from opendp_sim.accounting.ledger import Ledger
-
-    with Ledger.open(folder / "l.ledger") as held:
-        return [entry.kind for entry in held.entries]
+    assert made.kinds(tmp_path) == ["reserve", "refusal"] * 3
 
 
 class Dying(Engine):
@@ -196,7 +207,7 @@ def test_an_engine_that_dies_leaves_the_reserve(folder: Path, tmp_path: Path) ->
         apply(plan, into=tmp_path, engine=Dying())
     told = repr(caught.value) + repr(caught.value.__cause__) + repr(caught.value.__context__)
     assert "secret" not in told
-    assert kinds(tmp_path) == ["reserve"]
+    assert made.kinds(tmp_path) == ["reserve"]
 
 
 def test_a_file_that_is_exchanged_meanwhile_is_refused(tmp_path: Path) -> None:
@@ -212,12 +223,78 @@ def test_a_file_that_is_exchanged_meanwhile_is_refused(tmp_path: Path) -> None:
         Slow(3, 0).sums(plan)
 
 
-def test_what_an_engine_cannot_run_is_told_before_a_reserve(folder: Path) -> None:
+def test_a_cluster_of_our_own_profiles_nothing_and_steals_no_tasks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
+    known = {name: dask.config.get(name) for name in on_dask._QUIET}
+    started: list[dict[str, Any]] = []
+
+    def starts(**_: Any) -> Any:
+        started.append({name: dask.config.get(name) for name in known})
+        return nullcontext()
+
+    monkeypatch.setattr(distributed, "LocalCluster", starts)
+    monkeypatch.setattr(distributed, "Client", lambda _: nullcontext())
+    with Dask()._connected():
+        pass
+    assert started == [on_dask._QUIET]
+    assert {name: dask.config.get(name) for name in known} == known  # a program's own settings stay
+
+
+def test_what_an_engine_cannot_run_is_told_before_a_reserve(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    for name in ("ray", "dask://", "local://host", "ray://host"):
+        with pytest.raises(DataError, match="OS611"):
+            engine_of(name)
     with pytest.raises(DataError, match="OS611"):
-        engine_of("ray")
+        engine_of("sc").ready()
     plan = made.plan_for("race", folder, source={"memory": "r"})
     with pytest.raises(DataError, match="OS611"):
         Local().check(plan)
+
+
+def test_a_job_of_too_many_records_is_refused_before_a_task(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2**31, from the footers: partial sums of fewer stay within int64 (``engines.md``, Lemma 1)."""
+    listed = job.parquet_parts
+    monkeypatch.setattr(job, "parquet_parts", lambda *given: (listed(*given)[0], 2**31))
+    with pytest.raises(DataError, match="OS610"):
+        Dask().sums(made.plan_for("race", folder))  # no cluster is started
+    monkeypatch.setattr(job, "parquet_parts", lambda *given: (listed(*given)[0], 2**31 - 1))
+    assert job_of(made.plan_for("race", folder), "n", 3).tasks
+
+
+def test_a_frame_of_an_engine_is_no_table_in_memory(tmp_path: Path) -> None:
+    """Dask's and Spark's frames are lazy queries: refused before a reserve, by whatever runs the plan."""
+    lazy = type("DataFrame", (), {"__module__": "dask.dataframe", "npartitions": 2})()
+    ledger = {"file": str(tmp_path / "l.ledger"), "limit": {"rho": 400.0}}
+    plan = made.plan_for("race", tmp_path, source={"memory": "r"}, ledger=ledger)
+    for engine in (None, Local(parts=3)):
+        with pytest.raises(DataError, match="OS601") as caught:
+            apply(plan, into=tmp_path, memory={"r": lazy}, engine=engine)
+        assert caught.value.hint
+        assert made.kinds(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
+def test_frames_in_memory_are_refused_before_a_charge(kind: str, tmp_path: Path) -> None:
+    """Dask and Spark would copy records into their messages and logs: an engine reads files."""
+    columns = {n: v for n, v in made.table(9).items() if n != "x"} | {"x": [[0.0] * 3] * 9}
+    frames = {"pandas": "DataFrame", "polars": "DataFrame", "arrow": "table"}
+    library = pytest.importorskip({"arrow": "pyarrow"}.get(kind, kind))
+    frame = getattr(library, frames[kind])({n: list(v) for n, v in columns.items()})
+    ledger = {"file": str(tmp_path / "l.ledger"), "limit": {"rho": 400.0}}
+    plan = made.plan_for("race", tmp_path, source={"memory": "r"}, ledger=ledger)
+    with pytest.raises(DataError, match="OS611") as caught:
+        apply(plan, into=tmp_path, memory={"r": frame}, engine=Local(parts=3))
+    assert "Parquet" in caught.value.hint
+    assert made.kinds(tmp_path) == []
+    apply(plan, into=tmp_path, memory={"r": frame})
+    assert made.kinds(tmp_path)[:2] == ["reserve", "charge"]
 
 
 def test_other_versions_or_matrices_on_a_worker_are_refused(

@@ -405,7 +405,9 @@ def test_ids_that_differ_are_different_persons(ids, monkeypatch):
     assert service._purses.snapshot()[1] == purses[1]
     waiting = predictor(rows, OWNED, threshold=None)
     waiting.delete([ids.tolist()[1]])
-    assert waiting._waiting[0].ids.tolist() == ids.tolist()[::2]
+    (left, owners) = waiting._waiting[0]
+    assert left.ids.tolist() == ids.tolist()[::2]
+    assert owners.tolist() == [0, 2]
 
 
 @pytest.mark.parametrize(("ids", "foreign"), [([1, 2], "1"), (["1", "2"], 1)])
@@ -432,7 +434,14 @@ def test_ids_of_the_other_kind_are_refused_and_change_nothing(ids, foreign):
 def test_kept_ids_come_back_as_they_were(ids):
     assert unpacked(packed(ids)).tolist() == ids
     assert len(packed(ids)) == len(packed(boxed(ids)))
-    assert Owners(boxed(ids)).count == len(set(ids))
+    # A store is bound to these bytes: they are JSON's, however they are made.
+    written = json.dumps(ids, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    assert packed(ids).tobytes() == written
+    owners = Owners(boxed(ids))
+    first = list(dict.fromkeys(ids))  # purses are numbered as their owners come
+    assert owners.meet(ids).tolist() == [first.index(one) for one in ids]
+    assert owners.count == len(first)
+    assert owners.meet(ids[::-1]).tolist() == [first.index(one) for one in ids[::-1]]
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,27 @@ def contributions(values, kernel, normalise, centre, queries=QUERIES, coder=None
     return pool._rows[: pool.size], pool._codes[:, : pool.size], np.array(out)
 
 
+@pytest.mark.parametrize("normalise", [False, True])
+def test_every_record_that_reaches_a_threshold_is_found_and_no_other(normalise):
+    """Products are looked at first, and norms only where the product leaves a doubt."""
+    lens = Lens.plain(WIDE, normalise=normalise)
+    dtype = lens.dtype("test")
+    pool = Pool(lens, dtype, None)
+    for part in (ROWS[9:700], ROWS[:9], ROWS[700:]):  # the row of zeros comes second
+        pool.add(part, np.zeros(len(part), dtype=int), np.arange(len(part)) + pool.size)
+    pool.remove(np.array([3]))
+    rows = pool.seen_rows.astype(np.int64)
+    seen = Seen.of(lens.see_queries(QUERIES[:6], dtype))
+    for i, product in enumerate(pool.products(seen.rows)):
+        score = -np.square(rows - seen.rows[i].astype(np.int64)).sum(axis=1)
+        for threshold in (*np.sort(score)[[0, 1, 700, -2, -1]], -(2**61), 1):
+            for limit in (int(threshold) - 1, int(threshold), int(threshold) + 1):
+                near, found = pool.nearby(product, int(seen.norms[i]), limit, angular=False)
+                true = np.flatnonzero((score >= limit) & pool.alive[: pool.size])
+                assert near.tolist() == true.tolist()
+                assert found.tolist() == score[true].tolist()
+
+
 @pytest.mark.parametrize("centre", [False, True])
 @pytest.mark.parametrize(
     ("kernel", "normalise"),

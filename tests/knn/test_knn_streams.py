@@ -232,11 +232,11 @@ def test_a_purse_for_each_insertion_would_be_caught(monkeypatch):
 
 
 def _met_anew(owners, ids):
-    people = set(persons(ids))
-    for person in people:
+    people = persons(ids)
+    for person in set(people):
         owners._places[person] = owners.count
         owners.count += 1
-    return len(people)
+    return np.array([owners._places[person] for person in people], dtype=np.int64)
 
 
 @pytest.mark.deep

@@ -108,6 +108,22 @@ def test_residuals_are_those_of_a_softmax():
     assert apart.mean() < 0.0005
 
 
+@pytest.mark.parametrize(
+    ("records", "width", "classes"), [(2100, 700, 11), (1600, 9, 2), (300, 61, 200)]
+)
+def test_a_gradient_is_the_exact_product_however_it_is_cut(records, width, classes):
+    """Small products summed in float32, the last block short; at the largest cells that rows may have."""
+    generator = np.random.default_rng(records)
+    rows = (SIDE * generator.choice([-1, 0, 1], (records, width), p=[0.5, 0.1, 0.4])).astype(
+        np.float32
+    )
+    labels = generator.integers(0, classes, records)
+    weights = generator.integers(-8, 9, (width, classes)).astype(np.float32)
+    found = residuals(rows, labels, weights, 10).astype(np.int64)
+    exact = rows.astype(np.int64).T @ found.T
+    assert np.array_equal(gradient(rows, labels, weights, 10), exact)
+
+
 def test_a_record_adds_its_outer_product_and_the_bound_is_attained():
     scaled = ScaledRows(WIDE, by_length=True)
     values, labels = some(3000)

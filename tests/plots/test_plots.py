@@ -158,15 +158,23 @@ def test_maps_of_a_release_show_where_its_classes_are(released, tmp_path):
     assert not display.sure.all()
     dense = DensityDisplay.from_release(release, "x", "y", label="low", points=21)
     assert np.unravel_index(dense.density.argmax(), (21, 21)) == pytest.approx((6, 6), abs=1.5)
+    assert dense.held == {}
+    middle = DensityDisplay.from_release(release, "x", points=5).plot()
+    assert middle.ax_.get_title() == "cut at y = 0.5"
     slice_ = DensityDisplay.from_release(release, "x", at={"y": 0.3}, points=11)
+    assert slice_.held == {"y": 0.3}
     assert (slice_.lower < slice_.density).all()
     assert slice_.density.argmax() == pytest.approx(3, abs=1)
-    result = CliRunner().invoke(
-        app,
-        ["plot", str(next(folder.glob("*.npz"))), "--column", "x", "-o", str(tmp_path / "x.svg")],
-    )
-    assert result.exit_code == 0, result.output
+    file, target = str(next(folder.glob("*.npz"))), str(tmp_path / "x.svg")
+    for more, said in (([], ""), (["--at", "y=0.3"], ", in place of the one that was there")):
+        result = CliRunner().invoke(app, ["plot", file, "--column", "x", "-o", target, *more])
+        assert result.exit_code == 0, result.output
+        assert " ".join(result.stdout.split()).endswith(f"x.svg{said}")
     assert "<svg" in (tmp_path / "x.svg").read_text()
+    for more, code in ((["--at", "y"], 2), (["--at", "z=1", "--column", "x"], 1), ([], 1)):
+        result = CliRunner().invoke(app, ["plot", file, "-o", target, *more])
+        assert result.exit_code == code
+        assert more or "it has x, y" in " ".join(result.stderr.split())
     for wrong in ({"x": "z"}, {"x": "x", "label": "middle"}, {"x": "k"}):
         with pytest.raises(sim.SimError, match="OS102"):
             DensityDisplay.from_release(release, **wrong)
@@ -209,7 +217,7 @@ def test_what_cannot_be_drawn_is_refused(tmp_path):
             TopDisplay(items, counts)
     with pytest.raises(sim.SimError, match="OS101"):
         display_of(tmp_path / "x.yaml", "eror")
-    with pytest.raises(sim.SimError, match="OS102"):
+    with pytest.raises(sim.SimError, match="OS701"):
         display_of(tmp_path / "x.npz")
     assert isinstance(display_of(audit_file(tmp_path / "audit.json")), AuditDisplay)
     (tmp_path / "top.json").write_text('["a", "b"]')

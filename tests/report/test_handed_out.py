@@ -8,17 +8,23 @@ import pytest
 
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.report.handed_out import handed_out
+from tests._plans import planned
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
 def test_every_dataset_and_output_is_told(spec):
-    plan = plan_file(spec)
+    plan = planned(spec)
     told = dict(handed_out(plan))
     assert list(told) == [
         *(f"in: {entry.name}" for entry in plan.program.data),
-        *(f"out: {name}" for name in plan.outputs),
+        *(
+            word
+            for name, output in plan.outputs.items()
+            for word in (f"asked: {name}", f"out: {name}")
+            if word.startswith("out") or output.decl.query is not None
+        ),
     ]
     assert all(told.values())
 
@@ -32,9 +38,21 @@ def test_columns_persons_and_releases_have_their_numbers():
     told = dict(handed_out(plan))
     assert (
         told["in: digits"]
-        == "builtin digits: pixels (64 numbers in [0, 16]), label (one of 10 labels)"
+        == "`digits`, which comes with this package: pixels (64 numbers in [0, 16]), label (one of 10 labels)"
     )
     size = plan.outputs["release"].domain.sketch.size
     assert told["out: release"].startswith(f"{size:,} noisy numbers, which answer ")
     assert "density" in told["out: release"]
-    assert told["out: answers"].startswith("the answers of classify")
+    assert told["out: answers"].startswith("for each question: choose the class that has the most")
+    assert "(classify), in out/" in told["out: answers"]
+    assert told["asked: answers"].startswith("questions from `digits_test`, which comes with this")
+
+
+@pytest.mark.parametrize(
+    ("name", "limited"),
+    [("digits-private-knn", True), ("digits-session", False), ("digits-hybrid", False)],
+)
+def test_a_number_of_questions_is_a_limit_only_where_the_mechanism_keeps_it(name, limited):
+    """Elsewhere ``queries`` is what was planned, and later questions are answered too."""
+    told = dict(handed_out(planned(next(p for p in SPECS if p.stem == name))))
+    assert (", 500 at most" in told["out: predictions"]) == limited

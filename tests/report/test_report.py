@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 import opendp_sim as sim
+from opendp_sim.accounting.attackers import attacker_of
+from opendp_sim.accounting.budget import Budget
 from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.totals import Charge
 from opendp_sim.cli import app
@@ -89,8 +92,17 @@ def test_a_spec_s_page_says_promise_flow_attacker_and_cost(tmp_path):
         "a person with 10 rows",
         "4.4%",
         "Recipients",
-        "at most 54.8 times in 100",
-        "protection is strong",
+        "at most 54.8 times in 100, from this run alone",
+        "spends all of this run's budget",
+        "a lead is safe from 12.5 records on",
+        "protection strong (up to 60)",
+        "absent records that are accused",
+        "changes by at most 1 row",
+        "Nobody has more than one row in `digits`",
+        "guesses right at most 59.4 times in 100",
+        "Sign here",
+        "Decision: may it be run, and how often",
+        "In the folder of these files",
         "How wrong answers will be",
         "within 4.43 records",
         "What the author was warned of",
@@ -112,6 +124,7 @@ def test_a_certificate_is_verified_before_it_gets_a_page(applied):
     text = " ".join(sound(page_of(path)).text)
     assert "sha256" in text
     assert "statements agree" in text
+    assert "Decision: may this file be handed out, and to whom" in text
     other = folder / "forged.certificate.json"
     other.write_text(path.read_text().replace('"epsilon": 1', '"epsilon": 2', 1))
     shutil.copy(path, folder / "kept.json")
@@ -140,6 +153,23 @@ def test_a_ledger_s_page_lists_what_was_spent(applied):
     assert "Where the budget went" in text
 
 
+def test_the_page_of_a_replaced_record_speaks_of_what_it_says(tmp_path):
+    page = " ".join(sound(page_of(SPECS / "teacher-votes.yaml")).text)
+    for said in (
+        "with what the protected records say",
+        "2,990 times as likely as with something else in their place",
+        "the first of two things that are possible",
+        "what is protected is what it says",
+    ):
+        assert said in page
+    for said in ("present", "absent", "without them", "are in the data.", "e+03"):
+        assert said not in page
+    page = " ".join(sound(page_of(SPECS / "digit-density.yaml")).text)
+    assert "with the protected records in the data" in page
+    assert "absent records that are accused" in page
+    assert "what is protected is what it says" not in page
+
+
 def test_a_ledger_s_page_shows_each_run_once_with_its_loss_in_words(tmp_path):
     with Ledger.open(tmp_path / "l.ledger", TERMS) as ledger:
         paid = ledger.reserve(Charge("zcdp", (0.02,)), {"name": "paid"})
@@ -155,6 +185,41 @@ def test_a_ledger_s_page_shows_each_run_once_with_its_loss_in_words(tmp_path):
         "2||charge paid||rho 0.02|",
         "5||reserve open||rho 0.04|",
     ]
+
+
+def test_two_equal_runs_are_two_equal_parts_of_a_limit_in_mu(tmp_path):
+    """Squares of mu add up: a limit that two runs fill is half spent after one, not 29%."""
+    terms = replace(TERMS, measure="gdp", limit=Budget(mu=0.35))
+    run = Charge("gdp", (0.35**2 / 4 * 0.98,))
+    with Ledger.open(tmp_path / "l.ledger", terms) as ledger:
+        for at, share in enumerate((0.49, 0.98), 1):
+            paid = ledger.reserve(run, {"name": f"run {at}"})
+            ledger.settle(paid, "charge", {})
+            assert ledger.total().share == pytest.approx(share, rel=1e-6)
+    text = " ".join(sound(page_of(tmp_path / "l.ledger")).text)
+    assert "98% spent" in text
+    assert "the squares add up, not the numbers themselves" in text
+    assert "Every run that was made with this ledger" in text
+    right = attacker_of("gdp", (2 * run.loss[0],)).right
+    assert f"after all these runs a 50:50 guess is right at most {right} times in 100" in text
+
+
+def test_the_page_of_a_second_run_says_what_both_come_to(tmp_path):
+    write_small(tmp_path)
+    said = []
+    for _ in range(2):
+        done = sim.apply(tmp_path / "small.yaml")
+        page = page_of(next(iter(done.certificates.values())))
+        said.append(" ".join(sound(page).text))
+    (loss,) = done.plan.total
+    alone, both = (attacker_of(done.plan.privacy.measure, (n * loss,)).right for n in (1, 2))
+    assert float(alone) < float(both)
+    assert f"at most {alone} times in 100, from this run alone; tossing" in said[0]
+    assert "from all runs" not in said[0]
+    told = (
+        f"{alone} times in 100, from this run alone, and at most {both} from all runs in its ledger"
+    )
+    assert told in said[1]
 
 
 def test_what_no_ledger_was_there_to_say_is_not_said_to_be_in_it(applied, tmp_path):
@@ -226,9 +291,9 @@ def test_an_answer_is_drawn_from_its_own_columns():
         "lower:b": "0.5",
         "upper:b": "1.5",
     }
-    figure = _bars([row])
+    figure = _bars([row], 0.95)
     assert figure.picture.count("<rect") == 2
-    assert "interval" in figure.caption
+    assert "In 95 of 100 cases the answer without noise lies on the line" in figure.caption
     assert _bars([{"coefficient": "1"}]) is None
     assert _bars([{"distance": "nan"}]) is None
     assert _items([1.5]) is None

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import copy
 import gc
+import os
 import pickle
+import signal
 import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
+from opendp_sim.accounting.budget import Budget as Limit
 from opendp_sim.accounting.totals import Charge
 from opendp_sim.core.errors import BudgetError
-from opendp_sim.sklearn import Budget, DPNearestCentroid
+from opendp_sim.sklearn import Budget, DPNearestCentroid, DPSearch, cost_of
+from opendp_sim.sklearn.reserved_fits import not_covered
+from opendp_sim.sklearn.terms import terms_of
+from opendp_sim.sklearn.waiting import open_when_free
 
 X = np.array([[0.0, 0.0]] * 60 + [[1.0, 1.0]] * 60)
 Y = np.array(["a"] * 60 + ["b"] * 60)
@@ -88,6 +96,7 @@ def test_units_and_terms_do_not_mix(tmp_path):
         centroid(budget=Budget(mu=9.0), measure="zcdp").fit(X, Y)
 
 
+@pytest.mark.long
 def test_a_ledger_file_is_one_budget_for_many_processes(tmp_path):
     budget = Budget.open(tmp_path / "a.ledger", mu=0.3)
     again = pickle.loads(pickle.dumps(budget))  # noqa: S301
@@ -143,3 +152,98 @@ def test_its_text_tells_no_spending():
         == before
         == "Budget(epsilon 1, delta 1e-06; gdp, add_remove 1 of row, in memory)"
     )
+
+
+WAITING = []
+"""Events that are set when a fork begins, before anything else that waits for it."""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_waits_for_the_charge_of_another_thread(tmp_path):
+    """In the fork the lock was held for ever, by a thread that it does not have, and SQLite's was too."""
+    os.register_at_fork(
+        before=lambda: [event.set() for event in WAITING]
+    )  # runs before the budget's
+    for budget in (Budget(mu=1.0), Budget.open(tmp_path / "file.ledger", mu=1.0)):
+        budget.charge(Charge("gdp", (0.2,)), ROW, "one")
+        held, forking = threading.Event(), threading.Event()
+
+        def charging(budget=budget, held=held, forking=forking):
+            with budget._opened():
+                held.set()
+                assert forking.wait(60)
+                time.sleep(0.1)
+
+        thread = threading.Thread(target=charging)
+        thread.start()
+        assert held.wait(60)
+        WAITING[:] = [forking]
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(60)  # what hangs is ended, and fails
+            try:
+                os._exit(10 + budget.fits)
+            finally:
+                os._exit(99)
+        WAITING.clear()
+        thread.join()
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 11
+        assert budget.fits == 1
+
+
+def test_a_search_uses_what_was_reserved_for_it_by_hand():
+    """It was reserved twice: once by hand and once by the search itself."""
+    budget = Budget(epsilon=3.0, delta=1e-6)
+    search = DPSearch(centroid(budget=budget), {"epsilon": [1.0, 0.5]})
+    budget.reserve(cost_of(search).charges)
+    before = budget.total.loss
+    search.fit(X, Y)
+    assert (budget.total.loss, budget.fits, budget.reserved) == (before, 2, 0)
+    search.fit(X, Y)  # and a second time it pays itself
+    assert (budget.fits, budget.reserved) == (4, 0)
+    assert budget.total.loss[0] == pytest.approx(2 * before[0])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_reserves_pay_for_as_many_fits_as_they_can_in_any_order(seed):
+    draw = np.random.default_rng(seed)
+    budget = Budget(rho=1e4, measure="zcdp")
+    reserved, asked = (sorted(draw.integers(1, 9, draw.integers(1, 6)).tolist()) for _ in "ab")
+    budget.reserve([Charge("zcdp", (float(loss),)) for loss in draw.permutation(reserved)])
+    charges = [Charge("zcdp", (float(loss),)) for loss in draw.permutation(asked)]
+    with open_when_free(budget.path, None) as ledger:
+        left = not_covered(ledger, charges)
+    best, free = 0, list(reserved)  # from the dearest on: as many as can be paid for
+    for loss in sorted(asked):
+        found = [have for have in free if have >= loss]
+        best += bool(found)
+        if found:
+            free.remove(found[0])
+    assert len(charges) - len(left) <= best
+    for charge in charges:
+        budget.charge(charge, ROW, "fit")
+    assert budget.reserved == len(reserved) - (len(charges) - len(left))
+
+
+def test_a_reserve_takes_a_cost_a_list_or_a_generator():
+    """Of a generator nothing was reserved, without a word."""
+    cost = cost_of(centroid(), cv=2)
+    for given in (cost, cost.charges, list(cost.charges), (each for each in cost.charges)):
+        budget = Budget(epsilon=9.0, delta=1e-6)
+        budget.reserve(given)
+        assert budget.reserved == 2
+    for wrong in (None, 0.5, [0.5], "ab", [None]):
+        with pytest.raises(BudgetError, match="OS401"):
+            budget.reserve(wrong)
+
+
+@pytest.mark.parametrize("measure", [None, ["gdp"], "renyi", 3])
+def test_a_measure_that_is_none_is_refused(measure, tmp_path):
+    with pytest.raises(BudgetError, match="OS401"):
+        Budget(measure=measure, epsilon=1.0, delta=1e-6)
+    with pytest.raises(BudgetError, match="OS401"):
+        terms_of(measure, "row", Limit(epsilon=1.0, delta=1e-6))
+    with pytest.raises(BudgetError, match="OS401"):
+        Budget.open(tmp_path / "a.ledger", measure=measure, epsilon=1.0, delta=1e-6)

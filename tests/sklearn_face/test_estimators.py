@@ -140,7 +140,7 @@ def test_ridge_finds_the_slopes():
 
 
 def test_the_public_scaler_learns_nothing():
-    scaler = PublicScaler(bounds=([-1, 0], [1, 5])).fit(X)
+    scaler = PublicScaler(bounds={0: (-1, 1), 1: (0, 5)}).fit(X)
     assert scaler.transform([[0.0, 10.0], [-5.0, 2.5]]).tolist() == [[0.5, 1.0], [0.0, 0.5]]
     assert np.isnan(scaler.transform([[np.nan, 1.0]])[0, 0])
     with pytest.raises(SimError, match="OS101"):

@@ -14,7 +14,14 @@ from sklearn.base import clone
 
 from opendp_sim import sklearn as face
 from opendp_sim.core.errors import SimError
-from opendp_sim.sklearn import Budget, DPNearestCentroid, base
+from opendp_sim.sklearn import (
+    Budget,
+    DPKernelDensity,
+    DPNearestCentroid,
+    DPSearch,
+    all_or_nothing,
+    base,
+)
 
 rng = np.random.default_rng(5)
 X = np.concatenate([rng.uniform(0, 0.4, (90, 2)), rng.uniform(0.6, 1, (60, 2))])
@@ -91,6 +98,11 @@ def test_what_is_left_out_is_decided_row_by_row():
         ({"classes": ["a", "a"]}, "OS101"),
         ({"classes": ["a", 1]}, "OS101"),
         ({"classes": "ab"}, "OS101"),
+        ({"classes": 5}, "OS101"),
+        ({"classes": [[0], [1]]}, "OS101"),
+        ({"classes": [0, 2**70, 1]}, "OS101"),
+        ({"classes": [0, 1e300]}, "OS101"),
+        ({"classes": [0, float("nan")]}, "OS101"),
         ({"bounds": (1, 0)}, "OS102"),
         ({"bounds": (0, np.inf)}, "OS102"),
         ({"bounds": ([0, 0, 0], [1, 1, 1])}, "OS102"),
@@ -262,3 +274,85 @@ def test_whatever_a_parameter_is_refused_for_is_a_value_error(wrong):
                 est.fit(np.zeros((4, 2)), np.array([0, 1, 0, 1]))
             assert isinstance(refused.value, SimError)
     assert tried
+
+
+@pytest.mark.parametrize("wrong", [{"classes": None}, {"bounds": None}, {"epsilon": 9.0}, {}])
+def test_a_fit_that_is_refused_leaves_the_model_as_it_was(wrong):
+    """It overwrote the number of columns, and what was fitted before predicted no more."""
+    budget = Budget(epsilon=3.0, delta=1e-6)
+    est = DPNearestCentroid(bounds=(0, 1), classes=["a", "b"], budget=budget).fit(X, Y)
+    before, known = est.predict(X[:20]).tolist(), sorted(vars(est))
+    other = X if wrong else X[:, :0]
+    with pytest.raises(SimError):
+        est.set_params(**wrong).fit(other[:, :1], Y)
+    assert sorted(vars(est)) == known
+    assert est.n_features_in_ == 2
+    assert est.predict(X[:20]).tolist() == before
+    assert budget.fits == 1
+
+
+def test_what_a_stopped_fit_set_is_put_back():
+    class Stopped:
+        kept = None
+
+        @all_or_nothing.all_or_nothing
+        def fit(self, value):
+            """Set something, and stop."""
+            self.kept, self.new_ = value, value
+            raise KeyboardInterrupt
+
+    est = Stopped()
+    est.kept = 1
+    with pytest.raises(KeyboardInterrupt):
+        est.fit(2)
+    assert vars(est) == {"kept": 1}
+
+
+def test_what_the_caller_does_with_underflow_is_no_matter():
+    with np.errstate(all="raise"):
+        DPKernelDensity(bounds=(0, 1), bandwidth=0.1).fit(X).score_samples(X[:3])
+
+
+@pytest.mark.parametrize("kind", [set, frozenset, np.array, pd.Series, pd.Index, tuple])
+def test_classes_are_any_collection(kind):
+    assert fitted(classes=kind(["b", "a"])).classes_.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", [iter, dict.fromkeys, "".join], ids=["iterator", "dict", "text"])
+def test_classes_that_are_no_list_are_refused(kind):
+    with pytest.raises(SimError, match="OS101"):
+        fitted(classes=kind(["a", "b"]))
+
+
+@pytest.mark.parametrize(
+    "hold",
+    [np.array, pd.Series, pl.Series, pa.array, lambda cells: pd.DataFrame({"y": cells})],
+    ids=["numpy", "pandas", "polars", "arrow", "frame"],
+)
+def test_texts_are_no_labels_of_whole_classes_whatever_holds_them(hold):
+    """Of numpy they were refused, of pandas and Polars each text was a foreign label, or a number."""
+    budget, texts = Budget(mu=9.0), ["0", "1"] * 75
+    told = {"bounds": (0, 1), "classes": [0, 1]}
+    with pytest.raises(SimError, match=r"OS102 classes"):
+        DPNearestCentroid(**told, budget=budget).fit(X, hold(texts))
+    with pytest.raises(SimError, match=r"OS102 classes"):
+        DPSearch(DPNearestCentroid(**told, budget=budget), {"epsilon": [1.0]}).fit(X, hold(texts))
+    assert budget.fits == 0
+    DPNearestCentroid(**told).fit(X, texts)  # a list has no type: each cell is read by itself
+
+
+def test_a_column_of_vectors_is_told_what_to_do():
+    """Every record was left out, and it was charged."""
+    budget = Budget(mu=9.0)
+    for table in (pd.DataFrame({"e": list(X)}), pd.Series(list(X))):
+        with pytest.raises(SimError, match=r"OS602 X.*np\.stack"):
+            fitted(table, budget=budget)
+    assert budget.fits == 0
+
+
+def test_a_search_without_room_is_told_to_reserve():
+    budget = Budget(epsilon=0.6, delta=1e-6)
+    with pytest.raises(
+        SimError, match=r"OS402 budget:.*budget\.reserve\(cost_of\(search\)\.charges\)"
+    ):
+        fitted(budget=budget, epsilon=0.7)

@@ -7,11 +7,13 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.base import clone
-from sklearn.pipeline import make_pipeline
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.ensemble import VotingClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline
 
 from opendp_sim.core.errors import BudgetError, SimError
-from opendp_sim.sklearn import Budget, DPSearch, cost_of, private_score
+from opendp_sim.sklearn import Budget, DPNearestCentroid, DPSearch, cost_of, private_score
 from opendp_sim.sklearn.neighbors import DPKNeighborsClassifier
 
 rng = np.random.default_rng(7)
@@ -112,6 +114,33 @@ def test_what_reads_private_records_by_predicting_refuses_it():
             private_score(est, X, Y, epsilon=1.0)
     with pytest.raises(SimError, match="OS102"):
         DPSearch(fitted(), {"queries": [5, 6]}).fit(X, Y)
+
+
+class Hides(ClassifierMixin, BaseEstimator):
+    """A classifier that nobody can look into."""
+
+    def __init__(self, asks=None):
+        self.asks = asks
+
+    def predict(self, X):
+        return self.asks(X)
+
+
+def test_no_private_score_asks_it_whoever_holds_it():
+    """What was left told how many private records there were, at any epsilon."""
+    est, budget = fitted(), Budget(mu=1e3)
+    search = GridSearchCV(Pipeline([("clf", DPNearestCentroid())]), {}, cv=2)
+    search.best_estimator_ = Pipeline([("clf", est)])
+    for each in (search, VotingClassifier([])):
+        each.estimators_ = [est]
+        with pytest.raises(SimError, match="OS102 estimator"):
+            private_score(each, X, Y, budget=budget)
+    assert budget.fits == 0
+    hidden = Hides(lambda X: est.predict(X))  # noqa: PLW0108 - nothing to look at
+    found = private_score(hidden, X[:4], Y[:4], epsilon=1e4, budget=budget)
+    assert float(found) < 0.1
+    assert est.predictions_left == 20
+    assert est.predict(ASKED).tolist() == Y[::100].tolist()
 
 
 def test_persons_bring_all_their_rows():

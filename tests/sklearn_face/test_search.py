@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
@@ -25,8 +26,13 @@ from opendp_sim.sklearn import (
     DPSearch,
     PublicScaler,
     cost_of,
+    private_score,
     search as module,
 )
+from opendp_sim.sklearn.candidates import candidates_of, grid_of, splits_of, with_params
+from opendp_sim.sklearn.named_cells import NamedCells
+from opendp_sim.sklearn.refusals import EstimatorRefused, InputRefused
+from opendp_sim.sklearn.tables import seen
 
 rng = np.random.default_rng(11)
 X = np.concatenate([rng.uniform(0, 0.4, (200, 2)), rng.uniform(0.6, 1, (150, 2))])
@@ -54,6 +60,128 @@ def test_whoever_comes_or_goes_moves_nobody_else(persons):
     else:
         object_cells = X.astype(object)
         assert (module._held_out(object_cells, None, 0.3, 4) == whole).all()
+
+
+def test_columns_in_another_order_are_refused():
+    """They were answered, and scored for money: candidates were fitted on arrays without names."""
+    frame = pd.DataFrame(X, columns=["p", "q"])
+    named = clone(CLF).set_params(bounds={"p": (0, 1), "q": (0, 2)})
+    bare = DPSearch(CLF, GRID).fit(X, Y)
+    for est in (CLF, named):
+        search, budget = DPSearch(est, GRID).fit(frame, Y), Budget(mu=1e3)
+        best = search.best_estimator_
+        assert (search.predict(frame) == best.predict(frame)).mean() == 1.0
+        for use in (
+            lambda search=search: search.predict(frame[["q", "p"]]),
+            lambda best=best: best.predict(frame[["q", "p"]]),
+            lambda search=search, b=budget: private_score(search, frame[["q", "p"]], Y, budget=b),
+            lambda best=best, b=budget: private_score(best, frame[["q", "p"]], Y, budget=b),
+        ):
+            with pytest.raises(InputRefused, match="OS607"):
+                use()
+        assert budget.fits == 0
+        assert float(private_score(best, frame, Y, epsilon=1e3)) > 0.95
+    assert not hasattr(bare.best_estimator_, "feature_names_in_")
+
+
+def test_what_fits_of_a_search_refuse_is_told_by_the_cost():
+    """Two fits were told and reserved, and refused by the fit that came after."""
+    frame = pd.DataFrame(X, columns=["p", "q"])
+    unbound = clone(CLF).set_params(bounds=None)
+    bad = DPSearch(unbound, {"data_norm": [None, 1.0]})
+    for search in (bad, GridSearchCV(bad, {"holdout": [0.3]}, cv=2)):
+        with pytest.raises(SimError, match="OS101"):
+            cost_of(search, X=X, y=Y)
+    named = clone(CLF).set_params(bounds={"p": (0, 1), "q": (0, 2)})
+    for search in (DPSearch(named, GRID), GridSearchCV(named, GRID, cv=2), named):
+        assert cost_of(search, X=frame, y=Y).fits
+        with pytest.raises(SimError, match="OS102"):
+            cost_of(search, X=X, y=Y)
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        DPSearch(None, {}),
+        DPSearch(5, {}),
+        DPSearch("x", {}),
+        DPSearch(DPNearestCentroid, {}),
+        *(DPSearch(CLF, grid) for grid in (5, None, {"epsilon": 0.5}, {"epsilom": [1]}, [], [5])),
+        *(DPSearch(CLF, GRID, holdout=share) for share in (1e-300, 1 - 1e-16, 0, 2, None, "x")),
+        GridSearchCV(None, {}),
+        *(GridSearchCV(CLF, grid) for grid in (5, {"epsilom": [1]}, [], {"bounds__x": [1]})),
+    ],
+    ids=lambda search: type(search).__name__,
+)
+def test_what_is_no_search_is_refused_by_a_code(search):
+    """scikit-learn's own errors passed, or a search that held no record out was charged."""
+    budget = Budget(mu=1e3)
+    uses = [lambda: cost_of(search), lambda: cost_of(search, X=X, y=Y)]
+    if isinstance(search, DPSearch):
+        uses.append(lambda: clone_with(search, budget).fit(X, Y))
+    for use in uses:
+        with pytest.raises(EstimatorRefused, match=r"OS10[12]") as refused:
+            use()
+        assert refused.value.hint
+    assert (budget.fits, budget.reserved) == (0, 0)
+
+
+def clone_with(search, budget):
+    return DPSearch(search.estimator, search.param_grid, holdout=search.holdout, budget=budget)
+
+
+def test_folds_that_are_read_once_are_refused_unread():
+    """They were counted, reserved, and the search found no folds any more."""
+    splits = [(np.arange(200), np.arange(200, 350))] * 2
+    once = iter(splits)
+    for use in (
+        lambda: cost_of(GridSearchCV(CLF, GRID, cv=once)),
+        lambda: cost_of(CLF, cv=(s for s in splits)),
+        lambda: cost_of(CLF, cv=[]),
+    ):
+        with pytest.raises(EstimatorRefused, match="OS102 cv"):
+            use()
+    assert len(list(once)) == 2
+    assert cost_of(GridSearchCV(CLF, GRID, cv=splits)).fits == 5
+    assert splits_of(splits) == 2
+    assert candidates_of(CLF, grid_of({"epsilon": [3.0]}))[0].epsilon == 3.0
+    assert with_params(CLF, {"epsilon": 2.0}).epsilon == 2.0
+
+
+def test_cells_go_on_with_their_names():
+    est = clone(CLF)
+    cells = NamedCells(X, np.array(["p", "q"], dtype=object)).of(slice(3))
+    assert seen(est, cells, reset=True) is cells.cells
+    assert list(est.feature_names_in_) == ["p", "q"]
+    assert not np.shares_memory(cells.cells, X)
+    NamedCells.seen_by(CLF, X).tell(est)
+    assert (est.n_features_in_, hasattr(est, "feature_names_in_")) == (2, False)
+
+
+def test_the_estimators_own_budget_pays_where_the_search_has_none():
+    """Candidates were given the search's budget, which is none by default: every fit was free."""
+    budget = Budget(mu=1e3)
+    own = clone(CLF).set_params(budget=budget)
+    cost = cost_of(DPSearch(own, GRID))
+    DPSearch(own, GRID).fit(X, Y)
+    assert (budget.fits, budget.reserved) == (cost.fits, 0) == (2, 0)
+    tight = Budget(mu=0.1)
+    with pytest.raises(BudgetError, match="OS402"):
+        DPSearch(CLF, {**GRID, "budget": [tight]}).fit(X, Y)
+    DPSearch(own, GRID, budget=budget).fit(X, Y)
+    assert (budget.fits, tight.fits) == (4, 0)
+
+
+def test_a_search_with_two_budgets_is_refused():
+    one, two = Budget(mu=1e3), Budget(mu=1e3)
+    for search in (
+        DPSearch(clone(CLF).set_params(budget=one), GRID, budget=two),
+        DPSearch(CLF, {"budget": [one, two]}),
+        DPSearch(CLF, GRID, budget=3.0),
+    ):
+        with pytest.raises(ValueError, match="OS102"):
+            search.fit(X, Y)
+    assert (one.fits, two.fits, one.reserved, two.reserved) == (0, 0, 0, 0)
 
 
 def test_it_chooses_and_charges_the_fits_only():

@@ -111,6 +111,7 @@ def test_every_refusal_arrives_as_itself_and_brings_nothing_along():
         assert again.findings == one.findings
 
 
+@pytest.mark.long
 def test_a_budget_of_this_process_says_so_to_workers():
     """In the text that a search raises, not in the cause of a cause."""
     budget = Budget(epsilon=1.0, delta=1e-6)

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from opendp_sim.core.errors import DataError
 from opendp_sim.sources import lines
-from opendp_sim.sources.gate import Ingest, gated_blocks
+from opendp_sim.sources.gate import Ingest, check_form, gated_blocks
 from opendp_sim.sources.lines import ShortLines
 from opendp_sim.sources.opening import open_source
 from opendp_sim.sources.source import Source, from_arrays, from_chunks
@@ -112,13 +114,14 @@ ODD = {
 @pytest.mark.parametrize("stored", ODD.values(), ids=ODD)
 @pytest.mark.parametrize("shape", ["lists", "cells"])
 @pytest.mark.parametrize(
-    "dtype", ["array[f64, 1]", "array[i64, 1]", "float64", "int64", "str", "category"]
+    "dtype", ["array[f64, 1]", "array[i64, 1]", "float64", "int64", "str", "category", "texts"]
 )
 def test_one_null_more_never_turns_a_refusal_into_an_answer(
     tmp_path: Path, stored: Any, shape: str, dtype: str
 ) -> None:
     """What is refused of a column's type is refused whatever the cells are; the rest is total."""
-    records = one(dtype, keys=("1", 2)) if dtype == "category" else one(dtype)
+    keys = {"category": ("1", 2), "texts": ("1",)}.get(dtype)
+    records = one(dtype) if keys is None else one("category", keys=keys)
     said = set()
     for cells in (stored, stored.slice(0, 1), stored.slice(1, 1), stored.slice(0, 0)):
         column = cells
@@ -145,6 +148,57 @@ def test_a_number_with_a_point_is_the_same_whole_number_by_every_route(tmp_path:
     floats = {"v": np.array([517.0, np.nan, 3]), "n": np.arange(3.0)}
     assert kept(from_arrays(records, floats))["v"] == [0, 1]
     assert kept(open_source("csv", "t.csv", one("int64"), tmp_path))["v"] == [517, 3]
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        np.arange(3),
+        np.arange(3, dtype=np.uint8),
+        np.array([0.0, np.nan, 2.0]),
+        np.array([True, False, True]),
+        np.ma.array([0, 1, 2], mask=[1, 0, 0]),
+        pd.Series([0, 1, None], dtype="Int64"),
+        pd.Series([0, 1, 1]).astype("category"),
+        pl.Series([0, None, 2]),
+        pa.array([0, 1, 2]),
+    ],
+    ids=lambda held: (
+        f"{type(held).__module__}-{held.dtype if hasattr(held, 'dtype') else held.type}"
+    ),
+)
+@pytest.mark.parametrize("mode", ["enforce", "refuse", "assume"])
+def test_numbers_are_no_labels_where_every_key_is_a_text(
+    tmp_path: Path, held: Any, mode: Ingest
+) -> None:
+    """Under `enforce` everybody was dropped, and it was paid for: the type of the column says so before."""
+    texts = one("category", keys=("0", "1", "2"))
+    with pytest.raises(DataError, match=r"OS602 column v: .*labels of the kind of its keys, texts"):
+        check_form(from_arrays(texts, {"v": held, "n": np.zeros(3)}))
+    with pytest.raises(DataError, match=r"OS602 column v: "):
+        kept(from_arrays(texts, {"v": held, "n": np.zeros(3)}), mode=mode)
+    if isinstance(held, np.ndarray):
+        np.savez(tmp_path / "t.npz", v=held, n=np.zeros(3))
+        with pytest.raises(DataError, match=r"OS602 column v: .*labels of the kind"):
+            check_form(open_source("npz", "t.npz", texts, tmp_path))
+    else:
+        pq.write_table(pa.table({"v": held, "n": np.zeros(3)}), tmp_path / "t.parquet")
+        with pytest.raises(DataError, match=r"OS602 column v: .*labels of the kind"):
+            check_form(open_source("parquet", "t.parquet", texts, tmp_path))
+    for keys in (("0", 1), (0, 1)):  # and where one key is a number, a column of numbers is read
+        check_form(from_arrays(one("category", keys=keys), {"v": held, "n": np.zeros(3)}))
+
+
+@pytest.mark.parametrize(
+    "held",
+    [[0, 1, 2], np.array([0, "1", None], dtype=object), ["0", "1", "2"], [None] * 3, pa.nulls(3)],
+    ids=["list", "objects", "texts", "nothing", "nulls"],
+)
+def test_cells_without_a_type_are_read_one_by_one_whatever_the_keys_are(held: Any) -> None:
+    for keys in (("0", "1"), (0, 1)):
+        source = from_arrays(one("category", keys=keys), {"v": held, "n": np.zeros(3)})
+        check_form(source)
+        assert len(kept(source)["v"]) <= 2
 
 
 # --- memory -----------------------------------------------------------------------------------

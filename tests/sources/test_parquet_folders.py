@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from opendp_sim.core.errors import DataError
+from opendp_sim.core.errors import DataError, ParameterError
+from opendp_sim.sources import parquet
 from opendp_sim.sources.parquet import parquet_source
-from opendp_sim.sources.place import Place
+from opendp_sim.sources.place import Place, reading
 from opendp_sim.spaces.records import Column, Records
 
 POINTS = Records((Column("x", "array[f64, 2]", (0, 1)),))
@@ -90,3 +91,49 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     code = [sys.executable, "-c", PEAK, str(tmp_path / "big.parquet")]
     out = subprocess.run(code, capture_output=True, text=True, check=True)
     assert int(out.stdout) < 16 * 1024
+
+
+@pytest.mark.parametrize("groups", [None, 2])
+def test_lists_and_texts_that_no_memory_holds_are_refused_before_they_are_read(
+    tmp_path, monkeypatch, groups
+):
+    """A file of 627 bytes with one list of 60 million zeros took 978 MiB; what is refused is counted."""
+    monkeypatch.setattr(parquet, "_SPARE", 100)
+    monkeypatch.setattr(parquet, "_HEAVY", 1000)
+    long = {"x": pa.array([[0.0] * 2] * 3 + [[0.0] * 120]), "who": ["p"] * 4}
+    wide = {"x": pa.array([[0.0] * 2] * 2), "who": ["a" * 2**21, "b" * 2**21]}
+    fine = {"x": pa.array([[0.0] * 2] * 3 + [[0.0] * 90] + [None]), "who": ["p" * 900] * 5}
+    records = Records(
+        (Column("x", "array[f64, 2]", (0, 1)), Column("who", "str", role="privacy_id"))
+    )
+    read = []
+    once = pq.ParquetFile.iter_batches
+    monkeypatch.setattr(
+        pq.ParquetFile,
+        "iter_batches",
+        lambda *a, **k: read.append(k["batch_size"]) or once(*a, **k),
+    )
+    for name, data in {"long": long, "wide": wide, "fine": fine}.items():
+        pq.write_table(pa.table(data), tmp_path / f"{name}.parquet", row_group_size=groups)
+        source = parquet_source(
+            Place(tmp_path / f"{name}.parquet", {}), records
+        )  # the form is fine
+        if name == "fine":
+            found = np.concatenate([block["x"] for block in source.blocks(1000)])
+            assert np.isnan(found).all(axis=1).tolist() == [False] * 3 + [True] * 2
+            assert max(read) < 1000  # fewer records at once than were asked for
+        else:
+            with pytest.raises(DataError, match="OS601"):
+                list(source.blocks(1000))
+            if groups is None:
+                assert read == []
+
+
+def test_a_reader_that_gets_no_memory_is_no_refusal_by_the_data():
+    """Arrow's own error is a MemoryError: it was told as a file that cannot be read, and its reserve returned."""
+    with (
+        pytest.raises(ParameterError, match="OS103") as caught,
+        reading(Path("x.parquet"), "readable"),
+    ):
+        raise pa.ArrowMemoryError("malloc of size 1 failed")
+    assert caught.value.__context__ is None

@@ -545,6 +545,14 @@ def test_npz_and_csv_are_streamed(tmp_path: Path) -> None:
         assert peak < limit, (kind, peak)
 
 
+def test_a_header_that_stands_twice_is_refused_where_it_is_read(tmp_path):
+    """One of the two was used without a word; a frame with two was refused."""
+    (tmp_path / "t.csv").write_text("a,b, a\n1,2,3\n")
+    open_source("csv", "t.csv", Records((Column("b", "float64"),)), tmp_path)
+    with pytest.raises(DataError, match=r"OS602 column a: .*; got several\."):
+        open_source("csv", "t.csv", Records((Column("a", "float64"),)), tmp_path)
+
+
 def test_a_vector_of_a_text_file_is_said_to_have_headers(tmp_path):
     file = tmp_path / "x.csv"
     file.write_text("emb:0,emb:1\n1,2\n")

@@ -37,15 +37,22 @@ FLOOR = 4e-12
 """Absolute room of a bound: its rounding slack beside a probability of a half."""
 
 
-@pytest.fixture(autouse=True)
-def sixty_digits():
+class Part:
+    """The part of all draws that a run looks at, the first ones: all of them in `deep`."""
+
+    of = 1
+
+
+@pytest.fixture(autouse=True, params=[2, pytest.param(1, marks=pytest.mark.deep)])
+def sixty_digits(request):
+    Part.of = request.param
     with mp.workdps(60):
         yield
 
 
 def draws(seed, count):
     rng = np.random.default_rng(seed)
-    return [rng for _ in range(count)]
+    return [rng for _ in range(-(-count // Part.of))]
 
 
 # --- the discrete Gaussian ---------------------------------------------------------------------------

@@ -27,6 +27,7 @@ GOOD = {
     "stable_set": {"k": 2, "scale": 1.0, "delta": 1e-6},
     "stable_top_k": {"k_max": 4, "k": 2, "scale": 1.0, "delta": 1e-6},
     "limited_domain": {"k": 2, "k_max": 4, "scale": 1.0, "delta": 1e-6},
+    "noise_threshold": {"k": 2, "scale": 1.0, "delta": 1e-6},
     "top_stable": {"k": 2, "k_max": 4, "epsilon": 1.0, "delta": 1e-6},
     "gaussian_top_k": {"k": 2, "scale": 1.0},
     "top_k": {"k": 2, "scale": 1.0, "delta": 1e-6},

@@ -37,7 +37,9 @@ class SourceRef:
     column. A vector ``place`` of width 2 in a .csv or .parquet file is one column of lists such as
     "[1.5, 2]", or the columns place_0 and place_1, or those named by ``columns: {place: [lon, lat]}``.
     In .npz it is an array of shape (n, 2). Text files have no dtypes: a cell that is not a number is a
-    missing entry of its column.
+    missing entry of its column. A file is a path of this machine: addresses (s3://bucket/folder,
+    https://, also file://) are refused before anything is charged, since what tells a file from one that
+    replaced it, its size and time of change, is of a mounted file system.
     """
 
     kind: str
@@ -76,14 +78,17 @@ def _source(value: Any, path: Path, notes: Notes) -> SourceRef | None:
         notes.error("OS303", f"no built-in dataset is called `{argument}`", place, label="not known",
                     help=nearest(argument, BUILTINS) or f"use one of {', '.join(BUILTINS)}.")  # fmt: skip
         return None
+    if kind not in ("builtin", "memory") and not _options_fit(kind, argument, place, notes):
+        return None
     return SourceRef(kind, argument)
 
 
-def _options_fit(kind: str, argument: dict[str, Any], path: Path, notes: Notes) -> bool:
+def _options_fit(kind: str, argument: Any, path: Path, notes: Notes) -> bool:
     try:
         read_place(argument, File(), f"source.{kind}")
     except SimError as error:
-        word = error.got if isinstance(error.got, str) and error.got in argument else None
+        known = argument if isinstance(argument, dict) else ()
+        word = error.got if isinstance(error.got, str) and error.got in known else None
         notes.from_error(error, (*path, word) if word else path, "key" if word else "value")
         return False
     return True
@@ -349,11 +354,12 @@ What happens to records that break the declaration of their columns, before anyt
     def _ordered(cls, given: Any) -> Any:
         """Put the columns in their stated order: sorted JSON gives the same program."""
         records, order = given.get("records"), given.get("order")
-        if not isinstance(records, Records) or not order:
+        if not isinstance(records, Records) or not isinstance(order, tuple) or not order:
             return given
         by_name = {column.name: column for column in records.columns}
-        if sorted(order) != sorted(by_name):
-            return given  # which `rules` refuses
+        named = all(isinstance(name, str) for name in order)
+        if not named or sorted(order) != sorted(by_name):
+            return given  # which the words' own types or `rules` refuse
         columns = tuple(by_name[name] for name in order)
         return {**given, "records": replace(records, columns=columns), "order": None}
 

@@ -129,9 +129,9 @@ def _noise(value: dict[str, Any], path: Path, notes: Notes) -> ReleaseDecl | Non
         notes.error("OS102", "a release states its scale or its share, not both", (*path, "spend"),
                     label="`scale` is given", part="key",
                     help="write `scale: solve`, or leave `spend` out.")  # fmt: skip
-    before = len(notes.findings)
+    before = notes.objections
     record = read_record(REGISTRY[key], rest | {"scale": 1.0 if solved else scale}, path, notes)
-    if record is None or len(notes.findings) > before or spend is HOLE:
+    if record is None or notes.objections > before or spend is HOLE:
         return None
     params = {n: v for n, v in sorted(record.spec().items()) if n != "scale" or not solved}
     return ReleaseDecl("noise", key, tuple(params.items()), *(("scale", spend) if solved else ()))
@@ -168,9 +168,9 @@ def _mechanism(value: dict[str, Any], path: Path, notes: Notes) -> ReleaseDecl |
     delta = cls.model_fields.get("delta")
     if delta is not None and delta.is_required() and "delta" not in params:
         solved.append("delta")
-    before = len(notes.findings)
+    before = notes.objections
     read_record(cls, given, where, notes, solved=solved)
-    if len(notes.findings) > before or spend is HOLE or hole_in(params):
+    if notes.objections > before or spend is HOLE or hole_in(params):
         return None
     return ReleaseDecl("mechanism", key, tuple(sorted(given.items())), solve, spend)
 

@@ -70,7 +70,9 @@ first.""",
         "`session`: answers one question after another; `queryable`: to a program in Python.", None
     )
     store: str | None = word(
-        "The file that remembers what a session was charged, between runs.", None, min_length=1
+        "What remembers the charges of a session between runs: a file, or postgresql:SERVICE/STORE.",
+        None,
+        min_length=1,
     )
 
     @property

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from typing import Any, get_args
 
+from opendp_sim.core.docs import doc_of
 from opendp_sim.dsl.grammar.choosing import CHOOSING
 from opendp_sim.dsl.grammar.section import Section, Word
 from opendp_sim.dsl.plain_text import plain_text
@@ -64,7 +64,7 @@ def page_of(word: str, places: list[Place]) -> str:
 
 
 def _section(about: type) -> list[str]:
-    lines = [plain_text(inspect.getdoc(about) or ""), ""]
+    lines = [plain_text(doc_of(about)), ""]
     if issubclass(about, Section):
         lines += ["Words", *(line for w in about.words().values() for line in _line(w, ""))]
         lines += ["", "Example", *(f"    {line}" for line in about.template.splitlines())] * bool(

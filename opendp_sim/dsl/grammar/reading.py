@@ -28,10 +28,10 @@ def read_section(cls: type[Section], value: Any, path: Path, notes: Notes, **giv
     values, whole = read_words(cls, value, path, notes)
     if not whole:
         return None
-    before = len(notes.findings)
+    before = notes.objections
     record = cls(**values, **given)
     record.rules(notes, path)
-    return record if len(notes.findings) == before else None
+    return record if notes.objections == before else None
 
 
 def read_words(
@@ -43,7 +43,7 @@ def read_words(
     if not isinstance(value, dict):
         wrong(value, "mapping", path, notes)
         return {}, False
-    before, words = len(notes.findings), cls.words()
+    before, words = notes.objections, cls.words()
     known = {said for w in words.values() for said in (w.spelled, *w.formerly)}
     for strange in value:
         if strange not in known:
@@ -66,7 +66,7 @@ def read_words(
     for error in _errors(cls, values):
         _refuse(cls, error, value, path, notes)
         values.pop(error["loc"][0], None)
-    return values, whole and len(notes.findings) == before
+    return values, whole and notes.objections == before
 
 
 def _read_word(w: Word, value: Any, path: Path, notes: Notes) -> Any:

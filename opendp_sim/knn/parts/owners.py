@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -19,16 +20,16 @@ class Owners:
     texts that differ in a trailing NUL.
 
     Args:
-        ids: shape (n,) identifiers of the first records; None when each record is its own person.
+        ids: shape (n,) identifiers of the first records, whose dtype says of what kind all are; None
+            when each record is its own person. Nobody is entered yet (``meet``).
     """
 
     def __init__(self, ids: NDArray[Any] | None) -> None:
-        self._places: dict[Any, int] = {}
+        self._places: defaultdict[Any, int] = defaultdict()
         self.count = 0
         self._kind: type | None = None
         if ids is not None:
             self._kind = int if np.asarray(ids).dtype.kind in "iu" else str
-            self.meet(ids)
 
     def __repr__(self) -> str:
         """Nothing that depends on data."""
@@ -41,20 +42,15 @@ class Owners:
         """
         return not ids or self._kind is None or isinstance(ids[0], self._kind)
 
-    def meet(self, ids: Any) -> int:
-        """Enter persons not met before; return how many there were."""
-        before = self.count
-        for person in persons(ids):
-            if person not in self._places:
-                self._places[person] = self.count
-                self.count += 1
-        return self.count - before
-
-    def of(self, ids: Any, rows: int) -> NDArray[np.int64]:
-        """Return the purse of each record."""
-        if ids is None:
-            return np.arange(rows, dtype=np.int64)
-        return np.array([self._places[person] for person in persons(ids)], dtype=np.int64)
+    def meet(self, ids: Any) -> NDArray[np.int64]:
+        """Enter persons not met before; return the purse of each record, shape (n,)."""
+        people, known = persons(ids), self._places
+        known.default_factory = known.__len__  # who is looked up and not there is entered: one pass
+        try:
+            return np.fromiter(map(known.__getitem__, people), np.int64, len(people))
+        finally:
+            known.default_factory = None
+            self.count = len(known)
 
     def known(self, ids: Any) -> NDArray[np.int64]:
         """Return the purses of those ids that were met before."""

@@ -34,6 +34,7 @@ class Pool:
         width = lens.domain.width
         self._rows = np.empty((0, width), dtype=dtype)
         self._norms = np.empty(0, dtype=np.int64)
+        self._least_norm = 0
         self._codes = (
             np.empty((0, 0), dtype=np.uint16)
             if coder is None
@@ -58,14 +59,17 @@ class Pool:
         rows = self._rows[start:stop]
         rows[:] = self.lens.see(values, self.dtype)
         self._norms[start:stop] = squared_norms(rows).astype(np.int64)
+        if stop > start:
+            least = int(self._norms[start:stop].min())
+            self._least_norm = min(self._least_norm, least) if start else least
         if self.coder is not None:
             self._codes[:, start:stop] = self.coder.codes(rows)
         self.labels[start:stop], self.owners[start:stop] = labels, owners
         self.alive[start:stop] = True
         self.size = stop
         living = self.owners[:start][self.alive[:start]]
-        alone = len(np.unique(owners)) == len(owners) and not np.isin(living, owners).any()
-        self.one_each = self.one_each and alone
+        alone = np.bincount(owners).max(initial=0) <= 1 and not np.isin(living, owners).any()
+        self.one_each = self.one_each and bool(alone)
 
     def remove(self, owners: NDArray[np.int64]) -> None:
         """Remove every record of some owners."""
@@ -106,9 +110,13 @@ class Pool:
             near = np.flatnonzero(products >= self.dtype(threshold))
             score = products[near].astype(np.int64)
         else:
-            whole = 2 * products.astype(np.int64) - self._norms[: self.size]
-            near = np.flatnonzero(whole >= threshold + query_norm)
-            score = whole[near] - query_norm
+            # 2 p - norm reaches the threshold for no product below this, whatever the record's norm.
+            least = -(-(threshold + query_norm + self._least_norm) // 2)
+            most = 2**53 if self.dtype is np.float64 else 2**24
+            near = np.flatnonzero(products >= self.dtype(min(max(least, -most), most)))
+            score = 2 * products[near].astype(np.int64) - self._norms[near] - query_norm
+            close = score >= threshold
+            near, score = near[close], score[close]
         keep = self.alive[near]
         return near[keep], score[keep]
 

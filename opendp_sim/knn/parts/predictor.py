@@ -35,6 +35,9 @@ from opendp_sim.spaces.rows import GridRows, Rows, as_rows, take
 
 __all__ = ["Predictor"]
 
+_Owned = tuple[Rows, NDArray[np.int64]]
+"""Records, and the purse of each."""
+
 
 class Predictor(Service):
     """Answers queries from private records. Everything but the answers is secret.
@@ -54,9 +57,8 @@ class Predictor(Service):
         self._angular: bool = setting.kernel.angular
         self._owners = Owners(data.ids)
         self._purses = IndividualFilter(setting.rho, 0)
-        self._purses.open(self._owners.count if data.ids is not None else len(data))
         self._stock = Stock()
-        self._waiting: list[Rows] | None = [data]
+        self._waiting: list[_Owned] | None = [(data, self._meet(data))]
         self._pool: Pool | None = None
         if not setting.needs_reference:
             self._look(None)
@@ -128,8 +130,8 @@ class Predictor(Service):
         self._scales = setting.scales(weight, len(self._classes))
         self._answered = Answered(lens)
         self._pool = Pool(lens, self._dtype, self._coder(lens))
-        for rows in self._waiting or ():
-            self._join(rows)
+        for rows, owners in self._waiting or ():
+            self._join(rows, owners)
         self._waiting = None
 
     def _coder(self, lens: Lens) -> Coder | None:
@@ -154,13 +156,21 @@ class Predictor(Service):
             return np.full(len(seen), self._fixed or 0, dtype=np.int64)
         return self._reference.thresholds(seen, angular=self._angular)
 
-    def _join(self, rows: Rows) -> None:
+    def _meet(self, rows: Rows) -> NDArray[np.int64]:
+        """Return the purse of each record, a new one where its person was never met."""
+        if rows.ids is None:
+            return self._purses.open(len(rows))
+        before, owners = self._owners.count, self._owners.meet(rows.ids)
+        self._purses.open(self._owners.count - before)
+        return owners
+
+    def _join(self, rows: Rows, owners: NDArray[np.int64]) -> None:
         if self._pool is None:
-            self._waiting = [*(self._waiting or []), rows]
+            self._waiting = [*(self._waiting or []), (rows, owners)]
             return
         if rows.labels is None:
             raise unreadable()
-        self._pool.add(rows.values, rows.labels, self._owners.of(rows.ids, len(rows)))
+        self._pool.add(rows.values, rows.labels, owners)
 
     def _batch(self, queries: NDArray[np.float64], allowed: Any) -> Predictions:
         pool = self._pool
@@ -282,14 +292,14 @@ class Predictor(Service):
     def _apply(self, kind: str, payload: Payload) -> None:
         ids = unpacked(payload["ids"])
         if kind in ("delete", "relabel"):
+            gone = self._owners.known(ids)
             if self._pool is not None:
-                self._pool.remove(self._owners.known(ids))
+                self._pool.remove(gone)
             else:
-                self._waiting = [_without(r, set(ids.tolist())) for r in self._waiting or ()]
+                self._waiting = [_without(*each, gone) for each in self._waiting or ()]
         if kind in ("insert", "relabel"):
             rows = kept_records(self._domain, payload)
-            self._purses.open(self._owners.meet(rows.ids))
-            self._join(rows)
+            self._join(rows, self._meet(rows))
 
     def _replay(self, store: Store) -> None:
         """Bring memory to where the store is: the same steps, without answering or charging."""
@@ -315,9 +325,9 @@ class Predictor(Service):
             self._purses.restore(purses)
 
 
-def _without(rows: Rows, gone: set[Any]) -> Rows:
-    keep = np.array([person not in gone for person in persons(rows.ids)], dtype=np.bool_)
-    return cast("Rows", take(rows, keep))
+def _without(rows: Rows, owners: NDArray[np.int64], gone: NDArray[np.int64]) -> _Owned:
+    keep = ~np.isin(owners, gone)
+    return cast("Rows", take(rows, keep)), owners[keep]
 
 
 def _other_ids(key: str) -> DataError:

@@ -177,8 +177,9 @@ class Service:
                 raise DataError(
                     "OS607", self._setting.key, expected=f"a first batch of {LEAST_REFERENCE} queries "
                     "or more, or a reference", got="a smaller one",
-                    hint="begin with more queries (a queryable also takes "
-                    '{"reference": public queries} first), or set `threshold` and `centre: false`.',
+                    hint="begin with more queries, or with public ones as a reference (in Python "
+                    '`.reference(queries)`, of a queryable {"reference": queries}), or set '
+                    "`threshold` and `centre: false`.",
                 )  # fmt: skip
             self._guard(lambda: self._set_reference(queries))
         self._admit(len(queries))

@@ -86,8 +86,8 @@ def _step(
 
     A small part of a deviation, but no more than ``_CELLS`` steps in one query.
     """
-    mean = float(law @ losses)
-    deviation = math.sqrt(float(law @ (losses - mean) ** 2))
+    mean = float(law.dot(losses))
+    deviation = math.sqrt(float(law.dot((losses - mean) ** 2)))
     spread = float(losses[-1] - losses[0])
     step = max(min(_OF_DEVIATION * deviation, _STEP), spread / _CELLS, _LEAST_STEP)
     return step, (20.0 * deviation * math.sqrt(queries) + spread) / step

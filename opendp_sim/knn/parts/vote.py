@@ -90,7 +90,7 @@ def vote(
     price = purses.price(scales.count)
     can = purses.affordable(persons, price) >= records
     persons, records = persons[can], records[can]
-    charges.append((persons, purses.charge(persons, records, price)))
+    counting = purses.charge(persons, records, price)
     total = np.array([records.sum()], dtype=np.int64)
     count = int(noisy(total, scales.count)[0])
 
@@ -105,7 +105,7 @@ def vote(
         place = (np.cumsum(can) - 1)[place[counted]]
         clipped = np.minimum(near.weights[counted], (most // records)[place])
         given = np.bincount(place, weights=clipped, minlength=len(persons)).astype(np.int64)
-    charges.append((persons, purses.charge(persons, given, price)))
+    charges.append((persons, counting + purses.charge(persons, given, price)))
     votes = np.bincount(near.labels[counted], weights=clipped, minlength=classes)
     return Outcome(count, noisy(votes.astype(np.int64), scale), scale)
 

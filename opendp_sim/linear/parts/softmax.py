@@ -11,6 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.core.matrix_product import matrix_product
 from opendp_sim.linear.parts.scaled import SIDE
 
 __all__ = ["CLIP", "WHOLE", "gradient", "residuals", "whole_weights"]
@@ -26,11 +27,14 @@ _LAST = 17 * _A_UNIT
 _TABLE = np.append(np.rint(2.0**24 * np.exp(-(np.arange(_LAST) + 0.5) / _A_UNIT)), 0.0)
 """Any public integers would do for privacy; these are 2**24 e**-t, and 0 from 17 on."""
 _DIGIT = 64
-_ROWS = 2040  # a multiple of _FEW
+_FEW_ROWS, _MANY_ROWS, _CELLS = 960, 8160, 750_000
+"""Rows that go through every step before the next do: as many as hold so many cells, in bounds."""
 _SMALL = 950_000
 """Multiplications of a float32 product that OpenBLAS does without copying its operands first."""
 _FEW = 255
 """Rows whose float32 sums of products stay below 2**24: 255 * SIDE * (DIGIT - 1) is."""
+_FEWEST = 16
+"""Rows of a product below which copied operands cost less than so many calls."""
 _FINEST = 13
 
 
@@ -66,8 +70,8 @@ def residuals(
         weights: what ``whole_weights`` returned, shape (d, K), in units of ``2**-f``.
         f: as returned with them.
     """
-    products = _products(rows, weights).T.astype(np.float64, order="C")
-    behind = products.max(axis=0) - products
+    behind = _products(rows, weights).T.astype(np.float64, order="C")
+    np.subtract(behind.max(axis=0), behind, out=behind)
     behind *= float(_A_UNIT) * 2.0 ** -(math.log2(SIDE) + f)  # a power of two
     np.minimum(behind, float(_LAST), out=behind)
     found = _TABLE[behind.astype(np.int32)]
@@ -76,10 +80,9 @@ def residuals(
     found /= total
     np.floor(found, out=found)
     found[labels, np.arange(found.shape[1])] -= float(WHOLE)
-    square = _summed(np.square(found))
+    square = _summed(np.square(found, out=behind))
     long = square > float(CLIP) ** 2
-    factor = np.where(long, CLIP * _SHORT / np.sqrt(np.where(long, square, 1.0)), 1.0)
-    found *= factor
+    found *= np.where(long, CLIP * _SHORT / np.sqrt(np.where(long, square, 1.0)), 1.0)
     out: NDArray[np.float64] = np.trunc(found, out=found)
     return out
 
@@ -90,17 +93,45 @@ def gradient(
     """Return the sum over records of row times residual, exactly: shape (d, K)."""
     width, classes = weights.shape
     total = np.zeros((2 * classes, width))
-    for start in range(0, len(rows), _ROWS):
-        block = rows[start : start + _ROWS]
-        found = residuals(block, labels[start : start + _ROWS], weights, f)
-        high = np.trunc(found * (1.0 / _DIGIT))
-        digits = np.concatenate([high, found - _DIGIT * high]).astype(np.float32)
-        for at in range(0, len(block), _FEW):
-            # Every partial sum is an integer below 2**24, and their total one below 2**53.
-            total += np.matmul(digits[:, at : at + _FEW], block[at : at + _FEW])
-    high_sum, low_sum = total[:classes].astype(np.int64), total[classes:].astype(np.int64)
-    summed: NDArray[np.int64] = (_DIGIT * high_sum + low_sum).T
+    step = min(max(_FEW_ROWS, _CELLS // width), _MANY_ROWS)
+    for start in range(0, len(rows), step):
+        block = rows[start : start + step]
+        found = residuals(block, labels[start : start + step], weights, f)
+        _add_products(_digits(found), block, total)
+    high, low = total[:classes].astype(np.int64), total[classes:].astype(np.int64)
+    summed: NDArray[np.int64] = (_DIGIT * high + low).T
     return summed
+
+
+def _digits(found: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return residuals (K, n) as high digits over low ones, shape (2 K, n)."""
+    digits = np.empty((2 * len(found), found.shape[1]), dtype=np.float32)
+    high, low = digits[: len(found)], digits[len(found) :]
+    np.multiply(found, 1.0 / _DIGIT, out=low)
+    np.trunc(low, out=high)
+    np.multiply(high, -float(_DIGIT), out=low)
+    low += found.astype(np.float32)  # whole numbers of at most 2**12: exact
+    return digits
+
+
+def _add_products(
+    digits: NDArray[np.float32], rows: NDArray[np.float32], total: NDArray[np.float64]
+) -> None:
+    """Add digits (2 K, n) times rows (n, d): small products, summed in float32 over 255 rows."""
+    few = _SMALL // max(total.size, 1)
+    few = min(few, _FEW) if few >= _FEWEST else _FEW
+    together = _FEW // few * few
+    part = np.empty(total.shape, dtype=np.float32)
+    for start in range(0, len(rows), together):
+        stop = min(start + together, len(rows))
+        # Every partial sum is an integer below 2**24, and their total one below 2**53.
+        summed = matrix_product(
+            digits[:, start : min(start + few, stop)], rows[start : min(start + few, stop)]
+        )
+        for at in range(start + few, stop, few):
+            end = min(at + few, stop)
+            summed += matrix_product(digits[:, at:end], rows[at:end], out=part)
+        total += summed
 
 
 def _products(rows: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -109,12 +140,12 @@ def _products(rows: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArra
     kind = np.result_type(rows, weights)
     found: NDArray[np.float32] = np.empty((len(rows), weights.shape[1]), dtype=kind)
     if few < 8 or few >= len(rows):
-        np.matmul(rows, weights, out=found)
+        matrix_product(rows, weights, out=found)
         return found
     cut = len(rows) // few * few
     whole = rows[:cut].reshape(-1, few, rows.shape[1])
-    np.matmul(whole, weights, out=found[:cut].reshape(-1, few, weights.shape[1]))
-    np.matmul(rows[cut:], weights, out=found[cut:])
+    matrix_product(whole, weights, out=found[:cut].reshape(-1, few, weights.shape[1]))
+    matrix_product(rows[cut:], weights, out=found[cut:])
     return found
 
 

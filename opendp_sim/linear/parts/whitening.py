@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.linear import integer_gram
+from opendp_sim.core.matrix_product import matrix_product
 from opendp_sim.linear.parts.scaled import SIDE, ScaledRows, shortened
 
 __all__ = ["UNIT", "WIDEST", "moments", "moments_norm_squared", "whitened", "whitening_of"]
@@ -71,7 +72,7 @@ def whitened(rows: NDArray[np.float32], matrix: NDArray[np.int64]) -> NDArray[np
     wide = matrix.astype(np.float64)
     for start in range(0, len(rows), _BLOCK):
         # Integers below 2**53 in any order, then one power of two and one truncation a cell.
-        product = np.matmul(rows[start : start + _BLOCK].astype(np.float64), wide) * UNIT
+        product = matrix_product(rows[start : start + _BLOCK].astype(np.float64), wide) * UNIT
         seen = np.clip(np.trunc(product), -_FARTHEST, _FARTHEST)
         out[start : start + _BLOCK] = shortened(seen, SIDE) + 0.0
     return out

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 
 from opendp_sim.core import dp
 from opendp_sim.core.claims import Noise, Private
@@ -49,10 +49,16 @@ def bulk_gaussian(key: str, scale: float, domain: Domain, metric: Metric) -> Pri
     )
 
 
+@lru_cache(256)
+def _native(scale: float) -> dp.Measurement:
+    """Return OpenDP's Gaussian of a scale: a spec of many releases asks for few, each many times."""
+    domain = dp.vector_domain(dp.atom_domain(T="i64"))
+    return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale)
+
+
 def gaussian_map(scale: float) -> Callable[[float | Fraction], float]:
     """Return OpenDP's own privacy map of Gaussian noise; distances are rounded up to floats."""
-    domain = dp.vector_domain(dp.atom_domain(T="i64"))
-    native = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale)
+    native = _native(scale)
 
     def privacy_map(d_in: float | Fraction) -> float:
         return float(native.map(float_up(d_in)))

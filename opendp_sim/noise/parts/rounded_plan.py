@@ -52,18 +52,18 @@ def rounded_plan(scale: Fraction) -> RoundedPlan:
     """Return the plan for round(scale * Z)."""
     shift = _log2_floor(scale / _STRIPS_A_SCALE)
     rate = (Fraction(2) ** shift / scale) ** 2 / 2
-    low, high = strip_ends(rate, _WORD)
     kinds = (np.uint8, np.uint16, np.uint32, np.uint64)
     fits = [kind for kind in kinds if shift + 1 <= 8 * np.dtype(kind).itemsize]
-    return RoundedPlan(
-        shift,
-        rate,
-        _strips(low, high),
-        _sure(rate),
-        np.array([min(end, WORD_MAX) for end in low], np.uint64),
-        np.array([min(end, WORD_MAX) for end in high], np.uint64),
-        None if shift < 0 else fits[0],
-    )
+    strips, sure, low, high = _tables(rate)
+    return RoundedPlan(shift, rate, strips, sure, low, high, None if shift < 0 else fits[0])
+
+
+@lru_cache(maxsize=_PLANS)
+def _tables(rate: Fraction) -> tuple[NDArray[Any], ...]:
+    """Return strips, sure bytes and both ends: scales that differ by a power of two share them."""
+    low, high = strip_ends(rate, _WORD)
+    ends = (np.array([min(end, WORD_MAX) for end in each], np.uint64) for each in (low, high))
+    return _strips(low, high), _sure(rate), *ends
 
 
 def strip_ends(rate: Fraction, bits: int) -> tuple[list[int], list[int]]:

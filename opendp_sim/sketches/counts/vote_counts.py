@@ -170,6 +170,7 @@ class VoteCounts(Mechanism):
             fold=fold,
             merge=merge,
             gather=None if user is None else user.name,
+            reads=_read(item, user),
             output_metric=replace(USERS, touched=per_user),
         )
 
@@ -202,6 +203,7 @@ class VoteCounts(Mechanism):
             output_metric=USERS,
             sensitivity=output.sensitivity,
             capabilities={"item_counts": ItemCounts(catalogue, block.name)},
+            reads=_read(item, user),
             **one,
         )
 
@@ -281,6 +283,10 @@ class VoteCounts(Mechanism):
             "OS102", f"{self.key}.items", expected="one catalogue of distinct items of the column",
             got=got, hint="give `items`, or `universe` for whole numbers, or a category column.",
         )  # fmt: skip
+
+
+def _read(item: Column, user: Column | None) -> frozenset[str]:
+    return frozenset((item.name,) if user is None else (item.name, user.name))
 
 
 def _named(

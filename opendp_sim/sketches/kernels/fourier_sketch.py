@@ -18,7 +18,7 @@ from opendp_sim.core.mechanism import Mechanism, Source, one_of, param, register
 from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.sketches.kernels.parts.fourier_reader import AMPLITUDE, FourierReader
-from opendp_sim.sketches.kernels.parts.kernels import KERNELS, Kernel
+from opendp_sim.sketches.kernels.parts.kernels import KERNELS, Gaussian, Kernel
 from opendp_sim.sketches.kernels.parts.lattice_reader import LatticeReader
 from opendp_sim.sketches.kernels.parts.weighted_kernel import Weighted
 from opendp_sim.sketches.parts.classes import PerLabel
@@ -109,12 +109,13 @@ class FourierSketch(Mechanism):
         ),
     ] = 64  # fmt: skip
     features: Annotated[
-        Literal["auto", "random", "deterministic"],
+        Literal["auto", "random", "orthogonal", "deterministic"],
         param(
-            "How frequencies are chosen: drawn at random, or the lattice on which a Gaussian kernel's "
-            "sum is exact; auto takes the lattice, whole or with a drawn tail, where it has less error.",
+            "How frequencies are chosen: drawn at random, each by itself or orthogonal in blocks, or the "
+            "lattice on which a Gaussian kernel's sum is exact; auto takes the lattice, whole or with "
+            "a drawn tail, where it has less error, else random ones.",
             symbol="F", unit="none", default="auto",
-            hint="auto; deterministic refuses where a lattice needs more than `frequencies`.",
+            hint="auto; orthogonal may err less in many columns, with intervals as wide.",
         ),
     ] = "auto"  # fmt: skip
     per_label: PerLabel = False
@@ -135,7 +136,7 @@ class FourierSketch(Mechanism):
                 hint="write phases: 64.",
             )  # fmt: skip
         lattice = self._lattice(rows)
-        reader = FourierReader.bound(self, rows) if lattice is None else lattice
+        reader = self._random(rows) if lattice is None else lattice
         if isinstance(reader, FourierReader):
             block, weight = self._random_block(reader), self.weight
             spread = math.sqrt(0.5) * reader.gain * reader.reach
@@ -159,6 +160,21 @@ class FourierSketch(Mechanism):
             },
         )
 
+    def _random(self, rows: GridRows) -> FourierReader:
+        """Return the reader of drawn frequencies."""
+        orthogonal = self.features == "orthogonal"
+        reader = FourierReader.bound(self, rows, orthogonal=orthogonal)
+        normal = all(isinstance(term.kernel, Gaussian) for term in reader.terms)
+        if orthogonal and (rows.width < 2 or not normal):
+            raise ParameterError(
+                "OS102",
+                f"{self.key}.features",
+                expected="a gaussian kernel in two columns or more",
+                got="another kernel, or one column",
+                hint="write features: random.",
+            )
+        return reader
+
     def _random_block(self, reader: FourierReader) -> Block:
         """State Lemma 1."""
         return Block(
@@ -171,7 +187,7 @@ class FourierSketch(Mechanism):
 
     def _lattice(self, rows: GridRows) -> LatticeReader | None:
         """Return the lattice that holds the kernel, or None for random frequencies."""
-        if self.features == "random":
+        if self.features in ("random", "orthogonal"):
             return None
         exact = self.features == "deterministic"
         lattice = LatticeReader.fit(self, rows, exact=exact)

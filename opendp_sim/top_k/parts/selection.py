@@ -20,7 +20,7 @@ from opendp_sim.core import dp
 from opendp_sim.core.errors import BudgetError, ParameterError
 from opendp_sim.core.rounding import float_up
 from opendp_sim.noise.parts.bulk import AUTO_CELLS
-from opendp_sim.noise.parts.sampling_noise import add_gaussian
+from opendp_sim.noise.parts.sampling_noise import add_gaussian, add_laplace, add_rounded
 from opendp_sim.top_k.parts.gate_tail import lead_of
 from opendp_sim.top_k.parts.gaussian_tail import tail_of, threshold_for
 from opendp_sim.top_k.parts.open_draw import draw_listed, draw_open
@@ -123,6 +123,12 @@ class Coins(Protocol):
         """Return the scores plus discrete Gaussian noise."""
         ...
 
+    def noisy_above(
+        self, noise: str, scores: NDArray[np.int64], scale: float, least: int, *, tells: bool
+    ) -> NDArray[np.int64]:
+        """Return scores plus such noise, from ``least - 1`` on; not above ``least`` without ``tells``."""
+        ...
+
     def laplace(self, scale: float) -> int:
         """Return discrete Laplace noise."""
         ...
@@ -168,6 +174,13 @@ class _OpenDP:
         if len(scores) >= AUTO_CELLS:
             return add_gaussian(scores, ((len(scores), Fraction(scale)),))
         return np.asarray(_vector_gaussian(scale)(scores), dtype=np.int64)
+
+    def noisy_above(
+        self, noise: str, scores: NDArray[np.int64], scale: float, least: int, *, tells: bool
+    ) -> NDArray[np.int64]:
+        add = add_rounded if noise == "gaussian" else add_laplace
+        noisy = add(scores, ((len(scores), Fraction(scale)),))
+        return np.clip(noisy, least - 1, None if tells else least)
 
     def laplace(self, scale: float) -> int:
         return int(_scalar_laplace(scale)(0))

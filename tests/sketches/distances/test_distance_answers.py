@@ -40,6 +40,7 @@ def errors(made: Made, queries: Any, true: Any, times: int, *noise: Any, **param
 
 
 @pytest.mark.audit
+@pytest.mark.long
 def test_trees_at_epsilon_one() -> None:
     """Moment tree: mean absolute error at most 6 ranges; the published tree is over four times worse.
 
@@ -66,9 +67,11 @@ def test_trees_at_epsilon_one() -> None:
     [
         ("threshold_sketch", {"thresholds": 16}, GAUSS),
         ("moment_tree", {"levels": 4}, LAPLACE),
-        ("distance_tree", {"levels": 4}, GAUSS),
-        ("distance_tree", {"levels": 4, "consistent": True}, GAUSS),
-        ("moments_sketch", {}, GAUSS),
+        pytest.param("distance_tree", {"levels": 4}, GAUSS, marks=pytest.mark.long),
+        pytest.param(
+            "distance_tree", {"levels": 4, "consistent": True}, GAUSS, marks=pytest.mark.long
+        ),
+        pytest.param("moments_sketch", {}, GAUSS, marks=pytest.mark.long),
     ],
     ids=str,
 )

@@ -76,7 +76,7 @@ def test_the_dropped_leaf_is_the_farther_of_its_ends() -> None:
     asked = np.array(
         [[-1.0], [0.0], [1.5], [2.0], [2.5], [9.0], [9.5]]
     )  # leaves 0-2, 3-4, 5-7, 8-9
-    assert reading.bias(Rows(asked)).tolist() == [0.0, 2.0, 1.5, 2.0, 2.5, 1.0, 0.0]
+    assert reading.at(Rows(asked)).missed.tolist() == [0.0, 2.0, 1.5, 2.0, 2.5, 1.0, 0.0]
 
 
 @pytest.mark.parametrize("consistent", [True, False])

@@ -26,6 +26,7 @@ from opendp_sim.sources.fold import build_sketch
 from opendp_sim.spaces.metrics import IdDistance, Symmetric
 from opendp_sim.spaces.records import Column, Records
 from opendp_sim.spaces.rows import GridRows, RealRows, Rows, take
+from tests._tiers import some
 from tests.sketches.kernels._kernel_data import KERNELS, bound, grid, points
 
 GAUSSIAN: dict[str, Any] = {"gaussian": {"bandwidth": 0.6}}
@@ -194,8 +195,8 @@ def test_distances_up_to_int64_and_not_beyond(key: str, params: Any) -> None:
 
 
 @pytest.mark.parametrize("estimator", ["mean", "median_of_means"])
-@pytest.mark.parametrize("rho", [None, 0.005], ids=["no noise", "noise"])
-@pytest.mark.parametrize("repetitions", [2, 5, 20])
+@pytest.mark.parametrize("rho", some([0.005, None], 2), ids=["noise", "no noise"])
+@pytest.mark.parametrize("repetitions", some([2, 5, 20], 3))
 @pytest.mark.parametrize("key", ["fourier_sketch", "race_sketch"])
 def test_intervals_cover_however_few_the_repetitions(
     key: str, repetitions: int, rho: float | None, estimator: str

@@ -157,6 +157,7 @@ def test_noise_of_answers_is_its_formula(columns: int):
         assert 0 < one.noise_share < 1
 
 
+@pytest.mark.long
 def test_a_tail_is_unbiased_and_its_error_is_what_it_says():
     """120 seeds: no bias, the sample variance is the variance, the bound holds, random is worse."""
     rows, queries = asked(grid(5), 60, 1), asked(grid(5), 6, 2)

@@ -120,19 +120,11 @@ class MomentReader(Classes, MomentLevels):
         scale = self._area
 
         def at(queries: Any) -> Linear:
-            sums, variance, counted = table.at(_values(queries))
+            sums, variance, counted, missed = table.at(_values(queries))
             with_count = counted * (self.counted_factor**2 / 2)
-            return Linear(sums * scale, variance * scale**2, with_count * scale)
+            return Linear(sums * scale, variance * scale**2, with_count * scale, missed * scale)
 
-        return DistanceReading(float(self.p), at, lambda q: self._dropped(_values(q), table))
-
-    def _dropped(self, values: NDArray[np.float64], table: MomentTable) -> NDArray[np.float64]:
-        """Bound what the own leaves of each query hold, per record (Lemma 2): shape (q,)."""
-        lost = np.zeros(len(values))
-        for column, asked in enumerate(np.ascontiguousarray(values.T)):
-            far = table.farthest(asked, column)
-            lost += far if self.p == 1 else far**self.p
-        return lost * self._area
+        return DistanceReading(float(self.p), at)
 
     @cached_property
     def counted_factor(self) -> float:

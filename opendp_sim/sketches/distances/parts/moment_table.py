@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.sketches.distances.parts.axes import Dyadic
+from opendp_sim.sketches.distances.parts.by_column import by_column
 
 __all__ = ["MomentTable"]
 
@@ -75,7 +76,9 @@ class MomentTable:
             np.concatenate([out[..., :1], one, out[..., 1:]], axis=3)
             for one, out in zip(inside, outside, strict=True)
         ]
-        return cls(axes, np.concatenate([firsts, starts, lasts], axis=1), *joined)
+        sums, *public = joined
+        origins = np.concatenate([firsts, starts, lasts], axis=1)
+        return cls(axes, _once(origins, 0), sums, *(_once(one, 1) for one in public))
 
     def pieces(self, values: NDArray[np.float64], column: int) -> NDArray[np.int64]:
         """Return which piece of a column each value is on."""
@@ -103,34 +106,44 @@ class MomentTable:
         starts = np.stack([axis.starts for axis in self.axes]).astype(np.float64)
         none = np.full((len(self.axes), 1), np.inf)
         first = np.concatenate([none, starts[:, :-1], none], axis=1)
-        return first, np.concatenate([-none, starts[:, 1:] - 1, -none], axis=1)
+        last = np.concatenate([-none, starts[:, 1:] - 1, -none], axis=1)
+        return _once(first, 0), _once(last, 0)
 
-    def farthest(self, values: NDArray[np.float64], column: int) -> NDArray[np.float64]:
+    def farthest(
+        self, values: NDArray[np.float64], place: NDArray[np.int64], column: int
+    ) -> NDArray[np.float64]:
         """Return how far an end of a value's own leaf is at most; 0 outside the column."""
-        place = self.pieces(values, column)
         first, last = (end[column].take(place) for end in self.ends)
         np.subtract(values, first, out=first)
         np.subtract(last, values, out=last)
         found: NDArray[np.float64] = np.maximum(np.maximum(first, last, out=first), 0.0, out=first)
         return found
 
-    def at(
-        self, values: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return answers (L, q), variances (q,) and sums of factors (q,) at queries (q, d)."""
+    def at(self, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+        """Return answers (L, q); variances, sums of factors and what own leaves may hold: (q,).
+
+        The last is per record, in steps: the farther end of the own leaf of each column, to the power p.
+        """
         sums = np.zeros((len(self.sums), len(values)))
-        variance, counted = np.zeros((2, 1, len(values)))
-        for column, asked in enumerate(np.ascontiguousarray(values.T)):
-            place = self.pieces(asked, column)
-            steps = asked - self.origins[column].take(place)
-            for table, out in (
-                (self.sums, sums),
-                (self.variance, variance),
-                (self.counted, counted),
-            ):
-                for label, own in enumerate(table[:, column]):
-                    out[label] += _value(own, place, steps)
-        return sums, variance[0], counted[0]
+        variance, counted, missed = np.zeros((3, 1, len(values)))
+        tables = ((self.sums, sums), (self.variance, variance), (self.counted, counted))
+        p = self.sums.shape[2] - 1
+        for part, columns in by_column(values):
+            for column, asked in enumerate(columns):
+                place = self.pieces(asked, column)
+                far = self.farthest(asked, place, column)
+                missed[0, part] += far if p == 1 else far**p
+                steps = np.subtract(asked, self.origins[column].take(place), out=asked)
+                for table, out in tables:
+                    for label, own in enumerate(table[:, column]):
+                        out[label, part] += _value(own, place, steps)
+        return sums, variance[0], counted[0], missed[0]
+
+
+def _once(tables: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+    """Return tables of all columns; where all are alike, one of them, which stays in the cache."""
+    first = tables.take([0], axis=axis)
+    return np.broadcast_to(first, tables.shape) if (tables == first).all() else tables
 
 
 def _sizes(classes: int, p: int) -> Sequence[tuple[int, int]]:

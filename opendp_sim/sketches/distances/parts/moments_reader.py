@@ -212,12 +212,10 @@ class MomentsReader(Classes):
             variance = (
                 4.0**self.shift / u2**2 + 4 * norms / u1**2 + (norms + self.bias_steps) * with_count
             )
-            return Linear(sums * area, variance * area**2, with_count * area)
+            missed = self._missed(norms)
+            return Linear(sums * area, variance * area**2, with_count * area, missed)
 
-        return DistanceReading(2.0, at, self._missed_at)
-
-    def _missed_at(self, queries: Any) -> NDArray[np.float64]:
-        return self._missed(np.square(self._from_centre(queries)).sum(axis=1))
+        return DistanceReading(2.0, at)
 
     def _from_centre(self, queries: Any) -> NDArray[np.float64]:
         values: NDArray[np.float64] = np.asarray(as_rows(queries).values, dtype=np.float64)

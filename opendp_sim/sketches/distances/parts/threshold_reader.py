@@ -6,6 +6,7 @@ Proofs: ``threshold_sketch.md``. Reading is post-processing.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linear
+from opendp_sim.core.fast import INTERPOLATED
 from opendp_sim.core.grid import chunks, count_ids
 from opendp_sim.sketches.distances.parts.axes import columns_of, grouped
+from opendp_sim.sketches.distances.parts.by_column import by_column
 from opendp_sim.sketches.parts.classes import Classes
 from opendp_sim.spaces.rows import GridRows, as_rows
 
@@ -105,29 +108,70 @@ class ThresholdReader(Classes):
         table = _running_integrals(
             np.asarray(released["signs"]), sizes, self.span, self.counts, self.offsets
         )
-        return DistanceReading(
-            1.0, lambda q: self._read(table, sizes, q), lambda q: np.full(len(q), self.bias(None))
+        rises = np.diff(table, axis=1, append=0.0)
+        rises[:, self.offsets[1:] + np.arange(self.rows.width)] = (
+            0.0  # nothing follows the last level
         )
+        tables = np.stack([table, rises])
+        return DistanceReading(1.0, lambda q: self._read(tables, sizes, q))
 
-    def _read(self, table: NDArray[np.float64], sizes: NDArray[np.float64], queries: Any) -> Linear:
-        """Look up and interpolate: O(d) a query and class."""
+    def _read(
+        self, tables: NDArray[np.float64], sizes: NDArray[np.float64], queries: Any
+    ) -> Linear:
+        """Look up and interpolate: O(d) a query and class. Tables: at each level, and to the next."""
         values = np.asarray(as_rows(queries).values, dtype=np.float64)
-        place = (values - self.lower) * (self.counts / np.maximum(self.span, 1))
-        np.clip(place, 0.0, self.counts, out=place)
-        below = np.minimum(place.astype(np.int64), self.counts - 1)
-        share = place - below
-        below += self.offsets[:-1] + np.arange(self.rows.width)
-        outside = np.maximum(self.lower - values, values - (self.lower + self.span))
-        beyond = np.maximum(outside, 0.0).sum(axis=1)
-        sums = np.empty((self.classes, len(values)))
-        for label, integral in enumerate(table):
-            low = integral[below]
-            low += share * (integral[below + 1] - low)
-            sums[label] = low.sum(axis=1) + sizes[label] * beyond
+        sums, beyond = np.zeros((self.classes, len(values))), np.zeros(len(values))
+        for part, columns in by_column(values):
+            self._add_columns(tables, columns, sums[:, part], beyond[part])
+        sums += sizes[:, None] * beyond
         unit, count = self.rows.unit, (self.reals.sum() / 2 + beyond) / self.weight
-        return Linear(
-            sums * unit, (count**2 + self._sign_variance) * unit**2, count * unit / self.weight
-        )
+        variance = (count**2 + self._sign_variance) * unit**2
+        return Linear(sums * unit, variance, count * unit / self.weight, self.bias(None))
+
+    def _add_columns(
+        self,
+        tables: NDArray[np.float64],
+        columns: NDArray[np.float64],
+        sums: NDArray[np.float64],
+        beyond: NDArray[np.float64],
+    ) -> None:
+        """Add each column's sums to ``sums``, and to ``beyond`` the way to the box; overwrites them."""
+        upper, ratio = self.lower + self.span, self.counts / np.maximum(self.span, 1)
+        starts = (self.offsets + np.arange(self.rows.width + 1)).tolist()
+        inside = (columns.min(axis=1) >= self.lower) & (columns.max(axis=1) <= upper)
+        compiled = INTERPOLATED.after(columns.size * len(sums))
+        if compiled is not None:
+            self._clip_columns(columns, np.flatnonzero(~inside), beyond)
+            scales = np.stack([self.lower, ratio], axis=1)
+            compiled(columns, scales, np.array(starts), tables, sums)
+            return
+        floor, low, rise = np.empty((3, columns.shape[1]))
+        level = np.empty(columns.shape[1], dtype=np.int64)
+        for column, asked in enumerate(columns):
+            if not inside[column]:
+                self._clip_columns(columns, [column], beyond)
+            place = np.subtract(asked, self.lower[column], out=asked)
+            place *= ratio[column]
+            np.copyto(level, np.floor(place, out=floor), casting="unsafe")
+            place -= floor
+            own = tables[:, :, starts[column] : starts[column + 1]]
+            for out, at, to_next in zip(sums, *own, strict=True):
+                # Every level is one of the table's: clipping only spares numpy a buffer.
+                at.take(level, out=low, mode="clip")
+                to_next.take(level, out=rise, mode="clip")
+                rise *= place
+                low += rise
+                np.add(out, low, out=out)
+
+    def _clip_columns(
+        self, columns: NDArray[np.float64], which: Iterable[int], beyond: NDArray[np.float64]
+    ) -> None:
+        """Move some columns' queries into the box, and add to ``beyond`` how far that was."""
+        for column in which:
+            asked, low = columns[column], float(self.lower[column])
+            inside = np.clip(asked, low, low + int(self.span[column]))
+            beyond += np.abs(asked - inside)
+            asked[:] = inside
 
     def count(
         self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]

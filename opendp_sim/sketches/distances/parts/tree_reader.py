@@ -17,6 +17,7 @@ from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linea
 from opendp_sim.core.grid import chunks, count_ids
 from opendp_sim.core.linear import public_product
 from opendp_sim.sketches.distances.parts.axes import Dyadic, columns_of, interval_sums, powered
+from opendp_sim.sketches.distances.parts.by_column import by_column
 from opendp_sim.sketches.distances.parts.far_ends import FarEnds, consistent, consistent_variance
 from opendp_sim.sketches.parts.classes import Classes
 from opendp_sim.spaces.rows import GridRows, as_rows
@@ -146,23 +147,47 @@ class TreeReader(Classes):
         def at(queries: Any) -> Linear:
             return self._sum(nodes, counted, _values(queries), power, alpha, known)
 
-        return DistanceReading(power, at, lambda q: self._missed(_values(q), power), 1.0 + alpha)
+        return DistanceReading(power, at, 1.0 + alpha)
 
-    def _near(self, values: NDArray[np.float64], power: float) -> NDArray[np.float64]:
-        """Return where the intervals start, in steps from the lower bound: shape (q, d).
+    def _located(
+        self, values: NDArray[np.float64], power: float
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return each query's cells (d, q), its way to the box, and what rounding to cells costs: (q,).
 
         For p = 1 a query outside is answered at the nearest end, and the rest of the way is counted
-        once for each record; for other exponents the intervals start outside.
+        once for each record; for other exponents the intervals start outside. The cost is per record,
+        at most (Lemma 2).
         """
+        places = np.empty((self.rows.width, len(values)), dtype=np.int64)
+        beyond, missed = np.zeros((2, len(values)))
         lower, upper = (bound.astype(np.float64) for bound in columns_of(self.rows))
-        near: NDArray[np.float64] = (
-            np.clip(values, lower, upper) if power == 1 else values
-        ) - lower
-        return near
+        for part, columns in by_column(values):
+            inside = (columns.min(axis=1) >= lower) & (columns.max(axis=1) <= upper)
+            for column, asked in enumerate(columns):
+                if power == 1 and not inside[column]:
+                    far = asked.copy()
+                    np.clip(asked, lower[column], upper[column], out=asked)
+                    beyond[part] += np.abs(far - asked)
+                near = np.subtract(asked, lower[column], out=asked)
+                cell, lost = self._nearest(near, column, power)
+                places[column, part] = cell
+                missed[part] += lost
+        return places, beyond * self.rows.unit, missed * powered("distance", self.rows.unit, power)
 
-    def _places(self, near: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the nearest cell of each position, which may be outside: whole numbers (q, d)."""
-        return np.rint((near - self.slack) / self.widths)
+    def _nearest(
+        self, near: NDArray[np.float64], column: int, power: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the nearest cells, which may be outside, and what is lost; overwrites ``near``."""
+        slack, width = float(self.slack[column]), float(self.widths[column])
+        # Farthest place in the box; for p = 1 the factor is 1 and it does not matter.
+        far = 0.0 if power == 1 else np.maximum(np.abs(near), np.abs(self.spans[column] - 1 - near))
+        near -= slack
+        cell: NDArray[np.float64] = near / width
+        np.rint(cell, out=cell)
+        near -= cell * width
+        moved: NDArray[np.float64] = np.abs(near, out=near)
+        moved += slack
+        return cell, moved if power == 1 else power * moved * (far + moved) ** (power - 1)
 
     def _sum(
         self,
@@ -173,9 +198,7 @@ class TreeReader(Classes):
         alpha: float,
         known: dict[int, _Known],
     ) -> Linear:
-        near = self._near(values, power)
-        beyond = (np.abs(values - columns_of(self.rows)[0] - near) * self.rows.unit).sum(axis=1)
-        places = self._places(near).T.astype(np.int64)
+        places, beyond, missed = self._located(values, power)
         steps, squared = (
             self._cell_powers(power),
             float(np.square(self.multipliers.astype(np.float64)).sum()),
@@ -194,7 +217,7 @@ class TreeReader(Classes):
                 variance += (step / self.multipliers[column]) ** 2 * squares.take(own)
                 shared += step / squared * totals.take(own)
         variance += 2 * beyond * shared + (beyond * counted.factor) ** 2
-        return Linear(sums, variance, shared + beyond * counted.factor**2)
+        return Linear(sums, variance, shared + beyond * counted.factor**2, missed)
 
     def _looked_up(
         self,
@@ -264,15 +287,6 @@ class TreeReader(Classes):
                 table[:, part] = weights.dot(flat).T
                 squares[part] = weights.power(2).sum(axis=1)
         return table.reshape(*nodes.shape[:2], -1), squares, totals
-
-    def _missed(self, values: NDArray[np.float64], power: float) -> NDArray[np.float64]:
-        """Bound what rounding to cells costs at each query, per record (Lemma 2): shape (q,)."""
-        near = self._near(values, power)
-        moved = np.abs(near - self.slack - self._places(near) * self.widths) + self.slack
-        # Farthest place in the box; for p = 1 the factor is 1 and it does not matter.
-        far = np.maximum(np.abs(near), np.abs(self.spans - 1 - near)) + moved
-        most: NDArray[np.float64] = (power * moved * far ** (power - 1)).sum(axis=1)
-        return most * powered("distance", self.rows.unit, power)
 
     # --- what is known before a release ---------------------------------------------------------
 

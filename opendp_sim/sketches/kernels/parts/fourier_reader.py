@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.capabilities import Arrays, KernelEstimates
 from opendp_sim.core.drawn import AT_ONCE, Drawn
 from opendp_sim.core.errors import InternalError, SpaceError
-from opendp_sim.core.grid import PhaseProjection, chunks, chunks_in_room, count_ids
+from opendp_sim.core.grid import PhaseProjection, chunks, chunks_in_room
 from opendp_sim.core.linear import public_product, table_product
 from opendp_sim.core.memory import check_memory
 from opendp_sim.core.randomness import public_generator
@@ -111,15 +111,18 @@ class FourierReader(Classes):
     rows: GridRows
     table: NDArray[np.int64]
     terms: tuple[Term, ...]
+    orthogonal: bool = False
 
     @classmethod
-    def bound(cls, mechanism: Parameters, rows: GridRows) -> FourierReader:
+    def bound(
+        cls, mechanism: Parameters, rows: GridRows, *, orthogonal: bool = False
+    ) -> FourierReader:
         """Return the reader of ``mechanism`` on this grid; many frequencies are drawn later."""
         count, kernel = mechanism.frequencies, mechanism.kernel
         lower = "`frequencies`, or the columns (`jl_projection`)"
         check_memory(8 * rows.width * count, mechanism.key, "the frequencies", lower)
         terms = kernel.split(count, f"{mechanism.key}.frequencies")
-        reader = cls(mechanism, rows, phase_table(mechanism.phases), terms)
+        reader = cls(mechanism, rows, phase_table(mechanism.phases), terms, orthogonal)
         if rows.width * count <= AT_ONCE:
             _ = reader.projection
         return reader
@@ -136,7 +139,13 @@ class FourierReader(Classes):
         mechanism, rows = self.mechanism, self.rows
         turn, count = mechanism.phases, mechanism.frequencies
         generator = public_generator(mechanism.seed, mechanism.key, "frequencies")
-        drawn = [term.kernel.frequencies(generator, rows.width, term.size) for term in self.terms]
+        draws = [
+            t.kernel.orthogonal if self.orthogonal else t.kernel.frequencies for t in self.terms
+        ]
+        drawn = [
+            draw(generator, rows.width, term.size)
+            for draw, term in zip(draws, self.terms, strict=True)
+        ]
         steps = np.concatenate(drawn, axis=1) * (rows.unit * turn / (2.0 * math.pi))
         if not np.abs(steps).max() <= turn * _MOST_TURNS:
             raise SpaceError(
@@ -209,8 +218,8 @@ class FourierReader(Classes):
         turn = self.mechanism.phases
         raw = np.zeros((len(matrix), self.classes, turn), dtype=np.int64)
         for part, room in chunks_in_room(len(values), values.shape[1], len(matrix)):
-            ids = self.projection.ids(values[part], matrix, modulus=turn, room=room)
-            count_ids(ids, None if labels is None else labels[part], raw)
+            own = None if labels is None else labels[part]
+            self.projection.count(values[part], own, raw, matrix=matrix, room=room, modulus=turn)
         # Ids carry `base`; turn each histogram back by it.
         back = (np.arange(turn) + base[:, None]) & (turn - 1)
         return np.take_along_axis(raw, back[:, None, :], axis=2)

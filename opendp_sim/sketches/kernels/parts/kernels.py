@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.core.directions import orthogonal_blocks
 from opendp_sim.core.mechanism import Option, param
 
 __all__ = [
@@ -82,6 +83,10 @@ class OneKernel(Kernel):
     def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
         """Draw ``count`` frequencies, radians per data unit, shape (width, count)."""
 
+    def orthogonal(self, generator: np.random.Generator, width: int, count: int) -> Array:
+        """Draw them orthogonal in blocks where that keeps their law; else as ``frequencies``."""
+        return self.frequencies(generator, width, count)
+
 
 class Term(NamedTuple):
     """A weighted kernel, and its place among the frequencies of a sketch."""
@@ -124,6 +129,14 @@ class Gaussian(OneKernel):
     def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
         """Normal with variance ``2 / sigma^2``."""
         return generator.standard_normal((width, count)) * (math.sqrt(2.0) / self.bandwidth)
+
+    def orthogonal(self, generator: np.random.Generator, width: int, count: int) -> Array:
+        """Uniform directions, orthogonal in blocks, times lengths of independent normal vectors."""
+        directions = orthogonal_blocks(generator, width, count)
+        lengths = np.zeros(count)
+        for _ in range(width):  # row after row: no library's order
+            lengths += np.square(generator.standard_normal(count))
+        return directions * (np.sqrt(2.0 * lengths) / self.bandwidth)
 
     def value(self, distance: Array) -> Array:
         """Return ``exp(-z^2)`` for ``z = distance / sigma``."""

@@ -167,9 +167,12 @@ class RaceReader(Classes):
         if self._table:
             group, starts = group_starts(self.mechanism.repetitions, self.classes * width)
         for part, room in chunks_in_room(len(rows), rows.values.shape[1], len(matrix)):
-            ids = self.projection.ids(rows.values[part], matrix, starts=starts, room=room)
-            cells = ids if self._table else self._buckets(ids)
-            count_ids(cells, None if labels is None else labels[part], raw, group)
+            values, own = rows.values[part], None if labels is None else labels[part]
+            if self._table:
+                more: Any = {"group": group, "starts": starts}
+                self.projection.count(values, own, raw, matrix=matrix, room=room, **more)
+            else:
+                count_ids(self._buckets(self.projection.ids(values, matrix, room=room)), own, raw)
         if not self._table:
             counts += raw.transpose(1, 0, 2)
             return

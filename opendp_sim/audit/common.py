@@ -1,0 +1,67 @@
+"""Noise in common: the second run of a round takes the values that the first one drew, law by law.
+
+What is bet on is a difference of two events. With noise of their own the sides differ by luck as much
+as by data; with noise in common what luck does to one it does to the other. ``trace.md`` (section 1)
+says why each side keeps its law.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Common"]
+
+
+class Common:
+    """The draws of a round's first run, in their order, each with all that its law depends on."""
+
+    def __init__(self) -> None:
+        """Begin without rounds."""
+        self.on = False
+        self._taken: list[tuple[Any, Any]] = []
+        self._spot = 0
+        self._second = False
+
+    @contextmanager
+    def common(self) -> Iterator[None]:
+        """Have noise in common until the block ends."""
+        self.on = True
+        try:
+            yield
+        finally:
+            self.on = False
+            self._taken.clear()
+
+    def begin(self) -> None:
+        """Begin a round: the next run is its first."""
+        self._taken.clear()
+        self._spot, self._second = 0, False
+
+    def again(self) -> None:
+        """Say that the next run is the round's second."""
+        self._spot, self._second = 0, True
+
+    def draw(self, law: Any, make: Callable[[], Any]) -> Any:
+        """Return a draw. The k-th of the second run is the k-th of the first where both have one law."""
+        try:
+            hash(law)
+        except TypeError:  # parameters that have no place here
+            return make()
+        spot = self._spot
+        self._spot = spot + 1
+        if not self._second:
+            value = make()
+            self._taken.append((law, _own(value)))
+            return value
+        if spot < len(self._taken) and self._taken[spot][0] == law:
+            return _own(self._taken[spot][1])
+        return make()
+
+
+def _own(value: Any) -> Any:
+    """Return what may be written to without the other run seeing it."""
+    return value.copy() if isinstance(value, (list, np.ndarray)) else value

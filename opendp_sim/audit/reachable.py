@@ -1,0 +1,127 @@
+"""The user's functions that an OpenDP object reaches, and what they hold.
+
+OpenDP hides a Python function behind a ctypes callback; the garbage collector knows what that refers to.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import inspect
+import types
+from typing import Any
+
+import numpy as np
+
+__all__ = ["attribute", "functions_of", "held", "names_of"]
+
+_SKIP = (
+    "opendp",
+    "numpy",
+    "scipy",
+    "pandas",
+    "polars",
+    "random",
+    "builtins",
+    "collections",
+    "functools",
+    "fractions",
+    "math",
+    "typing",
+    "importlib",
+    "_pytest",
+    "pytest",
+    "contextlib",
+    "dataclasses",
+)
+_MOST_FUNCTIONS = 200
+_LEAVES = types.ModuleType, type, str, int, float, np.ndarray
+_DEPTH, _MOST_OBJECTS = 9, 20_000
+_HEAP = 1 << 9
+"""Set in the flags of a class that a ``class`` statement has made (``Py_TPFLAGS_HEAPTYPE``)."""
+
+
+def functions_of(obj: Any) -> list[types.FunctionType]:
+    """Return the user's functions that can be reached from an OpenDP object."""
+    seen: set[int] = set()
+    out: list[types.FunctionType] = []
+    todo: list[tuple[Any, int]] = [(obj, 0)]
+    while todo and len(seen) < _MOST_OBJECTS:
+        value, depth = todo.pop(0)
+        if id(value) in seen or depth > _DEPTH:
+            continue
+        seen.add(id(value))
+        if isinstance(value, types.FunctionType):
+            if _users(value):
+                out.append(value)
+            todo += [(part, depth + 1) for part in held(value)]
+        elif not (isinstance(value, _LEAVES) or (isinstance(value, dict) and "__name__" in value)):
+            out += _methods(value)
+            todo += [(part, depth + 1) for part in gc.get_referents(value)]
+    bound = {id(f.__code__) for f in out if hasattr(f, "__self__")}
+    return _with_helpers([f for f in out if hasattr(f, "__self__") or id(f.__code__) not in bound])
+
+
+def _users(value: Any) -> bool:
+    """Say whether a function or a class is the user's."""
+    return (getattr(value, "__module__", None) or "").split(".")[0] not in _SKIP
+
+
+def _methods(value: Any) -> list[Any]:
+    """Return the methods of an instance of a class of the user's, bound to it: ``__call__`` first."""
+    kind = type(value)
+    if not (kind.__flags__ & _HEAP and _users(kind)):
+        return []
+    own = {name: f for base in reversed(kind.__mro__) for name, f in vars(base).items()}
+    names = sorted(own, key=lambda name: name != "__call__")
+    return [
+        types.MethodType(own[name], value)
+        for name in names
+        if isinstance(own[name], types.FunctionType) and _users(own[name])
+    ]
+
+
+def _with_helpers(found: list[types.FunctionType]) -> list[types.FunctionType]:
+    """Add the user's functions, and the methods of the user's classes, that the found ones name."""
+    out = list(found)
+    known = {id(function.__code__) for function in out}
+    for function in out:
+        for name in names_of(function.__code__):
+            for helper in _named(function.__globals__.get(name)):
+                if id(helper.__code__) not in known and len(out) < _MOST_FUNCTIONS:
+                    known.add(id(helper.__code__))
+                    out.append(helper)
+    return out
+
+
+def _named(value: Any) -> list[types.FunctionType]:
+    value = getattr(value, "__wrapped__", value)
+    parts = list(vars(value).values()) if isinstance(value, type) and _users(value) else [value]
+    return [part for part in parts if isinstance(part, types.FunctionType) and _users(part)]
+
+
+def held(function: types.FunctionType) -> list[Any]:
+    """Return what a function keeps: cells and defaults."""
+    out: list[Any] = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    for cell in function.__closure__ or ():
+        try:
+            out.append(cell.cell_contents)
+        except ValueError:
+            continue
+    return out
+
+
+@functools.lru_cache(maxsize=2000)
+def names_of(code: types.CodeType) -> tuple[str, ...]:
+    """Return the global names and attributes that code uses, nested code included."""
+    names = dict.fromkeys(code.co_names)
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            names.update(dict.fromkeys(names_of(inner)))
+    return tuple(names)
+
+
+def attribute(owner: Any, name: str) -> Any:
+    """Return what an instance or its class keeps under a name; no property is run."""
+    kept = getattr(owner, "__dict__", {})
+    return kept[name] if name in kept else inspect.getattr_static(type(owner), name, None)

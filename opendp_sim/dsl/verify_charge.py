@@ -1,0 +1,148 @@
+"""``verify``, the charge: the quoted entry against program and files, and against the ledger itself.
+
+Each line of the report is written by the comparison that it tells of.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path as File
+
+from opendp_sim.accounting._entries import Entry
+from opendp_sim.accounting._ledger_file import BUSY, NO_ANSWER, UNREADABLE
+from opendp_sim.accounting.certificate import quoted, statement_digest
+from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.shared_ledger import is_shared
+from opendp_sim.accounting.strict_models import plain_json
+from opendp_sim.core.errors import BudgetError
+from opendp_sim.dsl.certify import ledger_part
+from opendp_sim.dsl.charging import terms_of, unit_text
+from opendp_sim.dsl.stated_ledger import stated_wrongly
+from opendp_sim.dsl.verify_report import NOT_FOUND, NOT_OPENED, Report
+
+__all__ = ["check_charge", "check_ledger", "ledger_file"]
+
+
+def check_charge(report: Report) -> None:
+    """Compare the quoted entry with the program, the claim, the file and the statement."""
+    plan, record = report.plan, report.record
+    terms = terms_of(plan) if plan.charge is not None else None
+    if terms is None:
+        report.equal(record.charge, None, "charge")
+        report.equal(record.ledger, None, "ledger")
+        if plan.privacy is not None:
+            report.checked.append("the program names no ledger, and the certificate no charge")
+            report.left.append("what else was spent on this data: nobody counts it")
+        return
+    if record.charge is None or record.ledger is None or plan.charge is None:
+        raise report.differs("charge: the program names a ledger")
+    report.equal(record.ledger.terms, json.loads(json.dumps(terms.plain())), "ledger.terms")
+    if not record.charge.follows:
+        raise report.differs("charge.hash")
+    try:
+        body = plain_json(record.charge.body)
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):
+        raise report.differs("charge.body")
+    dataset = next(entry.name for entry in plan.program.data if entry.ledger is not None)
+    for name, ours in (
+        ("kind", "charge"),
+        ("program", plan.program.hash),
+        ("name", plan.program.name),
+        ("loss", plan.charge.plain()),
+        ("unit", unit_text(plan)),
+        ("dataset", dataset),
+    ):
+        report.equal(body.get(name), ours, f"charge.body.{name}")
+    files = body.get("files")
+    mine = files.get(record.output) if isinstance(files, dict) else None
+    wanted = {"sha256": record.file.sha256, "statement": statement_digest(report.plain)}
+    for name, value in wanted.items():
+        found = mine.get(name) if isinstance(mine, dict) else None
+        report.equal(found, value, f"charge.body.files.{record.output}.{name}")
+    report.checked.append(
+        f"the quoted entry {record.charge.entry} charges this program {plan.charge.text} under "
+        f"`{plan.charge.measure}`, per {unit_text(plan)}, for dataset {dataset}"
+    )
+    report.checked.append("the quoted entry holds the digests of this file and of this statement")
+    wrong = stated_wrongly(plan, terms, record, body)
+    if wrong is not None:
+        raise report.differs(wrong)
+    report.checked.append(
+        "what it says of the ledger is of the program's ledger, and could be its sum"
+    )
+
+
+def ledger_file(report: Report, spec: str | File | None, ledger: str | File | None) -> File | None:
+    """Return where the ledger should be: as named, beside the spec, or where paths start from.
+
+    Without a name or a spec it is looked for from where the certificate lies, and told as such: whoever
+    can write to the folder of the outputs (``apply --into``) could have put one there.
+    """
+    if ledger is not None:
+        return File(ledger)
+    entry = next((e for e in report.plan.program.data if e.ledger is not None), None)
+    if entry is None or entry.ledger is None:
+        return None
+    if is_shared(entry.ledger.file):
+        return File(entry.ledger.file)
+    if spec is not None:
+        return File(spec).parent / entry.ledger.file
+    save = File(report.plan.outputs[report.record.output].decl.save or "")
+    homes = [*report.path.resolve().parents[len(save.parts) - 1 :][:1], report.path.parent]
+    found = next((f for home in homes if (f := home / entry.ledger.file).exists()), None)
+    if found is not None:
+        place = os.path.relpath(found, report.path.parent)
+        report.left.append(
+            f"that {place} is the curator's ledger: it was found from where the certificate lies (name "
+            "the ledger with --ledger)"
+        )
+    return found
+
+
+def check_ledger(report: Report, file: File | None) -> None:
+    """Compare the quoted entry, and what was spent and left, with the ledger itself."""
+    record = report.record
+    if record.charge is None or record.ledger is None:
+        return
+    if file is None or not (is_shared(file) or file.exists()):
+        report.left.append(
+            f"that entry {record.charge.entry} is in {record.ledger.file}, and what "
+            f"was spent and left: {NOT_FOUND}"
+        )
+        return
+    try:
+        with Ledger.open(file) as ledger:
+            _in_ledger(report, ledger, file)
+    except BudgetError as error:
+        if error.got not in (BUSY, UNREADABLE, NO_ANSWER):
+            raise report.differs(f"the ledger ({error.got})") from None
+        report.left.append(
+            f"that entry {record.charge.entry} is in {file}, which is {error.got}, and what was "
+            f"spent and left: {NOT_OPENED}"
+        )
+
+
+def _in_ledger(report: Report, ledger: Ledger, file: File) -> None:
+    record, entries = report.record, ledger.entries
+    assert record.charge is not None  # noqa: S101 - the caller asked
+    assert record.ledger is not None  # noqa: S101 - the caller asked
+    report.equal(ledger.terms, terms_of(report.plan), "ledger.terms")
+    number = record.charge.entry
+    if not 1 <= number <= len(entries):
+        raise report.differs(f"charge.entry: {file.name} has no entry {number}")
+    entry: Entry = entries[number - 1]
+    report.equal(quoted(entry), report.plain["charge"], f"charge: entry {number} of {file.name}")
+    reserve = entry.body.get("of")
+    again = ledger_part(ledger, number if reserve is None else int(reserve))
+    for name in ("terms", "spent", "left"):
+        ours = json.loads(json.dumps(again[name]))
+        report.equal(ours, report.plain["ledger"][name], f"ledger.{name}")
+    report.checked.append(
+        f"entry {number} of {file.name}, whose chain is whole, is the quoted entry"
+    )
+    report.checked.append(
+        f"with it {again['spent']['text']} was spent of the ledger's limit, as stated"
+    )

@@ -1,0 +1,46 @@
+"""What ``verify`` holds while it looks: a certificate, its plan made again, and what was found out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path as File
+from typing import Any
+
+from opendp_sim.accounting.certificate import Certificate
+from opendp_sim.core.errors import ReleaseError
+from opendp_sim.dsl.plan import Plan
+
+__all__ = ["NOT_FOUND", "NOT_OPENED", "Report"]
+
+NOT_FOUND = "the ledger was not found (--ledger)"
+"""How what only a ledger can show is told where there was none."""
+NOT_OPENED = "the ledger could not be opened now"
+"""The same where there was one: a run has it, or it may not be written to, as every opening does."""
+
+
+@dataclass
+class Report:
+    """A certificate, its plan made again, and what was found out about it."""
+
+    path: File
+    plain: dict[str, Any]
+    record: Certificate
+    plan: Plan
+    checked: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+    def differs(self, what: str) -> ReleaseError:
+        """Return the refusal of a certificate whose parts do not agree (OS701)."""
+        return ReleaseError(
+            "OS701",
+            str(self.path),
+            expected="a certificate whose parts agree",
+            got=f"another value at {what}",
+            hint="the certificate or a file beside it was changed, or made by another version of this "
+            "package: the version that wrote it can verify it.",
+        )
+
+    def equal(self, ours: Any, theirs: Any, what: str) -> None:
+        """Refuse two values that are not one (OS701)."""
+        if ours != theirs:
+            raise self.differs(what)

@@ -1,0 +1,103 @@
+"""What a page asks to believe and does not promise, about this program and in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from opendp_sim.accounting.attackers import attacker_of
+from opendp_sim.accounting.certificate import as_worded_now
+from opendp_sim.accounting.wear import of_units, wear
+from opendp_sim.dsl.plan import Plan
+
+__all__ = ["PLAIN", "UNIT", "believed", "not_promised"]
+
+UNIT = "The privacy unit is the one that the program states: rows, or all rows of one name."
+"""The sentence of a certificate for which a page says who has how many rows."""
+PLAIN = {
+    "The seeds of public matrices are not chosen after a look at the data.": "The fixed numbers (seeds) "
+    "that public random matrices are made from are chosen without a look at the data.",
+    "OpenDP's samplers and this package's bulk samplers draw from the operating system's entropy.": "The "
+    "random numbers of the noise come from the operating system, and nobody can foretell them.",
+    "There are fewer than 2**31 records: they are counted while they are read, and more are "
+    "refused.": "There are fewer than 2,147,483,648 records: they are counted while they are read, and "
+    "more are refused.",
+    "The lemmas beside each mechanism hold, and the code does what they say.": "The proofs that stand "
+    "beside the code of each step are right, and the code does what they say.",
+    "Data that breaks its declaration is refused before the charge; that there is no refusal is not "
+    "protected.": "A run stops where data breaks its declaration, before anything is charged or "
+    "released. Whether a run stopped can itself tell something, and is not protected.",
+}
+"""Sentences of a certificate, and how a page words them; others are plain as they are."""
+
+
+def believed(plan: Plan, assumed: Sequence[str]) -> list[str]:
+    """Return what a reader has to believe; ``assumed`` is in the words of a certificate."""
+    unit = _of_the_unit(plan)
+    return [unit if text == UNIT else PLAIN.get(text, text) for text in as_worded_now([*assumed])]
+
+
+def _of_the_unit(plan: Plan) -> str:
+    """Say of this program's data what a unit of privacy stands for."""
+    if plan.privacy is None:
+        return UNIT
+    unit = plan.privacy.unit
+    data = " or ".join(f"`{entry.name}`" for entry in plan.program.data if not entry.public)
+    one = "row" if unit.of == "row" else f"`{unit.of}`"
+    most = f"one {one}" if unit.count == 1 else f"{unit.count} {'rows' if one == 'row' else one}"
+    less = "less than is said here"
+    if one == "row" and unit.count == 1:
+        attacker = attacker_of(plan.privacy.measure, plan.total)
+        if len([*wear(attacker, rows=True)]) > len([*wear(attacker, rows=False)]):
+            less = "less: the table of how fast protection wears off says how much"
+    return f"Nobody has more than {most} in {data}; whoever has is protected {less}."
+
+
+def not_promised(plan: Plan) -> Iterator[str]:
+    """Yield what the claim does not say, most misread first."""
+    yield "That nothing can be learnt about the group as a whole: that is what the release is for."
+    if plan.privacy is not None:
+        if plan.privacy.unit.kind == "replace":
+            yield "That nobody learns that a record is in the data: what is protected is what it says."
+        by_person = plan.privacy.unit.of != "row"
+        yield (
+            "Protection of a person whom the data holds under several names."
+            if by_person
+            else "Protection of a person with several records, unless the program counts them together."
+        )
+        yield from _contents(plan)
+        yield (
+            "The number of right guesses for somebody who was not at 50:50 before: whoever was nearly "
+            "sure is right more often, as without the release. The claim in the boxes above holds "
+            "whatever anybody knew before."
+        )
+    yield "Anything about other releases from the same data that no ledger counts."
+    yield "Safety against timing and other side channels, or against a compromised machine."
+
+
+def _contents(plan: Plan) -> Iterator[str]:
+    """Say what holds of what a record says, where the claim is about whether it is in the data.
+
+    To exchange what one unit says is to remove it and to add another: two units (Lemma A5), and a guess
+    between two such data sets is a test between them (Lemma A3). Of one record of a unit of several the
+    claim itself may hold, so there a number would say too little.
+    """
+    assert plan.privacy is not None  # noqa: S101 - the caller asked
+    unit = plan.privacy.unit
+    if unit.kind == "replace":
+        return
+    noun = "record" if unit.of == "row" else "person"
+    says = "what a record says" if noun == "record" else "what the rows of a person say"
+    text = (
+        f"The same number for {says}. What is protected is whether a {noun} is in the data; a change of "
+        f"{says} counts as two steps, one {noun} out and one in, and is protected less."
+    )
+    two = None
+    if unit.count == 1:
+        two = of_units(attacker_of(plan.privacy.measure, plan.total), 2)
+    if two is not None:
+        text += (
+            f" Somebody who knows all else, also that the {noun} is in the data, and starts at "
+            f"50:50 between two things that {'it' if noun == 'record' else 'those rows'} may say, "
+            f"guesses right at most {two.right} times in 100."
+        )
+    yield text

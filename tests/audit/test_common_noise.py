@@ -1,0 +1,334 @@
+"""Draws ahead, noise in common for the two runs of a round, and places instead of records on the tape."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from scipy import stats
+
+from opendp_sim.audit import audit
+from opendp_sim.audit.ahead import Ahead, bits_ahead
+from opendp_sim.audit.common import Common
+from opendp_sim.audit.curves import gaussian_delta, pure_curve
+from opendp_sim.audit.exact import Shift, closed_form
+from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.lean import lean_bets
+from opendp_sim.audit.levels import level_step
+from opendp_sim.audit.mining import Mined, guided
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.noise import NoiseLaw
+from opendp_sim.audit.picks import picked, shown
+from opendp_sim.audit.primitives import tapped
+from opendp_sim.audit.reachable import functions_of
+from opendp_sim.audit.spaces import space_of
+from opendp_sim.audit.subject import read_subject
+from opendp_sim.audit.tape import Tape
+from opendp_sim.audit.trace import Tracer
+from opendp_sim.audit.verdicts import STEPS
+from opendp_sim.audit.views import Decoded, claim_of, look
+from tests.audit.opaque import PAIRS
+from tests.audit.opaque.kit import APPROX, PURE, SYMMETRIC, ZCDP, opaque, up, whole
+
+BY_NAME = {pair.name: pair for pair in PAIRS}
+BRIEF = replace(
+    Budget.of("quick"), seconds=0.5, trace_seconds=1.0, scan_seconds=0.3, stability_seconds=0.1
+)
+LONG = replace(
+    BRIEF,
+    seconds=15.0,
+    trace_seconds=20.0,
+    scan_seconds=10.0,
+    scan_pairs=200,
+    total=30.0,
+    witness_seconds=0.0,
+)
+
+
+# --- draws ahead ----------------------------------------------------------------------------
+
+
+def test_draws_ahead_are_those_of_the_source_and_few_calls() -> None:
+    calls = 0
+    rng, same = np.random.default_rng(5), np.random.default_rng(5)
+
+    def make(*args: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return rng.geometric(*args, **options)
+
+    ahead = Ahead("geometric", make)
+    drawn = [ahead.draw((0.3,), {}) for _ in range(300)]
+    assert {type(value) for value in drawn} == {type(same.geometric(0.3))}
+    assert calls < 12
+    again = np.random.default_rng(5).geometric(0.3, 300).tolist()
+    assert sorted(drawn[:2]) == sorted(again[:2])  # one source, one stream
+    assert abs(np.mean(drawn) - 1 / 0.3) < 1.2
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "options"),
+    [
+        ("geometric", (0.5, 3), {}),
+        ("normal", (np.zeros(2), 1.0), {}),
+        ("random", (4,), {}),
+        ("laplace", (), {"size": 2}),
+    ],
+)
+def test_what_has_a_size_is_drawn_as_it_is_asked(name: str, args: Any, options: Any) -> None:
+    ahead = Ahead(name, getattr(np.random.default_rng(1), name))
+    assert {np.shape(ahead.draw(args, options)) for _ in range(5)} == {
+        np.shape(getattr(np.random.default_rng(1), name)(*args, **options))
+    }
+
+
+def test_random_bits_ahead_are_whole_numbers_of_so_many_bits() -> None:
+    ahead = bits_ahead(random.SystemRandom().getrandbits)
+    drawn = [ahead.draw((5,), {}) for _ in range(2000)]
+    assert {type(value) for value in drawn} == {int}
+    assert set(drawn) == set(range(32))
+    assert ahead.draw((200,), {}).bit_length() <= 200
+    assert not Ahead("choice", random.choice).able
+
+
+def _live(function: Callable[[Any], Any], data: Any, count: int) -> tuple[list[Any], Tape]:
+    tape = Tape(None, np.random.default_rng(0))
+    with tapped(tape, [function]):  # type: ignore[list-item]
+        run = tape.live(function, "bulk")
+        return [run(data) for _ in range(count)], tape
+
+
+def test_a_generator_that_is_set_back_is_never_drawn_from_ahead() -> None:
+    def seeded(_: Any) -> int:
+        np.random.seed(3)
+        return int(np.random.geometric(0.1))
+
+    drawn, tape = _live(seeded, [], 40)
+    assert tape.resets
+    assert len(set(drawn)) == 1
+    rng = np.random.default_rng()
+
+    def looked_at(_: Any) -> int:
+        rng.bit_generator.state = np.random.PCG64(4).state
+        return int(rng.geometric(0.1))
+
+    drawn, tape = _live(looked_at, [], 40)
+    assert len(set(drawn)) == 1
+
+
+def test_laws_of_scipy_are_drawn_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+    real = stats.rv_discrete.rvs
+
+    def counted(*args: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return real(*args, **options)
+
+    monkeypatch.setattr(stats.rv_discrete, "rvs", counted)
+    drawn, _ = _live(lambda _: int(stats.dlaplace.rvs(0.5)), [], 300)
+    assert len(set(drawn)) > 5
+    assert calls <= 300
+
+
+# --- noise in common --------------------------------------------------------------------------
+
+
+def test_the_second_run_takes_what_has_one_law_and_draws_the_rest() -> None:
+    common, fresh = Common(), iter(range(100))
+    with common.common():
+        common.begin()
+        first = [common.draw(law, lambda: next(fresh)) for law in ("a", "b", "c")]
+        common.again()
+        second = [common.draw(law, lambda: next(fresh)) for law in ("a", "x", "c", "c")]
+    assert first == [0, 1, 2]
+    assert second == [0, 3, 2, 4]
+
+
+def test_an_array_that_one_run_writes_to_is_whole_for_the_other() -> None:
+    common = Common()
+    with common.common():
+        common.begin()
+        mine = common.draw("z", lambda: np.zeros(2))
+        mine += 5
+        common.again()
+        assert common.draw("z", lambda: np.ones(2)).tolist() == [0, 0]
+
+
+def _rounds(function: Callable[[Any], Any]) -> Common | None:
+    obj = opaque(whole(0, 3), SYMMETRIC, PURE, function, lambda d: up(1.0 * d))
+    functions = functions_of(obj)
+    space = space_of(obj.input_domain, obj.input_metric, 1)
+    rng, subject = np.random.default_rng(0), read_subject(obj, 1, core=None, noise=None, drive=None)
+    tracer = Tracer(subject, space, 1, BRIEF, rng, 1e-3, (), functions, Mined())
+    with tracer.hooked():
+        tracer.prepare()
+        return tracer.rounds(Pair([], [1], 1))
+
+
+def test_rounds_have_noise_in_common_only_where_a_run_leaves_nothing_behind() -> None:
+    rng, last = np.random.default_rng(), [0]
+
+    def plain(rows: Any) -> int:
+        return len(rows) + int(rng.geometric(0.5))
+
+    def carried(rows: Any) -> int:
+        now, before = int(rng.geometric(0.5)), last[0]
+        last[0] = now
+        return len(rows) + now + before
+
+    def seeded(rows: Any) -> int:
+        np.random.seed(1)
+        return len(rows) + int(np.random.geometric(0.5))
+
+    assert _rounds(plain) is not None
+    assert _rounds(carried) is None
+    assert _rounds(seeded) is None
+
+
+def _shifted(common: Common, seed: int) -> Callable[[Any], list[float]]:
+    rng, pool = np.random.default_rng(seed), list[float]()
+
+    def one() -> float:
+        if not pool:
+            pool.extend(rng.laplace(0, 1 / 1.2, 4096).tolist())
+        return pool.pop()
+
+    return lambda x: [x + (common.draw("z", one) if common.on else one())]
+
+
+def test_noise_in_common_needs_fewer_rounds_and_wins_nothing_at_the_claim() -> None:
+    pair, seconds = Pair(0.0, 1.0, 1), 60.0
+
+    def score(rows: Any) -> Any:
+        return -rows[:, 0]
+
+    needed = []
+    for rounds in (False, True):
+        total = 0
+        for seed in range(3):
+            common = Common()
+            run = _shifted(common, seed)
+            won = lean_bets(
+                run,
+                pair,
+                score,
+                pure_curve(1.0),
+                seconds,
+                1e-3,
+                first=400,
+                rounds=common if rounds else None,
+            )
+            assert won is not None
+            total += won.wealth.rounds
+        needed.append(total)
+    assert needed[1] < 0.8 * needed[0]
+    common = Common()
+    assert (
+        lean_bets(_shifted(common, 9), pair, score, pure_curve(1.2), 0.3, 1e-6, rounds=common)
+        is None
+    )
+
+
+# --- places instead of records -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "pick",
+    [
+        lambda rows: np.random.default_rng().choice(np.array(rows), size=2).tolist(),
+        lambda rows: np.random.choice(rows, 2, replace=False).tolist(),
+        lambda rows: np.random.permutation(np.array(rows)).tolist(),
+        lambda rows: random.sample(rows, 2),
+        lambda rows: [random.choice(rows)],  # noqa: S311,
+    ],
+    ids=["choice", "legacy", "permutation", "sample", "random"],
+)
+def test_records_that_are_picked_stand_at_places_that_are_on_the_tape(pick: Any) -> None:
+    tape = Tape(None, np.random.default_rng(0))
+    with tapped(tape, [pick]):
+        out, draws = tape.run(pick, [1, 2, 3, 4], "record")
+        again, forced = tape.run(pick, [10, 20, 30, 40], "force", [d.value for d in draws])
+    assert again == [10 * value for value in out]
+    assert [d.told for d in draws] == [d.told for d in forced]
+
+
+def test_what_has_no_places_is_drawn_as_before_and_long_parameters_are_told_in_parts() -> None:
+    tape, rng = Tape(None, np.random.default_rng(0)), np.random.default_rng()
+    for rows in ([], 4, np.zeros((2, 2)), [[1], [2]]):
+        assert picked(tape, "rng.choice", rng.choice, (rows,), {}, "") is None
+    assert len(shown("x" * 5000)) < 400
+    assert shown("x" * 5000) != shown("x" * 4999 + "y")
+
+
+# --- calculated beside a delta -------------------------------------------------------------------
+
+
+def _float_shift(family: str, moved: list[float]) -> Shift:
+    n = len(moved)
+    decoded = Decoded(tuple(range(n)), (1.0,) * n, n, ((0.0,) * n, (0.0,) * n))
+    law = NoiseLaw(family, np.full(n, 2.0))
+    return Shift(law, np.zeros(n), np.array(moved), False, decoded)
+
+
+def test_float_noise_has_a_closed_form_beside_a_delta() -> None:
+    two = _float_shift("gaussian", [1.0, 1.0])
+    delta = gaussian_delta(math.sqrt(0.5), 0.5)
+    assert closed_form(two, APPROX, (0.5, 0.999 * delta)) is not None
+    assert closed_form(two, APPROX, (0.5, 1.001 * delta)) is None
+    one = _float_shift("laplace", [1.0])
+    delta = -math.expm1((0.3 - 0.5) / 2)
+    assert closed_form(one, APPROX, (0.3, 0.999 * delta)) is not None
+    assert closed_form(one, APPROX, (0.3, 1.001 * delta)) is None
+    assert (
+        closed_form(two, dp.approximate(ZCDP), (0.01, 1e-6)) is None
+    )  # its first part is no epsilon
+
+
+def test_where_a_draw_stands_is_what_it_hides() -> None:
+    def around(rows: Any) -> float:
+        return float(np.random.normal(len(rows), 2.0))
+
+    tape = Tape(None, np.random.default_rng(0))
+    with tapped(tape, [around]):
+        view = look(
+            tape, around, Pair([], [1], 1), claim_of(APPROX, (1.0, 1e-6)) or ("epsilon", 1, 0)
+        )
+    rho = 1 / 8
+    assert not view.moved
+    assert view.loss == pytest.approx(rho + math.sqrt(4 * rho * math.log(1e6)))
+
+
+@pytest.mark.parametrize(
+    "name", ["classical_formula", "normal_around_the_sum", "jury_of_four", "first_two_visits"]
+)
+def test_what_strangers_wrote_and_was_missed_is_refuted(name: str) -> None:
+    pair = BY_NAME[name]
+    report = audit(pair.make(True), pair.d_in, LONG)
+    assert report.verdict == "refuted"
+    if name == "classical_formula":  # no bet reaches an event that e^10 forbids
+        assert level_step in STEPS
+        assert report.evidence is not None
+        assert "follows its one draw" in report.evidence.detail
+
+
+@pytest.mark.parametrize("name", ["classical_formula", "normal_around_the_sum"])
+def test_what_is_exactly_within_its_claim_is_not(name: str) -> None:
+    pair = BY_NAME[name]
+    assert audit(pair.make(False), pair.d_in, BRIEF).verdict == "not refuted"
+
+
+def test_a_record_before_as_many_as_the_code_names_pushes_one_out() -> None:
+    made = BY_NAME["first_two_visits"].make(True)
+    space = space_of(made.input_domain, made.input_metric, 1)
+    rows = guided(space, made.input_domain, Mined(numbers={2.0})).corners(np.random.default_rng(0))
+    pushed = [p for p, _ in zip(rows, range(24), strict=False) if len(p.left) == 2]
+    assert any(
+        p.left[-1][1] < -4 and p.right[0][1] > 4 and p.left[0][0] == p.right[0][0] for p in pushed
+    )

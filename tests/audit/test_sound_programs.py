@@ -1,0 +1,219 @@
+"""Sound programs that would fool a verdict by calculation: what stands between them and an accusation."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+from opendp_sim.audit import audit
+from opendp_sim.audit.draw_tree import Tree, blurred, clean_tapes, hockey_stick
+from opendp_sim.audit.exact import Shift, closed_form
+from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.holders import Holders
+from opendp_sim.audit.laws import Law, is_shift
+from opendp_sim.audit.mining import mined
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.noise import NoiseLaw
+from opendp_sim.audit.primitives import tapped
+from opendp_sim.audit.reachable import functions_of
+from opendp_sim.audit.sampling import both_sides
+from opendp_sim.audit.tape import Tape
+from opendp_sim.audit.views import Decoded
+from tests.audit.opaque.kit import CHANGE_ONE, PURE, SYMMETRIC, lap, opaque, up, whole
+
+BRIEF = replace(
+    Budget.of("quick"),
+    seconds=0.3,
+    trace_seconds=0.8,
+    scan_seconds=0.2,
+    stability_seconds=0.1,
+    total=0.5,
+)
+PLACE = dp.atom_domain(T=int), dp.absolute_distance(T=int)
+PAIR = Pair([1], [], 1)
+
+
+def chain(before: Callable[[int], int], scale: float) -> dp.Measurement:
+    return dp.t.make_user_transformation(*PLACE, *PLACE, before, lambda d: d) >> dp.m.then_laplace(
+        scale
+    )
+
+
+def traced(function: Any) -> tuple[Tape, int]:
+    """Return the tape of a program, and how many of its tapes were clean."""
+    tape = Tape(None, np.random.default_rng(0))
+    with tapped(tape, [function]):
+        return tape, clean_tapes(tape, function, PAIR)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        chain(lambda x: min(max(x, 8), 10), 20.0),
+        chain(lambda x: x // 4, 8.0),
+        lap(3.0) >> (lambda v: v // 2),
+        lap(3.0) >> (lambda v: int(v >= 0)),
+    ],
+)
+def test_noise_behind_another_function_is_no_shift(odd: dp.Measurement) -> None:
+    real = dp.Measurement.__call__
+    law = Law("laplace", 1 / odd.map(1), whole=True, vector=False, carrier="i32")
+    assert not is_shift(law, odd, real)
+    assert is_shift(law, lap(law.scale), real)
+
+
+@pytest.mark.parametrize("carrier", ["i32", "i64", "f32", "f64"])
+def test_plain_noise_is_a_shift_in_every_width(carrier: str) -> None:
+    atom = dp.atom_domain(T=carrier, nan=False) if carrier[0] == "f" else dp.atom_domain(T=carrier)
+    vector = dp.vector_domain(atom), dp.l1_distance(T=carrier)
+    for vectors, space in ((False, (atom, dp.absolute_distance(T=carrier))), (True, vector)):
+        law = Law("laplace", 1.0, carrier[0] != "f", vectors, carrier)
+        assert is_shift(law, dp.m.make_laplace(*space, 1.0), dp.Measurement.__call__)
+
+
+def test_records_that_an_inner_chain_rounds_away_are_not_priced() -> None:
+    noise = chain(lambda x: x // 4, 8.0)
+    made = opaque(whole(0, 4), SYMMETRIC, PURE, lambda r: noise(sum(r)), lambda d: up(d / 8))
+    assert audit(made, 1, BRIEF).verdict == "not refuted"
+
+
+def test_a_hidden_coin_before_the_noise_is_found_by_its_argument() -> None:
+    """The output is the noisy value, which is forced: only the argument shows that a record was left out."""
+    coins, noise = itertools.cycle([True] * 4 + [False]), lap(1.0)
+    assert traced(lambda rows: noise(len(rows) * next(coins)))[1] == 0
+    assert traced(lambda rows: noise(len(rows)))[1] > 10
+
+
+def test_draws_of_other_threads_are_on_no_tape() -> None:
+    def threaded(rows: list[int]) -> int:
+        out: list[int] = []
+        thread = threading.Thread(target=lambda: out.append(random.getrandbits(3)))
+        thread.start()
+        thread.join()
+        return out[0] + len(rows)
+
+    tape, clean = traced(threaded)
+    assert clean == 0
+    assert tape.unseen
+
+
+class _Slots:
+    __slots__ = ("bits",)
+
+    def __init__(self) -> None:
+        self.bits = np.random.PCG64()
+
+
+@pytest.mark.parametrize(
+    ("kept", "draw"),
+    [
+        ([np.random.default_rng()], lambda held: held[0].random()),
+        ({"a": {"b": random.Random()}}, lambda held: held["a"]["b"].random()),  # noqa: S311
+        ((1, np.random.RandomState()), lambda held: held[1].random()),
+        (functools.partial(np.random.default_rng().laplace, 0.0), lambda held: held(1.0)),
+        ([random.Random().gauss], lambda held: held[0](0.0, 1.0)),  # noqa: S311
+    ],
+)
+def test_generators_are_found_where_they_are_kept(kept: Any, draw: Callable[[Any], Any]) -> None:
+    def program(_rows: list[int]) -> Any:
+        return draw(kept)
+
+    before = repr(kept)
+    tape = Tape(None, np.random.default_rng(0))
+    with tapped(tape, [program]):
+        assert len(tape.run(program, [], "record")[1]) == 1
+        assert not tape.unseen
+    assert repr(kept) == before
+    assert len(tape.run(program, [], "record")[1]) == 0
+
+
+def test_one_that_is_made_in_the_run_is_on_the_tape_with_its_seed() -> None:
+    def program(rows: list[int]) -> float:
+        made = np.random.Generator(np.random.PCG64(len(rows)))
+        assert isinstance(made, np.random.Generator)
+        return made.random()
+
+    tape = Tape(None, np.random.default_rng(0))
+    with tapped(tape, [program]):
+        seeds = [tape.run(program, rows, "record")[1][0].seeded for rows in ([], [1])]
+    assert seeds == ["0", "1"]
+
+
+def test_a_source_that_cannot_be_replaced_is_told() -> None:
+    held = _Slots()
+    assert traced(lambda rows: held.bits.random_raw() % 2 + len(rows))[0].unseen
+    holders = Holders(lambda _: None, lambda value: isinstance(value, random.Random))
+    coins = frozenset([random.Random()])  # noqa: S311
+    holders.replace([lambda _: coins])
+    assert holders.unseen
+
+
+def test_a_path_that_tapes_may_have_missed_counts_against_a_verdict() -> None:
+    """With .97 noise of the data, with .03 noise of nothing: log(1 + .97 (e - 1)) is .981, not 1."""
+    decoded = Decoded((0,), (1.0,), 1, ((0.0,), (0.0,)))
+    noise = NoiseLaw("discrete_laplace", np.array([1.0]))
+    shift = Shift(noise, np.array([1.0]), np.array([0.0]), True, decoded)
+    assert closed_form(shift, PURE, 0.981) is not None
+    assert closed_form(shift, PURE, 0.981, 150) is None
+    assert closed_form(shift, PURE, 0.9, 150) is not None
+    sides = Tree({"yes": 0.75, "no": 0.25}, 0.0), Tree({"yes": 0.25, "no": 0.75}, 0.0)
+    assert hockey_stick(*sides, 1.08)[0] > 0 > hockey_stick(*sides, 1.08, 150)[0]
+    assert hockey_stick(*sides, 0.9, 150)[0] > 0
+    assert blurred(0.5, 0.25, 0) == 0.25
+
+
+def test_what_a_function_counts_is_divided_between_the_sides() -> None:
+    calls = itertools.count()
+    left, right = both_sides(lambda data: [(next(calls), data)], Pair("a", "b", 1), 4000)
+    assert {side for _, side in left} == {"a"}
+    first = sum(a < b for (a, _), (b, _) in zip(left, right, strict=True))
+    assert 1800 < first < 2200
+    assert all(abs(a - b) == 1 for (a, _), (b, _) in zip(left, right, strict=True))
+
+
+def test_a_program_that_stops_after_some_calls_tells_nothing() -> None:
+    calls, noise = itertools.count(), lap(1.0)
+
+    def stopping(rows: list[int]) -> int:
+        if next(calls) > 500:
+            raise RuntimeError
+        return noise(len(rows))
+
+    made = opaque(whole(0, 3), SYMMETRIC, PURE, stopping, lambda d: up(noise.map(d)))
+    assert audit(made, 1, BRIEF).verdict == "not refuted"
+
+
+class _Counter:
+    CAP = 77
+
+    def __init__(self) -> None:
+        self.noise, self.mark = lap(2.0), "quartz"
+
+    def _worth(self, row: str) -> int:
+        return min(len(row), self.CAP) if row != self.mark else 41
+
+    def __call__(self, rows: list[str]) -> int:
+        return self.noise(sum(map(self._worth, rows)))
+
+
+def test_an_object_that_is_called_is_read_with_its_methods_and_what_it_keeps() -> None:
+    domain = dp.vector_domain(dp.atom_domain(T=str))
+    made = opaque(domain, CHANGE_ONE, PURE, _Counter(), lambda d: 77.0 * d)
+    functions = functions_of(made)
+    assert {f.__name__ for f in functions} >= {"__call__", "_worth"}
+    found = mined(functions)
+    assert {41, 77} <= found.numbers
+    assert "quartz" in found.words
+    tape = Tape(None, np.random.default_rng(0))
+    with tapped(tape, functions):
+        called = next(f for f in functions if f.__name__ == "__call__")
+        assert tape.run(called, ["quartz"], "zero")[0] == 41

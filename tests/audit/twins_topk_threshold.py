@@ -1,0 +1,152 @@
+"""Items above a noisy threshold, broken in the ways that are easily written, and sound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.audit import Control
+from opendp_sim.spaces.counts import USERS
+from opendp_sim.top_k.noise_threshold import NoiseThreshold, draw_passing
+from tests.audit.selection import SPACE, VOTES, best, claimed, entry, falling, number, twins
+
+_OWN = NoiseThreshold(scale=1.5, delta=0.05)
+_BAR = number(_OWN, "threshold")
+_LAPLACE = _OWN.model_copy(update={"noise": "laplace", "accounting": "curve"})
+_LOW = number(_LAPLACE, "threshold")
+_TWO = _OWN.model_copy(update={"distance": 2})
+_ONE_ITEM = int(
+    claimed(_OWN, SPACE, replace(USERS, touched=1)).expected["threshold"]
+)  # as if nobody touched more
+
+
+def _passing(
+    coins: Any, h: Any, bar: int = _BAR, scale: float = 1.5, k: int | None = None, **more: Any
+) -> Any:
+    return draw_passing(coins, VOTES, h, k, more.pop("noise", "gaussian"), scale, bar, **more)
+
+
+def _best_that_occurs(coins: Any, h: Any) -> Any:
+    """The most voted by noisy count, whatever the threshold: who occurs at all is told."""
+    items = np.flatnonzero(h > 0)
+    return [int(items[coins.noisy_best(h[items], 1.5)])] if len(items) else []
+
+
+def _exact_counts(coins: Any, h: Any) -> Any:
+    return [(item, int(h[item])) for item in _passing(coins, h)]
+
+
+def _one_noise(coins: Any, h: Any) -> Any:
+    """The items of the largest count, if it passes one test."""
+    most = int(h.max())
+    passes = most > 0 and coins.reaches(1.5, _BAR - most)
+    return np.flatnonzero(h == most).tolist() if passes else []
+
+
+def _threshold_of_the_counts(coins: Any, h: Any) -> Any:
+    """The threshold falls with the number of votes."""
+    return _passing(coins, h, bar=max(1, _BAR - min(int(h.sum()), 3)))
+
+
+TWINS = [
+    *twins(
+        _OWN,
+        (
+            "above_is_at_least",
+            "the threshold of `more than T`, released at T: as OpenDP's delta leaves it out",
+            lambda c, h: _passing(c, h, _BAR - 1),
+            (1, 1, 1, 1),
+            (0, 0, 0, 0),
+        ),
+        (
+            "threshold_of_one_item",
+            "the threshold of a user with one item, where a user has four",
+            lambda c, h: _passing(c, h, _ONE_ITEM),
+            (1, 1, 1, 1),
+            (0, 0, 0, 0),
+        ),
+        (
+            "no_threshold",
+            "the largest noisy count among the items that occur",
+            _best_that_occurs,
+            (0, 0, 0, 1),
+            (0, 0, 0, 0),
+        ),
+        (
+            "half_the_noise",
+            "noise of half the scale",
+            lambda c, h: _passing(c, h, scale=0.75),
+            (_BAR,) * 4,
+            (_BAR - 1,) * 4,
+        ),
+        (
+            "exact_counts_told",
+            "the exact counts of the items that pass",
+            _exact_counts,
+            (9, 9, 9, 9),
+            (8, 9, 9, 9),
+        ),
+        (
+            "order_of_the_counts",
+            "lists what passes by exact counts",
+            lambda c, h: falling(h, _passing(c, h)),
+            (9, 9, 9, 9),
+            (8, 9, 9, 9),
+        ),
+        (
+            "one_noise_for_all",
+            "the items of the largest count, tested once",
+            _one_noise,
+            (9, 9, 9, 9),
+            (8, 9, 9, 9),
+        ),
+        (
+            "threshold_of_the_counts",
+            "a threshold that falls with the number of votes",
+            _threshold_of_the_counts,
+            (1, 1, 1, 1),
+            (0, 0, 0, 0),
+        ),
+        (
+            "filled_up",
+            "an empty answer is filled with the best item",
+            lambda c, h: _passing(c, h) or best(h, 1),
+            (0, 0, 0, 1),
+            (0, 0, 1, 1),
+        ),
+    ),
+    *twins(
+        _TWO,
+        (
+            "threshold_of_one_user",
+            "calibrated at one user, claimed for two",
+            _passing,
+            (2, 2, 2, 2),
+            (0, 0, 0, 0),
+        ),
+        d_in=2,
+    ),
+    *twins(
+        _LAPLACE,
+        (
+            "laplace_at_the_scale_of_one_item",
+            "the scale of a user with one item, where a user has four",
+            lambda c, h: _passing(c, h, _LOW, _LAPLACE.scale / 4, noise="laplace"),
+            (_LOW,) * 4,
+            (_LOW - 1,) * 4,
+        ),
+    ),
+]
+CONTROLS = [
+    entry(Control, "sound", _OWN, _passing),
+    entry(Control, "sound_curve", _LAPLACE, lambda c, h: _passing(c, h, _LOW, noise="laplace")),
+    entry(
+        Control,
+        "sound_two_users",
+        _TWO,
+        lambda c, h: _passing(c, h, number(_TWO, "threshold")),
+        d_in=2,
+    ),
+]
