@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ from opendp_sim.core.shown import shown
 from opendp_sim.sklearn.defaults import MEASURE
 from opendp_sim.sklearn.reserved_fits import charges_of, new_token, not_covered, pay, unused
 from opendp_sim.sklearn.terms import terms_of, unit_of
-from opendp_sim.sklearn.waiting import hold_over_forks, open_when_free
+from opendp_sim.sklearn.waiting import HeldOverForks, open_when_free
 
 __all__ = ["Budget"]
 
@@ -116,7 +115,7 @@ class Budget:
         self._start(*state)
 
     def _start(self, path: Path, terms: Terms | None) -> None:
-        self.path, self._lock = path, hold_over_forks(threading.RLock())
+        self.path, self._lock = path, HeldOverForks()
         with self._opened(terms) as ledger:
             self.terms = ledger.terms
 
