@@ -391,7 +391,9 @@ class Ledger:
 
 def head_of(path: str | Path) -> str | None:
     """Return the head of the ledger at ``path``, or None when there is no ledger yet."""
-    if not str(path).startswith("postgresql:") and not Path(path).exists():
+    from opendp_sim.accounting.shared_ledger import is_there  # noqa: PLC0415 - it is made of this one
+
+    if not is_there(path):
         return None
     with Ledger.open(path) as ledger:
         return ledger.head

@@ -23,12 +23,21 @@ from opendp_sim.accounting._postgres import connected, held, is_shared, make, na
 from opendp_sim.accounting.ledger import REFUSALS, Ledger
 from opendp_sim.accounting.totals import Charge
 
-__all__ = ["SharedLedger", "is_shared"]
+__all__ = ["SharedLedger", "is_shared", "is_there"]
 
 T = TypeVar("T")
 _TRIES = 3
 _LEFT: list[Any] = []
 """Connections of a parent that a fork must not close."""
+
+
+def is_there(path: str | Path) -> bool:
+    """Say whether a ledger is there, in a file or a database; nothing is written.
+
+    Raises:
+        BudgetError (OS403): no database, or one that refuses.
+    """
+    return SharedLedger(Path(path)).is_there() if is_shared(path) else Path(path).exists()
 
 
 class SharedLedger(Ledger):
@@ -76,6 +85,17 @@ class SharedLedger(Ledger):
         return ledger
 
     # --- reading ----------------------------------------------------------------------------------
+
+    def is_there(self) -> bool:
+        """Say whether the database has it; in a new database there are no tables yet."""
+
+        def look() -> bool:
+            found = self._db.execute("SELECT to_regclass('opendp_sim.entry')").fetchone()[0]
+            name = named(self.path)[1]
+            text = "SELECT 1 FROM opendp_sim.ledger WHERE name = %s"
+            return found is not None and self._db.execute(text, (name,)).fetchone() is not None
+
+        return self._tried(look)
 
     def _row(self) -> tuple[int, str, str]:
         row = self._db.execute(

@@ -86,8 +86,8 @@ class RunFolder:
         path = beside / f".opendp_sim-{secrets.token_hex(8)}"
         path.mkdir(mode=0o700)
         made = cls(path, filelock.FileLock(path / _LOCK, timeout=0, thread_local=False))
-        made._lock.acquire()
         try:
+            made._lock.acquire()
             with fresh(path / _ROOM) as stream:
                 _allocate(stream.fileno(), room)
             for number in range(names):

@@ -8,7 +8,7 @@ from typing import Any
 
 from opendp_sim.accounting._entries import counted
 from opendp_sim.accounting.ledger import Ledger
-from opendp_sim.accounting.shared_ledger import is_shared
+from opendp_sim.accounting.shared_ledger import is_there
 from opendp_sim.accounting.totals import Charge, Total, total_of
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.core.rounding import float_up
@@ -32,7 +32,8 @@ def standing(plan: Plan) -> dict[str, Any] | None:
         return None
     about: dict[str, Any] = {"file": str(path), "unit": terms.unit, "takes": plan.charge.text}
     try:
-        if is_shared(path) or path.exists():
+        there = is_there(path)
+        if there:
             with Ledger.open(path, terms) as ledger:
                 spent, made = ledger.total(), len(counted(ledger.entries))
         else:
@@ -55,7 +56,7 @@ def standing(plan: Plan) -> dict[str, Any] | None:
         "left": after.left_text,
         "fits": after.fits,
         "room": runs,
-        "new": not is_shared(path) and not path.exists(),
+        "new": not there,
     }
 
 

@@ -16,10 +16,11 @@ from opendp_sim.accounting import _postgres, shared_ledger
 from opendp_sim.accounting._entries import chained
 from opendp_sim.accounting.budget import Budget
 from opendp_sim.accounting.ledger import REFUSALS, Ledger, Terms, head_of
-from opendp_sim.accounting.shared_ledger import SharedLedger, is_shared
+from opendp_sim.accounting.shared_ledger import SharedLedger, is_shared, is_there
 from opendp_sim.accounting.totals import Charge
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl import apply, plan_file
+from opendp_sim.dsl.standing import standing
 from tests._small import write_small
 from tests.accounting._server import Cut, Server
 
@@ -310,3 +311,20 @@ def test_a_spec_is_charged_there(place: str, tmp_path: Path) -> None:
     assert done.charge is not None
     with Ledger.open(place) as ledger:
         assert [e.kind for e in ledger.entries] == ["reserve", "charge", "outcome"]
+
+
+def test_a_plan_writes_nothing_there(place: str, tmp_path: Path, server: Server) -> None:
+    """It made the ledger, and with it its limit, which a later spec could not state otherwise."""
+    plan = plan_file(write_small(tmp_path, ("points.ledger", place)))
+    before = standing(plan)
+    assert before is not None
+    assert (before["new"], before["runs"]) == (True, 0)
+    assert head_of(place) is None
+    assert not is_there(place)
+    apply(plan)
+    after = standing(plan)
+    assert after is not None
+    assert (after["new"], after["runs"]) == (False, 1)
+    assert head_of(place) is not None
+    server.sql("DROP SCHEMA opendp_sim CASCADE")  # a database that nobody has used yet
+    assert not is_there(place)

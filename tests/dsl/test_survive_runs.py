@@ -343,7 +343,10 @@ def test_a_full_disk_is_found_before_anything_is_charged(tmp_path, monkeypatch):
     assert not list(tmp_path.glob(".opendp_sim-*"))
 
 
-def test_a_disk_without_room_for_a_file_is_found_before_anything_is_charged(tmp_path, monkeypatch):
+@pytest.mark.parametrize("which", ["room3", "lock"])
+def test_a_disk_without_room_for_a_file_is_found_before_anything_is_charged(
+    tmp_path, monkeypatch, which
+):
     """It had bytes and no name left: each try was charged. No more files are made later than are held."""
     from opendp_sim.dsl.run_folder import RunFolder
 
@@ -353,7 +356,7 @@ def test_a_disk_without_room_for_a_file_is_found_before_anything_is_charged(tmp_
         return sum(1 for _ in tmp_path.rglob("*"))
 
     def opened(path, flags, *more, **named):
-        if "room3" in str(path) and full:
+        if Path(path).name == which and ".opendp_sim-" in str(path) and full:
             raise OSError(errno.ENOSPC, "no inode")
         made = real(path, flags, *more, **named)
         if flags & os.O_CREAT and counts:
