@@ -34,6 +34,8 @@ class Seen:
 
     files: dict[str, str] = field(default_factory=dict)
     kinds: list[str] = field(default_factory=list)
+    ended: bool = False
+    """Whether the ledger, or the note beside it, knows where the last session ended."""
     charges: int = 0
     charged: set[str] = field(default_factory=set)
     answers: Counter[tuple[str, int, tuple[float, ...]]] = field(default_factory=Counter)
@@ -54,6 +56,8 @@ class Seen:
             with Ledger.open(folder / "people.ledger") as ledger:
                 ledger.verify()
                 seen.kinds, seen.charges = [e.kind for e in ledger.entries], len(ledger.charges)
+                turns = [e.body for e in ledger.entries if e.kind == "session"]
+                seen.ended = bool(turns and turns[-1].get("ended")) or any(folder.glob("*.end"))
                 for entry in ledger.entries:
                     found = entry.body.get("files", {})
                     seen.charged |= {f["sha256"] for f in found.values() if isinstance(f, dict)}
@@ -116,7 +120,11 @@ def _words(ended: Ended, added: int, now: Seen) -> Iterator[str]:
     """Compare what a command said of the ledger with the ledger."""
     if ended.code < 0:
         return
-    said = ended.complained
+    lines = ended.complained.splitlines(keepends=True)
+    warned = [line for line in lines if "did not hear where this session ended" in line]
+    if warned and (now.ended or len(warned) > 1):
+        yield "said that an end was not heard"
+    said = "".join(line for line in lines if line not in warned)
     if "nothing was charged" in said and added:
         yield "said that nothing was charged"
     if ended.code in (130, 143) and (
