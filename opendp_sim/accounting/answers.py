@@ -1,33 +1,26 @@
-"""What a release answered: a small table that numpy, pandas, Polars, Arrow and a notebook read."""
+"""What a release answered to public queries: a table with a row for each query, or query and class."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.accounting.table import Table
 from opendp_sim.core.errors import DataError
-from opendp_sim.core.shown import shown
 from opendp_sim.core.space import Domain
-from opendp_sim.spaces.cell import columned, of_one_type
+from opendp_sim.spaces.cell import columned
 
 __all__ = ["Answers"]
 
-_SHOWN = 10
-"""Rows that a notebook and a terminal show."""
-_COLUMNS = 80
 
-
-class Answers:
+class Answers(Table):
     """The answers to public queries, computed from a release alone: no further privacy loss.
 
     ``answers["density"]`` is the numpy array of that name, of shape (q,) or (q, L) for L classes.
-    As a table it is long: one row for each query and class. It is no ``Mapping``, because data
-    frame libraries would then take it for a dict of columns of equal length.
+    As a table it is long: one row for each query and class.
 
     Args:
         columns: arrays by name, as the query mechanism returned them.
@@ -44,39 +37,12 @@ class Answers:
         question: Sequence[str] = (),
         again: Any = None,
     ) -> None:
-        self.columns: dict[str, NDArray[Any]] = {
-            name: columned(value) for name, value in columns.items()
-        }
+        super().__init__(columns)
         self.domain = domain
         self.labels: tuple[str | int, ...] | None = getattr(domain, "labels", None)
         self.queries = dict(queries or {})
         self.question = tuple(question)
         self._again = again
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        """Return the array called ``name``."""
-        try:
-            return self.columns[name]
-        except KeyError:
-            raise DataError(
-                "OS602",
-                "answers",
-                expected=f"one of {', '.join(self.columns)}",
-                got=str(name),
-                hint="`answers.keys()` lists the columns.",
-            ) from None
-
-    def keys(self) -> list[str]:
-        """Return the names of the columns."""
-        return list(self.columns)
-
-    def __iter__(self) -> Iterator[str]:
-        """Return the names of the columns, one after another."""
-        return iter(self.columns)
-
-    def __len__(self) -> int:
-        """Return the number of rows of the table."""
-        return len(next(iter(self.table().values()), ()))
 
     def ask(self, question: str, **parameters: Any) -> Answers:
         """Ask these answers a further question, such as ``classify`` after ``density``.
@@ -95,8 +61,6 @@ class Answers:
             )
         found: Answers = self._again(question, parameters)
         return found
-
-    # --- as a table --------------------------------------------------------------------------------
 
     def table(self) -> dict[str, NDArray[Any]]:
         """Return columns of one length: one row for each query, or for each query and class."""
@@ -127,72 +91,6 @@ class Answers:
             return np.asarray(columned(self.labels)[array])
         return array
 
-    def to_arrow(self) -> Any:
-        """Return a ``pyarrow.Table``; needs the extra ``parquet``.
-
-        Labels or items of which some are texts and some numbers are each written as JSON.
-        """
-        arrow = _needs("pyarrow", "parquet")
-        return arrow.table(
-            {
-                k: arrow.array(v if v.dtype.kind == "M" else of_one_type(v).tolist())
-                for k, v in self.table().items()
-            }
-        )
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Hand the table over as an Arrow stream, which most data frame libraries read."""
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
-
-    def to_pandas(self) -> Any:
-        """Return a ``pandas.DataFrame``."""
-        return _needs("pandas", "pandas").DataFrame(self.table())
-
-    def to_polars(self) -> Any:
-        """Return a ``polars.DataFrame``; texts and numbers in one column as ``to_arrow`` writes them."""
-        table = {name: of_one_type(column) for name, column in self.table().items()}
-        return _needs("polars", "polars").DataFrame(
-            {k: v.tolist() if v.dtype == object else v for k, v in table.items()}
-        )
-
-    def __repr__(self) -> str:
-        """Return the size, the columns and what the answers cost."""
-        names = shown(", ".join(self.table()))
-        return f"Answers({len(self)} rows: {names}; post-processing, no further privacy loss)"
-
-    def __str__(self) -> str:
-        """Return the first rows as text, every column that fits into a line of 80."""
-        table = self.table()
-        cells = [
-            [name, *(_cell(value) for value in column[:_SHOWN].tolist())]
-            for name, column in table.items()
-        ]
-        wide = [max(map(len, column)) for column in cells]
-        fits = max(1, sum(sum(wide[: n + 1]) + 2 * n <= _COLUMNS for n in range(len(wide))))
-        lines = [
-            "  ".join(text.rjust(size) for text, size in zip(row, wide, strict=False))
-            for row in zip(*cells[:fits], strict=True)
-        ]
-        more = [f"... {len(self) - _SHOWN} more rows"] if len(self) > _SHOWN else []
-        hidden = ", ".join(list(table)[fits:])
-        more += [f"... and {hidden}: `to_pandas()` has all"] if hidden else []
-        return "\n".join(shown(line) for line in (*lines, *more))
-
-    def _repr_html_(self) -> str:
-        """Return the first rows for a notebook; every text is escaped."""
-        table = self.table()
-        head = "".join(f"<th>{html.escape(shown(name))}</th>" for name in table)
-        body = "".join(
-            "<tr>"
-            + "".join(f"<td>{html.escape(shown(_cell(a[i])))}</td>" for a in table.values())
-            + "</tr>"
-            for i in range(min(_SHOWN, len(self)))
-        )
-        return (
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-            f"<p>{len(self)} rows; post-processing, no further privacy loss</p>"
-        )
-
 
 def _spread(name: str, array: NDArray[Any], each: int) -> dict[str, NDArray[Any]]:
     """Return a column of vectors as columns ``name_0``, ``name_1``, ..., each entry repeated."""
@@ -202,20 +100,3 @@ def _spread(name: str, array: NDArray[Any], each: int) -> dict[str, NDArray[Any]
     if flat.shape[1] == 1:
         return {name: np.repeat(flat[:, 0], each)}
     return {f"{name}_{i}": np.repeat(flat[:, i], each) for i in range(flat.shape[1])}
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.5g}" if isinstance(value, float | np.floating) else str(value)
-
-
-def _needs(module: str, package: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError:
-        raise DataError(
-            "OS606",
-            "answers",
-            expected=f"the package {module}",
-            got="it is not installed",
-            hint=f"pip install {module}" + (" (extra `parquet`)." if package == "parquet" else "."),
-        ) from None

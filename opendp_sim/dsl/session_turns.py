@@ -65,7 +65,7 @@ def tell_end(plan: Plan, session: Session, name: str, turn: str) -> None:
         heard = _heard(path, session, name, turn)
         noted = noted and heard is not None  # or nobody would ask for the note
     finally:
-        if not (noted or heard):
+        if not (noted or heard or _is_noted(path, name, turn)):
             _warn(path)
     if noted and heard:
         with suppress(OSError):
@@ -79,6 +79,14 @@ def _note(path: Path, session: Session, name: str, turn: str) -> bool:
             place, head = session.tell()
             note_end(path, name, End(turn=turn, place=place, head=head))
             return True
+    return False
+
+
+def _is_noted(path: Path, name: str, turn: str) -> bool:
+    """Say whether the note is there, whoever was stopped after writing it."""
+    with suppress(OSError, BudgetError):
+        found = None if is_shared(path) else noted_end(path, name)
+        return found is not None and found.turn == turn
     return False
 
 

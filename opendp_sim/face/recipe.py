@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from os import PathLike
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -33,12 +33,17 @@ T = TypeVar("T")
 class Recipe(Generic[T]):
     """A plan of one release over one table: read it, then ``apply`` it to the data.
 
+    Args:
+        made: what was declared.
+        read: makes what ``apply`` returns from what was released; default as it is.
+
     Attributes:
         plan: the plan; ``print(recipe.plan.to_yaml())`` shows the spec that it is.
     """
 
-    def __init__(self, made: Builder) -> None:
+    def __init__(self, made: Builder, read: Callable[[Any], T] | None = None) -> None:
         self.plan: Plan = made.plan()
+        self._read = read
         (self._entry,) = self.plan.program.data
         ((self._output, output),) = self.plan.outputs.items()
         self._file = str(output.decl.save)
@@ -61,8 +66,9 @@ class Recipe(Generic[T]):
         self._check_kinds(data)
         check_forms(self.plan, memory)
         self._check_place(Path(into) / self._file)
-        found: T = apply(self.plan, memory=memory, into=Path(into)).results[self._output]
-        return found
+        found = apply(self.plan, memory=memory, into=Path(into)).results[self._output]
+        released: T = found if self._read is None else self._read(found)
+        return released
 
     def _check_place(self, place: Path) -> None:
         """Refuse to replace what another program released: it was paid for. A rerun replaces its own."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opendp_sim.accounting.table import Table
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.face.recipe import DATA, Recipe
 from opendp_sim.face.recipe_spec import asked
@@ -21,13 +22,13 @@ def top(
     items: str = "str",
     ranked: bool = True,
     **privacy: Any,
-) -> Recipe[Any]:
+) -> Recipe[Table]:
     """Plan the ``k`` most frequent items, each counted once a person; which items occur may be private.
 
-    ``apply`` returns columns by name, for ``pandas.DataFrame`` and ``TopDisplay.of``: ``rank``, ``item``,
-    and the noisy ``count`` where it is paid for. Without ``keys`` there may be fewer than ``k``: an item
-    that few persons have is not told. With ``ranked=False`` it is a list in no order of theirs, with less
-    noise.
+    ``apply`` returns a table (``to_pandas()``, ``TopDisplay.of``) of columns ``rank``, ``item``, and the
+    noisy ``count`` where it is paid for. Without ``keys`` there may be fewer than ``k`` rows: an item
+    that few persons have is not told. With ``ranked=False`` there is the column ``item`` alone, in no
+    order of theirs, with less noise.
 
     Args:
         item: the column of the items; a person may have any number of rows.
@@ -63,5 +64,11 @@ def top(
             "counts",
             release={"mechanism": {"top_k": {"k": k, "ranked": ranked}}, "spend": "100%"},
         )
-        .output("top", "noisy", save="top.json")
+        .output("top", "noisy", save="top.json"),
+        _table,
     )
+
+
+def _table(found: Any) -> Table:
+    """Return a release as a table: it is columns by name, or a list without an order."""
+    return Table(found if isinstance(found, Mapping) else {"item": found})

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from opendp_sim.accounting.table import Table
 from opendp_sim.core.errors import DataError
 from opendp_sim.core.regular import regular
 from opendp_sim.plots.canvas import COLORS, Display, label
@@ -43,7 +44,10 @@ class TopDisplay(Display):
 
     @classmethod
     def of(cls, found: Any) -> Self:
-        """Take what a selection released: a list, columns with ``rank``, or items with counts."""
+        """Take what a selection released: a list, ranked columns, items with counts, or a table."""
+        if isinstance(found, Table):
+            counts = found["count"].tolist() if "count" in found.columns else None
+            return cls(found["item"].tolist(), counts, ranked="rank" in found.columns)
         if isinstance(found, Mapping) and "item" in found and "rank" in found:
             return cls(found["item"], found.get("count"), ranked=True)
         if isinstance(found, Mapping):

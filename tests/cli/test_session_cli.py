@@ -20,6 +20,7 @@ from opendp_sim.accounting.session_mark import mark_of
 from opendp_sim.cli import app
 from opendp_sim.cli.session import EXAMPLES, _plain, session_command
 from opendp_sim.core.errors import BudgetError, DataError
+from opendp_sim.dsl import session_turns
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.serve import serve
 from opendp_sim.knn.parts.service import Predictions
@@ -577,6 +578,26 @@ def test_an_end_that_somebody_stops_while_it_waits_is_noted(folder, monkeypatch)
         patch.setattr("opendp_sim.dsl.session_turns.note_end", _full)
         with pytest.raises(KeyboardInterrupt), pytest.warns(RuntimeWarning, match="did not hear"):
             served.__exit__(None, None, None)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_stop_just_after_the_note_says_nothing_that_is_not_so(folder, monkeypatch):
+    """The note was there, and a warning said that nothing was."""
+    spec, store, copy = folder / "people.yaml", folder / "people.session", folder / "copy.session"
+
+    def noted_then_stopped(*words, note=session_turns.note_end):
+        note(*words)
+        raise KeyboardInterrupt
+
+    served = serve(plan_file(spec))
+    shutil.copy(store, copy)
+    served.ask([[0.5, 0.5]])
+    with monkeypatch.context() as patch:
+        patch.setattr(session_turns, "note_end", noted_then_stopped)
+        with pytest.raises(KeyboardInterrupt):
+            served.__exit__(None, None, None)
+    with pytest.raises(BudgetError, match="OS407"):
+        serve(plan_file(spec), store=copy)
 
 
 def _full(*_):

@@ -19,6 +19,7 @@ from opendp_sim.face.kernel_steps import kernel_steps
 from opendp_sim.face.recipe import Recipe
 from opendp_sim.face.recipe_spec import Asked
 from opendp_sim.face.words import check_apart, check_asked, check_word, keys_of
+from opendp_sim.plots import TopDisplay
 
 rng = np.random.default_rng(2)
 N = 400
@@ -298,21 +299,29 @@ def test_the_most_frequent_items_by_person(tmp_path):
     assert "one person" in repr(fit)
     assert "listed in 95 of 100 runs" in repr(fit)
     found = fit.apply(VOTES, into=tmp_path)
-    assert found == {"rank": [1, 2], "item": ["home", "map"]}
-    assert json.loads((tmp_path / "top.json").read_text()) == found
-    assert fit.apply(pl.DataFrame(VOTES), into=tmp_path) == found  # a rerun replaces its own
+    wanted = {"rank": [1, 2], "item": ["home", "map"]}
+    assert found.to_pandas().to_dict("list") == wanted
+    assert found.to_polars().to_dict(as_series=False) == wanted
+    assert pl.DataFrame(found).to_dict(as_series=False) == wanted
+    assert str(found).split() == ["rank", "item", "1", "home", "2", "map"]
+    assert "<td>home</td>" in found._repr_html_()
+    assert len(TopDisplay.of(found).items) == 2
+    assert json.loads((tmp_path / "top.json").read_text()) == wanted
+    again = fit.apply(pl.DataFrame(VOTES), into=tmp_path)  # a rerun replaces its own
+    assert again["item"].tolist() == wanted["item"]
     with pytest.raises(sim.SimError, match="OS609"):
         sim.top("page", k=1, unit="who").apply(VOTES, into=tmp_path)
     assert sim.verify(tmp_path / "top.json.certificate.json")
     listed = sim.top("page", k=2, keys=["home", "map", "help"], unit="who", epsilon=20.0)
-    assert listed.apply(VOTES, into=tmp_path / "a")["item"] == ["home", "map"]
+    assert listed.apply(VOTES, into=tmp_path / "a")["item"].tolist() == ["home", "map"]
     as_set = sim.top("page", k=2, keys=["map", "help", "home"], ranked=False, epsilon=20.0)
-    assert as_set.apply(VOTES, into=tmp_path / "b") == ["map", "home"]  # in the order of the keys
+    unordered = as_set.apply(VOTES, into=tmp_path / "b")
+    assert unordered.to_pandas().to_dict("list") == {"item": ["map", "home"]}  # in the keys' order
+    assert not TopDisplay.of(unordered).ranked
     numbers = sim.top("far", k=2, items="int64", unit="who")
-    assert numbers.apply(VOTES, into=tmp_path / "c") == {
-        "rank": [],
-        "item": [],
-    }  # nobody shares one
+    nobodys = numbers.apply(VOTES, into=tmp_path / "c")  # nobody shares one
+    assert (len(nobodys), nobodys.keys()) == (0, ["rank", "item"])
+    assert nobodys.to_pandas().shape == (0, 2)
 
 
 @pytest.mark.parametrize(
