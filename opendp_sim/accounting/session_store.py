@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,27 +33,20 @@ from opendp_sim.accounting._durable import (
     hold,
 )
 from opendp_sim.accounting._session_bytes import Charge, Payload, packed_charges
-from opendp_sim.accounting._session_tables import (
-    describe,
-    filled,
-    read_entries,
-    read_purses,
-    write_entry,
-)
+from opendp_sim.accounting._session_tables import describe, filled, write_entry
+from opendp_sim.accounting.session_history import SessionHistory
 from opendp_sim.accounting.session_mark import damaged, refused, unusable
 from opendp_sim.core.errors import BudgetError
 
 __all__ = ["SessionStore"]
 
 _FORMAT = "opendp_sim/session/4"
-_PUBLIC = ("reference", "answers", "means", "easy")
 
 
-_T = TypeVar("_T")
-
-
-class SessionStore:
+class SessionStore(SessionHistory):
     """What a session remembers across processes. A context manager; nobody else can open it.
+
+    What it says is in ``session_history``; here are opening, locking and committing.
 
     Args:
         path: the file; made readable by its owner only when it does not exist.
@@ -240,24 +233,6 @@ class SessionStore:
         self._since = 0 if dense else self._since + 1
         self._settle()
 
-    def entries(self) -> list[tuple[str, Payload]]:
-        """Return everything that was committed, in order. Secret: it holds the curator's updates."""
-        return read_entries(self._db)
-
-    def transcript(self) -> list[tuple[str, Payload]]:
-        """Return the public part: reference queries, and queries with their answers."""
-        return [(kind, payload) for kind, payload in self.entries() if kind in _PUBLIC]
-
-    def purses(self) -> NDArray[np.int64] | None:
-        """Return what every purse holds after the last commit; None for a new store. Secret.
-
-        Raises:
-            BudgetError (OS407): the store is damaged.
-        """
-        if not self._count():
-            return None
-        return read_purses(self._db)
-
     def _prepare(self, about: dict[str, str]) -> None:
         found = self._read(chain.read_about)
         if {key: found.get(key) for key in about} != about:
@@ -272,34 +247,6 @@ class SessionStore:
             raise damaged()
         # The first commit of a process writes all purses, so that charges never need an older base.
         self._since = chain.DENSE
-
-    @property
-    def answered(self) -> int:
-        """How many answers the store gave: public."""
-        rows = "SELECT coalesce(sum(answers), 0) FROM entry"
-        return int(self._db.execute(rows).fetchone()[0]) + self._folded.answers
-
-    @property
-    def head(self) -> tuple[int, str]:
-        """The last place of the chain and its hash: what a ledger keeps."""
-        head = self._read(chain.read_head)
-        return head.place, head.hash
-
-    def check_head(self, place: int, digest: str, ended: bool = False) -> None:
-        """Refuse a store whose chain does not hold what a ledger was told of it (OS407).
-
-        Args:
-            place: of the entry that the ledger was told of.
-            digest: its hash.
-            ended: whether a session ended there, so that no entry may follow.
-
-        Raises:
-            BudgetError (OS407): an older copy, or another history.
-        """
-        if ended and self.head != (place, digest):
-            raise refused("the history that the ledger was told of, up to its end", "another one")
-        if chain.hash_at(self._db, self._folded, place) != digest:
-            raise refused("the history that the ledger was told of", "an older or another one")
 
     def tell(self) -> tuple[int, str]:
         """Remember the head, which a ledger is told next, so that folding keeps it; return it.
@@ -317,14 +264,3 @@ class SessionStore:
         else:
             return head.place, head.hash
         raise refusal
-
-    def _read(self, reader: Callable[[sqlite3.Connection], _T]) -> _T:
-        try:
-            return reader(self._db)
-        except (TypeError, ValueError):
-            pass
-        raise damaged()
-
-    def _count(self) -> int:
-        """Return the number of entries, folded ones included."""
-        return self._read(chain.read_head).place
