@@ -32,7 +32,7 @@ COMMANDS = {
         "Print who is protected, how sure, and how wrong answers will be; no private data is opened.",
     ),
     "apply": (
-        "spec:apply_command",
+        "apply:apply_command",
         "Run a spec, or exactly the plan in a plan document, and write outputs and certificates.",
     ),
     "answer": (

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
 from rich.table import Table
 
@@ -226,11 +225,13 @@ def progress() -> Iterator[Callable[[str, int], None]]:
     if not sys.stderr.isatty():
         yield lambda _phase, _rows: None
         return
-    bar = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
+    from rich import progress as bars  # noqa: PLC0415 - `check` and `plan` show none
+
+    bar = bars.Progress(
+        bars.SpinnerColumn(),
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.TimeElapsedColumn(),
         console=Console(stderr=True),
         transient=True,
     )

@@ -12,8 +12,12 @@ __all__ = ["Loss", "least_value", "solve"]
 
 Loss = tuple[float, ...]
 """(epsilon,), (rho,), (epsilon, delta) or (rho, delta): what the measure's map returns."""
-_STEPS = 10
+_STEPS = 12
 """Secants before the search begins anew without them."""
+_NEAR = 2.0**-24
+"""Once a loss is so near the limit, relatively, the next secant ends within a few bits of the answer."""
+_WIDTHS = (2.0**-50, 2.0**-46, 2.0**-40)
+"""Intervals that are tried around it: the narrower, the fewer losses are looked at."""
 
 
 def solve(
@@ -71,7 +75,7 @@ def _near_a_power(
             following = value * math.exp(math.log(limit / have) / slope)
             if not 2.0**-50 < following < 2.0**50:
                 return None
-            for width in (2.0**-46, 2.0**-40):
+            for width in _WIDTHS if abs(have / limit - 1) < _NEAR else ():
                 low, high = following * (1 - width), following * (1 + width)
                 if fits(high) and not fits(low):
                     return low, high

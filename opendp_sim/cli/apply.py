@@ -1,0 +1,164 @@
+"""The command that runs a spec: ``apply``. ``check`` and ``plan`` import nothing of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from opendp_sim.cli._run import (
+    AsJson,
+    Params,
+    console,
+    handled,
+    parameters,
+    progress,
+    say,
+    say_json,
+)
+from opendp_sim.cli._stop import note_charge
+from opendp_sim.cli.show_comparison import show_comparison
+from opendp_sim.cli.show_first import show_done
+from opendp_sim.cli.show_plan import show_plan
+from opendp_sim.core.memory import process_memory
+from opendp_sim.dsl.applied import Applied
+from opendp_sim.dsl.compare import compare, refuse_private
+from opendp_sim.dsl.earlier import Earlier, earlier_of
+from opendp_sim.dsl.execute import Engine, apply
+from opendp_sim.dsl.plan import plan_file
+from opendp_sim.dsl.plan_document import is_plan, load_plan
+
+__all__ = ["apply_command"]
+
+
+def apply_command(
+    spec: Annotated[str, typer.Argument(help="A spec, or a plan written by `plan -o`.")],
+    param: Params = None,
+    into: Annotated[
+        str | None, typer.Option(help="Folder that outputs are saved under; default the spec's.")
+    ] = None,
+    anywhere: Annotated[
+        bool, typer.Option("--anywhere", help="Let `save:` leave that folder.")
+    ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Let an output replace another program's release.")
+    ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, max=256, help="Threads that build sketches; default one a core."),
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help="Sum up private files by `local` tasks, `dask`, `spark` or `sc`, or on the cluster at "
+            "an address such as dask://host:8786: the same bits."
+        ),
+    ] = None,
+    resume: Annotated[
+        int | None,
+        typer.Option(help="Only finish the unfinished run that the ledger charged as this entry."),
+    ] = None,
+    sign: Annotated[
+        str | None, typer.Option(help="Sign certificates with this Ed25519 private key (PEM).")
+    ] = None,
+    compared: Annotated[
+        bool, typer.Option("--compare", help="Also compare with exact answers; public data only.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also every type, map, loss and scale.")
+    ] = False,
+    json_: AsJson = False,
+) -> None:
+    """Run a spec, or exactly the plan in a plan document, and write outputs and certificates."""
+    with handled(as_json_text=json_):
+        if is_plan(spec):
+            if param:
+                raise typer.BadParameter("a plan document has its parameters already")
+            plan = load_plan(spec, resuming=resume is not None)
+        else:
+            plan = plan_file(spec, parameters(param))
+        if compared:
+            refuse_private(plan)
+        before, earlier = process_memory(), earlier_of(plan, into)
+        with progress() as told:
+            done = apply(
+                plan,
+                into=into,
+                anywhere=anywhere,
+                replace=replace,
+                workers=workers,
+                told=told,
+                engine=_engine(engine),
+                charged=note_charge,
+                resume=resume,
+                sign=sign,
+            )
+        found = compare(done) if compared and done.resumed is None else []
+        if json_:
+            say_json(_plain(done) | {"comparison": [asdict(one) for one in found]})
+            return
+        _say_done(done, earlier)
+        for one in found:
+            show_comparison(one)
+        say("")
+        runs = 2 if earlier.same and done.resumed is None else 1
+        show_done(plan, _next_of(done), console(), whole=verbose, runs=runs)
+        if verbose:
+            say("")
+            show_plan(plan, console(), before=before)
+
+
+def _say_done(done: Applied, earlier: Earlier) -> None:
+    """Say what was written, and that files of an earlier run are gone."""
+    if done.resumed is not None:
+        say(
+            f"resumed   the run of entry {done.resumed}: nothing ran, nothing new was charged; "
+            "apply again for a new release"
+        )
+    for name, path in done.files.items():
+        say(f"wrote     {path} ({name}), certificate {done.certificates[name].name}")
+    if earlier.names and done.resumed is None:
+        told = (
+            ""
+            if done.plan.privacy is None
+            else "; what an earlier run told stays told, and adds up"
+        )
+        say(
+            f"again     {', '.join(earlier.names)}: in the place of an earlier run's{told}. To ask more, "
+            "keep the files and use `opendp-sim answer`, which costs nothing"
+        )
+    if done.spent is not None:
+        first = done.charge is not None and done.charge.body.get("of") == 1
+        begun = "; this run began it" if first else ""
+        say(f"ledger    spent {done.spent}; left {done.left}{begun}")
+
+
+def _next_of(done: Applied) -> str | None:
+    """Return the command that makes a page of what was released."""
+    first = next(iter(done.certificates.values()), None)
+    return None if first is None else f"opendp-sim report {first}"
+
+
+def _engine(name: str | None) -> Engine | None:
+    if name is None:
+        return None
+    from opendp_sim.engines.engine import engine_of  # noqa: PLC0415 - for its users only
+
+    return engine_of(name)
+
+
+def _plain(done: Applied) -> dict[str, object]:
+    return {
+        "plan": done.plan.plain(),
+        "files": {name: str(path) for name, path in done.files.items()},
+        "certificates": {name: str(path) for name, path in done.certificates.items()},
+        "ledger": None
+        if done.charge is None
+        else {
+            "entry": done.charge.seq,
+            "head": done.charge.hash,
+            "spent": done.spent,
+            "left": done.left,
+        },
+    }
