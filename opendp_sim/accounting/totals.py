@@ -207,9 +207,7 @@ def total_of(charges: Sequence[Charge], measure: MeasureName, limit: Budget) -> 
         for charge in charges:
             parts = zip(loss, _joined(charge, measure), strict=True)
             loss = tuple(_added(first, second) for first, second in parts)
-        whole = _stand_in(measure, loss)
-        whole.map(1)  # OpenDP refuses what is no loss of this measure
-        return Total(measure, loss, limit, _epsilon(whole, measure, loss, limit))
+        return Total(measure, loss, limit, _epsilon(measure, loss, limit))
     except (dp.OpenDPException, OverflowError):
         raise BudgetError(
             "OS405", "ledger", expected="losses whose sum OpenDP can convert", got="a sum it cannot",
@@ -236,21 +234,28 @@ def _joined(charge: Charge, measure: MeasureName) -> tuple[float, ...]:
     return tuple(map(float, value)) if isinstance(value, tuple) else (float(value),)
 
 
-def _epsilon(
-    total: dp.Measurement, measure: MeasureName, loss: tuple[float, ...], limit: Budget
-) -> float | None:
+def _epsilon(measure: MeasureName, loss: tuple[float, ...], limit: Budget) -> float | None:
+    left: float | None = None
+    if limit.epsilon is not None and measure in ("zcdp", "approx_zcdp"):
+        # A fixed split of delta: the limit is a box in (rho, delta), which is what a filter needs.
+        left = limit.conversion_delta if measure == "approx_zcdp" else limit.delta or 0.0
+    found = _read(measure, loss, left)
     if limit.epsilon is None:
         return None
     if measure == "gdp":
         return epsilon_within(2 * Fraction(loss[0]), limit.delta or 0.0, limit.epsilon)
-    if measure not in _CONVERTED:
-        return loss[0]
-    # A fixed split of delta: the limit is a box in (rho, delta), which is what a filter needs.
-    left = limit.conversion_delta if measure == "approx_zcdp" else limit.delta or 0.0
-    if left <= 0:
+    return loss[0] if left is None else found
+
+
+@lru_cache(maxsize=4096)
+def _read(measure: MeasureName, loss: tuple[float, ...], delta: float | None) -> float:
+    """Return a sum as OpenDP converts it at ``delta``; without one, let OpenDP refuse what is no loss."""
+    whole = _stand_in(measure, loss)
+    whole.map(1)
+    if delta is None or delta <= 0:
         return math.inf
-    curve: Any = dp.c.make_zCDP_to_approxDP(total).map(1)
-    return float((curve[0] if isinstance(curve, tuple) else curve).epsilon(left))
+    curve: Any = dp.c.make_zCDP_to_approxDP(whole).map(1)
+    return float((curve[0] if isinstance(curve, tuple) else curve).epsilon(delta))
 
 
 def _delta_limit(measure: MeasureName, limit: Budget) -> float:
