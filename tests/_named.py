@@ -145,6 +145,7 @@ def reached(named: set[str]) -> dict[str, str]:
     return {name: through.get(name, "nothing") for name in modules() if name not in named}
 
 
+@cache
 def package(name: str) -> str:
     """Return the package that loads a module by its name, when one of its names is first used."""
     above, _, stem = name.rpartition(".")
