@@ -7,11 +7,15 @@ Every partial sum is a signed sum of the row's own entries, so a bound on their 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["signed_hadamard"]
+from opendp_sim.core.errors import ParameterError
+from opendp_sim.core.randomness import public_generator
+
+__all__ = ["SampledHadamard", "signed_hadamard"]
 
 _CELLS = 2**19
 
@@ -52,3 +56,51 @@ def _parts(count: int, full: int) -> Iterator[slice]:
     step = max(1, _CELLS // full)
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
+
+
+@dataclass(frozen=True)
+class SampledHadamard:
+    """Random signs (d,), and which k coordinates of the transform are kept."""
+
+    signs: NDArray[np.int8]
+    places: NDArray[np.int64]
+
+    @classmethod
+    def draw(cls, key: str, seed: int, width: int, dimension: int) -> SampledHadamard:
+        """Draw ``dimension`` coordinates for rows of ``width`` from the public seed of a mechanism.
+
+        Raises:
+            ParameterError (OS102): more coordinates than the transform has.
+        """
+        full = 1 << (width - 1).bit_length()
+        if dimension > full:
+            raise ParameterError(
+                "OS102", f"{key}.dimension", expected=f"at most {full} columns", got=dimension,
+                hint="use form: dense, or project to fewer columns.",
+            )  # fmt: skip
+        generator = public_generator(seed, key, "hadamard")
+        signs = 2 * generator.integers(0, 2, size=width, dtype=np.int8) - 1
+        return cls(signs, generator.permutation(full)[:dimension])
+
+    @property
+    def matrices(self) -> tuple[NDArray[np.generic], ...]:
+        """The public matrices, for the release's fingerprint."""
+        return self.signs, self.places
+
+    def project(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Project rows."""
+        return signed_hadamard(values, self.signs, self.places)
+
+    def far(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Project public queries, which may lie outside the bounds."""
+        return self.project(values)
+
+    def middle(self, both: NDArray[np.float64]) -> tuple[int, int]:
+        """Return the least and the greatest product with the sum of the bounds."""
+        found = self.far(both[None, :])
+        return int(found.min()), int(found.max())
+
+    def norm_squared(self) -> int:
+        """Bound the square of the largest factor: all of H lengthens by exactly sqrt(D)."""
+        full = 1 << (len(self.signs) - 1).bit_length()
+        return min(full, len(self.signs) * len(self.places))

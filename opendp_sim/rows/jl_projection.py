@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.drawn import Drawn
-from opendp_sim.core.errors import ParameterError, SpaceError
-from opendp_sim.core.hadamard import signed_hadamard
+from opendp_sim.core.errors import SpaceError
+from opendp_sim.core.hadamard import SampledHadamard
 from opendp_sim.core.linear import integer_gram
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.memory import check_memory
@@ -116,7 +116,7 @@ class JlProjection(Mechanism):
                 got=f"a bound of 2**{math.log2(rows.width * rows.magnitude):.1f}",
                 hint="quantize to fewer bits.",
             )  # fmt: skip
-        drawn = _Dense.draw(self, rows) if self.form == "dense" else _Hadamard.draw(self, rows)
+        drawn = self._drawn(rows)
 
         def project(values: NDArray[np.float64]) -> NDArray[np.float64]:
             return drawn.project(np.asarray(values, dtype=np.float64))
@@ -136,6 +136,11 @@ class JlProjection(Mechanism):
             | self._work(rows.width),
             advice=_advice(rows.width),
         )
+
+    def _drawn(self, rows: GridRows) -> _Dense | SampledHadamard:
+        if self.form == "dense":
+            return _Dense.draw(self, rows)
+        return SampledHadamard.draw(self.key, self.seed, rows.width, self.dimension)
 
     def _work(self, columns: int) -> dict[str, float]:
         """What a later sketch saves, which multiplies rows by as many numbers as they have columns."""
@@ -211,48 +216,7 @@ class _Dense:
         return min(plain, int(np.abs(gram).sum(axis=1).max()))
 
 
-@dataclass(frozen=True)
-class _Hadamard:
-    """Random signs (d,), and which k coordinates of the transform are kept."""
-
-    signs: NDArray[np.int8]
-    places: NDArray[np.int64]
-
-    @classmethod
-    def draw(cls, mechanism: JlProjection, rows: GridRows) -> _Hadamard:
-        full = 1 << (rows.width - 1).bit_length()
-        if mechanism.dimension > full:
-            raise ParameterError(
-                "OS102", f"{mechanism.key}.dimension", expected=f"at most {full} columns",
-                got=mechanism.dimension, hint="use form: dense, or project to fewer columns.",
-            )  # fmt: skip
-        generator = public_generator(mechanism.seed, mechanism.key, "hadamard")
-        signs = 2 * generator.integers(0, 2, size=rows.width, dtype=np.int8) - 1
-        return cls(signs, generator.permutation(full)[: mechanism.dimension])
-
-    @property
-    def matrices(self) -> tuple[NDArray[np.generic], ...]:
-        return self.signs, self.places
-
-    def project(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return signed_hadamard(values, self.signs, self.places)
-
-    def far(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Project public queries, which may lie outside the bounds."""
-        return signed_hadamard(values, self.signs, self.places)
-
-    def middle(self, both: NDArray[np.float64]) -> tuple[int, int]:
-        """Return the least and the greatest product with the sum of the bounds."""
-        found = self.far(both[None, :])
-        return int(found.min()), int(found.max())
-
-    def norm_squared(self) -> int:
-        """Bound the square of the largest factor: all of H lengthens by exactly sqrt(D)."""
-        full = 1 << (len(self.signs) - 1).bit_length()
-        return min(full, len(self.signs) * len(self.places))
-
-
-def _image(rows: GridRows, dimension: int, drawn: _Dense | _Hadamard) -> GridRows:
+def _image(rows: GridRows, dimension: int, drawn: _Dense | SampledHadamard) -> GridRows:
     """Return the output's type (Lemma 2): the least and greatest sums, and the longest row."""
     lower = np.broadcast_to(np.array(rows.lower, dtype=np.int64), rows.width)
     upper = np.broadcast_to(np.array(rows.upper, dtype=np.int64), rows.width)
