@@ -16,7 +16,8 @@ from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.spaces.checks import real_rows
-from opendp_sim.spaces.rows import GridRows, RealRows, Rows, as_rows, norm_slack
+from opendp_sim.spaces.row_norms import norm_slack
+from opendp_sim.spaces.rows import GridRows, RealRows, Rows, as_rows
 
 __all__ = ["Quantize", "make_quantize", "then_quantize"]
 

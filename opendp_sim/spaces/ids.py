@@ -18,7 +18,7 @@ from opendp_sim.core.errors import DataError
 from opendp_sim.spaces.cell import boxed as boxed_cells, exact, listed, plain, tagged
 from opendp_sim.spaces.normal import unmasked
 
-__all__ = ["boxed", "mixed", "packed", "parts_of", "persons", "unpacked"]
+__all__ = ["are_numbers", "boxed", "kept_ids", "mixed", "packed", "parts_of", "persons", "unpacked"]
 
 
 def persons(ids: Any) -> list[Any]:
@@ -59,6 +59,23 @@ def boxed(ids: Any) -> NDArray[Any]:
     if not isinstance(ids, list | tuple):
         raise _refuse()
     return boxed_cells(ids)
+
+
+def kept_ids(ids: Any) -> NDArray[Any]:
+    """Return identifiers as int64, or as objects that are plain texts: the dtype says which kind."""
+    if are_numbers(ids) and ids.dtype.kind == "i":
+        return np.asarray(ids.astype(np.int64, copy=False))
+    found = persons(ids)
+    whole = set(map(type, found)) == {int} or (not found and np.asarray(ids).dtype.kind in "iu")
+    if whole and all(-(2**63) <= one < 2**63 for one in found):
+        return np.array(found, dtype=np.int64)
+    return boxed(found)
+
+
+def are_numbers(ids: Any) -> bool:
+    """Say whether identifiers are one number each by their dtype, so that none has to be looked at."""
+    bare = isinstance(ids, np.ndarray) and not isinstance(ids, np.ma.MaskedArray)
+    return bare and ids.ndim == 1 and ids.dtype.kind in "iu"
 
 
 def packed(ids: Any) -> NDArray[np.uint8]:

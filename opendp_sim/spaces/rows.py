@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from opendp_sim.core import dp
 from opendp_sim.core.errors import DataError
-from opendp_sim.core.rounding import float_up
 from opendp_sim.core.space import FOREIGN_DOMAINS, Domain
 from opendp_sim.spaces.frame import Frame, middles_and_units
-from opendp_sim.spaces.ids import boxed, persons
+from opendp_sim.spaces.ids import are_numbers, kept_ids, persons
 from opendp_sim.spaces.normal import unmasked
+from opendp_sim.spaces.row_norms import any_longer, norm_slack, row_norms
 
 __all__ = [
     "GridRows",
@@ -27,7 +27,6 @@ __all__ = [
     "as_rows",
     "filled",
     "length",
-    "norm_slack",
     "take",
     "with_points",
 ]
@@ -71,23 +70,6 @@ def with_points(queries: Any, points: Any) -> WithPoints:
 def as_rows(data: Any) -> Rows:
     """Return ``data`` as ``Rows``; a bare array is rows without labels."""
     return data if isinstance(data, Rows) else Rows(filled(data))
-
-
-def kept_ids(ids: Any) -> NDArray[Any]:
-    """Return identifiers as int64, or as objects that are plain texts: the dtype says which kind."""
-    if _are_numbers(ids) and ids.dtype.kind == "i":
-        return np.asarray(ids.astype(np.int64, copy=False))
-    found = persons(ids)
-    whole = set(map(type, found)) == {int} or (not found and np.asarray(ids).dtype.kind in "iu")
-    if whole and all(-(2**63) <= one < 2**63 for one in found):
-        return np.array(found, dtype=np.int64)
-    return boxed(found)
-
-
-def _are_numbers(ids: Any) -> bool:
-    """Say whether identifiers are one number each by their dtype, so that none has to be looked at."""
-    bare = isinstance(ids, np.ndarray) and not isinstance(ids, np.ma.MaskedArray)
-    return bare and ids.ndim == 1 and ids.dtype.kind in "iu"
 
 
 def filled(values: Any) -> NDArray[Any]:
@@ -147,7 +129,7 @@ class _RowDomain(Domain):
             ):
                 raise self._refuse("OS604", "labels among the public keys", "another label")
         if rows.ids is not None:
-            who = rows.ids if _are_numbers(rows.ids) else persons(rows.ids)
+            who = rows.ids if are_numbers(rows.ids) else persons(rows.ids)
             if len(who) != len(values) or (who is not rows.ids and "" in who):
                 raise self._refuse("OS602", "one person identifier a row", "another number of them")
 
@@ -204,7 +186,7 @@ class RealRows(_RowDomain):
             if (steps != np.rint(steps)).any():
                 raise self._refuse("OS605", "multiples of the declared step", "a value between")
         if self.norm is not None:
-            norms = _norms(rows.values, self.norm[0])
+            norms = row_norms(rows.values, self.norm[0])
             if not (norms <= self.norm[1] * norm_slack(self.width)).all():
                 raise self._refuse("OS605", "rows within the declared norm", "a longer row")
 
@@ -270,17 +252,11 @@ class GridRows(_RowDomain):
         lower, upper = np.asarray(self.lower), np.asarray(self.upper)
         if not all(((part >= lower) & (part <= upper)).all() for part in _parts(values)):
             raise self._refuse("OS605", "values within the grid", "a value outside")
-        if self.l2 is not None and self.l2**2 < self.width * self.magnitude**2:
-            self._check_norm(values, self.l2)
-
-    def _check_norm(self, values: NDArray[np.float64], l2: int) -> None:
-        """Refuse a row longer than ``l2``: in floats, and exactly where they cannot tell."""
-        bound, slack = float_up(l2**2), norm_slack(self.width)
-        with np.errstate(over="ignore"):
-            squares = np.square(values).sum(axis=1)
-        doubtful = values[(squares > bound / slack) & (squares <= bound * slack)]
-        exact = bound >= 2.0**53 and any(sum(int(v) ** 2 for v in row) > l2**2 for row in doubtful)
-        if exact or (squares > (bound if bound < 2.0**53 else bound * slack)).any():
+        if (
+            self.l2 is not None
+            and self.l2**2 < self.width * self.magnitude**2
+            and any_longer(values, self.l2)
+        ):
             raise self._refuse("OS605", "rows within the norm bound", "a longer row")
 
     def to_data(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -293,22 +269,6 @@ def _parts(values: NDArray[Any]) -> Iterator[NDArray[Any]]:
     """Cut rows into parts that stay in the cache."""
     step = max(1, _CACHED // max(1, values.shape[1]))
     return (values[at : at + step] for at in range(0, len(values), step))
-
-
-def norm_slack(width: int) -> float:
-    """Return the factor by which a row's computed norm may pass its bound: more than all roundings."""
-    return 1.0 + max(1e-12, (width + 8) * 2.0**-50)
-
-
-def _norms(values: NDArray[Any], norm: str) -> NDArray[np.float64]:
-    """Return the norm of each row; no row within any bound overflows on the way. NaN with infinities."""
-    wide = values.astype(np.float64, copy=False)
-    largest: NDArray[np.float64] = np.abs(wide).max(axis=1, initial=0.0)
-    if norm == "linf":
-        return largest
-    with np.errstate(all="ignore"):
-        shares = wide / np.where(largest > 0.0, largest, 1.0)[:, None]
-        return np.asarray(largest * np.linalg.norm(shares, ord=int(norm[1]), axis=1))
 
 
 def _read(domain: dp.Domain) -> Domain | None:
