@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linear
 from opendp_sim.core.grid import chunks, count_ids
 from opendp_sim.core.linear import public_product
-from opendp_sim.sketches.distances.parts.axes import Dyadic, columns_of, interval_sums, powered
-from opendp_sim.sketches.distances.parts.by_column import by_column
+from opendp_sim.sketches.distances.parts.axes import Dyadic, columns_of, interval_sums
 from opendp_sim.sketches.distances.parts.far_ends import FarEnds, consistent, consistent_variance
+from opendp_sim.sketches.distances.parts.nearest_cells import NearestCells
 from opendp_sim.sketches.parts.classes import Classes
 from opendp_sim.spaces.rows import GridRows, as_rows
 
@@ -72,32 +72,18 @@ class TreeReader(Classes):
         return tuple(Dyadic(low, top - low + 1, self.height) for low, top in pairs)
 
     @cached_property
-    def spans(self) -> NDArray[np.int64]:
-        """Grid values of each column: shape (d,)."""
-        return np.array([axis.span for axis in self.axes], dtype=np.int64)
+    def cells(self) -> NearestCells:
+        """The cells that the leaves tell apart."""
+        return NearestCells(self.rows, self.height)
 
     @cached_property
     def multipliers(self) -> NDArray[np.int64]:
         """The integers u_j: a column's share of a zCDP budget is in proportion to its range."""
-        if (self.spans == self.spans[0]).all():
-            return np.ones(len(self.spans), dtype=np.int64)
-        whole = np.rint(_FINENESS * np.sqrt(self.spans / self.spans.min()))
+        spans = self.cells.spans
+        if (spans == spans[0]).all():
+            return np.ones(len(spans), dtype=np.int64)
+        whole = np.rint(_FINENESS * np.sqrt(spans / spans.min()))
         return np.asarray(whole, dtype=np.int64)
-
-    @cached_property
-    def cells(self) -> NDArray[np.int64]:
-        """Positions that each column's leaves tell apart: grid values, or leaves if these are fewer."""
-        return np.asarray(np.minimum(self.spans, 2**self.height), dtype=np.int64)
-
-    @cached_property
-    def widths(self) -> NDArray[np.float64]:
-        """Steps from one cell to the next."""
-        return np.asarray(self.spans / self.cells, dtype=np.float64)
-
-    @cached_property
-    def slack(self) -> NDArray[np.float64]:
-        """Half of what one leaf spans: no grid value is farther from its cell's place (Lemma 2)."""
-        return np.where(self.spans > self.cells, (self.spans - 1) / 2.0 ** (self.height + 1), 0.0)
 
     # --- building -------------------------------------------------------------------------------
 
@@ -149,46 +135,6 @@ class TreeReader(Classes):
 
         return DistanceReading(power, at, 1.0 + alpha)
 
-    def _located(
-        self, values: NDArray[np.float64], power: float
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return each query's cells (d, q), its way to the box, and what rounding to cells costs: (q,).
-
-        For p = 1 a query outside is answered at the nearest end, and the rest of the way is counted
-        once for each record; for other exponents the intervals start outside. The cost is per record,
-        at most (Lemma 2).
-        """
-        places = np.empty((self.rows.width, len(values)), dtype=np.int64)
-        beyond, missed = np.zeros((2, len(values)))
-        lower, upper = (bound.astype(np.float64) for bound in columns_of(self.rows))
-        for part, columns in by_column(values):
-            inside = (columns.min(axis=1) >= lower) & (columns.max(axis=1) <= upper)
-            for column, asked in enumerate(columns):
-                if power == 1 and not inside[column]:
-                    far = asked.copy()
-                    np.clip(asked, lower[column], upper[column], out=asked)
-                    beyond[part] += np.abs(far - asked)
-                near = np.subtract(asked, lower[column], out=asked)
-                cell, lost = self._nearest(near, column, power)
-                places[column, part] = cell
-                missed[part] += lost
-        return places, beyond * self.rows.unit, missed * powered("distance", self.rows.unit, power)
-
-    def _nearest(
-        self, near: NDArray[np.float64], column: int, power: float
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the nearest cells, which may be outside, and what is lost; overwrites ``near``."""
-        slack, width = float(self.slack[column]), float(self.widths[column])
-        # Farthest place in the box; for p = 1 the factor is 1 and it does not matter.
-        far = 0.0 if power == 1 else np.maximum(np.abs(near), np.abs(self.spans[column] - 1 - near))
-        near -= slack
-        cell: NDArray[np.float64] = near / width
-        np.rint(cell, out=cell)
-        near -= cell * width
-        moved: NDArray[np.float64] = np.abs(near, out=near)
-        moved += slack
-        return cell, moved if power == 1 else power * moved * (far + moved) ** (power - 1)
-
     def _sum(
         self,
         nodes: NDArray[np.float64],
@@ -198,15 +144,17 @@ class TreeReader(Classes):
         alpha: float,
         known: dict[int, _Known],
     ) -> Linear:
-        places, beyond, missed = self._located(values, power)
+        places, beyond, missed = self.cells.located(values, power)
         steps, squared = (
-            self._cell_powers(power),
+            self.cells.powers(power),
             float(np.square(self.multipliers.astype(np.float64)).sum()),
         )
         sums = beyond * counted.sizes[:, None]
         variance, shared = np.zeros((2, len(values)))
-        for cells in np.unique(self.cells):  # columns with equally many cells share all weights
-            columns = np.flatnonzero(self.cells == cells)
+        for cells in np.unique(
+            self.cells.counts
+        ):  # columns with equally many cells share all weights
+            columns = np.flatnonzero(self.cells.counts == cells)
             where, (table, squares, totals) = self._looked_up(
                 nodes[:, columns], places[columns], int(cells), (power, alpha), known
             )
@@ -253,13 +201,6 @@ class TreeReader(Classes):
             kept.done[asked] = True
         return places, (kept.sums, kept.squares, kept.totals)
 
-    def _cell_powers(self, power: float) -> NDArray[np.float64]:
-        """Return the p-th power of each column's cell width, in data units."""
-        scaled: NDArray[np.float64] = self.widths**power * powered(
-            "distance", self.rows.unit, power
-        )
-        return scaled
-
     def _ends(self, cells: int, asked: NDArray[np.int64], power: float, alpha: float) -> FarEnds:
         reach = np.maximum(np.abs(asked), np.abs(cells - 1 - asked)).max(initial=0)
         return FarEnds(cells, self.height, power, alpha, float(reach))
@@ -292,23 +233,21 @@ class TreeReader(Classes):
 
     def spread(self, p: float | None, alpha: float) -> float | None:
         """Return the largest deviation of a sum over evenly spaced positions, per cell deviation."""
-        power, worst = 1.0 if p is None else p, np.zeros(len(self.cells))
-        for cells in np.unique(self.cells):
+        power, worst = 1.0 if p is None else p, np.zeros(self.rows.width)
+        for cells in np.unique(self.cells.counts):
             asked = np.unique(np.linspace(0, cells - 1, _SAMPLED).astype(np.int64))
             ends = self._ends(int(cells), asked, power, alpha)
             if self.consistent:
                 squares = consistent_variance(ends.dense(asked))
             else:
                 squares = np.asarray(ends.nodes(asked).power(2).sum(axis=1))
-            worst[self.cells == cells] = squares.max()
-        steps = self._cell_powers(power) / self.multipliers
+            worst[self.cells.counts == cells] = squares.max()
+        steps = self.cells.powers(power) / self.multipliers
         return math.sqrt(float((np.square(steps) * worst).sum()))
 
     def bias(self, p: float | None) -> float:
-        """Bound the rounding to leaves, per record, at queries on the grid inside the box."""
-        power, moved = 1.0 if p is None else p, 2 * self.slack
-        most = (power * moved * (self.spans - 1 + moved) ** (power - 1)).sum()
-        return float(most) * powered("distance", self.rows.unit, power)
+        """Bound the rounding to cells, per record, at queries on the grid inside the box."""
+        return self.cells.most_lost(1.0 if p is None else p)
 
     def count(
         self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
