@@ -20,7 +20,8 @@ from typing import Any, Literal, TypeVar
 from opendp_sim.accounting._entries import Entry, Terms, canonical, chained, read_entry, read_head
 from opendp_sim.accounting._ledger_file import NO_ANSWER, RESTORE, refused
 from opendp_sim.accounting._postgres import connected, held, is_shared, make, named, psycopg_of
-from opendp_sim.accounting.ledger import REFUSALS, Ledger
+from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.ledger_history import REFUSALS
 from opendp_sim.accounting.totals import Charge
 
 __all__ = ["SharedLedger", "is_shared", "is_there"]

@@ -11,7 +11,8 @@ import numpy as np
 import typer
 
 from opendp_sim.accounting._entries import counted as counted_entries
-from opendp_sim.accounting.ledger import REFUSALS, Ledger
+from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.ledger_history import REFUSALS
 from opendp_sim.cli._run import (
     AsJson,
     Params,
