@@ -13,13 +13,14 @@ from opendp_sim.knn.parts.kept import kept_answers, kept_cells, kept_reference, 
 from opendp_sim.knn.parts.means import ClassMeans
 from opendp_sim.knn.parts.predictor import Predictor
 from opendp_sim.knn.parts.public import Seen
-from opendp_sim.knn.parts.service import Predictions, Service, Store, unreadable
+from opendp_sim.knn.parts.service import Predictions, Store, unreadable
+from opendp_sim.knn.parts.updates import FixedRecords
 from opendp_sim.spaces.rows import GridRows, Rows
 
 __all__ = ["Hybrid"]
 
 
-class Hybrid(Service):
+class Hybrid(FixedRecords):
     """Answers from the class means where they are sure, else asks neighbours about the two leaders.
 
     Args:

@@ -7,39 +7,27 @@ part, then the charges and the transcript into the store, and only then the answ
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting.session_mark import damaged
-from opendp_sim.core.errors import DataError
 from opendp_sim.knn.parts.features import Lens
 from opendp_sim.knn.parts.hash import Coder, Codes, SignCodes, SignHashes, Tables, chosen
-from opendp_sim.knn.parts.individual_filter import IndividualFilter
-from opendp_sim.knn.parts.kept import (
-    kept_ids,
-    kept_labelled,
-    kept_records,
-    kept_reference,
-    replaying,
-)
+from opendp_sim.knn.parts.kept import kept_ids, kept_labelled, kept_reference, replaying
 from opendp_sim.knn.parts.noise import Stock
-from opendp_sim.knn.parts.owners import Owners
 from opendp_sim.knn.parts.pool import Pool
 from opendp_sim.knn.parts.public import Answered, Reference, Seen, scores_between, weights_of
-from opendp_sim.knn.parts.service import Payload, Predictions, Service, Store, unreadable
+from opendp_sim.knn.parts.service import Predictions, Store, unreadable
+from opendp_sim.knn.parts.updates import ChangingRecords
 from opendp_sim.knn.parts.vote import Charges, Near, Outcome, vote
-from opendp_sim.spaces.ids import packed, persons, unpacked
-from opendp_sim.spaces.rows import GridRows, Rows, as_rows, take
+from opendp_sim.spaces.rows import GridRows, Rows
 
 __all__ = ["Predictor"]
 
-_Owned = tuple[Rows, NDArray[np.int64]]
-"""Records, and the purse of each."""
 
-
-class Predictor(Service):
+class Predictor(ChangingRecords):
     """Answers queries from private records. Everything but the answers is secret.
 
     Args:
@@ -52,45 +40,15 @@ class Predictor(Service):
     def __init__(
         self, setting: Any, domain: GridRows, data: Rows, store: Store | None = None
     ) -> None:
-        super().__init__(setting, domain, store)
+        super().__init__(setting, domain, data, store)
         self._rule = setting.rule(len(domain.labels or ()))
         self._angular: bool = setting.kernel.angular
-        self._owners = Owners(data.ids)
-        self._purses = IndividualFilter(setting.rho, 0)
         self._stock = Stock()
-        self._waiting: list[_Owned] | None = [(data, self._meet(data))]
-        self._pool: Pool | None = None
         if not setting.needs_reference:
             self._look(None)
         if store is not None:
             with replaying():
                 self._replay(store)
-
-    # --- what the curator may change ------------------------------------------------------------
-
-    def insert(self, rows: Rows) -> None:
-        """Add records of persons, between queries; a person known before keeps their purse."""
-        with self._alone():
-            self._updatable(rows)
-            self._guard(lambda: self._insert(rows, "insert"))
-
-    def relabel(self, rows: Rows) -> None:
-        """Replace all records of the persons in ``rows`` by these; purses stay as they are."""
-        with self._alone():
-            self._updatable(rows)
-            self._guard(lambda: self._insert(rows, "relabel"))
-
-    def delete(self, ids: Any) -> None:
-        """Remove all records of some persons. Free, immediate, and silent about who existed."""
-        if not self._domain.ids:
-            raise _no_ids(self._setting.key)
-        who = persons(ids)
-        with self._alone():
-            if not self._owners.fit(who):
-                raise _other_ids(self._setting.key)
-            self._guard(lambda: self._delete(who))
-
-    # --- inside ---------------------------------------------------------------------------------
 
     @property
     def _classes(self) -> tuple[str | int, ...]:
@@ -99,13 +57,6 @@ class Predictor(Service):
     @property
     def _ready(self) -> bool:
         return self._pool is not None
-
-    def _purses_now(self) -> NDArray[np.int64]:
-        return self._purses.snapshot()
-
-    def _spend_all(self) -> NDArray[np.int64]:
-        self._purses.retire()
-        return self._purses.snapshot()
 
     def _set_reference(self, queries: NDArray[np.float64]) -> None:
         self._look(queries)
@@ -156,22 +107,6 @@ class Predictor(Service):
             return np.full(len(seen), self._fixed or 0, dtype=np.int64)
         return self._reference.thresholds(seen, angular=self._angular)
 
-    def _meet(self, rows: Rows) -> NDArray[np.int64]:
-        """Return the purse of each record, a new one where its person was never met."""
-        if rows.ids is None:
-            return self._purses.open(len(rows))
-        before, owners = self._owners.count, self._owners.meet(rows.ids)
-        self._purses.open(self._owners.count - before)
-        return owners
-
-    def _join(self, rows: Rows, owners: NDArray[np.int64]) -> None:
-        if self._pool is None:
-            self._waiting = [*(self._waiting or []), (rows, owners)]
-            return
-        if rows.labels is None:
-            raise unreadable()
-        self._pool.add(rows.values, rows.labels, owners)
-
     def _batch(self, queries: NDArray[np.float64], allowed: Any) -> Predictions:
         pool = self._pool
         if pool is None:
@@ -199,12 +134,7 @@ class Predictor(Service):
             outcomes.append(outcome)
             votes.append(total / len(self._ladder))
             winners.append(int(np.argmax(total)))
-        answers = Predictions(
-            tuple(self._classes[w] for w in winners),
-            np.array([o.count for o in outcomes], dtype=np.int64),
-            np.array(votes),
-            np.array([o.scale for o in outcomes]) / len(self._ladder),
-        )
+        answers = self._answers(outcomes, votes, winners)
         self._keep(
             "answers",
             {
@@ -219,6 +149,16 @@ class Predictor(Service):
         if self._setting.reuse:
             self._answered.add(seen, winners)
         return answers
+
+    def _answers(
+        self, outcomes: list[Outcome], votes: list[NDArray[np.float64]], winners: list[int]
+    ) -> Predictions:
+        return Predictions(
+            tuple(self._classes[w] for w in winners),
+            np.array([o.count for o in outcomes], dtype=np.int64),
+            np.array(votes),
+            np.array([o.scale for o in outcomes]) / len(self._ladder),
+        )
 
     def _finder(
         self, pool: Pool, seen: Seen, limits: NDArray[np.int64]
@@ -268,39 +208,6 @@ class Predictor(Service):
         whole = np.bincount(np.array(labels, dtype=np.int64), weights=weights, minlength=size)
         return whole.astype(np.float64)
 
-    def _updatable(self, rows: Rows) -> None:
-        if not self._domain.ids:
-            raise _no_ids(self._setting.key)
-        self._domain.check(as_rows(rows))
-        if not self._owners.fit(persons(rows.ids)):
-            raise _other_ids(self._setting.key)
-
-    def _insert(self, rows: Rows, kind: str) -> None:
-        payload: dict[str, NDArray[Any]] = {
-            "values": rows.values,
-            "labels": np.asarray(rows.labels),
-            "ids": packed(rows.ids),
-        }
-        self._apply(kind, payload)
-        self._keep(kind, payload)
-
-    def _delete(self, ids: list[Any]) -> None:
-        payload = {"ids": packed(ids)}
-        self._apply("delete", payload)
-        self._keep("delete", payload)
-
-    def _apply(self, kind: str, payload: Payload) -> None:
-        ids = unpacked(payload["ids"])
-        if kind in ("delete", "relabel"):
-            gone = self._owners.known(ids)
-            if self._pool is not None:
-                self._pool.remove(gone)
-            else:
-                self._waiting = [_without(*each, gone) for each in self._waiting or ()]
-        if kind in ("insert", "relabel"):
-            rows = kept_records(self._domain, payload)
-            self._join(rows, self._meet(rows))
-
     def _replay(self, store: Store) -> None:
         """Bring memory to where the store is: the same steps, without answering or charging."""
         for kind, payload in store.entries():
@@ -323,25 +230,3 @@ class Predictor(Service):
         purses = store.purses()
         if purses is not None:
             self._purses.restore(purses)
-
-
-def _without(rows: Rows, owners: NDArray[np.int64], gone: NDArray[np.int64]) -> _Owned:
-    keep = ~np.isin(owners, gone)
-    return cast("Rows", take(rows, keep)), owners[keep]
-
-
-def _other_ids(key: str) -> DataError:
-    return DataError(
-        "OS607",
-        key,
-        expected="ids of the kind that the dataset has",
-        got="the other kind",
-        hint="5 and '5' are two persons: give integers where the column is int64, texts where str.",
-    )
-
-
-def _no_ids(key: str) -> DataError:
-    return DataError(
-        "OS607", key, expected="records that name their person", got="records without ids",
-        hint="give a column `role: privacy_id`: a lifetime budget needs to know whose it is.",
-    )  # fmt: skip

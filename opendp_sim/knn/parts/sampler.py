@@ -15,8 +15,9 @@ from opendp_sim.knn.parts.kept import kept_labels, kept_reference, replaying
 from opendp_sim.knn.parts.noise import Stock, discrete
 from opendp_sim.knn.parts.pool import Pool
 from opendp_sim.knn.parts.public import Seen
-from opendp_sim.knn.parts.service import Predictions, Service, Store, unreadable
+from opendp_sim.knn.parts.service import Predictions, Store, unreadable
 from opendp_sim.knn.parts.subsampled_votes import dyadic_rate
+from opendp_sim.knn.parts.updates import FixedRecords
 from opendp_sim.spaces.rows import GridRows, Rows
 
 __all__ = ["Sampler", "coins", "nearest"]
@@ -45,7 +46,7 @@ def nearest(scores: NDArray[np.int64], labels: NDArray[np.int64], count: int) ->
     return np.concatenate([above, tied[: count - len(above)]])
 
 
-class Sampler(Service):
+class Sampler(FixedRecords):
     """Answers a fixed number of queries, each from a fresh sample. Everything but answers is secret.
 
     Args:

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.errors import BudgetError, DataError, InternalError, SpaceError
+from opendp_sim.core.errors import BudgetError, DataError, InternalError
 from opendp_sim.knn.parts.features import grid_queries
 from opendp_sim.knn.parts.noise import uncopied
 from opendp_sim.knn.parts.vote import Charges
-from opendp_sim.spaces.rows import GridRows, Rows
+from opendp_sim.spaces.rows import GridRows
 
 __all__ = ["LEAST_REFERENCE", "Payload", "Predictions", "Service", "Store", "unreadable"]
 
@@ -195,27 +195,6 @@ class Service:
             ],
             len(self._domain.labels or ()),
         )
-
-    def insert(self, rows: Rows) -> None:
-        """Refuse records: only ``ind_knn`` has purses that outlive them (OS201)."""
-        del rows
-        raise self._fixed_records()
-
-    def relabel(self, rows: Rows) -> None:
-        """Refuse records, as ``insert`` does."""
-        del rows
-        raise self._fixed_records()
-
-    def delete(self, ids: Any) -> None:
-        """Refuse to delete, as ``insert`` refuses."""
-        del ids
-        raise self._fixed_records()
-
-    def _fixed_records(self) -> SpaceError:
-        return SpaceError(
-            "OS201", self._setting.key, expected="a mechanism whose records may change: ind_knn",
-            got="one with fixed records", hint="start a new store with the records as they are now.",
-        )  # fmt: skip
 
     def _guard(self, step: Callable[[], Any]) -> Any:
         """Run a step that touches data; a failure ends the release, charged in full.
