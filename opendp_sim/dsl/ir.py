@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 from opendp_sim.dsl.grammar.about import About
-from opendp_sim.dsl.grammar.data import DataEntry, LedgerRef, SourceRef
+from opendp_sim.dsl.grammar.budget import LedgerRef
+from opendp_sim.dsl.grammar.data import DataEntry, SourceRef
 from opendp_sim.dsl.grammar.flow import Expect, ReleaseDecl, StageDecl
 from opendp_sim.dsl.grammar.outputs import OutputDecl
 from opendp_sim.dsl.grammar.privacy import Privacy, Unit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
-from opendp_sim.dsl.grammar.section import Schema
+from opendp_sim.dsl.grammar.json_schema import Schema
 from opendp_sim.dsl.ir import VERSION, Spec
 
 __all__ = ["json_schema"]

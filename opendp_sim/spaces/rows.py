@@ -27,6 +27,7 @@ __all__ = [
     "as_rows",
     "filled",
     "length",
+    "norm_slack",
     "take",
     "with_points",
 ]

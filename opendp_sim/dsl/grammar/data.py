@@ -1,4 +1,4 @@
-"""The ``data`` section: sources, declared columns, ingest, ledgers."""
+"""The ``data`` section: where the records of each dataset are, and what is declared of them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import model_validator
 
-from opendp_sim.accounting.budget import Budget, MeasureName
-from opendp_sim.core.errors import SimError, SpecError
+from opendp_sim.core.errors import SimError
 from opendp_sim.dsl.diagnostic import Notes, Path, nearest
-from opendp_sim.dsl.grammar.reading import named, read_section, wrong
-from opendp_sim.dsl.grammar.section import Reader, Refusal, Section, hole_in, own, shown, word
+from opendp_sim.dsl.grammar.budget import BudgetWords, LedgerRef
+from opendp_sim.dsl.grammar.columns import COLUMNS, ColumnWords
+from opendp_sim.dsl.grammar.reading import wrong
+from opendp_sim.dsl.grammar.section import Reader, Section, hole_in, own, shown, word
 from opendp_sim.sources.builtin import BUILTINS
 from opendp_sim.sources.opening import KINDS
 from opendp_sim.sources.place import read_place
-from opendp_sim.spaces.cell import MISSING
-from opendp_sim.spaces.encoded import day, day_text
-from opendp_sim.spaces.records import Column, Records
+from opendp_sim.spaces.records import Records
 
 __all__ = ["SOURCE", "SOURCE_KINDS", "BudgetWords", "DataEntry", "LedgerRef", "SourceRef"]
 
@@ -121,182 +120,6 @@ def _source_schema() -> dict[str, Any]:
 SOURCE = Reader(_source, _source_schema, SourceRef)
 
 
-# --- columns --------------------------------------------------------------------------------------
-
-
-class ColumnWords(Section):
-    """A column: `dtype: "array[f32, 8]"` (or f64, i32, i64, u8) is a vector of 8 numbers a record."""
-
-    short: ClassVar[str] = "dtype"
-    name: str = own()
-    dtype: str = word(
-        "array[f32, d], category, int64, float64, str, bool (0 and 1) or date (a number of days).",
-        min_length=1,
-    )
-    bounds: tuple[float, float] | tuple[str, str] | None = word(
-        "Public [lower, upper] of a numeric column, from knowledge and never from the data; of a date "
-        "[2024-01-01, 2024-12-31].", None,
-        refusal=Refusal("`bounds` is [lower, upper]", "write for example bounds: [0.0, 16.0]",
-                        label="another list"),
-    )  # fmt: skip
-    keys: tuple[str | int, ...] = word(
-        "Public keys of a category, in the order of its labels.", (),
-        refusal=Refusal("a key is a word or a whole number", "put it in quotes.", within=True),
-    )  # fmt: skip
-    role: Literal["privacy_id"] | None = word("`privacy_id`: the column names the person.", None)
-
-    @classmethod
-    def of(cls, c: Column) -> ColumnWords:
-        """The words that declare ``c``."""
-        bounds: Any = c.bounds or None
-        if c.dtype == "bool":
-            bounds = None
-        elif bounds and c.dtype == "date":
-            bounds = tuple(map(day_text, bounds))
-        return cls(name=c.name, dtype=c.dtype, bounds=bounds, keys=c.keys, role=c.role)
-
-    def column(self) -> Column:
-        """The column of the records; refuses what cannot be meant."""
-        return Column(self.name, self.dtype, self._numbers(), self.keys, self.role)
-
-    def _numbers(self) -> tuple[float, float] | tuple[()]:
-        """The bounds as numbers: dates as days."""
-        if self.bounds is None:
-            return ()
-        low, high = self.bounds
-        dated = self.dtype == "date"
-        if isinstance(low, str) != dated or isinstance(high, str) != dated:
-            expected = "dates such as 2024-01-31" if dated else "numbers"
-            raise self._bad_bounds(expected)
-        found = (day(low), day(high)) if dated else (float(low), float(high))
-        if dated and MISSING in found:
-            raise self._bad_bounds("dates such as 2024-01-31")
-        return found
-
-    def _bad_bounds(self, expected: str) -> SpecError:
-        return SpecError(
-            "OS304", f"columns.{self.name}", expected=f"bounds that are {expected}", got="others",
-            hint="bounds of a `date` are dates; of all other columns they are numbers.",
-        )  # fmt: skip
-
-    def rules(self, notes: Notes, path: Path) -> None:
-        """What the column itself refuses, at the word it is about."""
-        try:
-            self.column()
-        except SimError as error:
-            about = (("bounds", "bounds"), ("key", "keys"))
-            part = next((word for said, word in about if said in error.expected), "dtype")
-            if part == "dtype" and self.dtype in _MEANT:
-                meant = _MEANT[self.dtype]
-                error = SpecError(
-                    error.code, error.where, expected=error.expected, got=error.got,
-                    hint=f"did you mean `{meant}`? A column of vectors is `array[{self.dtype}, 8]`.",
-                )  # fmt: skip
-            notes.from_error(error, (*path, part) if part in self.model_fields_set else path)
-
-
-_MEANT = {"f32": "float64", "f64": "float64", "i32": "int64", "i64": "int64", "u8": "int64"}
-"""Scalars that were written with an entry's name of an array."""
-_COLUMNS = named(ColumnWords, Refusal("`columns` is empty", "declare each column that is used.",
-                                      code="OS305", label="no column"))  # fmt: skip
-
-
-def _records(value: Any, path: Path, notes: Notes) -> Records | None:
-    found = _COLUMNS.read(value, path, notes)
-    if not found:
-        return None
-    columns = [None if words is None else words.column() for words in found.values()]
-    persons = [c for c in columns if c is not None and c.role == "privacy_id"]
-    for extra in persons[1:]:
-        notes.error("OS304", "only one column names the person", (*path, extra.name, "role"),
-                    label="a second `privacy_id`", help="keep one of them.")  # fmt: skip
-    good = tuple(column for column in columns if column is not None)
-    return Records(good) if len(good) == len(columns) else None
-
-
-# --- budgets and ledgers --------------------------------------------------------------------------
-
-
-class Reserve(Section):
-    """What part of delta is kept for what, under approx_zcdp."""
-
-    mechanisms: float = word("For mechanisms with a delta of their own, such as top_k.")
-    conversion: float | None = word("For converting rho to epsilon: the rest unless stated.", None)
-
-
-def _bound(text: str) -> Any:
-    return word(text, None, schema={"exclusiveMinimum": 0})
-
-
-class BudgetWords(Section):
-    """What may be lost: {epsilon: 1.0}, {epsilon: 1.0, delta: 1.0e-6}, {rho: 0.1}, or several at once."""
-
-    epsilon: float | None = _bound("Bound on epsilon, at `delta` where that is given.")
-    delta: float | None = _bound("The delta at which epsilon holds; below one over the people.")
-    rho: float | None = _bound("Bound on the zCDP parameter.")
-    mu: float | None = _bound("Bound on the parameter of Gaussian DP.")
-    reserve: Reserve | None = word("How delta is split under approx_zcdp; else in halves.", None)
-
-    def budget(self) -> Budget:
-        """The budget of the accountant."""
-        kept = None if self.reserve is None else self.reserve.mechanisms
-        return Budget(self.epsilon, self.delta, self.rho, kept, self.mu)
-
-    def rules(self, notes: Notes, path: Path) -> None:
-        """The reserves are within delta, and the budget is one."""
-        r = self.reserve
-        kept = 0.0 if r is None or r.conversion is None else r.mechanisms + r.conversion
-        if r is not None and self.delta is not None and kept > self.delta * (1 + 1e-12):
-            notes.error("OS401", "the reserves exceed delta", (*path, "reserve"),
-                        label=f"{r.mechanisms:g} + {r.conversion:g} > {self.delta:g}",
-                        help="split delta between `mechanisms` and `conversion`.")  # fmt: skip
-            return
-        check_budget(self.budget(), None, path, notes)
-
-
-def check_budget(budget: Budget, measure: Any, path: Path, notes: Notes) -> bool:
-    """Report a budget that bounds nothing, or is no budget of ``measure`` where that is known."""
-    try:
-        budget.check(measure)
-    except SimError as error:
-        said = error.got.split(" ")[0] if isinstance(error.got, str) else ""
-        notes.from_error(error, (*path, said) if said in budget.stated() else path)
-        return False
-    return True
-
-
-def _budget(value: Any, path: Path, notes: Notes) -> Budget | None:
-    found = read_section(BudgetWords, value, path, notes)
-    return None if found is None else found.budget()
-
-
-BUDGET = Reader(_budget, BudgetWords.schema_of, BudgetWords)
-
-
-class LedgerRef(Section):
-    """A file that adds up what a dataset has lost, and refuses what passes its limit.
-
-    `file: "postgresql:SERVICE/LEDGER"` keeps it in a database, for several machines: SERVICE stands in
-    libpq's service file, LEDGER is any name, and a password is never written here.
-    All runs that name it are counted. `plan` says what is spent and what would be left;
-    `opendp-sim ledger show FILE` lists every charge. The limit, stated in advance, is the claim; what was
-    spent at a moment that answers decided is none (under gdp a running sum is not even a bound).
-    With `measure: zcdp` programs under gdp, zcdp and pure can share a ledger.
-    """
-
-    file: str = word(
-        "Where it is, from the spec's folder, or postgresql:SERVICE/LEDGER; the first run makes it.",
-        min_length=1,
-    )
-    limit: Annotated[Budget, BUDGET] = word("What all runs together may lose: a budget.")
-    measure: MeasureName | None = word("What it adds up in; the program's own unless stated.", None)
-
-    def rules(self, notes: Notes, path: Path) -> None:
-        """The limit is one for the measure."""
-        if self.measure is not None:
-            check_budget(self.limit, self.measure, (*path, "limit"), notes)
-
-
 class DataEntry(Section):
     """Datasets by name: where each is, and what its columns hold.
 
@@ -318,7 +141,7 @@ data:
 """
     name: str = own()
     source: Annotated[SourceRef, SOURCE] = word("Where the records are.")
-    records: Annotated[Records, Reader(_records, _COLUMNS.schema, ColumnWords)] = word(
+    records: Annotated[Records, COLUMNS] = word(
         "What each column holds, by name.", spelled="columns"
     )
     ingest: Literal["refuse", "enforce", "assume"] = word(

@@ -8,11 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, current_key
 from opendp_sim.dsl.diagnostic import Notes, Path
+from opendp_sim.dsl.grammar.json_schema import Schema
 from opendp_sim.dsl.grammar.section import (
     HOLE,
     Reader,
     Refusal,
-    Schema,
     Section,
     hole_in,
     own,

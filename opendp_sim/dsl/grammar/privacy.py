@@ -7,7 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from opendp_sim.accounting.budget import Budget, MeasureName
 from opendp_sim.dsl.diagnostic import Notes, Path
-from opendp_sim.dsl.grammar.data import BUDGET, DataEntry, check_budget
+from opendp_sim.dsl.grammar.budget import BUDGET, check_budget
+from opendp_sim.dsl.grammar.data import DataEntry
 from opendp_sim.dsl.grammar.reading import read_words
 from opendp_sim.dsl.grammar.section import Refusal, Section, word
 

@@ -8,12 +8,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from opendp_sim.dsl.diagnostic import Notes, Path, misspelt, nearest
+from opendp_sim.dsl.grammar.json_schema import Schema
 from opendp_sim.dsl.grammar.section import (
     HOLE,
     KINDS,
     Reader,
     Refusal,
-    Schema,
     Section,
     Word,
     hole_in,

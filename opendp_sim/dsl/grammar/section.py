@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
 from opendp_sim.dsl.diagnostic import FORMER, Notes, Part, Path
+from opendp_sim.dsl.grammar.json_schema import Schema, inlined, without_null
 
 __all__ = [
     "HOLE",
@@ -34,8 +35,6 @@ __all__ = [
     "shown",
     "word",
 ]
-
-Schema = dict[str, Any]
 
 
 class _Hole:
@@ -233,7 +232,7 @@ class Section(BaseModel):
         properties: Schema = {}
         twice: list[Schema] = []
         for w in cls.words().values():
-            inner = _without_null(found["properties"][w.field])
+            inner = without_null(found["properties"][w.field])
             if w.section is not None:
                 inner = w.section.schema_of() | {"description": w.info.description}
             properties[w.spelled] = inner
@@ -276,35 +275,3 @@ def plain_of(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: plain_of(inner) for name, inner in value.items()}
     return [plain_of(inner) for inner in value] if isinstance(value, list | tuple) else value
-
-
-# --- the schema -----------------------------------------------------------------------------------
-
-
-def inlined(schema: Schema) -> Schema:
-    """Put pydantic's ``$defs`` where they are used; drop titles."""
-    definitions = schema.pop("$defs", {})
-
-    def walk(value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            return [walk(v) for v in value]
-        if not isinstance(value, dict):
-            return value
-        if "$ref" in value and value["$ref"].rsplit("/", 1)[-1] in definitions:
-            return walk(definitions[value["$ref"].rsplit("/", 1)[-1]])
-        if (
-            "minLength" in value and "anyOf" in value
-        ):  # pydantic says a text's word of a list as well
-            lists = [form | {"minItems": value["minLength"]} for form in value["anyOf"]]
-            value = value | {"anyOf": lists}
-        return {k: walk(v) for k, v in value.items() if k != "title" or isinstance(v, dict)}
-
-    found: Schema = walk(schema)
-    return found
-
-
-def _without_null(schema: Schema) -> Schema:
-    """A word may be absent, which JSON's null does not say."""
-    kept = [form for form in schema.get("anyOf", []) if form != {"type": "null"}]
-    rest = {k: v for k, v in schema.items() if k != "anyOf" and (k, v) != ("default", None)}
-    return rest | (kept[0] if len(kept) == 1 else {"anyOf": kept} if kept else {})

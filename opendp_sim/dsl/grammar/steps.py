@@ -7,8 +7,9 @@ from typing import Any
 
 from opendp_sim.core.mechanism import REGISTRY, Mechanism
 from opendp_sim.dsl.diagnostic import Notes, Path
+from opendp_sim.dsl.grammar.json_schema import Schema, inlined
 from opendp_sim.dsl.grammar.reading import wrong
-from opendp_sim.dsl.grammar.section import Reader, Schema, inlined
+from opendp_sim.dsl.grammar.section import Reader
 from opendp_sim.dsl.read_steps import read_steps
 
 __all__ = ["SOLVABLE", "mechanisms_schema", "steps_of"]

@@ -1,0 +1,93 @@
+"""What may be lost: a budget, and the ledger that holds all runs on a dataset to one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from opendp_sim.accounting.budget import Budget, MeasureName
+from opendp_sim.core.errors import SimError
+from opendp_sim.dsl.diagnostic import Notes, Path
+from opendp_sim.dsl.grammar.reading import read_section
+from opendp_sim.dsl.grammar.section import Reader, Section, word
+
+__all__ = ["BUDGET", "BudgetWords", "LedgerRef", "check_budget"]
+
+
+class Reserve(Section):
+    """What part of delta is kept for what, under approx_zcdp."""
+
+    mechanisms: float = word("For mechanisms with a delta of their own, such as top_k.")
+    conversion: float | None = word("For converting rho to epsilon: the rest unless stated.", None)
+
+
+def _bound(text: str) -> Any:
+    return word(text, None, schema={"exclusiveMinimum": 0})
+
+
+class BudgetWords(Section):
+    """What may be lost: {epsilon: 1.0}, {epsilon: 1.0, delta: 1.0e-6}, {rho: 0.1}, or several at once."""
+
+    epsilon: float | None = _bound("Bound on epsilon, at `delta` where that is given.")
+    delta: float | None = _bound("The delta at which epsilon holds; below one over the people.")
+    rho: float | None = _bound("Bound on the zCDP parameter.")
+    mu: float | None = _bound("Bound on the parameter of Gaussian DP.")
+    reserve: Reserve | None = word("How delta is split under approx_zcdp; else in halves.", None)
+
+    def budget(self) -> Budget:
+        """The budget of the accountant."""
+        kept = None if self.reserve is None else self.reserve.mechanisms
+        return Budget(self.epsilon, self.delta, self.rho, kept, self.mu)
+
+    def rules(self, notes: Notes, path: Path) -> None:
+        """The reserves are within delta, and the budget is one."""
+        r = self.reserve
+        kept = 0.0 if r is None or r.conversion is None else r.mechanisms + r.conversion
+        if r is not None and self.delta is not None and kept > self.delta * (1 + 1e-12):
+            notes.error("OS401", "the reserves exceed delta", (*path, "reserve"),
+                        label=f"{r.mechanisms:g} + {r.conversion:g} > {self.delta:g}",
+                        help="split delta between `mechanisms` and `conversion`.")  # fmt: skip
+            return
+        check_budget(self.budget(), None, path, notes)
+
+
+def check_budget(budget: Budget, measure: Any, path: Path, notes: Notes) -> bool:
+    """Report a budget that bounds nothing, or is no budget of ``measure`` where that is known."""
+    try:
+        budget.check(measure)
+    except SimError as error:
+        said = error.got.split(" ")[0] if isinstance(error.got, str) else ""
+        notes.from_error(error, (*path, said) if said in budget.stated() else path)
+        return False
+    return True
+
+
+def _budget(value: Any, path: Path, notes: Notes) -> Budget | None:
+    found = read_section(BudgetWords, value, path, notes)
+    return None if found is None else found.budget()
+
+
+BUDGET = Reader(_budget, BudgetWords.schema_of, BudgetWords)
+
+
+class LedgerRef(Section):
+    """A file that adds up what a dataset has lost, and refuses what passes its limit.
+
+    `file: "postgresql:SERVICE/LEDGER"` keeps it in a database, for several machines: SERVICE stands in
+    libpq's service file, LEDGER is any name, and a password is never written here.
+    All runs that name it are counted. `plan` says what is spent and what would be left;
+    `opendp-sim ledger show FILE` lists every charge. The limit, stated in advance, is the claim; what was
+    spent at a moment that answers decided is none (under gdp a running sum is not even a bound).
+    With `measure: zcdp` programs under gdp, zcdp and pure can share a ledger.
+    """
+
+    file: str = word(
+        "Where it is, from the spec's folder, or postgresql:SERVICE/LEDGER; the first run makes it.",
+        min_length=1,
+    )
+    limit: Annotated[Budget, BUDGET] = word("What all runs together may lose: a budget.")
+    measure: MeasureName | None = word("What it adds up in; the program's own unless stated.", None)
+
+    def rules(self, notes: Notes, path: Path) -> None:
+        """The limit is one for the measure."""
+        if self.measure is not None:
+            check_budget(self.limit, self.measure, (*path, "limit"), notes)

@@ -1,0 +1,70 @@
+"""Columns, budgets and schemas by themselves: each is read without the section that holds it."""
+
+from __future__ import annotations
+
+import pytest
+
+from opendp_sim.dsl.diagnostic import Notes
+from opendp_sim.dsl.grammar.budget import BUDGET, LedgerRef, check_budget
+from opendp_sim.dsl.grammar.columns import COLUMNS, ColumnWords
+from opendp_sim.dsl.grammar.json_schema import inlined, without_null
+from opendp_sim.dsl.grammar.reading import read_section
+from opendp_sim.spaces.records import Column
+
+
+def codes(notes):
+    return [finding.code for finding in notes.findings]
+
+
+def test_a_column_is_written_as_it_was_read():
+    words = {
+        "x": {"dtype": "array[f32, 3]", "bounds": [0.0, 1.0]},
+        "day": {"dtype": "date", "bounds": ["2024-01-01", "2024-01-31"]},
+        "kind": {"dtype": "category", "keys": ["a", "b"]},
+        "person": {"dtype": "int64", "role": "privacy_id"},
+    }
+    notes = Notes()
+    records = COLUMNS.read(words, ("columns",), notes)
+    assert not notes.findings
+    assert {c.name: ColumnWords.of(c).plain() for c in records.columns} == words
+    assert records.columns[1] == Column("day", "date", (19723.0, 19753.0))
+
+
+def test_two_columns_that_name_the_person_are_one_too_many():
+    notes = Notes()
+    COLUMNS.read({n: {"dtype": "str", "role": "privacy_id"} for n in "ab"}, ("columns",), notes)
+    assert [finding.path for finding in notes.findings] == [("columns", "b", "role")]
+
+
+@pytest.mark.parametrize(
+    ("value", "code"), [({}, "OS401"), ({"rho": -1.0}, "OS401"), ({"rho": "x"}, "OS304")]
+)
+def test_a_budget_that_bounds_nothing_is_refused(value, code):
+    notes = Notes()
+    assert BUDGET.read(value, ("budget",), notes) is None
+    assert codes(notes) == [code]
+
+
+def test_a_ledger_s_limit_is_one_for_its_measure():
+    notes = Notes()
+    limit = {"rho": 0.5}
+    found = read_section(LedgerRef, {"file": "a", "limit": limit, "measure": "zcdp"}, (), notes)
+    assert found.limit.rho == 0.5
+    assert check_budget(found.limit, "zcdp", (), notes)
+    assert not notes.findings
+    assert (
+        read_section(LedgerRef, {"file": "a", "limit": limit, "measure": "pure"}, (), notes) is None
+    )
+    assert notes.findings[0].path[0] == "limit"
+
+
+def test_a_schema_has_its_definitions_in_place_and_no_null():
+    nested = {
+        "$defs": {
+            "P": {"title": "P", "type": "object", "properties": {"title": {"type": "string"}}}
+        },
+        "anyOf": [{"$ref": "#/$defs/P"}, {"type": "null"}],
+        "default": None,
+    }
+    expected = {"type": "object", "properties": {"title": {"type": "string"}}}
+    assert without_null(inlined(nested)) == expected
