@@ -8,18 +8,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.capabilities import Arrays, KernelEstimates
 from opendp_sim.core.drawn import AT_ONCE, Drawn
-from opendp_sim.core.errors import InternalError, SpaceError
+from opendp_sim.core.errors import InternalError
 from opendp_sim.core.grid import PhaseProjection, chunks, chunks_in_room
 from opendp_sim.core.linear import public_product, table_product
 from opendp_sim.core.memory import check_memory
-from opendp_sim.core.randomness import public_generator
+from opendp_sim.sketches.kernels.parts.frequencies import Parameters, drawn_phases
 from opendp_sim.sketches.kernels.parts.kernels import Kernel, Term
 from opendp_sim.sketches.parts.classes import Classes
 from opendp_sim.spaces.rows import GridRows, as_rows
@@ -33,8 +33,6 @@ AMPLITUDE = 4096
 """S, the integer length of a feature pair: truncation then costs 0.02 % of the signal."""
 _TOGETHER = 1024
 """Frequencies that share one chunk: more would make the chunks too short for the counting."""
-_MOST_TURNS = 2.0**30
-"""Turns a grid step beyond which folding would keep too few digits of a frequency."""
 _CELLS = 2**22
 """Most cells of a phase histogram that is held at once."""
 
@@ -60,47 +58,6 @@ def phase_table(phases: int) -> NDArray[np.int64]:
             hint="report this: the mathematics library of this machine is out of order.",
         )  # fmt: skip
     return table
-
-
-class Parameters(Protocol):
-    """The public parameters of the sketch that is read: those of ``FourierSketch``."""
-
-    key: ClassVar[str]
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel whose sums are estimated."""
-        ...
-
-    @property
-    def frequencies(self) -> int:
-        """How many random frequencies there are (D)."""
-        ...
-
-    @property
-    def seed(self) -> int:
-        """The public seed of the frequencies."""
-        ...
-
-    @property
-    def phases(self) -> int:
-        """Steps of a full turn (P)."""
-        ...
-
-    @property
-    def per_label(self) -> bool:
-        """Whether there is one structure a label."""
-        ...
-
-    @property
-    def count_weight(self) -> int | None:
-        """The integer weight of the total's cell, where it is asked for."""
-        ...
-
-    @property
-    def weight(self) -> int:
-        """The weight that random frequencies have."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -136,28 +93,7 @@ class FourierReader(Classes):
     @cached_property
     def projection(self) -> PhaseProjection:
         """The frequencies and phases of the seed, on the finest exact grid."""
-        mechanism, rows = self.mechanism, self.rows
-        turn, count = mechanism.phases, mechanism.frequencies
-        generator = public_generator(mechanism.seed, mechanism.key, "frequencies")
-        draws = [
-            t.kernel.orthogonal if self.orthogonal else t.kernel.frequencies for t in self.terms
-        ]
-        drawn = [
-            draw(generator, rows.width, term.size)
-            for draw, term in zip(draws, self.terms, strict=True)
-        ]
-        steps = np.concatenate(drawn, axis=1) * (rows.unit * turn / (2.0 * math.pi))
-        if not np.abs(steps).max() <= turn * _MOST_TURNS:
-            raise SpaceError(
-                "OS203", f"{mechanism.key}.input_domain",
-                expected="frequencies of at most 2**30 turns a grid step",
-                got="a bandwidth far below the grid", hint="widen the bandwidth or refine the grid.",
-            )  # fmt: skip
-        # Coordinates are integers, so a whole turn per grid step is no turn: heavy tails fold back.
-        steps -= turn * np.rint(steps / turn)
-        offset = public_generator(mechanism.seed, mechanism.key, "offsets").random(count) * turn
-        where = f"{mechanism.key}.input_domain"
-        return PhaseProjection.fit(steps, offset, rows.magnitude, where)
+        return drawn_phases(self.mechanism, self.rows, self.terms, orthogonal=self.orthogonal)
 
     @property
     def per_label(self) -> bool:

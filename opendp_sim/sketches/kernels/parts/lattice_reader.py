@@ -18,7 +18,8 @@ from opendp_sim.core.claims import Block
 from opendp_sim.core.countable import LARGEST_FEATURE
 from opendp_sim.core.grid import PhaseProjection, chunks, room_for
 from opendp_sim.core.linear import public_product
-from opendp_sim.sketches.kernels.parts.fourier_reader import Parameters, sample_variance
+from opendp_sim.sketches.kernels.parts.fourier_reader import sample_variance
+from opendp_sim.sketches.kernels.parts.frequencies import Parameters
 from opendp_sim.sketches.kernels.parts.kernels import NORMAL_SQUARE, Gaussian
 from opendp_sim.sketches.kernels.parts.lattice import Lattice, fit_lattice
 from opendp_sim.sketches.parts.classes import Classes
