@@ -1,25 +1,34 @@
-"""Estimators that feel like scikit-learn's; needs the extra ``sklearn``."""
+"""Estimators that feel like scikit-learn's; needs the extra ``sklearn``.
 
-from opendp_sim.sklearn.budget import Budget
-from opendp_sim.sklearn.cost import Cost, cost_of
-from opendp_sim.sklearn.expected_failures import EXPECTED_FAILED_CHECKS, expected_failed_checks
-from opendp_sim.sklearn.kernel_classifier import DPKernelClassifier
-from opendp_sim.sklearn.kernel_density import DPKernelDensity
-from opendp_sim.sklearn.logistic_regression import DPLogisticRegression
-from opendp_sim.sklearn.nearest_centroid import DPNearestCentroid
-from opendp_sim.sklearn.neighbors import DPKNeighborsClassifier
-from opendp_sim.sklearn.one_class import DPOneClass
-from opendp_sim.sklearn.refusals import (
-    EstimatorRefused,
-    InputRefused,
-    InputTypeRefused,
-    PlanRefused,
-)
-from opendp_sim.sklearn.ridge import DPRidge
-from opendp_sim.sklearn.ridge_classifier import DPRidgeClassifier
-from opendp_sim.sklearn.scaler import PublicScaler
-from opendp_sim.sklearn.scoring import PrivateScore, private_score
-from opendp_sim.sklearn.search import DPSearch
+Its modules are imported when a name of theirs is first used: a budget alone needs no scikit-learn.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opendp_sim.sklearn.budget import Budget
+    from opendp_sim.sklearn.cost import Cost, cost_of
+    from opendp_sim.sklearn.expected_failures import EXPECTED_FAILED_CHECKS, expected_failed_checks
+    from opendp_sim.sklearn.kernel_classifier import DPKernelClassifier
+    from opendp_sim.sklearn.kernel_density import DPKernelDensity
+    from opendp_sim.sklearn.logistic_regression import DPLogisticRegression
+    from opendp_sim.sklearn.nearest_centroid import DPNearestCentroid
+    from opendp_sim.sklearn.neighbors import DPKNeighborsClassifier
+    from opendp_sim.sklearn.one_class import DPOneClass
+    from opendp_sim.sklearn.refusals import (
+        EstimatorRefused,
+        InputRefused,
+        InputTypeRefused,
+        PlanRefused,
+    )
+    from opendp_sim.sklearn.ridge import DPRidge
+    from opendp_sim.sklearn.ridge_classifier import DPRidgeClassifier
+    from opendp_sim.sklearn.scaler import PublicScaler
+    from opendp_sim.sklearn.scoring import PrivateScore, private_score
+    from opendp_sim.sklearn.search import DPSearch
 
 __all__ = [
     "EXPECTED_FAILED_CHECKS",
@@ -44,3 +53,38 @@ __all__ = [
     "expected_failed_checks",
     "private_score",
 ]
+
+_WHERE = {
+    "Budget": "budget",
+    "Cost": "cost",
+    "DPKNeighborsClassifier": "neighbors",
+    "DPKernelClassifier": "kernel_classifier",
+    "DPKernelDensity": "kernel_density",
+    "DPLogisticRegression": "logistic_regression",
+    "DPNearestCentroid": "nearest_centroid",
+    "DPOneClass": "one_class",
+    "DPRidge": "ridge",
+    "DPRidgeClassifier": "ridge_classifier",
+    "DPSearch": "search",
+    "EXPECTED_FAILED_CHECKS": "expected_failures",
+    "EstimatorRefused": "refusals",
+    "InputRefused": "refusals",
+    "InputTypeRefused": "refusals",
+    "PlanRefused": "refusals",
+    "PrivateScore": "scoring",
+    "PublicScaler": "scaler",
+    "cost_of": "cost",
+    "expected_failed_checks": "expected_failures",
+    "private_score": "scoring",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"opendp_sim.sklearn has no {name!r}; it offers {', '.join(__all__)}")
+    globals()[name] = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return __all__

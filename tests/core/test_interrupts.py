@@ -20,7 +20,8 @@ from opendp_sim.core.interrupts import held, holding, shielded
 
 SWEEP = """
 import gc, os, random, signal, sys, time
-import numpy as np, opendp, opendp.prelude as dp
+import numpy as np, opendp
+from opendp_sim.core import dp
 from opendp.extras.numpy import array2_domain
 import opendp_sim.prelude as sim
 dp.enable_features("contrib")
@@ -48,6 +49,8 @@ def line(frame, event, argument):
     return line
 sys.settrace(enter); chain(); sys.settrace(None)
 total, draw = seen, random.Random(int(sys.argv[1]))
+gc.collect()
+gc.freeze()  # a child collects what it made itself
 for _ in range(int(sys.argv[2])):
     at, seen = draw.randrange(1, total), 0
     child = os.fork()

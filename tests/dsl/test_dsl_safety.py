@@ -216,9 +216,12 @@ def test_faults_of_a_files_form_are_told_and_never_counted(form, tmp_path):
     source, written, code = FORMS[form]
     spec = write_small(tmp_path, ("npz: points.npz", source))
     written(tmp_path)
-    for _ in range(12):
+    plans = plan_file(spec), plan_file(spec)
+    for turn in range(12):
         with pytest.raises(DataError, match=code):
-            apply(plan_file(spec))
+            apply(plans[turn % 2])
+    with pytest.raises(DataError, match=code):
+        apply(plan_file(spec))
     with Ledger.open(tmp_path / "points.ledger") as ledger:
         assert not ledger.entries
 
