@@ -22,6 +22,7 @@ if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK | os.X_OK):
     _held = os.statvfs(_MEMORY)
     if not _held.f_flag & os.ST_NOEXEC and _held.f_bavail * _held.f_frsize >= 2**31:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+        os.environ.setdefault("TMPDIR", str(_MEMORY))  # budgets in memory have a ledger there
 # Rust's backtrace takes 0.1 seconds of every error of OpenDP, and this is read at the first one.
 os.environ.setdefault("RUST_LIB_BACKTRACE", "0")
 for _name, _examples in (("few", 10), ("dev", 40), ("deep", 1000)):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 from opendp_sim.accounting._entries import counted
+from opendp_sim.accounting.budget import Budget, MeasureName
+from opendp_sim.accounting.conversion import zcdp_to_epsilon
 from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.shared_ledger import is_there
 from opendp_sim.accounting.totals import Charge, Total, total_of
@@ -44,7 +47,8 @@ def standing(plan: Plan) -> dict[str, Any] | None:
         def total(*charges: Charge) -> Total:
             return total_of((before, *charges), terms.measure, terms.limit)
 
-        after, runs = total(plan.charge), room(total, plan.charge, terms.measure)
+        guess = _guessed(before, plan.charge, terms.measure, terms.limit)
+        after, runs = total(plan.charge), room(total, plan.charge, terms.measure, guess)
     except BudgetError as error:
         return about | {"refused": f"expected {error.expected}; got {error.got}"}
     return about | {
@@ -60,13 +64,29 @@ def standing(plan: Plan) -> dict[str, Any] | None:
     }
 
 
-def room(total: Callable[..., Total], charge: Charge, measure: str) -> int:
+def _guessed(before: Charge, charge: Charge, measure: MeasureName, limit: Budget) -> int | None:
+    """Return how many more runs our own conversion lets through; None where none is needed."""
+    if measure not in ("zcdp", "approx_zcdp") or charge.measure != measure or not limit.epsilon:
+        return None
+    delta = limit.conversion_delta if measure == "approx_zcdp" else limit.delta or 0.0
+
+    def over(runs: int) -> bool:
+        loss = tuple(a + b * runs for a, b in zip(before.loss, charge.loss, strict=True))
+        return not Total(measure, loss, limit, zcdp_to_epsilon(loss[0], delta)).fits
+
+    return bisect_left(range(1, _MOST + 1), True, key=over)
+
+
+def room(
+    total: Callable[..., Total], charge: Charge, measure: str, guess: int | None = None
+) -> int:
     """Return how many more runs of this loss a ledger lets through, at most ``_MOST``.
 
     Args:
         total: what the ledger holds with these charges added.
         charge: the loss of one run.
         measure: the ledger's; in it the losses of runs add up number by number.
+        guess: is the answer if that many runs fit and one more does not.
     """
 
     def fits(runs: int) -> bool:
@@ -81,6 +101,8 @@ def room(total: Callable[..., Total], charge: Charge, measure: str) -> int:
     most = _MOST if charge.measure == measure else _MOST // 10
     if not any(charge.loss):
         return most
+    if guess is not None and (guess == 0 or fits(guess)) and (guess == most or not fits(guess + 1)):
+        return guess
     low, high = 0, 1
     while high <= most and fits(high):
         low, high = high, 2 * high

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from queue import SimpleQueue
 from typing import Any
 
@@ -188,7 +190,16 @@ def cores() -> int:
 
 def _one_blas_thread() -> AbstractContextManager[Any]:
     """Give every worker one BLAS thread: several would spin on each other."""
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415 - it looks at what numpy loaded
-
-    limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="blas")
+    limits: AbstractContextManager[Any] = _libraries(len(sys.modules)).limit(
+        limits=1, user_api="blas"
+    )
     return limits
+
+
+@lru_cache(maxsize=1)
+def _libraries(modules: int) -> Any:
+    """Return what is loaded; it takes milliseconds to find, and is looked for again after an import."""
+    del modules
+    from threadpoolctl import ThreadpoolController  # noqa: PLC0415 - it looks at what numpy loaded
+
+    return ThreadpoolController()

@@ -18,7 +18,7 @@ from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl.charging import terms_of
 from opendp_sim.dsl.loss_in_words import delta_in_words, epsilon_in_words, in_words, spent_of
 from opendp_sim.dsl.plan import plan_file
-from opendp_sim.dsl.standing import room, standing
+from opendp_sim.dsl.standing import _guessed, room, standing
 from tests._small import write_small
 
 SPECS = Path(__file__).parents[2] / "specs"
@@ -80,3 +80,21 @@ def test_room_in_another_measure_and_for_free():
         assert room(lambda *c: total_of(c, "zcdp", limit), charge, "zcdp") == pytest.approx(
             runs, abs=1
         )
+
+
+@pytest.mark.parametrize("spent", [0.0, 0.01])
+@pytest.mark.parametrize(("epsilon", "rho"), [(3.0, 0.02), (0.5, 0.02), (8.0, 1e-5), (2.0, 0.004)])
+def test_a_guess_changes_no_room(spent, epsilon, rho):
+    """Right, wrong by a little or by far, or none: OpenDP's sums decide."""
+    limit = Budget(epsilon=epsilon, delta=1e-6)
+    before, charge = Charge("zcdp", (spent,)), Charge("zcdp", (rho,))
+
+    def total(*more):
+        return total_of((before, *more), "zcdp", limit)
+
+    runs = room(total, charge, "zcdp")
+    guess = _guessed(before, charge, "zcdp", limit)
+    assert guess is not None
+    assert abs(guess - runs) <= 1
+    for near in {guess, 0, runs + 1, 1000, max(0, runs - 1)}:
+        assert room(total, charge, "zcdp", near) == runs
