@@ -245,8 +245,9 @@ class _Builder:
 
     def _refuse(self, event: Event, path: Path, what: str, advice: str) -> None:
         self._mark(event, path, "value")
-        self.notes.error("OS302", f"specs refuse {what}", path, label="not allowed in a spec",
-                         help=advice)  # fmt: skip
+        self.notes.error(
+            "OS302", f"specs refuse {what}", path, label="not allowed in a spec", help=advice
+        )
 
     def _mark(self, event: Event, path: Path, part: Part) -> None:
         start, end = event.start_mark, event.end_mark

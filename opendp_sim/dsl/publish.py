@@ -72,9 +72,10 @@ def run_folder(
     except OSError:
         pass
     raise unwritable(
-        "outputs", f"{folder}, which has no room for {room + _SLACK:,} bytes or for the files",
+        "outputs",
+        f"{folder}, which has no room for {room + _SLACK:,} bytes or for the files",
         "nothing was charged; make room on the disk, or choose another with --into.",
-    )  # fmt: skip
+    )
 
 
 def _estimate(plan: Plan, name: str, queries: Block | None) -> int:
@@ -91,9 +92,15 @@ def _estimate(plan: Plan, name: str, queries: Block | None) -> int:
 
 
 def stage(
-    plan: Plan, waiting: RunFolder, done: Applied, ledger: Ledger | None, reserved: Entry | None, *,
-    time: str, signer: Signer | None,
-) -> list[Saved]:  # fmt: skip
+    plan: Plan,
+    waiting: RunFolder,
+    done: Applied,
+    ledger: Ledger | None,
+    reserved: Entry | None,
+    *,
+    time: str,
+    signer: Signer | None,
+) -> list[Saved]:
     """Write every output and its statement into the run's folder, complete and synchronised.
 
     Raises:
@@ -163,11 +170,12 @@ def publish(
     if failed:
         paid = None if done.charge is None else done.charge.seq
         raise unwritable(
-            "outputs", "a disk that refused to take them" + (
-                "" if paid is None else f"; they are kept, and charged as entry {paid}"),
+            "outputs",
+            "a disk that refused to take them"
+            + ("" if paid is None else f"; they are kept, and charged as entry {paid}"),
             "make room on the disk and run the command again: it goes on from the kept files "
             + (f"(`apply --resume {paid}`) and charges nothing." if paid else "of a run."),
-        )  # fmt: skip
+        )
     if ledger is not None and done.charge is not None:
         ledger.outcome(done.charge, {"files": {f.output: f.sha256 for f in written}})
     waiting.done()

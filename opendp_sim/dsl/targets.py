@@ -41,16 +41,18 @@ def check_target(path: File, kind: str, kept: Kept) -> None:
     """
     for what, file in kept:
         if one_file(path, file):
-            raise _refused(path, "another file than this command is about", what,
-                           "choose another name.")  # fmt: skip
+            raise _refused(
+                path, "another file than this command is about", what, "choose another name."
+            )
     try:
         foreign = path.is_file() and not (path.stat().st_size <= _READ and _KINDS[kind](path))
     except (OSError, ValueError):
         raise unwritable(_WHERE, str(path)) from None
     if foreign:
         held = "no file there" if kind == "answer" else f"no file there, or a {kind} to replace"
-        raise _refused(path, held, "an existing file",
-                       "delete it if it is not needed, or choose another name.")  # fmt: skip
+        raise _refused(
+            path, held, "an existing file", "delete it if it is not needed, or choose another name."
+        )
     check_writable(path, _WHERE)
 
 

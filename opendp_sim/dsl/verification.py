@@ -33,9 +33,12 @@ __all__ = ["load_checked", "verify"]
 
 
 def verify(
-    path: str | File, spec: str | File | None = None, *, ledger: str | File | None = None,
+    path: str | File,
+    spec: str | File | None = None,
+    *,
+    ledger: str | File | None = None,
     signer: str | File | None = None,
-) -> tuple[list[str], list[str]]:  # fmt: skip
+) -> tuple[list[str], list[str]]:
     """Re-derive every number of a certificate, and compare every part of it with every other.
 
     Args:

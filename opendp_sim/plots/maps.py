@@ -50,9 +50,16 @@ class DensityDisplay(Display):
 
     @classmethod
     def from_release(
-        cls, release: Release, x: str, y: str | None = None, *, at: Mapping[str, float] | None = None,
-        label: str | int | None = None, points: int = 60, confidence: float = 0.95,
-    ) -> Self:  # fmt: skip
+        cls,
+        release: Release,
+        x: str,
+        y: str | None = None,
+        *,
+        at: Mapping[str, float] | None = None,
+        label: str | int | None = None,
+        points: int = 60,
+        confidence: float = 0.95,
+    ) -> Self:
         """Ask a release for its density along one column, or over two.
 
         Args:
@@ -128,8 +135,14 @@ class ClassMapDisplay(Display):
 
     @classmethod
     def from_release(
-        cls, release: Release, x: str, y: str, *, at: Mapping[str, float] | None = None, points: int = 60
-    ) -> Self:  # fmt: skip
+        cls,
+        release: Release,
+        x: str,
+        y: str,
+        *,
+        at: Mapping[str, float] | None = None,
+        points: int = 60,
+    ) -> Self:
         """Ask a release of means or of a density for its classes over two columns.
 
         Raises:

@@ -70,12 +70,13 @@ def fine_rows(key: str, domain: Domain, metric: Metric) -> GridRows:
     if rows.rounding and min(steps) < _FEWEST_STEPS:
         coarse = steps.index(min(steps))
         raise SpaceError(
-            "OS203", f"{key}.input_domain",
+            "OS203",
+            f"{key}.input_domain",
             expected=f"at least {_FEWEST_STEPS} grid steps in every column",
             got=f"{min(steps)} in column {coarse}, beside {max(steps):,} in the widest",
             hint="put `rescale: {scale: range}` before `quantize`, which makes columns of unlike units "
             "alike; or quantize to more bits.",
-        )  # fmt: skip
+        )
     return rows
 
 

@@ -31,9 +31,10 @@ class ColumnWords(Section):
                         label="another list"),
     )  # fmt: skip
     keys: tuple[str | int, ...] = word(
-        "Public keys of a category, in the order of its labels.", (),
+        "Public keys of a category, in the order of its labels.",
+        (),
         refusal=Refusal("a key is a word or a whole number", "put it in quotes.", within=True),
-    )  # fmt: skip
+    )
     role: Literal["privacy_id"] | None = word("`privacy_id`: the column names the person.", None)
 
     @classmethod

@@ -193,11 +193,12 @@ class FourierSketch(Mechanism):
         lattice = LatticeReader.fit(self, rows, exact=exact)
         if lattice is None and exact:
             raise ParameterError(
-                "OS102", f"{self.key}.features",
+                "OS102",
+                f"{self.key}.features",
                 expected="a gaussian kernel that `frequencies` hold to 1e-3",
                 got="another kernel, or one that needs more frequencies",
                 hint="write features: auto, allow more frequencies, or widen the bandwidth.",
-            )  # fmt: skip
+            )
         return lattice
 
     def _advice(self, rows: GridRows) -> tuple[str, ...]:
