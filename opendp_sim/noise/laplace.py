@@ -5,16 +5,16 @@ Proof of the privacy map: ``laplace.md``, beside this file.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar
 
 from opendp_sim.core import dp
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.mechanism import Mechanism, Source, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.noise.parts.bulk import weighted_space
 from opendp_sim.noise.parts.bulk_laplace import bulk_laplace
-from opendp_sim.noise.parts.sampled import SAMPLER_PARAM, sampled, sampler_of
+from opendp_sim.noise.parts.sampled import AskedSampler, CellScale, sampled, sampler_of
 
 __all__ = ["Laplace", "make_laplace", "then_laplace"]
 
@@ -58,17 +58,8 @@ class Laplace(Mechanism):
     source: ClassVar[Source] = Source(key="own", where="Lemma 1")
     room = "measurements"
 
-    scale: Annotated[
-        float,
-        param(
-            "Noise scale on a cell of weight 1.", symbol="s", unit="cell units", gt=0, le=2.0**59,
-            hint="the language solves it from the budget: write `scale: solve`.",
-        ),
-    ]  # fmt: skip
-    sampler: Annotated[
-        Literal["auto", "opendp", "bulk"],
-        param("Which exact sampler draws the noise.", **SAMPLER_PARAM),
-    ] = "auto"
+    scale: CellScale
+    sampler: AskedSampler = "auto"
 
     def bind(self, domain: Domain, metric: Metric) -> Private:
         """State Lemma 1 of ``laplace.md``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -13,18 +13,28 @@ from opendp_sim.core import dp
 from opendp_sim.core.bridge import to_dp_domain
 from opendp_sim.core.claims import Private
 from opendp_sim.core.errors import ParameterError
+from opendp_sim.core.mechanism import param
 from opendp_sim.core.space import Domain
 from opendp_sim.noise.parts.bulk import Sampler, cells_of, sampler_for
 from opendp_sim.spaces.metrics import VectorNorm
 
-__all__ = ["SAMPLER_PARAM", "sampled", "sampler_of"]
+__all__ = ["AskedSampler", "CellScale", "sampled", "sampler_of"]
 
-SAMPLER_PARAM: dict[str, Any] = {
-    "symbol": "-",
-    "unit": "none",
-    "default": "auto",
-    "hint": "auto is OpenDP's own sampler below 10,000 cells of equal weight, and bulk above.",
-}
+CellScale = Annotated[
+    float,
+    param(
+        "Noise scale on a cell of weight 1.", symbol="s", unit="cell units", gt=0, le=2.0**59,
+        hint="the language solves it from the budget: write `scale: solve`.",
+    ),
+]  # fmt: skip
+
+AskedSampler = Annotated[
+    Literal["auto", "opendp", "bulk"],
+    param(
+        "Which exact sampler draws the noise.", symbol="-", unit="none", default="auto",
+        hint="auto is OpenDP's own sampler below 10,000 cells of equal weight, and bulk above.",
+    ),
+]  # fmt: skip
 
 
 def sampler_of(key: str, requested: Any, domain: Any, metric: VectorNorm) -> Sampler:

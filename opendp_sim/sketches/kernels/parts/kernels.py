@@ -143,7 +143,30 @@ class Gaussian(OneKernel):
         return np.exp(-np.square(distance / self.bandwidth))
 
 
-class Exponential(OneKernel):
+class _ExpOfDistance(OneKernel):
+    """``exp(-z)`` for ``z = distance / sigma``."""
+
+    @property
+    def steepness(self) -> float:
+        """``1 / e``."""
+        return 1.0 / math.e
+
+    @property
+    def slope(self) -> float:
+        """``1 / sigma``, at 0."""
+        return 1.0 / self.bandwidth
+
+    @property
+    def skewness(self) -> float:
+        """Infinite: the spectrum has no variance."""
+        return math.inf
+
+    def value(self, distance: Array) -> Array:
+        """Return ``exp(-z)``."""
+        return np.exp(-distance / self.bandwidth)
+
+
+class Exponential(_ExpOfDistance):
     """``exp(-|x - y|_2 / sigma)``."""
 
     key: ClassVar[str] = "exponential"
@@ -153,31 +176,12 @@ class Exponential(OneKernel):
         """L2."""
         return "l2"
 
-    @property
-    def steepness(self) -> float:
-        """``1 / e``."""
-        return 1.0 / math.e
-
-    @property
-    def slope(self) -> float:
-        """``1 / sigma``, at 0."""
-        return 1.0 / self.bandwidth
-
-    @property
-    def skewness(self) -> float:
-        """Infinite: the spectrum has no variance."""
-        return math.inf
-
     def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
         """Multivariate Cauchy: a normal vector over the size of one more normal."""
         return _cauchy_vectors(generator, width, count) / self.bandwidth
 
-    def value(self, distance: Array) -> Array:
-        """Return ``exp(-z)``."""
-        return np.exp(-distance / self.bandwidth)
 
-
-class Laplacian(OneKernel):
+class Laplacian(_ExpOfDistance):
     """``exp(-|x - y|_1 / sigma)``."""
 
     key: ClassVar[str] = "laplacian"
@@ -187,28 +191,9 @@ class Laplacian(OneKernel):
         """L1."""
         return "l1"
 
-    @property
-    def steepness(self) -> float:
-        """``1 / e``."""
-        return 1.0 / math.e
-
-    @property
-    def slope(self) -> float:
-        """``1 / sigma``, at 0."""
-        return 1.0 / self.bandwidth
-
-    @property
-    def skewness(self) -> float:
-        """Infinite: the spectrum has no variance."""
-        return math.inf
-
     def frequencies(self, generator: np.random.Generator, width: int, count: int) -> Array:
         """Independent Cauchy coordinates."""
         return generator.standard_cauchy((width, count)) / self.bandwidth
-
-    def value(self, distance: Array) -> Array:
-        """Return ``exp(-z)``."""
-        return np.exp(-distance / self.bandwidth)
 
 
 class Rational(OneKernel):
