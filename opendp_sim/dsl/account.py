@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -142,19 +143,27 @@ def _release(
             "OS401", f"flow.{typed.name}.release", expected="a loss that a float can hold",
             got="infinity", hint="use a larger scale, or write `scale: solve`.",
         )  # fmt: skip
-    have, exact = losses.derived(typed, bound, d_in, delta)
-    converted = privacy.measure == "approx"
-    losses.agree(f"flow.{typed.name}", own_loss, exact, converted=converted)
-    again = losses.cast_exactly(
-        have, exact, privacy.measure, delta, gaussian=bound.claim.mu_squared is not None
-    )
-    losses.agree(f"flow.{typed.name}", loss, again, converted=converted)
+    again = _derived(typed, privacy, bound, delta, (own_loss, loss))
     spend = spend_of(release) if release.solve else None
     steps = steps if bound.norm == probe.norm else steps_of(typed, bound.norm)
     maps = tuple(maps_of(steps, d_in))
     return ReleasePlan(
         typed, bound, spend, bound.claim.measure, own_loss, loss, maps, again
     ), joined
+
+
+def _derived(
+    typed: Typed, privacy: Privacy, bound: Bound, delta: float, had: tuple[Loss, Loss]
+) -> tuple[Fraction, ...]:
+    """Return the loss that the types derive; what OpenDP said of it, ``had``, has to agree."""
+    converted = privacy.measure == "approx"
+    have, exact = losses.derived(typed, bound, privacy.unit.d_in, delta)
+    losses.agree(f"flow.{typed.name}", had[0], exact, converted=converted)
+    again = losses.cast_exactly(
+        have, exact, privacy.measure, delta, gaussian=bound.claim.mu_squared is not None
+    )
+    losses.agree(f"flow.{typed.name}", had[1], again, converted=converted)
+    return again
 
 
 def _total(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from opendp_sim.core.claims import Stable
+from opendp_sim.core.claims import Sensitivity, Stable
 from opendp_sim.core.rounding import float_up, sqrt_up
 from opendp_sim.dsl.diagnostic import Cause, Notes, Path
 from opendp_sim.dsl.ir import Expect, Privacy, ReleaseDecl
@@ -73,12 +73,19 @@ def check_expect(typed: Typed, expect: Expect, notes: Notes) -> None:
                     part="key", label="it does not end in a sketch",
                     help="expect `stability` instead.")  # fmt: skip
         return
+    _norms(typed, expect, notes, path, typed.sensitivity)
+
+
+def _norms(
+    typed: Typed, expect: Expect, notes: Notes, path: Path, sensitivity: Sensitivity
+) -> None:
+    """Each norm of a sketch that was claimed is at least the one that the types derive."""
     for norm, claimed in expect.claimed:
         if norm == "l2":
-            square = typed.sensitivity.l2_squared
+            square = sensitivity.l2_squared
             short, derived = Fraction(claimed) ** 2 < square, sqrt_up(square)
         else:
-            exact: Fraction = getattr(typed.sensitivity, norm)
+            exact: Fraction = getattr(sensitivity, norm)
             short, derived = Fraction(claimed) < exact, float_up(exact)
         if short:
             shown = rounded_up(derived)

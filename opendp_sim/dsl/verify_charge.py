@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path as File
+from typing import Any
 
 from opendp_sim.accounting._entries import Entry
 from opendp_sim.accounting._ledger_file import BUSY, NO_ANSWER, UNREADABLE
-from opendp_sim.accounting.certificate import quoted, statement_digest
+from opendp_sim.accounting.certificate import Quoted, quoted, statement_digest
 from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.shared_ledger import is_shared
 from opendp_sim.accounting.strict_models import plain_json
@@ -40,12 +41,7 @@ def check_charge(report: Report) -> None:
     report.equal(record.ledger.terms, json.loads(json.dumps(terms.plain())), "ledger.terms")
     if not record.charge.follows:
         raise report.differs("charge.hash")
-    try:
-        body = plain_json(record.charge.body)
-    except (ValueError, RecursionError):
-        body = None
-    if not isinstance(body, dict):
-        raise report.differs("charge.body")
+    body = _body(report, record.charge)
     dataset = next(entry.name for entry in plan.program.data if entry.ledger is not None)
     for name, ours in (
         ("kind", "charge"),
@@ -56,12 +52,7 @@ def check_charge(report: Report) -> None:
         ("dataset", dataset),
     ):
         report.equal(body.get(name), ours, f"charge.body.{name}")
-    files = body.get("files")
-    mine = files.get(record.output) if isinstance(files, dict) else None
-    wanted = {"sha256": record.file.sha256, "statement": statement_digest(report.plain)}
-    for name, value in wanted.items():
-        found = mine.get(name) if isinstance(mine, dict) else None
-        report.equal(found, value, f"charge.body.files.{record.output}.{name}")
+    _check_digests(report, body)
     report.checked.append(
         f"the quoted entry {record.charge.entry} charges this program {plan.charge.text} under "
         f"`{plan.charge.measure}`, per {unit_text(plan)}, for dataset {dataset}"
@@ -73,6 +64,27 @@ def check_charge(report: Report) -> None:
     report.checked.append(
         "what it says of the ledger is of the program's ledger, and could be its sum"
     )
+
+
+def _body(report: Report, charge: Quoted) -> dict[str, Any]:
+    """Return what the quoted entry says, or refuse what is no entry."""
+    try:
+        body = plain_json(charge.body)
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):
+        raise report.differs("charge.body")
+    return body
+
+
+def _check_digests(report: Report, body: dict[str, Any]) -> None:
+    """Compare the digests that the entry holds with this file and this statement."""
+    record, files = report.record, body.get("files")
+    mine = files.get(record.output) if isinstance(files, dict) else None
+    wanted = {"sha256": record.file.sha256, "statement": statement_digest(report.plain)}
+    for name, value in wanted.items():
+        found = mine.get(name) if isinstance(mine, dict) else None
+        report.equal(found, value, f"charge.body.files.{record.output}.{name}")
 
 
 def ledger_file(report: Report, spec: str | File | None, ledger: str | File | None) -> File | None:

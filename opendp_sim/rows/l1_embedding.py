@@ -140,27 +140,10 @@ class L1Embedding(Mechanism):
             distortion=(1.0, relative, lost),
         )
 
-        def project(data: Any) -> Rows:
-            given = as_rows(data)
-            out = np.empty((len(given), self.directions))
-            projection = drawn.projection
-            base = projection.base[:, None]
-            workspace = projection.workspace()
-            for part in chunks(len(given), self.directions):
-                found = projection.ids(given.values[part], workspace) - base
-                out[part] = np.clip(found, -half, half).T
-            return Rows(out, given.labels, given.ids)
-
-        def queries(data: Any) -> Rows:
-            given = as_rows(data)
-            found = drawn.projection.far_ids(given.values)
-            values: NDArray[np.int64] = found - drawn.projection.base[:, None]
-            return Rows(values.T.astype(np.float64), given.labels, given.ids)
-
         return Stable(
             output=output,
-            function=project,
-            on_queries=queries,
+            function=drawn.project,
+            on_queries=drawn.queries,
             widened_by="directions",
             matrices=Drawn(
                 8 * (rows.width + 1) * self.directions, lambda: (drawn.projection.folded,)
@@ -210,6 +193,25 @@ class _Directions:
         offset = 0.5 - np.add.reduce(matrix * np.array(self.centre)[:, None], axis=0)
         where = f"{mechanism.key}.input_domain"
         return PhaseProjection.fit(matrix, offset, rows.magnitude, where)
+
+    def project(self, data: Any) -> Rows:
+        """Project records and clip what is longer than the mechanism allows."""
+        given, count = as_rows(data), self.mechanism.directions
+        half = 2 ** (self.mechanism.bits - 1)
+        out = np.empty((len(given), count))
+        base = self.projection.base[:, None]
+        workspace = self.projection.workspace()
+        for part in chunks(len(given), count):
+            found = self.projection.ids(given.values[part], workspace) - base
+            out[part] = np.clip(found, -half, half).T
+        return Rows(out, given.labels, given.ids)
+
+    def queries(self, data: Any) -> Rows:
+        """Project public queries, which may lie outside the bounds."""
+        given = as_rows(data)
+        found = self.projection.far_ids(given.values)
+        values: NDArray[np.int64] = found - self.projection.base[:, None]
+        return Rows(values.T.astype(np.float64), given.labels, given.ids)
 
 
 make_l1_embedding, then_l1_embedding = constructors(L1Embedding)
