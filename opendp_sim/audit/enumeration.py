@@ -97,20 +97,9 @@ def enumeration_layer(
         for side, a, b in ((pair, left, right), (pair.flipped(), right, left)):
             excess, epsilon, allowed = _worst(curve, a, b)
             if excess > _TOLERANCE:
-                return LayerResult(
-                    _LAYER,
-                    "refuted",
-                    "",
-                    pairs,
-                    time.process_time() - begin,
-                    Evidence(
-                        "exact distribution",
-                        "an event is likelier than the claim allows, exactly",
-                        f"delta({epsilon:.4g}) <= {allowed:.6g}",
-                        f"{allowed + excess:.6g}",
-                        side,
-                    ),
-                )
+                found = _evidence(side, epsilon, allowed, excess)
+                cpu = time.process_time() - begin
+                return LayerResult(_LAYER, "refuted", "", pairs, cpu, found)
             if allowed + excess > worst:
                 worst, top[:] = allowed + excess, [pair]
     return LayerResult(
@@ -121,6 +110,16 @@ def enumeration_layer(
         time.process_time() - begin,
         power=f"{pairs} pairs of up to {outcomes} outcomes, exactly: any excess of {_TOLERANCE:.0e} "
         "on one of them would have shown",
+    )
+
+
+def _evidence(side: Pair, epsilon: float, allowed: float, excess: float) -> Evidence:
+    return Evidence(
+        "exact distribution",
+        "an event is likelier than the claim allows, exactly",
+        f"delta({epsilon:.4g}) <= {allowed:.6g}",
+        f"{allowed + excess:.6g}",
+        side,
     )
 
 

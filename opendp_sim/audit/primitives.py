@@ -173,17 +173,23 @@ def _modules(tape: Tape, undo: list[tuple[Any, str, Any]]) -> dict[int, Any]:
         real = getattr(np.random, name)
         put(np.random, name, like(real, bits_maker(tape, real)))
     put(np.random.mtrand, "_rand", Proxy(tape, np.random.mtrand._rand, "np.random"))  # noqa: SLF001
-    scipy = sys.modules.get("scipy.stats._distn_infrastructure")
-    if scipy is not None:
-        rvs = scipy.rv_generic.rvs
-
-        def drawn(self: Any, *args: Any, **options: Any) -> Any:
-            label = f"scipy.stats.{getattr(self, 'name', '')}"
-            return served(tape, label, "rvs", lambda *a, **k: rvs(self, *a, **k))(*args, **options)
-
-        undo.append((scipy.rv_generic, "rvs", rvs))
-        scipy.rv_generic.rvs = _laws_of_scipy(tape, rvs, drawn)
+    _scipy(tape, undo)
     return copies
+
+
+def _scipy(tape: Tape, undo: list[tuple[Any, str, Any]]) -> None:
+    """Replace the draws of scipy's distributions, where they are imported."""
+    scipy = sys.modules.get("scipy.stats._distn_infrastructure")
+    if scipy is None:
+        return
+    rvs = scipy.rv_generic.rvs
+
+    def drawn(self: Any, *args: Any, **options: Any) -> Any:
+        label = f"scipy.stats.{getattr(self, 'name', '')}"
+        return served(tape, label, "rvs", lambda *a, **k: rvs(self, *a, **k))(*args, **options)
+
+    undo.append((scipy.rv_generic, "rvs", rvs))
+    scipy.rv_generic.rvs = _laws_of_scipy(tape, rvs, drawn)
 
 
 def _laws_of_scipy(tape: Tape, rvs: Any, recorded: Any) -> Any:

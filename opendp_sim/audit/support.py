@@ -60,9 +60,7 @@ def _one(run: Callable[[Any], Any], data: Any) -> list[float]:
     return out if out is not None and len(out) == 1 else [math.nan]
 
 
-def _unreachable(  # noqa: C901 - one bisection, told from the inside
-    tracer: Tracer, pair: Pair
-) -> Callable[[Any], Any] | None:
+def _unreachable(tracer: Tracer, pair: Pair) -> Callable[[Any], Any] | None:
     """Return the score: 1 where bisecting the draw from the right finds no way to the output."""
     tape, function = tracer.tape, tracer.function
     _, draws = tape.run(function, pair.left, "record")
@@ -80,25 +78,6 @@ def _unreachable(  # noqa: C901 - one bisection, told from the inside
             raise ValueError
         return shown[0]
 
-    def out_of_reach(target: float) -> float:
-        a, b = low, high
-        first, last = reach(a), reach(b)
-        rising = last >= first
-        if not min(first, last) <= target <= max(first, last):
-            return 1.0
-        for _ in range(1200):
-            middle = (a + b) // 2 if isinstance(a, int) else a / 2 + b / 2
-            if middle in (a, b):
-                break
-            there = reach(middle)
-            if there == target:
-                return 0.0
-            if (there < target) == rising:
-                a = middle
-            else:
-                b = middle
-        return 0.0 if target in (reach(a), reach(b)) else 1.0
-
     known: dict[float, float] = {}
 
     def score(rows: Any) -> Any:
@@ -110,13 +89,33 @@ def _unreachable(  # noqa: C901 - one bisection, told from the inside
                 continue
             if target not in known and time.process_time() < end:
                 try:
-                    known[target] = out_of_reach(target)
+                    known[target] = _out_of_reach(reach, low, high, target)
                 except (TapeEndError, ArithmeticError, ValueError, TypeError):
                     known[target] = 0.0
             out[i] = known.get(target, 0.0)
         return out
 
     return score
+
+
+def _out_of_reach(reach: Callable[[Any], float], low: Any, high: Any, target: float) -> float:
+    """Return 1 where bisecting ``[low, high]`` finds no step that reaches the target, else 0."""
+    first, last = reach(low), reach(high)
+    rising = last >= first
+    if not min(first, last) <= target <= max(first, last):
+        return 1.0
+    for _ in range(1200):
+        middle = (low + high) // 2 if isinstance(low, int) else low / 2 + high / 2
+        if middle in (low, high):
+            break
+        there = reach(middle)
+        if there == target:
+            return 0.0
+        if (there < target) == rising:
+            low = middle
+        else:
+            high = middle
+    return 0.0 if target in (reach(low), reach(high)) else 1.0
 
 
 def _range(
