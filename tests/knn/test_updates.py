@@ -10,12 +10,13 @@ import pytest
 
 from opendp_sim.core.errors import DataError, SpaceError
 from opendp_sim.knn.parts.hybrid import Hybrid
+from opendp_sim.knn.parts.individual_filter import IndividualFilter
 from opendp_sim.knn.parts.predictor import Predictor
 from opendp_sim.knn.parts.sampler import Sampler
 from opendp_sim.knn.parts.updates import ChangingRecords, FixedRecords
 from opendp_sim.spaces.rows import GridRows, Rows
 
-SETTING = SimpleNamespace(key="some_knn", rho=Fraction(1, 10))
+SETTING = SimpleNamespace(key="some_knn")
 GRID = GridRows(width=2, labels=("a", "b"), ids=True, lower=(0,), upper=(9,))
 
 
@@ -28,6 +29,9 @@ class Running(ChangingRecords):
     """A service that answers nothing, and changes its records."""
 
     _ready = False
+
+    def __init__(self, domain, data):
+        super().__init__(SETTING, domain, data, None, IndividualFilter(Fraction(1, 10), 0))
 
     def waiting(self):
         return [id_ for block, _ in self._waiting for id_ in block.ids.tolist()]
@@ -47,7 +51,7 @@ def test_only_ind_knn_changes_records():
 
 
 def test_a_person_who_comes_back_has_the_purse_of_before():
-    service = Running(SETTING, GRID, rows(5, 6, 5), None)
+    service = Running(GRID, rows(5, 6, 5))
     service.delete([5])
     assert service.waiting() == [6]
     service.insert(rows(5, 7))
@@ -60,10 +64,10 @@ def test_a_person_who_comes_back_has_the_purse_of_before():
 
 
 def test_persons_of_the_other_kind_and_records_without_persons_are_refused():
-    service = Running(SETTING, GRID, rows(5), None)
+    service = Running(GRID, rows(5))
     with pytest.raises(DataError, match="OS607"):
         service.delete(["5"])
-    alone = Running(SETTING, GridRows(width=2, labels=("a",), upper=(9,)), Rows(np.ones((1, 2)),
-                    np.zeros(1, dtype=np.int64)), None)  # fmt: skip
+    nobody = Rows(np.ones((1, 2)), np.zeros(1, dtype=np.int64))
+    alone = Running(GridRows(width=2, labels=("a",), upper=(9,)), nobody)
     with pytest.raises(DataError, match="OS607"):
         alone.delete([5])

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from opendp_sim.accounting.session_mark import damaged
 from opendp_sim.knn.parts.features import Lens
 from opendp_sim.knn.parts.hash import Coder, Codes, SignCodes, SignHashes, Tables, chosen
+from opendp_sim.knn.parts.individual_filter import IndividualFilter
 from opendp_sim.knn.parts.kept import kept_ids, kept_labelled, kept_reference, replaying
 from opendp_sim.knn.parts.noise import Stock
 from opendp_sim.knn.parts.pool import Pool
@@ -40,7 +41,7 @@ class Predictor(ChangingRecords):
     def __init__(
         self, setting: Any, domain: GridRows, data: Rows, store: Store | None = None
     ) -> None:
-        super().__init__(setting, domain, data, store)
+        super().__init__(setting, domain, data, store, IndividualFilter(setting.rho, 0))
         self._rule = setting.rule(len(domain.labels or ()))
         self._angular: bool = setting.kernel.angular
         self._stock = Stock()

@@ -55,12 +55,20 @@ class ChangingRecords(Service):
         domain: the grid of the rows.
         data: the first records.
         store: keeps charges and updates durable; nothing for a service that lives in memory only.
+        purses: none yet; a person who was never met gets one.
     """
 
-    def __init__(self, setting: Any, domain: GridRows, data: Rows, store: Store | None) -> None:
+    def __init__(
+        self,
+        setting: Any,
+        domain: GridRows,
+        data: Rows,
+        store: Store | None,
+        purses: IndividualFilter,
+    ) -> None:
         super().__init__(setting, domain, store)
         self._owners = Owners(data.ids)
-        self._purses = IndividualFilter(setting.rho, 0)
+        self._purses = purses
         self._waiting: list[_Owned] | None = [(data, self._meet(data))]
         self._pool: Pool | None = None
 
