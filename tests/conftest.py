@@ -11,7 +11,7 @@ from typing import Any
 
 import opendp.prelude as dp
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 dp.enable_features("contrib", "honest-but-curious")
 # Where it is set, every process that a test starts would compile the whole package again.
@@ -35,7 +35,17 @@ for _name, _examples in (("few", 10), ("dev", 40), ("deep", 1000)):
         report_multiple_bugs=False,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "dev")
+settings.load_profile(PROFILE)
+settings.register_profile("unshrunk", settings.get_profile(PROFILE), phases=[Phase.generate])
+
+
+@pytest.fixture
+def unshrunk() -> Iterator[None]:
+    """Whoever expects a law to fail needs no smallest example, and no explanation of it."""
+    settings.load_profile("unshrunk")
+    yield
+    settings.load_profile(PROFILE)
 
 
 @pytest.fixture(autouse=True)

@@ -116,7 +116,7 @@ def test_the_script_of_a_counterexample_counts_its_event(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     pair = BY_NAME["batch_clip"]
-    report = audit(pair.make(True), pair.d_in, replace(LONG, witness_seconds=2.5))
+    report = audit(pair.make(True), pair.d_in, replace(LONG, witness_seconds=1.5))
     assert report.witness is not None
     assert report.witness.event.startswith("output ")
     assert len(report.replay.split("\n")) <= 6
@@ -130,7 +130,7 @@ def test_the_script_of_a_counterexample_counts_its_event(
 def test_a_black_box_says_what_was_not_seen_and_the_line_that_makes_it_strong() -> None:
     pair = BY_NAME["batch_clip"]
     # a slow machine has the time to run a few pairs along their tapes as well
-    budget = replace(BRIEF, seconds=2.0, trace_seconds=2.0, scan_pairs=40, total=0.5)
+    budget = replace(BRIEF, seconds=1.0, trace_seconds=1.0, scan_pairs=40, total=0.5)
     told = str(audit(pair.make(False), pair.d_in, budget))
     assert "never drawn" in told
     assert 'noise=NoiseLaw("discrete_laplace", 8)' in told

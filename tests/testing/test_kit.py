@@ -250,6 +250,7 @@ class _Lopsided(Sensitivity):
         return super().bound(norm, d_in) + len(self._asked)  # type: ignore[attr-defined]
 
 
+@pytest.mark.usefixtures("unshrunk")
 @pytest.mark.parametrize(("case", "law"), [t[1:] for t in TWINS], ids=[t[0] for t in TWINS])
 def test_broken_twin_is_caught(case: Any, law: Law) -> None:
     with pytest.raises(AssertionError):
