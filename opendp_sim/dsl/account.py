@@ -38,6 +38,9 @@ __all__ = ["account"]
 
 _Solved = dict[tuple[Any, ...], float]
 """What was solved for releases that look alike: a guess for the next one, which its own map confirms."""
+_KEPT: _Solved = {}
+_MOST_KEPT = 1024
+"""Of this process: a spec that is planned again looks at OpenDP's map twice."""
 
 
 def account(
@@ -64,11 +67,12 @@ def account(
         notes.from_error(error, ("privacy", "budget"))
         return out, None, (), None, ()
     measurements: list[dp.Measurement] = []
-    solved: _Solved = {}
+    if len(_KEPT) > _MOST_KEPT:
+        _KEPT.clear()
     # By name: float sums depend on their order, and a program's hash does not.
     for name, typed in sorted(private.items()):
         try:
-            plan, measurement = _least_noise(typed, privacy, target, solved)
+            plan, measurement = _least_noise(typed, privacy, target, _KEPT)
         except InternalError:
             raise  # a contradiction in the house is nobody's mistake in the spec
         except SimError as error:

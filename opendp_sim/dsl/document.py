@@ -78,6 +78,11 @@ class Document:
         return span.line, span.column
 
 
+_READ: dict[str, tuple[Event, ...]] = {}
+_SHORT, _MOST_READ = 10_000, 16
+"""The last short texts' events are kept: a spec is read again for each plan, session and `verify`."""
+
+
 class _Stop(Exception):  # noqa: N818 - control flow inside this module
     """The document cannot be read further."""
 
@@ -133,8 +138,17 @@ def _too_large(notes: Notes) -> None:
 
 def _events(text: str) -> Iterator[Event]:
     """Return the parser's events; the pure parser, whose marks are exact."""
-    events: Iterator[Event] = YAML(typ="safe", pure=True).parse(text.replace(_HOLE, _STAND_IN))
-    return events
+    if text in _READ:
+        yield from _READ[text]
+        return
+    seen: list[Event] = []
+    for event in YAML(typ="safe", pure=True).parse(text.replace(_HOLE, _STAND_IN)):
+        seen.append(event)
+        yield event
+    if len(text) <= _SHORT:  # it was read to its end, without a fault
+        _READ[text] = tuple(seen)
+        for oldest in list(_READ)[:-_MOST_READ]:
+            _READ.pop(oldest, None)
 
 
 def _syntax(document: Document, notes: Notes, error: Exception) -> None:
