@@ -59,13 +59,15 @@ def tell_end(plan: Plan, session: Session, name: str, turn: str) -> None:
     path = ledger_path(plan)
     if path is None:
         return
-    noted, heard = False, None
+    noted, heard, stopped = False, None, True
     try:
         noted = _note(path, session, name, turn)
         heard = _heard(path, session, name, turn)
         noted = noted and heard is not None  # or nobody would ask for the note
+        stopped = False
     finally:
-        if not (noted or heard or _is_noted(path, name, turn)):
+        noted = noted or (stopped and _is_noted(path, name, turn))
+        if not (noted or heard):
             _warn(path)
     if noted and heard:
         with suppress(OSError):
