@@ -138,8 +138,8 @@ def _too_large(notes: Notes) -> None:
 
 def _events(text: str) -> Iterator[Event]:
     """Return the parser's events; the pure parser, whose marks are exact."""
-    if text in _READ:
-        yield from _READ[text]
+    if (kept := _READ.get(text)) is not None:  # one look: another thread may drop it
+        yield from kept
         return
     seen: list[Event] = []
     for event in YAML(typ="safe", pure=True).parse(text.replace(_HOLE, _STAND_IN)):
