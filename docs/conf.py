@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 from generate import generate
+from notebooks import run_all
 
 project = "opendp_sim"
 author = "The opendp_sim contributors"
@@ -23,7 +26,9 @@ html_extra_path = ["generated/extra"]
 exclude_patterns = ["generated/extra", "_build"]
 myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3
-nb_execution_mode = "force"
+nb_execution_mode = (
+    "cache"  # of this build alone: notebooks.py runs all of them first, side by side
+)
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
 nb_merge_streams = True
@@ -31,3 +36,14 @@ suppress_warnings = ["myst.header"]  # lemmas start where their file does
 os.environ["OPENDP_SIM_ROOT"] = str(HERE.parent)
 
 generate(HERE / "generated")
+
+# Removed when this process ends, so no build sees what an earlier one left.
+_made = tempfile.TemporaryDirectory(prefix="opendp-sim-notebooks-")
+nb_execution_cache_path = _made.name
+
+
+def setup(app: Any) -> None:
+    """Run the notebooks before any page is read, and read and write pages with all processors."""
+    app.connect("builder-inited", lambda app: run_all(HERE, Path(_made.name), app.config))
+    if app.parallel < 2:
+        app.parallel = os.cpu_count() or 1

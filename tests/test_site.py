@@ -145,3 +145,28 @@ def test_the_readme_s_pictures_are_those_of_its_own_example(name, tmp_path):
     ]
     assert words[0] == words[1]
     assert words[0]
+
+
+def test_every_notebook_is_run_and_one_that_fails_is_not_kept(tmp_path):
+    """They run side by side before pages are read; what failed is left to the build, which it stops."""
+    pytest.importorskip("myst_nb", reason="the extra `docs`")
+    module = __import__("notebooks")
+    found = module.notebooks(DOCS)
+    marked = {
+        page for page in WRITTEN if page.read_text("utf-8").startswith("---\nfile_format: mystnb")
+    }
+    assert set(found) == marked
+    assert len(found) == len(marked) >= 8
+    head = "---\nfile_format: mystnb\nkernelspec: {name: python3}\n---\n"
+    for name, code in (("good", "print(6 * 7)"), ("bad", "1 / 0")):
+        (tmp_path / f"{name}.md").write_text(f"{head}\n```{{code-cell}} ipython3\n{code}\n```\n")
+
+    class Config:
+        nb_execution_mode = "cache"
+        nb_execution_timeout = 120
+
+    module.run_all(tmp_path, tmp_path / "kept", Config)
+    cache = __import__("jupyter_cache").get_cache(str(tmp_path / "kept"))
+    (kept,) = cache.list_cache_records()
+    assert Path(kept.uri).name == "good.md"
+    assert "42" in str(cache.get_cache_bundle(kept.pk).nb)

@@ -88,10 +88,10 @@ class Attacker:
         return next((word for most, word in _WORDS if right <= most), _ELSE)
 
     @property
-    def scale(self) -> str:
-        """Where on its scale the word for the protection stands, as guesses right in 100."""
-        most = {word: most for most, word in _WORDS}.get(self.strength)
-        return f"above {_WORDS[-1][0]}" if most is None else f"up to {most}"
+    def words(self) -> str:
+        """All words for a protection, each with the guesses right in 100 that it goes up to."""
+        told = ", ".join(f"{word} up to {most}" for most, word in _WORDS)
+        return f"by such guesses: {told}, {_ELSE} above"
 
     def plain(self) -> dict[str, Any]:
         """The JSON form: the advantage, and the trade-off curve at ``RATES``."""

@@ -227,14 +227,14 @@ def _loss(plan: Plan) -> str:
 
 
 def _spent(plan: Plan) -> str:
-    """Tell what a run has spent, and who counts it."""
+    """Tell what this run cost, which is no total, and who counts runs."""
     found = standing(plan)
     if found is None:
-        return f"{_loss(plan)} was spent; no ledger adds runs up"
+        return f"{_loss(plan)} for this run alone; no ledger adds runs up"
     room: int | None = found.get("room")
     few: dict[int | None, str] = {0: "; no other run fits", 1: "; one other run fits"}
     more = few.get(room, f"; {room} other runs fit")
-    return f"{_loss(plan)} was spent{more if room is not None else ''}"
+    return f"{_loss(plan)} for this run alone{more if room is not None else ''}"
 
 
 def _cost(plan: Plan) -> str:

@@ -84,6 +84,14 @@ class KernelSums(Protocol):
         """Return the released number of records per class (L,), and its noise per unit of scale."""
         ...
 
+    def medians_of(self, groups: int) -> int:
+        """Return how many groups ``estimate`` makes where that many are asked for; 1 without draws."""
+        ...
+
+    def count_factor(self) -> float:
+        """Return that noise alone: it needs no release."""
+        ...
+
     def noise_factor(self) -> float:
         """Return the standard deviation of an estimate per unit of cell noise deviation."""
         ...

@@ -16,27 +16,60 @@ from opendp_sim.spaces.released import Released, asking
 if TYPE_CHECKING:
     from opendp_sim.dsl.plan import Plan
 
-__all__ = ["Wrong", "asked_later", "how_wrong", "size"]
+__all__ = ["DIRECT", "Wrong", "asked_later", "how_wrong", "size"]
 
 _NOISY = "noise_error"
-_DIRECT = {"density", "distance"}
+DIRECT = {"density", "distance"}
 """Questions whose answers are the sums themselves; others decide or fit something by them."""
+_SHARES = {"density", "outliers"}
+"""Questions that answer by shares of the records where they divide."""
 _RECORDS, _VOTES = "records", "votes"
 _STATED = (
-    ("votes_to_be_listed", "listed in 95 of 100 runs from {} votes on", _VOTES),
-    ("votes_for_95_percent", "listed in 95 of 100 runs if {} votes ahead", _VOTES),
-    ("gap_for_95_percent", "listed in 95 of 100 runs if it leads by {} votes", _VOTES),
-    ("deviation", "2 of 3 vote counts within {}", _VOTES),
-    ("scale", "leads below some {} votes may be missed", _VOTES),
-    ("relative_vote_noise", "2 of 3 vote counts within {:.0%} of the votes", ""),
-    ("vote_noise", "2 of 3 vote counts within {}", _VOTES),
-    ("threshold", "no answer if the lead is below some {} votes", _VOTES),
-    ("noise_of_a_gradient_in_records", "2 of 3 steps of the fit within {} records", _RECORDS),
+    ("votes_to_be_listed", "an item is listed in 95 of 100 runs from {} votes on", _VOTES),
+    (
+        "votes_for_95_percent",
+        "listed in 95 of 100 runs if {} votes above rank {next_rank:.0f}",
+        _VOTES,
+    ),
+    (
+        "gap_for_95_percent",
+        "a set that leads by {} votes passes its test in 95 of 100 runs",
+        _VOTES,
+    ),
+    (
+        "drop_for_95_percent",
+        "of two drops the one larger by {} votes wins in 95 of 100 runs",
+        _VOTES,
+    ),
+    ("deviation", "2 of 3 noisy vote counts within {}", _VOTES),
+    (
+        "relative_vote_noise",
+        "2 of 3 vote counts within {:.0%} of the votes if some {neighbours:.0f} vote",
+        "",
+    ),
+    ("vote_noise", "2 of 3 vote counts within {}, of {voters:.0f} votes at most", _VOTES),
+    ("threshold", "a set leading by under {} votes is held back in most runs", _VOTES),
+    (
+        "noise_of_a_gradient_in_records",
+        "2 of 3 numbers of a step of the fit within {} records",
+        _RECORDS,
+    ),
 )
 """What a release states of its own accuracy, the most telling first, and what its number counts."""
+_FACTS = ("ranks", "neighbours", "voters")
+"""Other facts of a release that such a sentence names."""
+_MORE = {
+    "votes_to_be_listed": ", unless others take all places",
+    "votes_for_95_percent": ", unless others take all places: that rank's item cannot be listed",
+    "gap_for_95_percent": ": its last item is so far ahead of the next one",
+    "drop_for_95_percent": "; a drop is by how many votes an item is ahead of the next one",
+    "relative_vote_noise": "; with fewer voters the share is larger",
+}
 _UNKNOWN = "not stated: it depends on the data"
 _SUMS_OF_PRODUCTS = "noise of a sum of products"
 """One record adds at most 1 to such a sum: columns are scaled to [-1, 1] (``regress.md``)."""
+_BESIDE = (100, 10_000)
+"""Numbers of records that an error is told beside: a plan knows none."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +106,7 @@ class Wrong:
         text = f"{self.text}{self.more}"
         if not self._known:
             return text
-        first, second = (_share(self.size / of) for of in (100, 10_000))
+        first, second = (_share(self.size / of) for of in _BESIDE)
         return (
             f"{text}. Beside 100 {self.noun} that count for an answer this is {first}, beside 10,000 it "
             f"is {second}"
@@ -114,7 +147,7 @@ def asked_later(plan: Plan) -> dict[str, Wrong]:
         released = output.domain
         if output.posts or not isinstance(released, Released):
             continue
-        for key in sorted(_DIRECT & set(asking(released.capabilities))):
+        for key in sorted(DIRECT & set(asking(released.capabilities))):
             asked = lookup(key)()
             post = asked.bind(released, output.stage.metric)
             found = next(_of_posts((post,), asked), None)
@@ -149,20 +182,56 @@ def _of_posts(posts: Sequence[Post], last: Any) -> Iterator[Wrong]:
         records = noise / record
         if _compares_sums(last):
             yield _lead(records, size(noise) if record != 1 else "")
-        direct = last.key in _DIRECT
-        more = " by noise" if direct else " by noise; they decide the answer"
-        if record != 1:
-            more += f"; in the answer's own unit, {size(noise)}"
-        if any("times records" in name for name in expected):
-            more += ", divided by the number of records: the answer is a share of them"
-        told = f"2 of 3 {'answers' if direct else 'counts'} within {size(records)} records"
-        yield Wrong(told, records, _RECORDS, more)
+        if last.key in _SHARES and "least records" in expected:
+            yield _of_shares(noise, expected, decides=last.key not in DIRECT)
+        if getattr(last, "mean", False):
+            yield _of_means(noise)
+        yield _of_sums(noise, record, direct=last.key in DIRECT)
     for name, value in expected.items():
         if name == _SUMS_OF_PRODUCTS:
             told = f"2 of 3 sums within {size(value)} records"
             yield Wrong(told, value, _RECORDS, " by noise; the answer is fitted to them")
         if name.startswith((_NOISY, "noise")):
-            yield Wrong(f"fitted to a sum that is within {size(value)} in 2 of 3 runs")
+            yield Wrong(f"fitted to a sum that noise moves by up to {size(value)} in 2 of 3 runs")
+
+
+def _of_sums(noise: float, record: float, *, direct: bool) -> Wrong:
+    """Tell a sum's noise in records: of a sum of distances in those that add most."""
+    counted = "answers" if direct else "counts"
+    more = " by noise" if direct else " by noise; they decide the answer"
+    if record == 1:
+        told = f"2 of 3 {counted} within {size(noise)} records"
+        return Wrong(told, noise, _RECORDS, more)
+    told = f"2 of 3 {counted} within {size(noise / record)} of the farthest records"
+    more += f"; in the answer's own unit, {size(noise)}"
+    return Wrong(told, noise / record, _RECORDS, more)
+
+
+def _of_shares(noise: float, expected: Mapping[str, float], *, decides: bool) -> Wrong:
+    """Tell the noise of a mean kernel value at two numbers of records (Lemma 7 of ``density.md``).
+
+    The number that sums are divided by is noisy too, and never below ``least records``.
+    """
+    least, counted = expected["least records"], expected["noise of the number of records"]
+    first, second = (size(noise / max(least, of)) for of in _BESIDE)
+    told = f"2 of 3 answers within {first} with 100 records, {second} with 10,000"
+    more = (
+        f", by noise alone, where 1 stands for all "
+        f"records{'; they decide the answer' if decides else ''}. The "
+        f"number that a sum is divided by is noisy too (in 2 of 3 runs within {size(counted)}), "
+        f"which moves "
+        f"an answer by as large a share of itself. A class that counts fewer than "
+        f"{math.ceil(least):,} is "
+        "divided by that number: its answers are too near to 0"
+    )
+    return Wrong(told, more=more)
+
+
+def _of_means(noise: float) -> Wrong:
+    """Tell the noise of a mean distance at two numbers of records."""
+    first, second = (size(noise / of) for of in _BESIDE)
+    told = f"2 of 3 answers within {first} with 100 records, {second} with 10,000"
+    return Wrong(told, more=", by the noise of the sum; that of the number of records comes on top")
 
 
 def _compares_sums(last: Any) -> bool:
@@ -192,6 +261,8 @@ def _of_release(expected: Mapping[str, Any]) -> Wrong | None:
     for name, text, noun in _STATED:
         if name in expected:
             value = float(expected[name])
-            told = text.format(size(value) if noun else value)
-            return Wrong(told, value if noun else 0.0, noun)
+            facts = {key: float(expected[key]) for key in _FACTS if key in expected}
+            facts["next_rank"] = facts.get("ranks", 0.0) + 1
+            told = text.format(size(value) if noun else value, **facts)
+            return Wrong(told, value if noun else 0.0, noun, _MORE.get(name, ""))
     return None

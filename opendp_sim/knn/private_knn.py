@@ -138,7 +138,10 @@ class PrivateKnn(Mechanism):
             privacy_map=self._loss,
             start=lambda data: self.resume(rows, data).ask,
             resume=lambda data, store: self.resume(rows, data, store),
-            expected=_Later(lambda: {"vote_noise": self.scale}, ("vote_noise",)),
+            expected=_Later(
+                lambda: {"vote_noise": self.scale, "voters": float(self.neighbours)},
+                ("vote_noise", "voters"),
+            ),
         )
 
     @property

@@ -106,7 +106,9 @@ class Density(Mechanism):
         sums, deviation = kernel_sums(self.key, domain)
         noise, rounding = deviation * sums.noise_factor(), rounded(sums, domain)
         least = laplace_quantile(a_release(self.key, domain), self.confidence)
-        expected = {"noise_error times records" if self.normalise else "noise_error": noise}
+        expected = self._expected(
+            math.sqrt(self._loss(sums)) * noise, deviation * sums.count_factor()
+        )
         if rounding:
             expected["rounding, per record at most"] = rounding
 
@@ -124,6 +126,21 @@ class Density(Mechanism):
             of_a_record=1.0,
         )
 
+    def _loss(self, sums: KernelSums) -> float:
+        """Return what the median multiplies the variance by, at most (Lemma 6)."""
+        median = self.estimator == "median_of_means" and sums.medians_of(self.groups) > 2
+        return math.pi / 2 if median else 1.0
+
+    def _expected(self, noise: float, of_count: float) -> dict[str, float]:
+        """Return what a plan says: of a mean, all that its error is made of besides their number."""
+        if not self.normalise:
+            return {"noise_error": noise}
+        return {
+            "noise_error times records": noise,
+            "noise of the number of records": of_count,
+            "least records": least_records(of_count, noise),
+        }
+
     def _answer(
         self, sums: KernelSums, released: Arrays, queries: Any, errors: tuple[float, ...]
     ) -> dict[str, NDArray[np.float64]]:
@@ -131,8 +148,7 @@ class Density(Mechanism):
         groups = self.groups if self.estimator == "median_of_means" else 1
         found = sums.estimate(released, queries, groups)
         values = np.median(found.groups, axis=0).T
-        # The median of g normal means has pi/2 times the variance of their mean.
-        loss = np.pi / 2 if min(len(found.groups), found.repetitions) > 2 else 1.0
+        loss = self._loss(sums)
         total = loss * found.variance.T / found.repetitions
         noise_variance = np.full_like(values, loss * noise**2)
         sketch_variance = np.maximum(total - found.noise_share * noise_variance, 0.0)

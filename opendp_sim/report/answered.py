@@ -14,6 +14,7 @@ from markupsafe import Markup
 from opendp_sim.accounting.release import Release
 from opendp_sim.core.shown import shown
 from opendp_sim.dsl.execute import answer
+from opendp_sim.dsl.how_wrong import size
 from opendp_sim.dsl.inputs import open_points, open_queries
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.report.charts import bars_chart
@@ -111,15 +112,25 @@ def _bars(rows: Sequence[Mapping[str, str]], confidence: float = 0.0) -> Figure 
         names = [k.partition(":")[2] for k in rows[0] if k.startswith(f"{value}:")]
         if names:
             bars = [_bar(name, rows[0], value, f":{name}") for name in names]
-            return _figure(
-                bars, value, "The first question, and its answer for each class. ", confidence
-            )
+            text = "The first question, and its answer for each class. "
+            return _figure(bars, value, text + _noise(rows[:1]), confidence)
         if value in rows[0]:
             bars = [_bar(str(i), row, value, "") for i, row in enumerate(rows, 1)]
-            return _figure(
-                bars, value, f"The first {len(rows)} questions and their answers. ", confidence
-            )
+            text = f"The first {len(rows)} questions and their answers. "
+            return _figure(bars, value, text + _noise(rows), confidence)
     return None
+
+
+def _noise(rows: Sequence[Mapping[str, str]]) -> str:
+    """Say how large the noise of what is drawn is, where the file states it."""
+    found = [
+        float(v) for row in rows for k, v in row.items() if k.partition(":")[0] == "noise_error"
+    ]
+    if not found or not np.isfinite(found).all():
+        return ""
+    least, most = size(min(found)), size(max(found))
+    between = least if least == most else f"{least} to {most}"
+    return f"By noise alone 2 of 3 are off by at most {between}. "
 
 
 def _bar(name: str, row: Mapping[str, str], value: str, ending: str) -> Row:
@@ -141,16 +152,27 @@ def _figure(bars: Sequence[Row], value: str, text: str, confidence: float) -> Fi
         )
     if len(bars) > 1:
         least, most = (f"{pick(bar[1] for bar in bars):.3g}" for pick in (min, max))
-        text += f"What is drawn here runs from {least} to {most}: compare the size of the noise with it. "
+        text += f"What is drawn here runs from {least} to {most}. "
     return Figure(_TITLE, bars_chart(bars, value), text + _FREE)
 
 
 def _items(found: Any) -> Figure | None:
-    """List selected items in their order: heights are not invented where none were released."""
+    """List selected items: heights and ranks are not invented where none were released."""
     if not isinstance(found, list) or not all(isinstance(item, str | int) for item in found):
         return None
     lines = Markup("").join(
         Markup("<li>{}</li>").format(shown(str(item)[:80])) for item in found[:_SHOWN]
     )
-    text = f"{len(found)} items were selected; how often each occurs was not released. {_FREE}"
-    return Figure(_TITLE, Markup("<ol>{}</ol>").format(lines), text)
+    text = "No item was selected. "
+    if found:
+        items = "One item was" if len(found) == 1 else f"{len(found)} items were"
+        text = (
+            f"{items} selected{_first(len(found))}. They stand in an order that tells nothing; "
+            f"how often an "
+            "item occurs was not released. "
+        )
+    return Figure("What was selected", Markup("<ul>{}</ul>").format(lines), text + _FREE)
+
+
+def _first(number: int) -> str:
+    return f"; the first {_SHOWN} are shown" if number > _SHOWN else ""

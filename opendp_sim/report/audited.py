@@ -120,7 +120,7 @@ def audit_facts(path: Path) -> Facts:
     runs = sum(layer.runs for audit in found.audits for layer in audit.layers)
     out.tiles = [
         Tile(found.verdict, f"{refuted} of {len(found.audits)} audited claims", warn=refuted > 0),
-        Tile(f"{risk:.2g}", "the most that a wrong `refuted` may have been likely"),
+        Tile(f"{risk:.2g}", "the chance of a wrong `refuted` is at most this"),
         Tile(f"{runs:,}", "runs and pairs of datasets that were compared"),
         Tile(f"{seconds:.0f} s", "of computing time; a longer look sees smaller faults"),
     ]

@@ -28,12 +28,42 @@ PLAIN = {
     "released. Whether a run stopped can itself tell something, and is not protected.",
 }
 """Sentences of a certificate, and how a page words them; others are plain as they are."""
+_OF_VOTES = (
+    (
+        {"pate_labels"},
+        (
+            "One row is all that one teacher answers, so teachers are protected. Somebody whose "
+            "records taught a "
+            "teacher is protected as that teacher is, if no other teacher learnt from records of "
+            "the same person: "
+            "who learnt from whose records cannot be seen here."
+        ),
+    ),
+    (
+        {"ind_knn", "hybrid_knn", "private_knn"},
+        (
+            "Whoever asks may see all answers and choose each question by those before it: the "
+            "claim covers that. "
+            "It does not cover an older copy of the session's store that somebody puts back, or "
+            "a second session "
+            "on the same data that no ledger counts: the store says what was answered and paid, "
+            "and stays with "
+            "the curator."
+        ),
+    ),
+)
+"""What votes ask to believe besides, by mechanism."""
 
 
 def believed(plan: Plan, assumed: Sequence[str]) -> list[str]:
     """Return what a reader has to believe; ``assumed`` is in the words of a certificate."""
     unit = _of_the_unit(plan)
-    return [unit if text == UNIT else PLAIN.get(text, text) for text in as_worded_now([*assumed])]
+    stated = [unit if text == UNIT else PLAIN.get(text, text) for text in as_worded_now([*assumed])]
+    return stated + [text for keys, text in _OF_VOTES if keys & _records(plan)]
+
+
+def _records(plan: Plan) -> set[str]:
+    return {release.record.key for release in plan.releases.values() if release.record is not None}
 
 
 def _of_the_unit(plan: Plan) -> str:
@@ -62,7 +92,7 @@ def not_promised(plan: Plan) -> Iterator[str]:
         yield (
             "Protection of a person whom the data holds under several names."
             if by_person
-            else "Protection of a person with several records, unless the program counts them together."
+            else "Protection of a person with several records: this program counts records, not people."
         )
         yield from _contents(plan)
         yield (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,14 +15,16 @@ from opendp_sim.accounting.wear import wear
 from opendp_sim.core.rounding import up_text
 from opendp_sim.dsl.advice import advised_of
 from opendp_sim.dsl.grammar.about import FORM
-from opendp_sim.dsl.how_wrong import asked_later, how_wrong
-from opendp_sim.dsl.loss_in_words import delta_in_words, epsilon_in_words, spent_of
+from opendp_sim.dsl.how_wrong import asked_later, how_wrong, size
+from opendp_sim.dsl.loss_in_words import delta_in_words, epsilon_in_words, of_whom, spent_of
 from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.release_plan import ReleasePlan
 from opendp_sim.dsl.standing import standing
 from opendp_sim.report.believed import believed, not_promised
 from opendp_sim.report.figures import Figure, figures_of
 from opendp_sim.report.handed_out import handed_out
 from opendp_sim.report.plain_steps import in_words
+from opendp_sim.spaces.metrics import VectorNorm
 
 __all__ = ["Box", "Facts", "Figure", "Flow", "Tile", "facts_of"]
 
@@ -96,9 +99,7 @@ def facts_of(plan: Plan, kind: str, command: str) -> Facts:
     out.wrong = [(name, f"{error.whole}.") for name, error in told.items()]
     out.handed = list(handed_out(plan))
     if any(output.decl.serve is not None for output in plan.outputs.values()):
-        out.free = (
-            "public: answers; in a session each reads the private data, up to the planned number"
-        )
+        out.free = "public: answers; each one of a session reads the private data, and is paid for"
     out.wear = list(_wear(plan))
     about = plan.program.about
     out.about = [] if about is None else list(about.said())
@@ -116,7 +117,10 @@ def facts_of(plan: Plan, kind: str, command: str) -> Facts:
     )
     out.believe = believed(plan, [*assumed])
     out.evidence = [_evidence(key) for key in _keys(plan)]
-    out.details = [("program", str(plain["program"])), ("formal claim", _claim(plain))]
+    out.details = [
+        ("formal claim", _claim(plain)),
+        ("program", f"sha256 {plain['program']}, of its canonical text and not of a spec's file"),
+    ]
     return out
 
 
@@ -134,7 +138,7 @@ def _promise(plan: Plan, unit: Mapping[str, Any], noun: str) -> str:
         f"{_noun(plan)} Even somebody who sees everything that is released here, knows every other "
         f"{noun}, and starts at 50:50 about {done}, then guesses right at most {attacker.right} times "
         f"in 100, from this run alone; tossing a coin would be right 50 times. This package calls the "
-        f"protection {word} ({attacker.scale})."
+        f"protection {word} ({attacker.words})."
     )
 
 
@@ -166,14 +170,16 @@ def _claim(plain: Mapping[str, Any]) -> str:
 
 def _tiles(plan: Plan, plain: Mapping[str, Any], unit: Mapping[str, Any]) -> Iterator[Tile]:
     privacy = plain["privacy"]
-    if privacy is None:
+    if privacy is None or plan.privacy is None:
         yield Tile("public", "declared so by whoever wrote the program", warn=True)
         return
     spent = spent_of(plan)
     if spent is not None:
         epsilon, delta = spent[0], spent[1] if len(spent) > 1 else 0.0
         said = (
-            epsilon_in_words(epsilon, replaced="replace" in unit).partition(": ")[2]
+            epsilon_in_words(
+                epsilon, replaced="replace" in unit, of=of_whom(plan.privacy.unit)
+            ).partition(": ")[2]
             or "so large a number limits hardly anything"
         )
         if not delta and epsilon <= 20:  # under a pure claim alone is a suspicion bounded
@@ -230,11 +236,15 @@ def _flow(plan: Plan, name: str) -> Flow:
         boxes = [Box("free", typed.entry.name, "public records")]
     for stage in typed.stages:
         key = stage.mechanism.key
-        bound = _bound(stage.mechanism.room, bounds[key]) if key in bounds else ""
+        bound = (
+            _bound(stage.mechanism.room, bounds[key], release, replaced="replace" in unit)
+            if key in bounds
+            else ""
+        )
         boxes.append(Box("work", key, in_words(stage.mechanism), bound))
     record_ = release.record
     if record_ is not None:
-        text = in_words(record_)
+        text = f"{in_words(record_)}{_typical(release)}"
         boxes.append(Box("door", record_.key, text, _cost(plan, tuple(release.loss))))
     for output in plan.outputs.values():
         if output.stage.name == typed.name:
@@ -252,16 +262,41 @@ def _cost(plan: Plan, loss: tuple[float, ...]) -> str:
     if plan.privacy is None:
         return ""
     if len(plan.releases) == 1 or not plan.total[0]:
-        return "spends all of this run's budget"
-    return f"spends {up_text(100 * loss[0] / plan.total[0], 2)}% of what this run spends"
+        return "this is all that this run costs"
+    return f"this is about {100 * loss[0] / plan.total[0]:.2g}% of what this run costs"
 
 
-def _bound(room: str, most: float) -> str:
-    """Say the most that what comes out of a stage changes."""
+def _bound(room: str, most: float, release: ReleasePlan, *, replaced: bool = False) -> str:
+    """Say the most that what comes out of a stage changes, in the norm that the noise is made for."""
     text = up_text(most)
-    if room != "rows":
-        return f"changes by at most {text}, in the distance that the noise is made for"
-    return f"changes by at most {text} row{'' if text == '1' else 's'}"
+    if 1000 <= float(text) < 1e12:
+        text = f"{float(text):,.0f}"
+    metric = None if release.bound is None else release.bound.metric
+    if room == "rows" or not isinstance(metric, VectorNorm):
+        two = " (one that is replaced goes out, and another comes in)" if replaced else ""
+        return f"changes by at most {text} row{'' if text == '1' else 's'}{two}"
+    weighed = ", once each is divided by its public weight" if metric.weights else ""
+    if metric.norm == "linf":
+        touched = "" if metric.touched is None else _touched(metric.touched * math.ceil(most))
+        return f"no number changes by more than {text}{touched}{weighed} (L∞ norm)"
+    ways = {
+        "l1": "add up the changes of all numbers (L1 norm)",
+        "l2": "square the changes of all numbers, add them up, take the root (L2 norm)",
+    }
+    return f"changes by at most {text}{weighed}: {ways[metric.norm]}"
+
+
+def _touched(most: int) -> str:
+    return f", and no more than {most:,} of them change{'s' if most == 1 else ''}"
+
+
+def _typical(release: ReleasePlan) -> str:
+    """Say how large the noise is, in the numbers of the bound before it."""
+    noise = None if release.bound is None else getattr(release.bound.claim, "noise", None)
+    if noise is None:
+        return ""
+    weight = " times the weight" if noise.weights else ""
+    return f" Its typical size (deviation): {size(noise.deviation)}{weight}."
 
 
 def _wear(plan: Plan) -> Iterator[tuple[str, str]]:

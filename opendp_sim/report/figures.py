@@ -12,6 +12,7 @@ from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.rounding import up_text
 from opendp_sim.dsl.gaussian_facts import is_tight
+from opendp_sim.dsl.how_wrong import DIRECT
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.report.charts import attack_chart, error_chart
 
@@ -41,6 +42,8 @@ class _Named:
     others: str
     of_ones: str
     of_others: str
+    accused: str
+    found: str
 
     @classmethod
     def of(cls, plan: Plan) -> _Named:
@@ -57,9 +60,13 @@ class _Named:
                 f"{noun} {other}",
                 f"those {had}",
                 f"those {other}",
+                "said the second, and are named",
+                "said the first, and are named",
             )
+        ones, others = f"present {noun}", f"absent {noun}"
+        accused, found = f"{others} that are accused", f"{ones} that are found"
         return cls(
-            "they are in the data", f"present {noun}", f"absent {noun}", "the present", "the absent"
+            "they are in the data", ones, others, "the present", "the absent", accused, found
         )
 
 
@@ -71,13 +78,11 @@ def figures_of(plan: Plan) -> Iterator[Figure]:
         rates = sorted({worst, _FEW, 0.002, *(i / 40 for i in range(1, 40))})
         curve = [(rate, attacker.power(rate)) for rate in rates]
         of = "records" if plan.privacy.unit.of == "row" else "people"
-        exact = " (this bound is exact)" if is_tight(plan) else ""
+        exact = " (exact: the claim allows so much and no more)" if is_tight(plan) else ""
         named = _Named.of(plan)
         yield Figure(
             "What an attacker gains",
-            attack_chart(
-                curve, worst, f"{named.others} that are accused", f"{named.ones} that are found"
-            ),
+            attack_chart(curve, worst, named.accused, named.found),
             f"A spy who knows all other records says of some {of} that {named.said}. The dashed line is "
             f"guessing: it names as many of {named.of_others} as of {named.of_ones}. At the ring the "
             f"release helps most: {up_text(100 * worst, 3)} in 100 of {named.of_others} are named, and "
@@ -92,8 +97,10 @@ def figures_of(plan: Plan) -> Iterator[Figure]:
         yield Figure(
             "What accuracy is left",
             error_chart(points, chosen, _said(plan, name)),
-            "Known before any data is opened; about two of three answers come nearer. The error "
-            "stays the same however many records there are: with ten times the data it matters a tenth.",
+            f"Known before any data is opened; about two of three {_of_what(plan, name)} come "
+            f"nearer. The "
+            "error stays the same however many records there are: with ten times the data it "
+            "matters a tenth.",
         )
 
 
@@ -115,10 +122,18 @@ def _errors(plan: Plan) -> tuple[str, list[tuple[float, float]]] | None:
     return None
 
 
+def _of_what(plan: Plan, name: str) -> str:
+    """Return what an error curve counts: answers, or the sums that they are made from."""
+    output, _, error = name.partition(": ")
+    direct = plan.outputs[output].decl.post[-1].key in DIRECT
+    return "answers" if direct and error == "noise_error" else "such sums"
+
+
 def _said(plan: Plan, name: str) -> str:
     """Return what an error curve is about in words: its name is output and error."""
     output, _, error = name.partition(": ")
-    if not error.replace("_", " ").startswith("noise error"):
+    if not error.startswith("noise_error"):
         return f"expected {error.replace('_', ' ')} of `{output}`"
     records = any(post.of_a_record == 1 for post in plan.outputs[output].posts)
-    return f"typical error of `{output}`" + (", in records" if records else "")
+    of = "of" if _of_what(plan, name) == "answers" else "of sums for"
+    return f"typical error {of} `{output}`{', in records' if records else ''}"

@@ -7,14 +7,27 @@ from typing import Any
 
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.release_plan import ReleasePlan
 from opendp_sim.report.plain_steps import in_words
 from opendp_sim.spaces.records import Column
 from opendp_sim.spaces.released import Released, asking
 
 __all__ = ["handed_out"]
 
+_BROKEN = {
+    "refuse": "a run stops where a value or a label breaks these bounds",
+    "enforce": "values outside these bounds are moved to the nearest bound, and records with "
+    "other labels or "
+    "no number are left out; how many is private, and no page tells it",
+    "assume": "nobody looks whether values and labels keep these bounds",
+}
+"""What is done with data that breaks its declaration, by the rule that a program states."""
 _MOST = 12
 """Columns that are named; a reviewer of more reads the program."""
+_SIZES = frozenset({"choose_k", "noisy_max_gaussian"})
+"""Selections that give a number of items, and no item."""
+_COUNTING = frozenset({"gaussian_top_k", "noise_threshold"})
+"""Selections whose ranks come with noisy counts."""
 _LIMITED = frozenset({"private_knn"})
 """Mechanisms whose ``queries`` are a limit; for others they are a plan, and more are answered."""
 
@@ -26,15 +39,16 @@ def handed_out(plan: Plan) -> Iterator[tuple[str, str]]:
         more = len(entry.records.columns) - len(columns)
         columns += [f"{more} more"] if more else []
         where = _source(entry.source)
-        kept = "; ".join(_rows_used(plan, entry.name))
-        yield f"in: {entry.name}", f"{where}: {', '.join(columns)}{f'; {kept}' if kept else ''}"
+        broken = [] if entry.public else [_BROKEN[entry.ingest]]
+        kept = "; ".join(["", *_rows_used(plan, entry.name), *broken])
+        yield f"in: {entry.name}", f"{where}: {', '.join(columns)}{kept}"
     for name, output in plan.outputs.items():
         if output.decl.query is not None:
             yield (
                 f"asked: {name}",
                 f"questions from {_source(output.decl.query)}, taken to be public",
             )
-        yield f"out: {name}", _output(output)
+        yield f"out: {name}", _output(output, plan.releases[output.stage.name])
 
 
 def _source(ref: Any) -> str:
@@ -78,15 +92,17 @@ def _rows_used(plan: Plan, data: str) -> list[str]:
     return list(found)
 
 
-def _output(output: OutputType) -> str:
+def _output(output: OutputType, release: ReleasePlan) -> str:
     saved = "" if output.decl.save is None else f", in {output.decl.save}"
     if output.decl.serve is not None:
-        release = output.stage.release
-        most = None
-        if release is not None and release.key in _LIMITED:
-            most = dict(release.params)["queries"]
+        record: Any = release.record
+        most = record.queries if record is not None and record.key in _LIMITED else None
         limit = "" if most is None else f", {most:,} at most"
-        return f"answers to one question after another, while a session is open{limit}"
+        return (
+            "a label for one question after another, with noisy votes where records vote, while "
+            "a session is "
+            f"open{limit}"
+        )
     if output.posts:
         each = "for each question: " if output.decl.query is not None else ""
         steps = " and ".join(post.key for post in output.decl.post)
@@ -96,7 +112,59 @@ def _output(output: OutputType) -> str:
         asked = ", ".join(asking(output.domain.capabilities))
         size = f"{cells:,} noisy numbers" if cells else "a noisy release"
         return f"{size}, which answer {asked} as often as anybody likes{saved}"
-    return f"what the selection found{saved}"
+    return f"{_selected(release)}{saved}"
+
+
+def _selected(release: ReleasePlan) -> str:
+    """Say what a selection gives away, and what it does not: names, ranks, counts."""
+    record: Any = release.record
+    if record is None:
+        return "what the selection found"
+    key = record.key
+    if key == "top_k" and release.bound is not None:  # the rule says which mechanism it takes
+        key = getattr(release.bound.claim, "reason", "").partition(":")[0]
+    if key in _SIZES:
+        return f"one number from 1 to {record.k_max:,}: how many items stand out; no item is named"
+    if key == "pate_labels":
+        return _labels(release, record)
+    most = getattr(record, "k", None) or getattr(record, "k_max", None)
+    names = (
+        "the names of all items that pass"
+        if most is None
+        else f"the names of {most:,} items at most"
+    )
+    if not getattr(record, "ranked", False):
+        names += ", in an order that tells nothing, with no ranks and no counts"
+    elif key in _COUNTING:
+        names += ", with their ranks and noisy counts"
+    else:
+        names += ", with their ranks and no counts"
+    return f"{names}{_whose_names(release)}"
+
+
+def _labels(release: ReleasePlan, record: Any) -> str:
+    """Say what teachers' votes give: a set of labels for each question, and never the votes."""
+    asked = 0 if release.bound is None else int(release.bound.claim.expected["queries"])
+    stable = getattr(record.rule, "k_max", None)
+    each = (
+        f"those of {record.labels} labels whose noisy votes reach {getattr(record.rule, 'quorum', 0):,}"
+        if stable is None
+        else f"at most {stable} of {record.labels} labels, or no answer"
+    )
+    return f"for each of {asked:,} questions {each}; the votes are not handed out"
+
+
+def _whose_names(release: ReleasePlan) -> str:
+    """Say where the names of items come from: a public list, or what the data holds."""
+    counted: Any = next(
+        (s.mechanism for s in release.typed.stages if hasattr(s.mechanism, "item")), None
+    )
+    columns = {column.name: column for column in release.typed.entry.records.columns}
+    column = columns.get(getattr(counted, "item", None) or "")
+    public = getattr(counted, "items", None) or getattr(counted, "universe", None)
+    if column is None or column.keys or public:
+        return ""
+    return "; the names themselves are taken from the private data"
 
 
 def _lower(sentence: str) -> str:

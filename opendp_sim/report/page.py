@@ -12,7 +12,7 @@ from markupsafe import Markup
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.budget import Budget as Limit
-from opendp_sim.accounting.certificate import read_certificate
+from opendp_sim.accounting.certificate import digest_of, read_certificate
 from opendp_sim.accounting.totals import Charge, total_of
 from opendp_sim.core.shown import shown
 from opendp_sim.dsl.plan import Plan, plan_file, plan_of
@@ -70,9 +70,9 @@ def _of_certificate(file: Path) -> Facts:
         f"opendp-sim verify {file.name}",
     )
     facts.believe = believed(plan, record.assumptions)
-    facts.decision = (
-        "Decision: may this file be handed out, and to whom (the others have pages of their own)"
-    )
+    saved = [o.decl.name for o in plan.outputs.values() if o.decl.save is not None]
+    others = " (the others have pages of their own)" if len(saved) > 1 else ""
+    facts.decision = f"Decision: may this file be handed out, and to whom{others}"
     released = file.parent / record.file.name
     beside = spread_of(plan, record.output, released)
     facts.wrong = [(name, beside.get(name, text)) for name, text in facts.wrong]
@@ -81,7 +81,8 @@ def _of_certificate(file: Path) -> Facts:
         facts.figures.append(shown_answer)
     facts.details += [
         ("written", record.time),
-        ("file", f"{record.file.name}, sha256 {record.file.sha256}"),
+        ("handed out", f"{record.file.name}: sha256 {record.file.sha256}, of this file's bytes"),
+        ("certificate", f"{file.name}: sha256 {digest_of(file)}, of this file's bytes"),
         ("versions", ", ".join(f"{k} {v}" for k, v in sorted(record.versions.items()))),
         ("checked", f"{len(checked)} statements agree: the command above lists them"),
         ("not checkable", "; ".join(text for text in left if not text.startswith("assumed"))),
@@ -104,14 +105,20 @@ def _with_earlier(promise: str, part: Any, charge: Charge) -> str:
         return promise
     right = attacker_of(measure, loss).right
     alone = "from this run alone"
-    return promise.replace(alone, f"{alone}, and at most {right} from all runs in its ledger", 1)
+    return promise.replace(
+        alone, f"{alone}, and at most {right} from all runs in its ledger up to this one", 1
+    )
 
 
 def _counted(part: Any, charge: Charge, *, checked: bool) -> Tile:
     """Return the tile of what was spent and left, and whether the ledger was there to say so."""
     limit = ", ".join(f"{name} {value:g}" for name, value in part.terms["limit"].items())
     rest = ", ".join(f"{name} {value:.6g}" for name, value in part.left.items()) or "nothing"
-    told = f"the limit is {limit}; with this run, spent {part.spent['text']}; left {rest}"
+    told = (
+        f"this run cost {charge.text}; all runs of the ledger up to it together "
+        f"{part.spent['text']}, of a "
+        f"limit of {limit}; left {rest}"
+    )
     if part.terms["limit"].get("delta") is not None:
         told += " (its epsilon is stated at the limit's delta, so it differs from this run's own)"
     measure, limit_of = part.spent["measure"], Limit(**part.terms["limit"])

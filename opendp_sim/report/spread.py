@@ -10,7 +10,7 @@ from math import isfinite
 from pathlib import Path
 from statistics import median
 
-from opendp_sim.dsl.how_wrong import how_wrong, size
+from opendp_sim.dsl.how_wrong import Wrong, how_wrong, size
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.report.answered import VALUES, rows_of
 
@@ -18,6 +18,8 @@ __all__ = ["spread_of"]
 
 _READ = 20_000
 """Rows that are read: what is said is of these."""
+_NOISE = "noise_error"
+"""The column that states the noise of each answer, in the answer's own unit."""
 
 
 def spread_of(plan: Plan, output: str, file: Path) -> dict[str, str]:
@@ -32,33 +34,50 @@ def spread_of(plan: Plan, output: str, file: Path) -> dict[str, str]:
     if found is None:
         return {}
     name, rows = found
-    error, values = how_wrong(plan).get(name), _values(rows)
-    if getattr(plan.outputs[name].decl.post[-1], "normalise", False):
-        return {}  # shares of the records, beside an error in records
-    if error is None or not error.size or error.noun != "records" or not values:
+    error = how_wrong(plan).get(name)
+    if error is None:
         return {}
-    least, middle, most = min(values), median(values), max(values)
-    if middle <= 0:
-        return {}
-    some = (
-        f"the first {len(rows):,} questions"
-        if name != output or len(rows) == _READ
-        else "this file"
-    )
-    of = "leads" if error.of_leads else "answers"
-    told = (
-        f"{error.text}{error.more}. The {of} in {some} run from {size(least)} to {size(most)}, half of "
-        f"them below {size(middle)}: "
-    )
+    few = name != output or len(rows) == _READ
+    some = f"the first {len(rows):,} questions" if few else "this file"
     if error.of_leads:
-        below = sum(value < error.size for value in values)
-        return {name: f"{told}{_percent(below / len(values))} of them are not safe by this rule."}
-    return {name: f"{told}of that the noise is {_percent(error.size / middle)}."}
+        told = _of_leads(error, _column(rows, ("margin",)), some)
+    else:
+        told = _of_answers(_column(rows, VALUES), _column(rows, (_NOISE,)), some)
+    return {name: f"{error.text}{error.more}. {told}"} if told else {}
 
 
-def _values(rows: Sequence[Mapping[str, str]]) -> list[float]:
-    """Return the answers of all rows: of a classifier its leads."""
-    for value in ("margin", *VALUES):
+def _of_leads(error: Wrong, leads: Sequence[float], some: str) -> str:
+    """Say how many leads are not safe: both are in records."""
+    if not leads or median(leads) <= 0:
+        return ""
+    below = sum(lead < error.size for lead in leads)
+    return (
+        f"{_range('leads', leads, some)}: {below:,} of {len(leads):,} are below the safe lead, so "
+        f"noise may "
+        "have decided them."
+    )
+
+
+def _of_answers(values: Sequence[float], noise: Sequence[float], some: str) -> str:
+    """Compare answers with the noise that stands beside them: of the same unit, whatever was asked."""
+    if not values or not noise or median(values) <= 0 or median(noise) <= 0:
+        return ""
+    share = _percent(median(noise) / median(values))
+    return (
+        f"{_range('answers', values, some)}; half of them have noise below {size(median(noise))}, "
+        f"as the file "
+        f"states it: {share} of the middle answer."
+    )
+
+
+def _range(what: str, numbers: Sequence[float], some: str) -> str:
+    least, middle, most = (size(number) for number in (min(numbers), median(numbers), max(numbers)))
+    return f"The {what} in {some} run from {least} to {most}, half of them below {middle}"
+
+
+def _column(rows: Sequence[Mapping[str, str]], wanted: Sequence[str]) -> list[float]:
+    """Return the numbers of the first column that is there, in all rows and for all classes."""
+    for value in wanted:
         names = [k for k in (rows[0] if rows else {}) if k == value or k.startswith(f"{value}:")]
         if names:
             numbers = (float(row[name]) for row in rows for name in names)

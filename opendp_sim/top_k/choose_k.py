@@ -5,6 +5,7 @@ Proof of the privacy map: ``choose_k.md``, beside this file.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -77,7 +78,12 @@ class ChooseK(Mechanism):
             measure="zero_concentrated_divergence",
             privacy_map=lambda d_in: choice_rho(self.scale, votes.users(d_in)),
             function=lambda data: draw_k(OPENDP, votes, data, utility, self.scale),
-            expected={"ranks": float(self.k_max), "scale": self.scale},
+            expected={
+                "ranks": float(self.k_max),
+                "scale": self.scale,
+                # Of two ranks alone the odds are exp(difference / scale).
+                "drop_for_95_percent": self.scale * math.log(19),
+            },
         )
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.claims import Measure, Private
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.on_use import special
 from opendp_sim.core.rounding import sqrt_up
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.spaces.counts import Votes, votes_space
@@ -119,7 +120,12 @@ class NoisyMaxGaussian(Mechanism):
             measure=_MEASURES[self.accounting],
             privacy_map=maps[self.accounting],
             function=lambda data: draw_noisy_rank(OPENDP, votes, data, utility, self.scale),
-            expected={"ranks": float(self.k_max), "scale": self.scale},
+            expected={
+                "ranks": float(self.k_max),
+                "scale": self.scale,
+                # Of two ranks alone the difference has sqrt(2) times the noise of one.
+                "drop_for_95_percent": math.sqrt(2.0) * float(special.ndtri(0.95)) * self.scale,
+            },
         )
 
 

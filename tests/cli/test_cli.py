@@ -155,7 +155,7 @@ def test_apply_prints_plan_files_and_ledger(tmp_path):
     assert result.stderr == ""
     words = [line[:9].strip() for line in result.stdout.splitlines() if line.strip()][-5:]
     assert words == ["protected", "how sure", "how wrong", "cost", "next"]
-    assert "epsilon 1, delta 1e-06 was spent; " in result.stdout
+    assert "epsilon 1, delta 1e-06 for this run alone; " in result.stdout
     assert result.stdout.endswith("density.csv.certificate.json\n")
     assert "in the place" not in result.stdout
     assert "how sure strong: a spy" in " ".join(result.stdout.split())

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
+from scipy.stats import norm
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.accounting.release import Release
@@ -188,3 +189,83 @@ def test_noise_of_distances_is_what_answers_report() -> None:
     answer = post.bind(of.released, Symmetric()).function(of.arrays, of.queries(queries))
     assert found.noise == pytest.approx(math.sqrt(np.square(answer["noise_error"]).mean()))
     assert found.total > found.noise > 0
+
+
+# --- what a plan says of the noise of `density` (Lemmas 6 and 7 of density.md) --------------------
+
+
+def test_a_median_of_normals_has_at_most_half_pi_times_the_variance_of_their_mean():
+    """The inequality that Lemma 6 computes, and the law itself by quadrature, odd and even."""
+    x = np.linspace(1e-3, 1.6, 20_000)
+    h = norm.pdf(x) * (2 * norm.cdf(x) - 1) / (x * norm.cdf(x) * norm.sf(x))
+    assert ((4 / math.pi - h) / x**2).max() < 0.0384
+    wide = np.linspace(-9, 9, 40_001)
+    for m in (1, 2, 4, 20, 499):
+        log = norm.logpdf(wide) + m * (norm.logcdf(wide) + norm.logsf(wide))
+        weights = np.exp(log - log.max())
+        variance = float((wide**2 * weights).sum() / weights.sum())
+        assert 1.0 < (2 * m + 1) * variance < math.pi / 2
+    rng = np.random.default_rng(4)
+    even = np.median(rng.normal(size=(200_000, 4)), axis=1).var()
+    assert 4 * even == pytest.approx(1.193, abs=0.03)
+
+
+def noisy_density(noise: str, data: Any, queries: Any, runs: int, **post: Any) -> Any:
+    """Answers of one sketch under fresh noise, and what a plan expects of them."""
+    steps = [
+        lookup("quantize")(bits=10),
+        lookup("race_sketch")(
+            repetitions=30, buckets=16, family={"p_stable_l2": {"width": 4.0}}, seed=5
+        ),
+    ]
+    stages = bind_steps(SPACE, Symmetric(), steps)
+    output = stages[-1].claim.output  # type: ignore[union-attr]
+    law = lookup(noise)(scale=30.0).bind(
+        output, output.metric("l1" if noise == "laplace" else "l2")
+    )
+    flat = exact_flat(stages, Rows(data))
+    answers, claim = [], None
+    for _ in range(runs):
+        of = Release.of_sketch(stages, law.function(flat), law.noise, {})  # type: ignore[union-attr]
+        claim = lookup("density")(**post).bind(of.released, Symmetric())
+        answers.append(claim.function(of.arrays, of.queries(queries)))  # type: ignore[union-attr]
+    assert claim is not None
+    return answers, claim.expected
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("groups", [3, 10])
+def test_a_plan_s_noise_has_the_median_s_factor(noise, groups):
+    """No record is near, so groups scatter by noise alone. 60 runs of some 100 queries: 4 % is over 4 deviations."""
+    far, asked = np.full((40, WIDTH), 0.0), np.full((150, WIDTH), 8.0)
+    asked -= np.random.default_rng(1).uniform(0, 2.5, asked.shape)
+    post = {"estimator": "median_of_means", "groups": groups}
+    answers, expected = noisy_density(noise, far, asked, 60, **post)
+    _, of_mean = noisy_density(noise, far, asked, 1)
+    assert expected["noise_error"] == pytest.approx(math.sqrt(math.pi / 2) * of_mean["noise_error"])
+    found = np.stack([a["density"][:, 0] for a in answers]).std(axis=0)
+    measured = math.sqrt(np.square(found).mean())
+    # A median of few Laplace variables is no worse than their mean: there the factor is a bound alone.
+    least = of_mean["noise_error"] * (1.04 if noise == "gaussian" else 0.95)
+    assert least < measured < expected["noise_error"] * 1.04
+    assert answers[0]["noise_error"][0, 0] == pytest.approx(expected["noise_error"])
+
+
+@pytest.mark.parametrize("records", [60, 6000])
+def test_a_plan_s_share_has_its_divisor_and_the_noise_of_the_number(records):
+    """Queries at the records and far from them, few records and many: within 20 % of Lemma 7, over 5 deviations."""
+    data = np.full((records, WIDTH), 0.0)
+    asked = np.concatenate([data[:40], np.full((40, WIDTH), 8.0)])
+    answers, expected = noisy_density("gaussian", data, asked, 400, normalise=True)
+    least, number = expected["least records"], expected["noise of the number of records"]
+    assert answers[0]["least_records"][0, 0] == pytest.approx(least)
+    counted = np.array([a["records"][0, 0] for a in answers])
+    assert counted.std() == pytest.approx(number, rel=0.2)
+    noise, divisor = expected["noise_error times records"], max(least, records)
+    found = np.stack([a["density"][:, 0] for a in answers])
+    assert found[:, -1].std() * divisor == pytest.approx(noise, rel=0.2)
+    near = found[:, 0]
+    assert near.mean() == pytest.approx(min(1.0, records / least), rel=0.05)
+    if records > least:
+        assert near.std() * divisor <= 1.2 * (noise + number)
+        assert near.std() * divisor == pytest.approx(math.hypot(noise, number), rel=0.25)

@@ -156,6 +156,14 @@ class _WithPublic:
         """Return the released sizes per class and their deviation per unit of cell noise."""
         return self.sums.totals(released)
 
+    def medians_of(self, groups: int) -> int:
+        """Return how many groups `estimate` makes where that many are asked for; 1 without draws."""
+        return self.sums.medians_of(groups)
+
+    def count_factor(self) -> float:
+        """Return the deviation of the released number of records per unit of cell noise."""
+        return self.sums.count_factor()
+
     def noise_factor(self) -> float:
         """Return the noise deviation of an estimate per unit of cell noise: that of the cells."""
         return self.sums.noise_factor()

@@ -216,7 +216,15 @@ class FourierReader(Classes):
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
         """Return the released sizes per class and their deviation per unit of cell noise."""
         weight = self.mechanism.weight
-        return np.asarray(released["total"], dtype=np.float64) / weight, 1.0 / weight
+        return np.asarray(released["total"], dtype=np.float64) / weight, self.count_factor()
+
+    def medians_of(self, groups: int) -> int:
+        """Return how many groups `estimate` makes where that many are asked for; 1 without draws."""
+        return min(groups, *(term.size for term in self.terms))
+
+    def count_factor(self) -> float:
+        """Return the deviation of the released number of records per unit of cell noise."""
+        return 1.0 / self.mechanism.weight
 
     def noise_factor(self) -> float:
         """Return the noise deviation of an estimate per unit of cell noise (Lemma 4)."""

@@ -200,7 +200,16 @@ class GaussReader(Classes):
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
         """Return the released sizes per class and their deviation per unit of cell noise."""
-        return np.asarray(released["total"], dtype=np.float64) / self.weight, 1.0 / self.weight
+        return np.asarray(released["total"], dtype=np.float64) / self.weight, self.count_factor()
+
+    def medians_of(self, groups: int) -> int:
+        """Return how many groups `estimate` makes where that many are asked for; 1 without draws."""
+        del groups
+        return 1
+
+    def count_factor(self) -> float:
+        """Return the deviation of the released number of records per unit of cell noise."""
+        return 1.0 / self.weight
 
     @cached_property
     def _query_norm(self) -> float:

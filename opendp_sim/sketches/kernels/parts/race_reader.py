@@ -248,13 +248,18 @@ class RaceReader(Classes):
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
         """Return the released sizes per class and their deviation per unit of cell noise."""
+        return self._sizes(released), self.count_factor()
+
+    def medians_of(self, groups: int) -> int:
+        """Return how many groups `estimate` makes where that many are asked for; 1 without draws."""
+        return min(groups, self.mechanism.repetitions)
+
+    def count_factor(self) -> float:
+        """Return the deviation of the released number of records per unit of cell noise."""
         weight = self.mechanism.weight
-        factor = (
-            1.0 / weight
-            if weight
-            else math.sqrt(self.mechanism.buckets / self.mechanism.repetitions)
-        )
-        return self._sizes(released), factor
+        if weight:
+            return 1.0 / weight
+        return math.sqrt(self.mechanism.buckets / self.mechanism.repetitions)
 
     def noise_factor(self) -> float:
         """Return the noise deviation of an estimate per unit of cell noise (Lemma 3)."""

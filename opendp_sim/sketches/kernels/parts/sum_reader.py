@@ -82,12 +82,25 @@ class SumReader:
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
         """Return the mean of the terms' sizes, each weighted by its precision."""
-        pairs = [term.totals(self._own(released, i)) for i, term in enumerate(self.terms)]
-        deviations = np.array([f * m for (_, f), m in zip(pairs, self.noise, strict=True)])
-        precision = deviations**-2.0
-        sizes = np.array([size for size, _ in pairs])
+        precision = self._precision()
+        sizes = np.array(
+            [term.totals(self._own(released, i))[0] for i, term in enumerate(self.terms)]
+        )
         mean = (sizes * precision[:, None]).sum(axis=0) / precision.sum()
-        return mean, float(precision.sum() ** -0.5)
+        return mean, self.count_factor()
+
+    def medians_of(self, groups: int) -> int:
+        """Return how many groups `estimate` makes where that many are asked for; 1 without draws."""
+        return self.terms[0].medians_of(groups)
+
+    def count_factor(self) -> float:
+        """Return the deviation of the released number of records per unit of cell noise."""
+        return float(self._precision().sum() ** -0.5)
+
+    def _precision(self) -> NDArray[np.float64]:
+        factors = np.array([term.count_factor() for term in self.terms])
+        precision: NDArray[np.float64] = (factors * np.array(self.noise)) ** -2.0
+        return precision
 
     def noise_factor(self) -> float:
         """Return the noise deviation of an estimate per unit of cell noise (Lemma 3)."""
