@@ -6,11 +6,15 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import opendp_sim as sim
+from opendp_sim.core.mechanism import lookup
 from opendp_sim.dsl.how_wrong import _STATED, _UNKNOWN, Wrong, asked_later, how_wrong, size
 from opendp_sim.dsl.plan import plan_file
+from opendp_sim.spaces.metrics import VectorNorm
+from opendp_sim.spaces.sketch import IntVector
 from tests._plans import planned
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.yaml"))
@@ -22,14 +26,23 @@ def test_every_output_that_answers_is_told(spec):
     told = how_wrong(plan)
     for name, output in plan.outputs.items():
         noise = next((v for k, v in output.expected.items() if k.startswith("noise_error")), None)
-        if noise is not None:
+        last = output.decl.post[-1] if output.decl.post else None
+        if noise is not None and getattr(last, "mean", False):
+            assert f"within {size(noise / 100)} with 100 records" in told[name].brief
+        elif "least records" in output.expected and last.key in {"density", "outliers"}:
+            least = output.expected["least records"]
+            first, second = (size(noise / max(least, of)) for of in (100, 10_000))
+            assert f"{first} with 100 records, {second} with 10,000" in told[name].brief
+            assert f"counts fewer than {math.ceil(least):,} is divided by that" in told[name].whole
+            assert size(output.expected["noise of the number of records"]) in told[name].whole
+        elif noise is not None:
             assert size(noise) in told[name].whole
             record = max(post.of_a_record for post in output.posts)
             assert record > 0, name
             lead = 2 * math.sqrt(2) if told[name].of_leads else 1.0
-            assert f"{size(lead * noise / record)} records" in told[name].brief
+            of = "of the farthest records" if record != 1 else "records"
+            assert f"{size(lead * noise / record)} {of}" in told[name].brief
             assert re.search(r"\((.*% of|.* times) 100\)$", told[name].brief)
-            last = output.decl.post[-1]
             assert told[name].of_leads == (last.key == "classify" and last.rule == "map")
         elif name in told:
             assert told[name].text == _UNKNOWN or re.search(r"\d", told[name].text)
@@ -103,3 +116,33 @@ def test_noise_turns_a_safe_lead_in_fewer_than_3_of_100():
     turned = 0.5 * math.erfc(lead / (math.sqrt(2.0) * noise) / math.sqrt(2.0))
     assert 0.02 < turned < 0.03
     assert "`margin`" in told["answers"].whole
+
+
+def test_a_median_s_noise_is_told_with_its_factor():
+    """11.1 was told where the answers' own column said 13.9: sqrt(pi / 2) of it."""
+    plan = plan_file(next(path for path in SPECS if path.stem == "writers-density"))
+    noise, least = (
+        plan.outputs["density"].expected[name]
+        for name in ("noise_error times records", "least records")
+    )
+    cells = plan.releases["noisy"].bound.claim.noise.deviation
+    reader = plan.outputs["density"].stage.sketch.capabilities["kernel_sums"]
+    assert noise == pytest.approx(math.sqrt(math.pi / 2) * cells * reader.noise_factor())
+    number = cells * reader.count_factor()
+    assert least == pytest.approx(max(1.0, 4 * number, 16 * noise))
+    told = how_wrong(plan)["density"].whole
+    assert (
+        f"within {size(noise / least)} with 100 records, {size(noise / 10_000)} with 10,000" in told
+    )
+
+
+@pytest.mark.parametrize("key", ["choose_k", "noisy_max_gaussian"])
+def test_the_larger_drop_wins_as_often_as_is_told(key):
+    """1,500 draws between two ranks whose drops differ by the told number: within 5 deviations of .95."""
+    claim = lookup(key)(k_max=2, scale=20.0).bind(IntVector(3), VectorNorm("linf", monotone=True))
+    more = round(claim.expected["drop_for_95_percent"])  # type: ignore[union-attr]
+    votes = np.array(
+        [500 + 100 + more, 500, 400]
+    )  # the first drop is larger than the second by that
+    wins = sum(claim.function(votes) == 1 for _ in range(1500)) / 1500  # type: ignore[union-attr]
+    assert wins == pytest.approx(0.95, abs=0.03)

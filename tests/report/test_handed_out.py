@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.report.handed_out import handed_out
 from tests._plans import planned
+from tests._small import write_small
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.yaml"))
 
@@ -38,7 +40,8 @@ def test_columns_persons_and_releases_have_their_numbers():
     told = dict(handed_out(plan))
     assert (
         told["in: digits"]
-        == "`digits`, which comes with this package: pixels (64 numbers in [0, 16]), label (one of 10 labels)"
+        == "`digits`, which comes with this package: pixels (64 numbers in [0, 16]), label (one of 10 labels); "
+        "a run stops where a value or a label breaks these bounds"
     )
     size = plan.outputs["release"].domain.sketch.size
     assert told["out: release"].startswith(f"{size:,} noisy numbers, which answer ")
@@ -56,3 +59,59 @@ def test_a_number_of_questions_is_a_limit_only_where_the_mechanism_keeps_it(name
     """Elsewhere ``queries`` is what was planned, and later questions are answered too."""
     told = dict(handed_out(planned(next(p for p in SPECS if p.stem == name))))
     assert (", 500 at most" in told["out: predictions"]) == limited
+
+
+@pytest.mark.parametrize(
+    ("name", "output", "told"),
+    [
+        (
+            "bright-pixels",
+            "pixels",
+            "the names of 4 items at most, with their ranks and no counts; the names",
+        ),
+        (
+            "bright-pixels-few",
+            "pixels",
+            "the names of all items that pass, with their ranks and noisy counts",
+        ),
+        (
+            "bright-pixels-published",
+            "size_set",
+            "one number from 1 to 12: how many items stand out; no item",
+        ),
+        (
+            "bright-pixels-published",
+            "adaptive_set",
+            "the names of 12 items at most, in an order that tells",
+        ),
+        (
+            "teacher-votes",
+            "answers",
+            "for each of 10 questions at most 3 of 4 labels, or no answer; the votes",
+        ),
+    ],
+)
+def test_a_selection_says_what_it_gives_away(name, output, told):
+    found = dict(handed_out(planned(next(p for p in SPECS if p.stem == name))))
+    assert found[f"out: {output}"].startswith(told)
+    assert ("taken from the private data" in found[f"out: {output}"]) == (
+        name in {"bright-pixels", "bright-pixels-few"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("ingest", "told"),
+    [
+        ("refuse", "a run stops where a value"),
+        ("enforce", "how many is private, and no page tells it"),
+        ("assume", "nobody looks whether"),
+    ],
+)
+def test_what_is_done_with_data_outside_its_bounds_is_said(tmp_path, ingest, told):
+    spec = write_small(tmp_path)
+    text = re.sub(r"\n    ingest: \w+", "", spec.read_text("utf-8"))
+    spec.write_text(
+        re.sub(r"(\n    columns:)", rf"\n    ingest: {ingest}\1", text, count=1), "utf-8"
+    )
+    (data,) = (text for name, text in handed_out(plan_file(spec)) if name.startswith("in: "))
+    assert told in data

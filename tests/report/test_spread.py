@@ -21,12 +21,13 @@ def plan():
 
 def test_noise_is_a_part_of_the_middle_answer(plan, tmp_path):
     file = tmp_path / "a.csv"
-    file.write_text("density:0,density:1,lower:0\n10,40,1\n44.3,90,nan\n", encoding="utf-8")
+    text = "density:0,density:1,noise_error:0,noise_error:1\n10,40,4.43,4.43\n44.3,90,4.43,nan\n"
+    file.write_text(text, encoding="utf-8")
     (told,) = spread_of(plan, "densities", file).values()
-    assert "The answers in this file run from 10 to 90, half of them below 42.1: " in told
-    assert told.endswith("of that the noise is 11%.")  # 4.43 of 42.15
+    assert "The answers in this file run from 10 to 90, half of them below 42.1; " in told
+    assert told.endswith("noise below 4.43, as the file states it: 11% of the middle answer.")
     assert rows_of(plan, "densities", file, 1)[1] == [
-        {"density:0": "10", "density:1": "40", "lower:0": "1"}
+        dict(zip(text.split(maxsplit=1)[0].split(","), ("10", "40", "4.43", "4.43"), strict=True))
     ]
 
 
@@ -35,17 +36,39 @@ def test_of_chosen_classes_it_says_how_many_leads_are_not_safe(plan, tmp_path):
     file.write_text("label,margin,score:0\na,1,5\nb,12,5\na,13,5\nb,40,9\n", encoding="utf-8")
     assert how_wrong(plan)["answers"].size == pytest.approx(12.525, rel=1e-3)
     (told,) = spread_of(plan, "answers", file).values()
-    assert told.endswith("half of them below 12.5: 50% of them are not safe by this rule.")
+    assert told.endswith(
+        "half of them below 12.5: 2 of 4 are below the safe lead, so noise may have decided them."
+    )
 
 
-def test_shares_of_the_records_are_not_compared_with_records(tmp_path):
-    """11.1 records were told as 38.9 times an answer of .286."""
-    plan = plan_file(SPEC.with_name("writers-density.yaml"))
-    (name,) = (n for n, o in plan.outputs.items() if o.posts)
+@pytest.mark.parametrize(
+    ("spec", "output", "column"),
+    [
+        ("digit-regression", "pixel", "prediction"),
+        ("digit-fourier", "classes", "margin"),
+        ("digit-scales", "classes", "margin"),
+        ("digit-fourier", "lonely", "score"),
+        ("digits-linear", "answers", "margin"),
+        ("digit-distances", "distances", "distance"),
+    ],
+)
+def test_nothing_is_compared_with_a_number_of_another_unit(tmp_path, spec, output, column):
+    """Records were told as 157 times a margin of mean kernel values, 76% of a pixel, .9% of a distance."""
+    plan = plan_file(SPEC.with_name(f"{spec}.yaml"))
     file = tmp_path / "a.csv"
-    file.write_text("density\n0.25\n0.35\n", encoding="utf-8")
-    assert spread_of(plan, name, file) == {}
-    assert "divided by the number of records" in how_wrong(plan)[name].whole
+    file.write_text(f"label,{column}\na,0.25\nb,300\n", encoding="utf-8")
+    assert spread_of(plan, output, file) == {}
+
+
+def test_shares_and_means_are_compared_with_the_noise_beside_them(tmp_path):
+    for spec, output, column in (
+        ("writers-density", "density", "density"),
+        ("digit-distances", "distances", "distance"),
+    ):
+        file = tmp_path / f"{spec}.csv"
+        file.write_text(f"{column},noise_error\n0.2,0.05\n0.3,0.07\n", encoding="utf-8")
+        (told,) = spread_of(plan_file(SPEC.with_name(f"{spec}.yaml")), output, file).values()
+        assert told.endswith("noise below 0.06, as the file states it: 24% of the middle answer.")
 
 
 @pytest.mark.parametrize(
