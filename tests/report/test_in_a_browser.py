@@ -1,6 +1,8 @@
 """Every page in a real browser: no complaint, no request, no sideways scroll, nothing in a reader's way.
 
-One browser for all of them. Pictures are kept where ``REPORT_SHOTS`` says, else in the test's own folder.
+One browser for all of them. Where ``REPORT_SHOTS`` names a folder, pictures of all pages are kept there, else of one spec
+and one certificate in the test's own folder. They are called ``NAME-WIDTH.png``: NAME is the spec (``digit-density``) or
+the file that a page is of (``density.csv.certificate.json``, ``points.ledger``, ``sound.json``), WIDTH is 400 or 1280.
 """
 
 from __future__ import annotations
@@ -59,6 +61,7 @@ def looked_at(browser, page, name, folder, *, shots=False):
         found += [(name, width, dark, fault) for fault in browser.faults()]
         if shots and not dark:
             kept = Path(os.environ.get("REPORT_SHOTS") or folder)
+            kept.mkdir(parents=True, exist_ok=True)
             browser.shot(kept / f"{name}-{width}.png")
             assert (kept / f"{name}-{width}.png").stat().st_size > 20_000
     return found + browser.complaints + browser.requests

@@ -1,0 +1,35 @@
+// VS Code's own protocol library (npm: vscode-languageserver-protocol) against the command of docs/editor.md.
+const { spawn } = require("child_process"), fs = require("fs"), path = require("path");
+const rpc = require("vscode-jsonrpc/node"), lsp = require("vscode-languageserver-protocol");
+const [settings, file] = [JSON.parse(process.argv[2]), path.resolve(process.argv[3])];
+const text = fs.readFileSync(file, "utf8"), uri = "file://" + file, told = [];
+const server = spawn(settings["glspc.server.command"], settings["glspc.server.commandArguments"], { stdio: ["pipe", "pipe", "inherit"] });
+const line = rpc.createMessageConnection(new rpc.StreamMessageReader(server.stdout), new rpc.StreamMessageWriter(server.stdin));
+line.onNotification(lsp.PublishDiagnosticsNotification.type, found => told.push(found.diagnostics));
+line.onRequest("client/registerCapability", () => null);
+line.onRequest("workspace/configuration", () => [null]);
+line.listen();
+const place = word => { const row = text.split("\n").findIndex(one => one.includes(word)); return { line: row, character: text.split("\n")[row].indexOf(word) }; };
+const wait = async count => { while (told.length < count) await new Promise(go => setTimeout(go, 50)); return told[count - 1]; };
+(async () => {
+  const can = { textDocument: { hover: { contentFormat: ["markdown", "plaintext"] }, completion: { completionItem: { snippetSupport: true } } }, general: { positionEncodings: ["utf-16"] } };
+  await line.sendRequest(lsp.InitializeRequest.type, { processId: process.pid, rootUri: "file://" + path.dirname(file), workspaceFolders: null, capabilities: can });
+  await line.sendNotification(lsp.InitializedNotification.type, {});
+  const at = place("quantize"), bad = text.replace("quantize", "quantise");
+  await line.sendNotification(lsp.DidOpenTextDocumentNotification.type, { textDocument: { uri, languageId: settings["glspc.server.languageId"][0], version: 1, text: bad } });
+  const [fault] = await wait(1);
+  console.log(`diagnostic ${fault.range.start.line + 1}:${fault.range.start.character + 1} ${fault.code} ${fault.message.replace(/\n/g, " | ")}`);
+  const mend = { range: { start: at, end: { line: at.line, character: at.character + 8 } }, text: "quantize" };
+  await line.sendNotification(lsp.DidChangeTextDocumentNotification.type, { textDocument: { uri, version: 2 }, contentChanges: [mend] });
+  console.log(`mended: ${(await wait(2)).length} diagnostics`);
+  const hover = await line.sendRequest(lsp.HoverRequest.type, { textDocument: { uri }, position: { line: at.line, character: at.character + 2 } });
+  console.log(`hover ${hover.contents.value.length} characters`);
+  const measure = place("measure:");
+  const items = await line.sendRequest(lsp.CompletionRequest.type, { textDocument: { uri }, position: { line: measure.line, character: measure.character + 9 } });
+  console.log(`completion ${(items.items || items).map(item => item.label).join(" ")}`);
+  const [lens] = await line.sendRequest(lsp.CodeLensRequest.type, { textDocument: { uri } });
+  console.log(`lens ${lens.command.title}`);
+  await line.sendRequest(lsp.ShutdownRequest.type);
+  server.on("exit", code => { console.log(`exit ${code}`); process.exit(code); });
+  await line.sendNotification(lsp.ExitNotification.type);
+})().catch(error => { console.error(error); process.exit(1); });
