@@ -65,6 +65,14 @@ _MORE = {
     "drop_for_95_percent": "; a drop is by how many votes an item is ahead of the next one",
     "relative_vote_noise": "; with fewer voters the share is larger",
 }
+_SHORT = {
+    "drop_for_95_percent": "a drop larger by {} votes wins 95 in 100",
+    "gap_for_95_percent": "a set ahead by {} votes passes 95 in 100",
+    "threshold": "a set ahead by under {} votes is mostly held back",
+    "relative_vote_noise": "2 of 3 vote counts within {:.0%} of the votes",
+    "noise_of_a_gradient_in_records": "2 of 3 parts of a step within {} records",
+}
+"""The same in a terminal's one line."""
 _UNKNOWN = "not stated: it depends on the data"
 _SUMS_OF_PRODUCTS = "noise of a sum of products"
 """One record adds at most 1 to such a sum: columns are scaled to [-1, 1] (``regress.md``)."""
@@ -82,6 +90,7 @@ class Wrong:
         noun: which of them.
         more: what the error is of, where a line has room for it.
         of_leads: whether it is how far two sums have to be apart.
+        short: the text in fewer words, for the one line of a terminal; the text itself where empty.
     """
 
     text: str
@@ -89,16 +98,16 @@ class Wrong:
     noun: str = ""
     more: str = ""
     of_leads: bool = False
+    short: str = ""
 
     @property
     def brief(self) -> str:
         """The size, and what it is beside 100: the same number for every program, so they compare."""
+        text = self.short or self.text
         if not self._known:
-            return self.text
+            return text
         share = _share(self.size / 100)
-        return (
-            f"{self.text} ({share.removesuffix(' as much')}{'' if 'times' in share else ' of'} 100)"
-        )
+        return f"{text} ({share.removesuffix(' as much')}{'' if 'times' in share else ' of'} 100)"
 
     @property
     def whole(self) -> str:
@@ -192,7 +201,8 @@ def _of_posts(posts: Sequence[Post], last: Any) -> Iterator[Wrong]:
             told = f"2 of 3 sums within {size(value)} records"
             yield Wrong(told, value, _RECORDS, " by noise; the answer is fitted to them")
         if name.startswith((_NOISY, "noise")):
-            yield Wrong(f"fitted to a sum that noise moves by up to {size(value)} in 2 of 3 runs")
+            told = f"fitted to a sum that noise moves by up to {size(value)} in 2 of 3 runs"
+            yield Wrong(told, short=f"fitted to a sum within {size(value)} in 2 of 3 runs")
 
 
 def _of_sums(noise: float, record: float, *, direct: bool) -> Wrong:
@@ -204,7 +214,8 @@ def _of_sums(noise: float, record: float, *, direct: bool) -> Wrong:
         return Wrong(told, noise, _RECORDS, more)
     told = f"2 of 3 {counted} within {size(noise / record)} of the farthest records"
     more += f"; in the answer's own unit, {size(noise)}"
-    return Wrong(told, noise / record, _RECORDS, more)
+    short = f"2 of 3 {counted} within {size(noise / record)} farthest records"
+    return Wrong(told, noise / record, _RECORDS, more, short=short)
 
 
 def _of_shares(noise: float, expected: Mapping[str, float], *, decides: bool) -> Wrong:
@@ -224,14 +235,15 @@ def _of_shares(noise: float, expected: Mapping[str, float], *, decides: bool) ->
         f"{math.ceil(least):,} is "
         "divided by that number: its answers are too near to 0"
     )
-    return Wrong(told, more=more)
+    return Wrong(told, more=more, short=f"2 of 3 answers within {first} with 100 records")
 
 
 def _of_means(noise: float) -> Wrong:
     """Tell the noise of a mean distance at two numbers of records."""
     first, second = (size(noise / of) for of in _BESIDE)
     told = f"2 of 3 answers within {first} with 100 records, {second} with 10,000"
-    return Wrong(told, more=", by the noise of the sum; that of the number of records comes on top")
+    more = ", by the noise of the sum; that of the number of records comes on top"
+    return Wrong(told, more=more, short=f"2 of 3 answers within {first} with 100 records")
 
 
 def _compares_sums(last: Any) -> bool:
@@ -264,5 +276,6 @@ def _of_release(expected: Mapping[str, Any]) -> Wrong | None:
             facts = {key: float(expected[key]) for key in _FACTS if key in expected}
             facts["next_rank"] = facts.get("ranks", 0.0) + 1
             told = text.format(size(value) if noun else value, **facts)
-            return Wrong(told, value if noun else 0.0, noun, _MORE.get(name, ""))
+            short = _SHORT.get(name, "").format(size(value) if noun else value)
+            return Wrong(told, value if noun else 0.0, noun, _MORE.get(name, ""), short=short)
     return None

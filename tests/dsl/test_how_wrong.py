@@ -32,7 +32,7 @@ def test_every_output_that_answers_is_told(spec):
         elif "least records" in output.expected and last.key in {"density", "outliers"}:
             least = output.expected["least records"]
             first, second = (size(noise / max(least, of)) for of in (100, 10_000))
-            assert f"{first} with 100 records, {second} with 10,000" in told[name].brief
+            assert f"{first} with 100 records, {second} with 10,000" in told[name].text
             assert f"counts fewer than {math.ceil(least):,} is divided by that" in told[name].whole
             assert size(output.expected["noise of the number of records"]) in told[name].whole
         elif noise is not None:
@@ -40,7 +40,7 @@ def test_every_output_that_answers_is_told(spec):
             record = max(post.of_a_record for post in output.posts)
             assert record > 0, name
             lead = 2 * math.sqrt(2) if told[name].of_leads else 1.0
-            of = "of the farthest records" if record != 1 else "records"
+            of = "farthest records" if record != 1 else "records"
             assert f"{size(lead * noise / record)} {of}" in told[name].brief
             assert re.search(r"\((.*% of|.* times) 100\)$", told[name].brief)
             assert told[name].of_leads == (last.key == "classify" and last.rule == "map")
