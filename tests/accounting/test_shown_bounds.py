@@ -79,7 +79,7 @@ def test_exact_is_said_only_where_every_release_is_gaussian_by_its_own_claim(tmp
         assert plan.plain()["attackers"]["one"]["exact"] is exact
         assert PrivacyDisplay.from_plan(plan).exact is exact
         captions = " ".join(figure.caption for figure in facts_of(plan, "plan", "x").figures)
-        assert ("this bound is exact" in captions) is exact
+        assert ("exact: the claim allows so much and no more" in captions) is exact
 
 
 @pytest.mark.parametrize("measure", some(["gdp", "zcdp", "approx"], 3))
