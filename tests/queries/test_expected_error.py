@@ -236,17 +236,18 @@ def noisy_density(noise: str, data: Any, queries: Any, runs: int, **post: Any) -
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize("groups", [3, 10])
 def test_a_plan_s_noise_has_the_median_s_factor(noise, groups):
-    """No record is near, so groups scatter by noise alone. 60 runs of some 100 queries: 4 % is over 4 deviations."""
-    far, asked = np.full((40, WIDTH), 0.0), np.full((150, WIDTH), 8.0)
-    asked -= np.random.default_rng(1).uniform(0, 2.5, asked.shape)
+    """No record at all, so groups scatter by noise alone. Questions all over the box read 480 cells.
+
+    The measured factor has a deviation of .012 to .021 (found by repeating it): every bound is 6 of them away.
+    """
+    none, asked = np.zeros((0, WIDTH)), np.random.default_rng(1).uniform(0, 8, (150, WIDTH))
     post = {"estimator": "median_of_means", "groups": groups}
-    answers, expected = noisy_density(noise, far, asked, 60, **post)
-    _, of_mean = noisy_density(noise, far, asked, 1)
+    answers, expected = noisy_density(noise, none, asked, 200, **post)
+    _, of_mean = noisy_density(noise, none, asked, 1)
     assert expected["noise_error"] == pytest.approx(math.sqrt(math.pi / 2) * of_mean["noise_error"])
-    found = np.stack([a["density"][:, 0] for a in answers]).std(axis=0)
-    measured = math.sqrt(np.square(found).mean())
+    measured = math.sqrt(np.mean([np.square(a["density"]).mean() for a in answers]))
     # A median of few Laplace variables is no worse than their mean: there the factor is a bound alone.
-    least = of_mean["noise_error"] * (1.04 if noise == "gaussian" else 0.95)
+    least = of_mean["noise_error"] * (1.04 if noise == "gaussian" else 0.9)
     assert least < measured < expected["noise_error"] * 1.04
     assert answers[0]["noise_error"][0, 0] == pytest.approx(expected["noise_error"])
 
