@@ -32,7 +32,7 @@ from opendp_sim.core.errors import SpaceError
 from opendp_sim.core.guard import guarded
 from opendp_sim.core.interrupts import catch_dropped, holding
 from opendp_sim.core.one_copy import entry_for_arrays, reads_arrays
-from opendp_sim.core.rounding import U32_MAX, bounded_int
+from opendp_sim.core.rounding import U32_MAX, bounded_int, mirrored
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.core.whole import whole_function
 
@@ -192,7 +192,7 @@ def _loss(claim: Private) -> Callable[[Any], Any]:
 def _privacy_profile(curve: Callable[[float], float]) -> Any:
     make = lib.opendp_measures__new_privacy_profile
     make.argtypes, make.restype = [CallbackFnPtr], FfiResult
-    kept = py_to_c(curve, c_type=CallbackFnPtr, type_name="f64")
+    kept = py_to_c(mirrored(curve), c_type=CallbackFnPtr, type_name="f64")
     profile = c_to_py(unwrap(make(kept), AnyObjectPtr))
     profile.sim_curve = kept  # the callback must live as long as the profile
     return profile

@@ -18,6 +18,7 @@ __all__ = [
     "float_up",
     "least",
     "least_int",
+    "mirrored",
     "sqrt_up",
     "up_text",
     "whole_distance",
@@ -104,6 +105,23 @@ def least(fits: Callable[[float], bool], low: float, high: float) -> float:
     while (middle := low + (high - low) / 2.0) not in (low, high):
         low, high = (low, middle) if fits(middle) else (middle, high)
     return high
+
+
+def mirrored(curve: Callable[[float], float]) -> Callable[[float], float]:
+    """Return a privacy profile for every epsilon from one that holds from 0 on.
+
+    Neighbours stand in either order, so for t > 0 the complement of an event says that
+    ``P(E) - e**-t Q(E) = 1 - e**-t + e**-t (Q(E') - e**t P(E')) <= 1 - e**-t (1 - delta(t))``.
+    """
+
+    def at(epsilon: float) -> float:
+        if not epsilon < 0:
+            return curve(epsilon)
+        # Two positive terms of a few rounded operations each.
+        far = -math.expm1(epsilon) + math.exp(epsilon) * curve(-epsilon)
+        return min(1.0, far * (1 + 2.0**-48))
+
+    return at
 
 
 def bounded_int(value: int, where: str, most: int = I64_MAX) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from opendp_sim.audit import Control
 from opendp_sim.spaces.counts import USERS
 from opendp_sim.top_k.noise_threshold import NoiseThreshold, draw_passing
-from tests.audit.selection import SPACE, VOTES, best, claimed, entry, falling, number, twins
+from tests.audit.selection import ITEMS, SPACE, VOTES, best, claimed, entry, falling, number, twins
 
 _OWN = NoiseThreshold(scale=1.5, delta=0.05)
 _BAR = number(_OWN, "threshold")
@@ -48,6 +48,64 @@ def _one_noise(coins: Any, h: Any) -> Any:
 def _threshold_of_the_counts(coins: Any, h: Any) -> Any:
     """The threshold falls with the number of votes."""
     return _passing(coins, h, bar=max(1, _BAR - min(int(h.sum()), 3)))
+
+
+def _largest_by_exact_counts(coins: Any, h: Any) -> Any:
+    """One item of those that pass, chosen by its count and not by its noisy count."""
+    return falling(h, _passing(coins, h))[:1]
+
+
+def _drawn_again(coins: Any, h: Any) -> Any:
+    """A second draw where nothing passes: two chances for an item of one side."""
+    return _passing(coins, h) or _passing(coins, h)
+
+
+def _clipped_noise(coins: Any, h: Any) -> Any:
+    """Noise of at most two votes, as a user asked whose counts were to stay close."""
+    return [
+        int(i)
+        for i in np.flatnonzero(h > 0)
+        if h[i] >= _BAR + 2 or (h[i] >= _BAR - 2 and coins.reaches(1.5, _BAR - int(h[i])))
+    ]
+
+
+def _noise_of_a_count(coins: Any, h: Any) -> Any:
+    """Equal counts are drawn once, as distinct ones are cheaper."""
+    counts, which = np.unique(h, return_inverse=True)
+    noisy = coins.noisy_above("gaussian", counts, 1.5, _BAR, tells=False)
+    return np.flatnonzero((h > 0) & (noisy[which] >= _BAR)).tolist()
+
+
+def _how_many_occur(coins: Any, h: Any) -> Any:
+    return len(np.flatnonzero(h > 0)), _passing(coins, h)
+
+
+def _threshold_of_how_many_occur(coins: Any, h: Any) -> Any:
+    """The threshold hides the items that occur, so it is lower where there are fewer of them."""
+    occur = max(1, len(np.flatnonzero(h > 0)))
+    return _passing(coins, h, bar=_BAR - ITEMS + min(occur, ITEMS))
+
+
+def _noise_in_proportion(coins: Any, h: Any) -> Any:
+    """Noise of a tenth of the count, so that every count is as exact as the others."""
+    found = []
+    for i in np.flatnonzero(h > 0):
+        scale = max(0.1 * float(h[i]), 0.1)
+        if coins.reaches(scale, _BAR - int(h[i])):
+            found.append(int(i))
+    return found
+
+
+def _of_one_item(part: str) -> Any:
+    """A map that forgets that a user has four items: in rho, or in delta."""
+    whole, one = claimed(_OWN), claimed(_OWN, SPACE, replace(USERS, touched=1))
+    own = 1 - (1 - whole.privacy_map(1)[1]) ** (1 / ITEMS)
+
+    def broken(d_in: Any) -> Any:
+        rho, delta = whole.privacy_map(d_in)
+        return (one.privacy_map(d_in)[0], delta) if part == "rho" else (rho, own)
+
+    return broken
 
 
 TWINS = [
@@ -115,6 +173,71 @@ TWINS = [
             lambda c, h: _passing(c, h) or best(h, 1),
             (0, 0, 0, 1),
             (0, 0, 1, 1),
+        ),
+        (
+            "largest_by_exact_counts",
+            "one of the items that pass, by exact counts",
+            _largest_by_exact_counts,
+            (_BAR + 5, _BAR + 6, 0, 0),
+            (_BAR + 6, _BAR + 6, 0, 0),
+        ),
+        (
+            "drawn_again_if_empty",
+            "a second draw where nothing passes",
+            _drawn_again,
+            (1, 1, 1, 1),
+            (0, 0, 0, 0),
+        ),
+        (
+            "noise_of_two_votes_at_most",
+            "noise that is cut at two votes",
+            _clipped_noise,
+            (_BAR + 2, 0, 0, 0),
+            (_BAR + 1, 0, 0, 0),
+        ),
+        (
+            "one_noise_for_equal_counts",
+            "noise is drawn once for each count",
+            _noise_of_a_count,
+            (_BAR, _BAR, _BAR, _BAR),
+            (_BAR, _BAR - 1, _BAR, _BAR - 1),
+        ),
+        (
+            "how_many_occur_is_told",
+            "the number of items that occur beside those that pass",
+            _how_many_occur,
+            (1, 0, 0, 0),
+            (0, 0, 0, 0),
+        ),
+        (
+            "threshold_of_how_many_occur",
+            "a threshold for as many items as occur",
+            _threshold_of_how_many_occur,
+            (1, 0, 0, 0),
+            (0, 0, 0, 0),
+        ),
+        (
+            "noise_in_proportion",
+            "noise of a tenth of each count",
+            _noise_in_proportion,
+            (1, 1, _BAR, _BAR),
+            (0, 0, _BAR - 1, _BAR - 1),
+        ),
+        (
+            "rho_of_one_item",
+            "a loss for one item, where a user has four",
+            _passing,
+            (_BAR,) * 4,
+            (_BAR - 1,) * 4,
+            {"privacy_map": _of_one_item("rho")},
+        ),
+        (
+            "delta_of_one_item",
+            "a delta for one item, where a user has four",
+            _passing,
+            (1, 1, 1, 1),
+            (0, 0, 0, 0),
+            {"privacy_map": _of_one_item("delta")},
         ),
     ),
     *twins(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_sim.prelude as sim
+from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Block
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.spaces.counts import USERS, KnownCounts, OpenCounts
@@ -20,6 +22,7 @@ from opendp_sim.top_k.gaussian_top_k import GaussianTopK
 from opendp_sim.top_k.limited_domain import LimitedDomain
 from opendp_sim.top_k.pate_labels import PateLabels
 from opendp_sim.top_k.top_k import TopK
+from tests.cases.topk import CASES
 
 dp.enable_features("contrib")
 
@@ -72,7 +75,7 @@ def test_a_bounded_distance_chains_with_nothing_that_lacks_the_bound():
 def test_the_l2_face_carries_the_bound(most):
     chained = counts("l2", max_items=most) >> sim.then_gaussian_top_k(k=2, scale=2.0)
     for users in (1, 2, 5):
-        assert chained.map(users) == pytest.approx((most or 8) * users**2 / 8, rel=1e-12)
+        assert chained.map(users) == pytest.approx((most or 8) * users**2 / 8, rel=1e-9, abs=1e-14)
         assert chained.map(users) >= (most or 8) * users**2 / 8
     votes = {"who": np.repeat(np.arange(9000), 2), "word": np.tile([3, 5], 9000)}
     if most is None:
@@ -131,3 +134,15 @@ def test_a_persons_record_replaces_a_teacher_and_costs_two():
     assert gaps[0] - gaps[1] == 2
     assert two.privacy_map(2)[0] == pytest.approx(4 * two.privacy_map(1)[0])
     assert two.privacy_map(2)[1] <= 1e-6 < one.privacy_map(2)[1]
+
+
+@pytest.mark.parametrize("case", [c for c in CASES.values() if hasattr(c.mechanism, "accounting")])
+def test_a_curve_below_epsilon_zero_is_no_smaller_than_any_law_has(case):
+    """P(E) - e**epsilon Q(E) is 1 - e**epsilon for the event that always happens; OpenDP asks for any epsilon."""
+    mechanism = case.mechanism.model_copy(update={"accounting": "curve"})
+    claim = mechanism.bind(case.domain, case.metric)
+    told = build(claim, mechanism.key, case.domain, case.metric).map(1)
+    for epsilon in (-40.0, -1.0, -1e-9):
+        assert -math.expm1(epsilon) <= told.delta(epsilon) <= 1.0
+        mirror = 1 - math.exp(epsilon) * (1 - told.delta(-epsilon))
+        assert told.delta(epsilon) == pytest.approx(mirror, rel=1e-9, abs=1e-14)
