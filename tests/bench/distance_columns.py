@@ -14,9 +14,10 @@ import numpy as np
 from opendp_sim.spaces.rows import RealRows
 from tests.bench._distances import Built, optdigits, packages_option, rho_of, runs
 from tests.bench._results import parser, table, write_section
+from tests.bench._tables import keel
 
 COMMAND = "python -m tests.bench.distance_columns --packages FOLDER --write"
-RHO = 0.5
+RHO, EPSILONS = 0.5, (0.1, 0.5, 1.0, 2.0)
 
 
 def noise_row(name: str, tops: tuple[float, ...], sketch, budget, closed: float, times: int):
@@ -109,8 +110,40 @@ def digits_rows(packages) -> list[list[object]]:
     return rows
 
 
+def over_price(packages, name: str, top: float) -> list[list[object]]:
+    """Mean error over the price of a query, the sum of ranges times that of one column, at four budgets."""
+    data = keel(packages, name)[0]
+    order = np.random.default_rng(0).permutation(len(data))
+    queries, points = data[order[:500]], data[order[500:]]
+    width = data.shape[1]
+    space = RealRows(width=width, lower=(0.0,), upper=(top,))
+    truth = np.array([np.abs(points - query).sum() for query in queries])
+    rows: list[list[object]] = []
+    for label, sketch, how, times in (
+        ("published tree", ("distance_tree", {"levels": 12}), {"alpha": 0.1}, 10),
+        ("moment tree", ("moment_tree", {"levels": 12, "tuned_for": "gaussian"}), {}, 100),
+        ("threshold sketch", ("threshold_sketch", {"thresholds": 4096}), {}, 100),
+    ):
+        built, cells = Built(space, (("quantize", {"bits": 12}), sketch), points), []
+        for epsilon in EPSILONS:
+            rho = rho_of(epsilon)
+            errors, _ = runs(built, built.noise(rho=rho), queries, truth, times, **how)
+            price = width * top * math.sqrt(2 / math.pi) / math.sqrt(2 * rho)
+            each = np.abs(errors).reshape(times, -1).mean(axis=1) / price
+            cells.append(f"{each.mean():.2f} ± {each.std(ddof=1) / math.sqrt(times):.2f}")
+        rows.append([f"{name}, {len(points):,} x {width}", label, *cells])
+        print("| " + " | ".join(map(str, rows[-1])) + " |", flush=True)
+    return rows
+
+
 def main() -> None:
-    options = packages_option(parser(__doc__ or "")).parse_args()
+    given = packages_option(parser(__doc__ or ""))
+    given.add_argument("--prices", action="store_true", help="over the price of a query, no more")
+    options = given.parse_args()
+    if options.prices:
+        for name, top in (("penbased", 100.0), ("satimage", 255.0), ("optdigits", 16.0)):
+            over_price(options.packages, name, top)
+        return
     noise = noise_rows()
     digits = digits_rows(options.packages)
     head = ["columns", "structure", "deviation measured", "predicted", "ratio", "closed form"]

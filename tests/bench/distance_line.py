@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from opendp_sim.spaces.rows import RealRows
-from tests.bench._distances import Built, packages_option, rho_of, runs, salaries
+from tests.bench._distances import Built, diamonds, homes, packages_option, rho_of, runs, salaries
 from tests.bench._results import parser, table, write_section
 
 COMMAND = "python -m tests.bench.distance_line --packages FOLDER --write"
@@ -81,11 +81,15 @@ def over_price(name: str, x: np.ndarray, top: float, times: int) -> list[list[ob
 def main() -> None:
     given = packages_option(parser(__doc__ or ""))
     given.add_argument("--prices", action="store_true", help="over the price of a query, no more")
+    given.add_argument("--of", nargs="+", help="data for --prices; all by default")
     options = given.parse_args()
     rng = np.random.default_rng(0)
     sets = [("uniform", rng.random(1000), 1.0), ("uniform", rng.random(100_000), 1.0)]
     sets.append(("salaries", salaries(options.packages), TOP))
     if options.prices:
+        sets.append(("diamonds", diamonds(options.packages), 20_000.0))
+        sets.append(("homes", homes(options.packages), 500_000.0))
+        sets = [data for data in sets if not options.of or data[0] in options.of]
         for data in sets:
             over_price(*data, 100)
         return

@@ -40,6 +40,7 @@ LIKE = "Ind-KNN, cosine, shown 1,000 more public queries"
 CORE = tuple(OURS)[:3] + tuple(OURS)[4:5]
 ABLATION = "Ind-KNN, cosine, 60 tables of 8 bits"
 HYBRID, SAMPLED, MEANS = "Hybrid", "Private kNN, tuned", "Noisy class means"
+BEFORE = "Hybrid, as it read class means before"
 DESCENT, FIXED, TUNED = (
     "Linear, noisy gradient descent, tuned",
     "Linear, DP-SGD (Opacus), one setting",
@@ -121,16 +122,19 @@ def runs_of(name: str, reps: int, torch: str | None) -> list[Run]:
     return out
 
 
-COLUMN = ("Ind-KNN, cosine", "Ind-KNN, cosine, reuse", HYBRID, SAMPLED, MEANS, DESCENT)
+COLUMN = ("Ind-KNN, cosine", "Ind-KNN, cosine, reuse", BEFORE, HYBRID, SAMPLED, MEANS, DESCENT)
 """What stands in a column of its own (``--column``)."""
 
 
-def column(kept: Kept, data: k.Set, epsilon: float, reps: int, stop: float) -> str:
+def column(
+    kept: Kept, data: k.Set, epsilon: float, reps: int, stop: float, torch: str | None, only: list
+) -> str:
     """Return the first table's main rows at another epsilon, to be put beside it by hand."""
-    runs = [Run(data.name, m, epsilon, MAIN, rep) for rep in range(reps) for m in COLUMN]
-    done(kept, data, runs, None, stop)
+    shown = only or [*COLUMN, *((FIXED, TUNED) if torch else ())]
+    runs = [Run(data.name, m, epsilon, MAIN, rep) for rep in range(reps) for m in shown]
+    done(kept, data, runs, torch, stop)
     answers = Answers(kept, data, runs)
-    rows = [[m, str(answers.cell(m, epsilon, MAIN))] for m in COLUMN]
+    rows = [[m, str(answers.cell(m, epsilon, MAIN))] for m in shown]
     return table([f"% right, {data.name}", f"epsilon {epsilon:g}"], rows)
 
 
@@ -150,6 +154,8 @@ def predicted(data: k.Set, run: Run, kept: Kept, torch: str | None) -> np.ndarra
         return k.ind_knn(data, of, rho, search=TABLES)
     if run.method == HYBRID:
         return k.hybrid(data, of, rho)
+    if run.method == BEFORE:
+        return k.hybrid_as_it_was(data, of, rho)
     if run.method == MEANS:
         return k.class_means(data, of, rho)
     if run.method == FIXED:
@@ -367,6 +373,7 @@ def main():
         "--as-it-is", action="store_true", help="report what is done when time is up"
     )
     options.add_argument("--column", type=float, help="the main rows at this epsilon, and no more")
+    options.add_argument("--rows", nargs="+", default=[], help="of the column; all by default")
     options.add_argument("--torch-python", help="an interpreter that has opacus")
     args = options.parse_args()
     kept, stop = Kept(args.keep), time.monotonic() + 60 * args.minutes
@@ -374,7 +381,7 @@ def main():
     for name in args.sets:
         data = k.load(name, args.data)
         if args.column is not None:
-            print(column(kept, data, args.column, args.reps, stop), flush=True)
+            print(column(kept, data, args.column, args.reps, stop, torch, args.rows), flush=True)
             continue
         runs = runs_of(name, args.reps, torch)
         if not done(kept, data, runs, torch, stop) and not args.as_it_is:
