@@ -32,6 +32,9 @@ __all__ = ["TopK", "make_top_k", "share_of_the_test", "then_top_k"]
 _FEW = 0.41
 """A Gaussian histogram beats peeling while a user touches fewer than this share of the rounds."""
 
+_OPEN = 1.5
+"""Over an open catalogue noise on every count lists more up to so many items a user for each of k."""
+
 _RANKS = 20
 """Ranks an item over an open catalogue: the threshold rises with their logarithm alone."""
 
@@ -58,7 +61,7 @@ class TopK(Mechanism):
         .. math:: (\rho, \delta)(d_{in}) = \text{that of the mechanism chosen}
 
         The rule looks at public things only: without ``k``, `stable_top_k`; with ``k`` on an unknown
-        catalogue, `noise_threshold` where the distance says that a user touches fewer than 0.41 k
+        catalogue, `noise_threshold` where the distance says that a user touches at most 1.5 k
         items (or, in a single release, two at most and not above k), else `limited_domain`; with
         ``k`` on a listed catalogue where a user touches fewer than 0.41 min(k, m - k) items, and the
         distance says so (L2), `gaussian_top_k`; else `gated_peel`, or with ``ranked`` (where k stands
@@ -178,8 +181,8 @@ class TopK(Mechanism):
             if self.accounting == "curve" and items <= min(_LAPLACE, k):
                 laplace = NoiseThreshold(noise="laplace", **stated)
                 return laplace, f"{few}so every count gets Laplace noise"
-            if items < _FEW * k:
-                return NoiseThreshold(**stated), f"{few}fewer than 0.41 x {k} draws"
+            if items <= _OPEN * k:
+                return NoiseThreshold(**stated), f"{few}at most 1.5 x {k}"
         limited = LimitedDomain(k_max=self.k_max or min(_RANKS * k, 10**6), **stated)
         return limited, "the catalogue is not public, so only items above a threshold may appear"
 
@@ -194,7 +197,8 @@ def _reach(expected: Mapping[str, float]) -> str:
         return ""
     return (
         f": in 95 of 100 runs one with {votes:,.0f} votes more than rank {expected['ranks'] + 1:,.0f}, "
-        "and hardly ever one with half of these; fewer items (k) ask for fewer votes, as the root of k"
+        "and hardly ever one with half of these; fewer items (k) ask for fewer votes, as the root of k, "
+        "and `max_items` in `vote_counts` of 1.5 k at most for far fewer"
     )
 
 

@@ -247,9 +247,11 @@ def test_the_rule_takes_it_where_it_needs_fewer_votes_and_less_noise():
 
     few = replace(USERS, touched=4)
     assert rule(10, few)[0] == rule(10, few, accounting="curve")[0] == "noise_threshold"
-    assert rule(9, few)[0] == "limited_domain"  # 4 is not below 0.41 x 9
+    assert rule(3, few)[0] == "noise_threshold"
+    assert rule(2, few)[0] == "limited_domain"  # 4 is above 1.5 x 2
     assert rule(10, USERS)[0] == rule(10, few, k_max=50)[0] == "limited_domain"
-    assert rule(1, ONE)[0] == "limited_domain"
+    assert rule(1, ONE)[0] == "noise_threshold"
+    assert rule(1, TWO)[0] == "limited_domain"
     name, claim = rule(1, ONE, accounting="curve")
     assert name == "noise_threshold"
     assert "Laplace" in claim.reason
@@ -257,6 +259,7 @@ def test_the_rule_takes_it_where_it_needs_fewer_votes_and_less_noise():
     own = NoiseThreshold(k=1, noise="laplace", accounting="curve", **stated).bind(OPEN, ONE)
     assert claim.privacy_map(1)(0.3) == own.privacy_map(1)(0.3)
     assert rule(1, TWO, accounting="curve")[0] == "limited_domain"
+    assert rule(2, replace(USERS, touched=3))[0] == "noise_threshold"
     assert TopK(k=1, **stated).bind(OpenCounts(False, 50), ONE).reason.startswith("gated_peel")
 
 

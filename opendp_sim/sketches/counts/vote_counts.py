@@ -121,7 +121,8 @@ class VoteCounts(Mechanism):
         param(
             "The most items one user is counted for; of more, a public hash keeps some.",
             symbol="c", unit="items", default=None, ge=1, le=10**6,
-            hint="only a Gaussian histogram gains by it; leave it out for tests and peeling.",
+            hint="a Gaussian histogram gains by it, and an open catalogue whose `top_k` asks for as many "
+            "items or more; leave it out for tests and peeling.",
         ),
     ] = None  # fmt: skip
     seed: Seed = 0
