@@ -113,7 +113,7 @@ class ShrunkMeans:
         classes, width = found.sums.shape
         total = max(float(found.counts.sum()), classes**0.5 * found.of_count, 1.0)
         common = found.sums.sum(axis=0) / total
-        lost, square = width * classes * (found.of_sum / total) ** 2, float(common @ common)
+        lost, square = width * classes * (found.of_sum / total) ** 2, float(np.square(common).sum())
         about = common * (1.0 - lost / square if square > lost else 0.0)
         sizes = np.full(classes, total / classes)
         apart = (found.sums - found.sums.mean(axis=0)) / sizes[:, None]
