@@ -28,7 +28,7 @@ from opendp_sim.audit.views import look
 if TYPE_CHECKING:
     from opendp_sim.audit.trace import Tracer
 
-__all__ = ["hidden_step"]
+__all__ = ["cases", "hidden_step"]
 
 _LARGEST_BLOCK, _LEVELS = 64, 4
 _ROUNDS = ((0.6, 8), (0.5, 4), (0.6, 3))
@@ -78,7 +78,7 @@ def hidden_step(tracer: Tracer) -> Evidence | None:
 
 def _ranked(tracer: Tracer) -> list[_Case]:
     """Look at all cases for a moment and at the best for longer; what was seen before counts on."""
-    cases = [_Case(name, pair) for name, pair in _cases(tracer)]
+    racing = [_Case(name, pair) for name, pair in cases(tracer)]
     if (
         tracer.seconds_a_run > _SLOW
     ):  # no draws to spare for a race: the tapes alone say what is dear
@@ -88,15 +88,15 @@ def _ranked(tracer: Tracer) -> list[_Case]:
         return dear
     for total, keep in _ROUNDS:
         end = time.process_time() + min(1.5 * total, 0.3 * tracer.left())
-        each = max(_SHORTEST, total / max(len(cases), 1))
-        for number, case in enumerate(cases):
+        each = max(_SHORTEST, total / max(len(racing), 1))
+        for number, case in enumerate(racing):
             if time.process_time() > end and number:
                 break
             case.worth = strength(tracer, case.pair, each, case.seen)
-        cases = sorted(cases, key=lambda case: -case.worth)[:keep]
-        if cases and cases[0].worth > _SURE:
+        racing = sorted(racing, key=lambda case: -case.worth)[:keep]
+        if racing and racing[0].worth > _SURE:
             break
-    return cases
+    return racing
 
 
 def _draws(tracer: Tracer) -> bool:
@@ -104,19 +104,19 @@ def _draws(tracer: Tracer) -> bool:
     return bool(tracer.seen.best) and any(f.view.draws for f in tracer.seen.best[:20])
 
 
-def _cases(tracer: Tracer) -> Iterator[tuple[str, Pair]]:
+def cases(tracer: Tracer, levels: int = _LEVELS) -> Iterator[tuple[str, Pair]]:
     """Opposed blocks, odd pairs of every finding, and the dearest pairs, each once."""
     known = set()
-    for name, pair in _all(tracer):
+    for name, pair in _all(tracer, levels):
         key = repr(pair.left), repr(pair.right)
         if key not in known and (key[1], key[0]) not in known:
             known.add(key)
             yield name, pair
 
 
-def _all(tracer: Tracer) -> Iterator[tuple[str, Pair]]:
+def _all(tracer: Tracer, levels: int) -> Iterator[tuple[str, Pair]]:
     together = "answers that move together are likelier than the claim allows"
-    for pair in _opposed(tracer):
+    for pair in _opposed(tracer, levels):
         yield together, pair
     for pair in _simplest(tracer):
         yield "the simplest pairs break the claim", pair
@@ -190,7 +190,7 @@ def _length(found: Found) -> int:
     return len(repr(found.pair.left)) + len(repr(found.pair.right))
 
 
-def _opposed(tracer: Tracer) -> Iterator[Pair]:
+def _opposed(tracer: Tracer, levels: int) -> Iterator[Pair]:
     """Many answers that move at once, some up and some down: sparse vector, noisy max, votes."""
     metric, left = tracer.subject.input_metric, tracer.top.left
     if metric is None or metric_name(metric) != "LInfDistance" or not isinstance(left, list):
@@ -201,7 +201,7 @@ def _opposed(tracer: Tracer) -> Iterator[Pair]:
     monotone = "monotonic" in str(metric)
     kind = type(left[0])
     whole = sorted(c for c in tracer.mined.numbers if c == int(c) and 2 <= abs(c) < 1000)
-    for level in (0, *(int(c) for c in whole[:_LEVELS])):
+    for level in (0, *(int(c) for c in whole[:levels])):
         blocks = _blocks(len(left), tracer.d_in, monotone=monotone)
         for first, second in blocks if level == 0 else blocks[:2]:
             pair = Pair(

@@ -68,6 +68,14 @@ class Law:
         rho = float((gap * gap).sum()) / (2 * self.scale**2)
         return rho + math.sqrt(4 * rho * -math.log(min(max(delta, 0.0), 1.0) or _DELTA)), rho
 
+    def log_ratio(self, values: list[int], second: list[int], first: list[int]) -> float:
+        """Return the log of how much likelier whole noisy values are at the second arguments."""
+        if self.family == "laplace":
+            gaps = (abs(v - a) - abs(v - b) for v, a, b in zip(values, first, second, strict=True))
+            return sum(gaps) / self.scale
+        squares = ((b - a) * (2 * v - a - b) for v, a, b in zip(values, first, second, strict=True))
+        return sum(squares) / (2 * self.scale**2)
+
     def scout(self, count: int, rng: np.random.Generator) -> list[int]:
         """Return whole noise drawn fast by numpy: for the search, never for a verdict."""
         if self.family == "laplace":

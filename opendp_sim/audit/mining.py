@@ -31,6 +31,8 @@ _ALONE, _BORDERS, _MOST_DISPLACED = 14, 5, 64
 _NARROW = 2**7, 2**8, 2**15, 2**16
 LARGEST_SIZE = 20_000
 """Datasets are built up to this mined size."""
+_STAIRS, _LONGEST_STAIRS, _MOST_STAIRS, _MOST_SHARES = (40, 12), 300, 10, 3
+"""Sizes at which quantiles are tried besides those of the code, the largest, how many sizes and parts."""
 USUAL_SIZES = (300, 3000)
 """Always tried where the number of records is free."""
 
@@ -152,6 +154,8 @@ class GuidedRecords(RecordSpace):
     usual: int = 14
     """Corners of the source that were there before the code was read."""
     wide: tuple[int, ...] = USUAL_SIZES
+    shares: tuple[float, ...] = ()
+    """Numbers of the code between 0 and 1: parts of the records, where they are quantiles."""
 
     def _base(self, rng: np.random.Generator) -> tuple[Any, ...]:
         if self.records.size is None and (self.sizes or self.wide) and rng.random() < 0.25:
@@ -178,6 +182,7 @@ class GuidedRecords(RecordSpace):
         for value in source.corners[self.usual :][:24]:  # a mined value against all the other ones
             for other in (source.corners[0], source.corners[min(self.usual, 9) - 1]):
                 yield self._pair(_Genome((other, value, other), self._all_edits(other)), d_in)
+        yield from self._stairs()
         pool = source.corners or tuple(source.draw(rng) for _ in range(4))
         low, high, second = pool[0], pool[-1], pool[1 % len(pool)]
         for size in (*self.sizes, *self.wide):
@@ -205,6 +210,25 @@ class GuidedRecords(RecordSpace):
             for last, first in ((low, high), (high, low)):
                 edits = tuple(Edit("insert", 0, first) for _ in range(self._operations(self.d_in)))
                 yield self._pair(_Genome((*(middle,) * (size - 1), last), edits), self.d_in)
+
+    def _stairs(self) -> Iterator[Pair]:
+        """Yield lows up to a part of the records that the code names, then highs: a quantile's border.
+
+        One record more or less carries the order statistic from one to the other.
+        """
+        count = self._operations(self.d_in)
+        sizes = [n for n in (*_STAIRS, *self.sizes) if count < n <= _LONGEST_STAIRS][:_MOST_STAIRS]
+        kinds = ("replace",) if self._sized else ("insert", "delete")
+        for (_, low, high), share, size, more in itertools.product(
+            extremes(self.records.source), self.shares[:_MOST_SHARES], sizes, (0, 1, -1)
+        ):
+            lows = min(max(round(share * size) + more, 0), size)
+            base = (low,) * lows + (high,) * (size - lows)
+            for kind, (spot, mine, other) in itertools.product(
+                kinds, ((0, low, high), (size - count, high, low))
+            ):
+                edit = Edit(kind, spot, other if kind == "replace" else mine)
+                yield self._pair(_Genome(base, (edit,) * count), self.d_in)
 
     def _base_of_two(self, rng: np.random.Generator, size: int) -> tuple[Any, ...]:
         """One kind of record first, then another: what an order or a cut would show."""
@@ -280,6 +304,7 @@ def guided(space: Any, domain: Any, found: Mined) -> Any:
             tuple(n for n in sizes if atoms or n <= _MOST_DISPLACED),
             len(source.corners),
             USUAL_SIZES if atoms else (),  # a test of its own is asked of every record
+            tuple(sorted({float(c) for c in found.numbers if 0.0 < c < 1.0}, reverse=True)),
         )
     if isinstance(space, VectorSpace):
         element = domain if space.scalar else domain.element_domain

@@ -24,6 +24,9 @@ RECORD_METRICS = (
     "HammingDistance",
 )
 
+_FEW_OF_A_KIND = (0.02, 0.05, 0.1, 0.1, 0.25, 0.25)
+"""Shares of the records that are unlike the others."""
+
 
 @dataclass(frozen=True)
 class Edit:
@@ -103,7 +106,7 @@ class RecordSpace:
         size = self.records.size
         if size is None:
             size = int(rng.choice([0, 1, 2, 3, 4, 6, 8, 12, 20, self.longest]))
-        source, shape = self.records.source, rng.integers(4)
+        source, shape = self.records.source, rng.integers(5)
         if shape == 0:
             return (source.pick(rng),) * size
         if shape == 1:
@@ -111,6 +114,10 @@ class RecordSpace:
             return tuple(pool[int(rng.integers(2))] for _ in range(size))
         if shape == 2:
             return tuple(source.draw(rng) for _ in range(size))
+        if shape == 3:  # most are alike: quantiles, rare values, majorities
+            common, rare = source.pick(rng), source.pick(rng)
+            few = int(rng.choice(_FEW_OF_A_KIND) * size + rng.random())
+            return (common,) * (size - few) + (rare,) * few
         return tuple(source.pick(rng) for _ in range(size))
 
     def _edits(

@@ -32,6 +32,7 @@ from opendp_sim.audit.support import support_step
 from opendp_sim.audit.tape import Draw, TapeEndError
 from opendp_sim.audit.tree_verdict import tree_step
 from opendp_sim.audit.views import View, decode, look, numbers
+from opendp_sim.audit.weighed_step import weighed_step
 
 if TYPE_CHECKING:
     from opendp_sim.audit.trace import Tracer
@@ -255,6 +256,7 @@ STEPS: tuple[Callable[[Tracer], Evidence | None], ...] = (
     tree_step,
     level_step,
     support_step,
+    weighed_step,
     hidden_step,
 )
 """What is tried, in this order. ``trace.md`` lists the parts of beta that each of them takes."""

@@ -6,7 +6,7 @@
     python tests/bench/audit_opaque.py --excess 20
 
 ``--native`` audits that many sound objects of OpenDP's constructors, one seed after the other over all
-of them; ``--excess`` a count whose claim is 5 % too small. Every audit is a line of ``--rows`` as soon as it has ended; the same command goes on where it
+of them, from number ``--skip`` on; ``--excess`` a count whose claim is 5 % too small, at so many seeds. Every audit is a line of ``--rows`` as soon as it has ended; the same command goes on where it
 stopped. Rows name the engine, a hash of the whole auditor. ``--write`` puts the rows into the record that the scoreboard prints.
 """
 
@@ -70,19 +70,17 @@ def main() -> None:
     ask.add_argument("--sound", action="store_true")
     ask.add_argument("--rows", default="")
     ask.add_argument("--native", type=int, default=0)
+    ask.add_argument("--skip", type=int, default=0)
     ask.add_argument("--excess", type=int, default=0)
     ask.add_argument("--write", action="store_true")
     asked = ask.parse_args()
     dp.enable_features("contrib", "honest-but-curious", "idealized-numerics")
-    if asked.excess:
-        excess(asked.excess)
-        return
     done: list[dict[str, Any]] = []
     path = Path(asked.rows) if asked.rows else None
     if path is not None and path.exists():
         done = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     there = {(row["name"], row["seed"]) for row in done}
-    for name, make, d_in, seed, options in _natives(asked) if asked.native else _programs(asked):
+    for name, make, d_in, seed, options in _tasks(asked):
         if (name, seed) in there:
             continue
         row = one(name, make, d_in, seed, **options)
@@ -95,6 +93,13 @@ def main() -> None:
             f"{seed} {mark} {name:34} {row['layer']:16} {row['cpu']:5.1f} s  {row['detail'][:70]}",
             flush=True,
         )
+    if asked.excess:
+        times = [row["cpu"] for row in done]
+        caught = sum(row["verdict"] == "refuted" for row in done)
+        print(
+            f"{caught} of {len(done)} seeds; median {median(times):.1f}, longest {max(times):.1f} CPU s"
+        )
+        return
     if asked.native:
         accused = [row["name"] for row in done if row["verdict"] != "not refuted"]
         longest = max(row["cpu"] for row in done)
@@ -111,8 +116,17 @@ def main() -> None:
         RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", "utf-8")
 
 
-def excess(seeds: int) -> None:
-    """Audit an opaque count with noise of scale 1 that claims epsilon 1 / 1.05."""
+Task = tuple[str, Any, Any, int, dict[str, Any]]
+
+
+def _tasks(asked: argparse.Namespace) -> Iterator[Task]:
+    if asked.excess:
+        return _excess(asked)
+    return _natives(asked) if asked.native else _programs(asked)
+
+
+def _excess(asked: argparse.Namespace) -> Iterator[Task]:
+    """An opaque count with noise of scale 1 that claims epsilon 1 / 1.05."""
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
     noise = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0)
 
@@ -121,15 +135,8 @@ def excess(seeds: int) -> None:
             *space, dp.max_divergence(), lambda rows: noise(len(rows)), lambda d: d / 1.05
         )
 
-    rows = [one("count, 5 % too small", make, 1, seed) for seed in range(seeds)]
-    times = [row["cpu"] for row in rows]
-    print(
-        f"{sum(row['verdict'] == 'refuted' for row in rows)} of {seeds} seeds; "
-        f"median {median(times):.1f}, longest {max(times):.1f} CPU s"
-    )
-
-
-Task = tuple[str, Any, Any, int, dict[str, Any]]
+    for seed in range(asked.first_seed, asked.first_seed + asked.excess):
+        yield "count, 5 % too small", make, 1, seed, {}
 
 
 def _programs(asked: argparse.Namespace) -> Iterator[Task]:
@@ -147,7 +154,7 @@ def _programs(asked: argparse.Namespace) -> Iterator[Task]:
 def _natives(asked: argparse.Namespace) -> Iterator[Task]:
     """OpenDP's sound objects, all of them before any a second time."""
     _, controls = collect(ROOT / "tests/audit", "twins_opendp*.py")
-    for number in range(asked.native):
+    for number in range(asked.skip, asked.native):
         entry = controls[number % len(controls)]
         yield (
             entry.name,

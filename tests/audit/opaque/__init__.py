@@ -8,6 +8,7 @@ would give it. ``PAIRS`` holds all of them; ``tests/bench/audit_opaque.py`` runs
 from tests.audit.opaque import (
     bounds,
     caching,
+    hidden_noise,
     keys,
     later,
     learning,
@@ -24,6 +25,7 @@ __all__ = [
     "PAIRS",
     "bounds",
     "caching",
+    "hidden_noise",
     "keys",
     "later",
     "learning",
