@@ -84,8 +84,11 @@ class Tracer:
         return self.begin + share * most + self.extra - time.process_time()
 
     def extend(self, seconds: float) -> None:
-        """Take seconds that L3 would have had: a pair looks broken, and more bets may show it."""
-        room = min(seconds, 0.5 * self.budget.trace_seconds)
+        """Take seconds that L3 would have had: a pair looks broken, and more bets may show it.
+
+        However many steps ask for more, half of the layer's seconds is all that they get together.
+        """
+        room = max(0.0, min(seconds, 0.5 * self.budget.trace_seconds - self.extra))
         self.extra += room
         self.tape.end += room
 
