@@ -22,8 +22,11 @@ from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.primitives import tapped
 from opendp_sim.audit.reachable import functions_of
 from opendp_sim.audit.spaces import space_of
+from opendp_sim.audit.subject import read_subject
 from opendp_sim.audit.tape import Tape
+from opendp_sim.audit.trace import Tracer
 from opendp_sim.audit.weighed import Weighed, weighed_bets
+from opendp_sim.audit.weighed_step import weighed_step
 from tests._tiers import tiered
 from tests.audit.opaque import PAIRS
 from tests.audit.opaque.kit import PURE, SYMMETRIC, gauss, lap, opaque, whole
@@ -144,6 +147,50 @@ def test_bets_on_a_claim_that_is_attained_lose() -> None:
             won += weighed_bets(run, pair, pure_curve(1.0), 0.1, 0.05, common, first=40) is not None
         assert won <= 5  # one in expectation at most
         assert weighed_bets(run, pair, pure_curve(0.8), 3.0, 1e-3, common) is not None
+
+
+def _tracer(function: Callable[[Any], Any], claim: float) -> Tracer:
+    obj = opaque(whole(size=2), LINF, PURE, function, lambda d: claim * d)
+    space = space_of(obj.input_domain, obj.input_metric, 1)
+    subject = read_subject(obj, 1, core=None, noise=None, drive=None)
+    rng, functions = np.random.default_rng(0), functions_of(obj)
+    budget = replace(LONG, scan_pairs=100, trace_seconds=8.0)
+    return Tracer(subject, space, 1, budget, rng, 1e-3, (), functions, Mined())
+
+
+def _stepped(tracer: Tracer) -> Any:
+    with tracer.hooked():
+        tracer.prepare()
+        tracer.look_around()
+        return weighed_step(tracer)
+
+
+def test_a_vote_with_half_of_its_noise_is_weighed_and_one_that_costs_no_more_is_left() -> None:
+    noise = lap(1.0)
+
+    def vote(answers: list[int]) -> bool:
+        return noise(answers[0]) > noise(answers[1])
+
+    found = _stepped(_tracer(vote, 1.0))
+    assert found.extra["how"] == "drawn and weighed"
+    assert "weighed by OpenDP's laws" in found.confidence
+    assert _stepped(_tracer(vote, 2.0)) is None  # no tape costs more than the claim
+
+
+def test_noise_that_the_function_adds_by_itself_is_not_weighed() -> None:
+    rng = np.random.default_rng()
+
+    def vote(answers: list[int]) -> bool:
+        return bool(rng.laplace(answers[0]) > rng.laplace(answers[1]))
+
+    assert _stepped(_tracer(vote, 1.0)) is None
+
+
+def test_steps_that_ask_for_more_seconds_get_half_of_the_layer_s_together() -> None:
+    tracer = _tracer(lambda answers: answers, 1.0)
+    for _ in range(4):
+        tracer.extend(2.5)
+    assert tracer.extra == 4.0
 
 
 @pytest.mark.parametrize(
