@@ -28,7 +28,7 @@ _SECONDS, _LEVELS, _CHANGED = 2.0, 16, 12
 """Of the search; numbers of the code that vectors are moved to; changed pairs that are tried."""
 _BETS, _LEAST = 2, 0.7
 """How many bets there are, and seconds of one at least."""
-_ALIKE, _CLEAR, _MORE_SECONDS = 1.0, 2.0, 2.5
+_ALIKE, _CLEAR, _MORE_SECONDS = 2.0, 2.5, 2.5
 """Worth from which a pair is bet on, and from which it gets more seconds."""
 _SLOW = 1e-3
 """Seconds of a run from which there are no rounds to spare."""
