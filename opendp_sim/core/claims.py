@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.core import dp
 from opendp_sim.core.countable import LARGEST_FEATURE
+from opendp_sim.core.crew import Crew
 from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.rounding import bounded_int, float_up, sqrt_up
 from opendp_sim.core.space import Domain, Metric
@@ -141,6 +142,8 @@ class Stable:
     fold: Callable[[Callable[[], Iterable[Any]]], Any] | None = None
     """For a map of the whole dataset to one value that no sum of blocks gives (distinct persons per
     item): takes the blocks, as a function that opens them afresh, in bounded memory."""
+    shared: Callable[[Crew], Any] | None = None
+    """Of a ``fold``: the same value, worked out by several threads that share the dataset."""
     merge: Callable[[Sequence[Any]], Any] | None = None
     """Of a ``fold``: what it gives for all records, from what it gives for parts of them that respect
     ``gather``. Sketches add up."""

@@ -9,13 +9,11 @@ from opendp_sim.accounting.release import Release
 from opendp_sim.core.claims import Noise, Private, Stable
 from opendp_sim.core.errors import InternalError
 from opendp_sim.core.guard import guarded
-from opendp_sim.core.pipeline import resolve
 from opendp_sim.dsl.certify import claim_about
 from opendp_sim.dsl.inputs import Inputs
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.release_plan import ReleasePlan
-from opendp_sim.sources.blocks import narrowed
-from opendp_sim.sources.fold import build_sketch, collect_rows
+from opendp_sim.sources.fold import build_sketch, collect_rows, fold_whole
 from opendp_sim.spaces.records import Records
 
 __all__ = ["data_of", "released"]
@@ -49,9 +47,10 @@ def data_of(release: ReleasePlan, inputs: Inputs, workers: int | None, told: Tol
             typed.stages, blocks, workers=workers, on_block=lambda rows: told("building", rows)
         )
     if isinstance(last, Stable) and last.fold is not None:
-        maps, fold = typed.stages[:-1], last.fold
-        key, blocks = typed.stages[-1].mechanism.key, narrowed(blocks, typed.stages)
-        return guarded(lambda _: fold(lambda: map(resolve(maps, blocks), blocks())), key)(None)
+        told("building", 0)
+        return fold_whole(
+            typed.stages, blocks, workers=workers, on_block=lambda rows: told("building", rows)
+        )
     if isinstance(typed.domain, Records):
         raise InternalError(
             "OS903",

@@ -15,13 +15,11 @@ import numpy as np
 
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.errors import DataError, InternalError, SimError
-from opendp_sim.core.guard import guarded
-from opendp_sim.core.pipeline import resolve
 from opendp_sim.dsl.typed import Typed
 from opendp_sim.engines.job import gathered_by, source_of_task, typed_of
 from opendp_sim.engines.messages import Message, packed, read, unpacked
-from opendp_sim.sources.blocks import Block, narrowed
-from opendp_sim.sources.fold import build_sketch
+from opendp_sim.sources.blocks import Block
+from opendp_sim.sources.fold import build_sketch, fold_whole
 from opendp_sim.sources.gate import gated_blocks
 from opendp_sim.spaces.ids import parts_of
 from opendp_sim.spaces.rows import take
@@ -145,13 +143,10 @@ class _Gate:
 
 
 def _partial(typed: Typed, blocks: Callable[[], Iterable[Block]]) -> Any:
-    last, maps = typed.stages[-1], typed.stages[:-1]
+    last = typed.stages[-1]
     if not isinstance(last.claim, Stable) or last.claim.fold is None:
         return build_sketch(typed.stages, blocks, workers=1)
-    fold, blocks = last.claim.fold, narrowed(blocks, typed.stages)
-    return guarded(
-        lambda _: fold(lambda: map(resolve(maps, blocks), blocks())), last.mechanism.key
-    )(None)
+    return fold_whole(typed.stages, blocks, workers=1)
 
 
 def _travelling(typed: Typed, block: Block) -> Block:

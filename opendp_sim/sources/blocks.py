@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,16 @@ from opendp_sim.core.claims import Stable, Stage
 from opendp_sim.spaces.records import Records
 from opendp_sim.spaces.rows import length, take
 
-__all__ = ["Block", "block_rows", "length_of", "narrowed", "recut", "rows_at_once", "widest"]
+__all__ = [
+    "Block",
+    "Narrowed",
+    "block_rows",
+    "length_of",
+    "narrowed",
+    "recut",
+    "rows_at_once",
+    "widest",
+]
 
 Block = dict[str, NDArray[Any]]
 """Column name to array; all arrays have one entry (or row) a record."""
@@ -46,24 +56,37 @@ def rows_at_once(stages: Sequence[Stage]) -> int:
     return max(_FEWEST, _WIDE // max(widest(stages)[0], 1))
 
 
-def narrowed(
-    blocks: Callable[[], Iterable[Any]], stages: Sequence[Stage]
-) -> Callable[[], Iterator[Any]]:
+def narrowed(blocks: Callable[[], Iterable[Any]], stages: Sequence[Stage]) -> Narrowed:
     """Return what opens the same records, in order, in blocks that the widest stage can hold.
 
     Whatever made the blocks knew the width of records, and not what becomes of them.
     """
-    most = rows_at_once(stages)
+    return Narrowed(blocks, rows_at_once(stages))
 
-    def opened() -> Iterator[Any]:
-        for block in blocks():
+
+@dataclass(frozen=True)
+class Narrowed:
+    """Opens blocks of at most ``most`` records; can be cut into parts where ``blocks`` can."""
+
+    blocks: Callable[[], Iterable[Any]]
+    most: int
+
+    def __call__(self) -> Iterator[Any]:
+        """Open the blocks afresh."""
+        for block in self.blocks():
             count = length(block)
-            if count <= most:
+            if count <= self.most:
                 yield block
             else:
-                yield from (take(block, slice(at, at + most)) for at in range(0, count, most))
+                yield from (
+                    take(block, slice(a, a + self.most)) for a in range(0, count, self.most)
+                )
 
-    return opened
+    def parts(self, workers: int) -> list[Narrowed] | None:
+        """Return what opens parts of the records (``threads.Threads``)."""
+        cut = getattr(self.blocks, "parts", None)
+        found = None if cut is None else cut(workers)
+        return None if found is None else [Narrowed(part, self.most) for part in found]
 
 
 def length_of(block: Mapping[str, NDArray[Any]]) -> int:

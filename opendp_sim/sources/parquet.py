@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from opendp_sim.core.errors import DataError
+from opendp_sim.core.errors import DataError, SimError
 from opendp_sim.sources.arrow import column_of, stored_in
 from opendp_sim.sources.place import Place, check_state, reading, state_of
 from opendp_sim.sources.source import Raw, Table
@@ -57,15 +58,16 @@ def parquet_of(place: Place, records: Records, parts: Sequence[Part]) -> Table:
             packed += part.file.stat().st_size
     wanted = sorted({name for several in names.values() for name in several})
 
-    def pieces(rows: int) -> Iterator[Raw]:
-        for part in listed:
+    def pieces_of(some: Sequence[Part], rows: int, *, threads: bool) -> Iterator[Raw]:
+        for part in some:
             with reading(place.file, "readable .parquet"), _opened(arrow, part, part.texts) as file:
                 stored = [name for name in wanted if name not in part.keys]
                 none = (
                     file.schema_arrow.empty_table()
                 )  # without records too: their types are checked
                 lists = {n: c.width for c in records.columns for n in names[c.name]}
-                for batch in chain([none], _batches(file, part, rows, stored, lists)):
+                batches = _batches(file, part, rows, stored, lists, threads=threads)
+                for batch in chain([none], batches):
                     held = {n: batch.column(n) for n in stored} | part.columns(len(batch))
                     yield {
                         c.name: column_of(c, [held[n] for n in names[c.name]])
@@ -81,7 +83,76 @@ def parquet_of(place: Place, records: Records, parts: Sequence[Part]) -> Table:
             held |= {n: c for n, c in listed[0].columns(0).items() if n not in held}
             return {c.name: column_of(c, [held[n] for n in names[c.name]]) for c in records.columns}
 
-    return Table(records, pieces, length, form, weight, packed)
+    def cut(workers: int) -> list[Table] | None:
+        lists = {n: c.width for c in records.columns for n in names[c.name]}
+        units = [unit for part in listed for unit in _units(arrow, place, part, lists)]
+        runs = _runs(units, _TASKS * workers)
+        if _gain([sum(weight for _, weight in run) for run in runs], workers) < min(
+            0.75 * workers, 2
+        ):
+            return None
+        return [
+            Table(records, partial(pieces_of, _merged(run), threads=False), None) for run in runs
+        ]
+
+    pieces = partial(pieces_of, listed, threads=True)
+    return Table(records, pieces, length, form, weight, packed, cut)
+
+
+_TASKS = 4
+"""Runs of row groups for each thread: the last of them end at nearly the same time."""
+
+
+def _units(
+    arrow: Any, place: Place, part: Part, widths: Mapping[str, int]
+) -> list[tuple[Part, int]]:
+    """Return the row groups of a file that can be read apart, with their records.
+
+    A file that is not read to its end, or in which the refusal of one group comes before the reading of
+    another, stays one: what is told of it must not depend on how it was cut.
+    """
+    try:
+        with reading(place.file, "readable .parquet"), _opened(arrow, part) as file:
+            groups = range(file.metadata.num_row_groups) if part.groups is None else part.groups
+            told = [_beyond(file, group, widths) for group in groups]
+    except SimError:  # told where it is read, if nothing is told before
+        return [(part, 1)]
+    if not told or any(_refused(*one) for one in told):
+        return [(part, sum(count for *_, count in told))]
+    return [
+        (replace(part, groups=[group]), count)
+        for group, (*_, count) in zip(groups, told, strict=True)
+    ]
+
+
+def _runs(units: Sequence[tuple[Part, int]], count: int) -> list[list[tuple[Part, int]]]:
+    """Return about ``count`` runs of units of nearly equal size, in order; none is empty."""
+    total, seen, found = max(1, sum(weight for _, weight in units)), 0, []
+    for part, weight in units:
+        found.append((seen * count // total, (part, weight)))
+        seen += weight
+    return [[unit for _, unit in run] for _, run in groupby(found, lambda one: one[0])]
+
+
+def _gain(weights: Sequence[int], workers: int) -> float:
+    """Return how many threads have work on average, if each takes the next run when it has done one."""
+    busy = [0] * workers
+    for weight in weights:
+        at = busy.index(min(busy))
+        busy[at] += weight
+    return sum(weights) / max(1, *busy)
+
+
+def _merged(run: Sequence[tuple[Part, int]]) -> list[Part]:
+    """Return the same groups, those of one file that stand together as one part: it is opened once."""
+    found: list[Part] = []
+    for part, _ in run:
+        last = found[-1] if found else None
+        if last is None or last.groups is None or part.groups is None or last.file != part.file:
+            found.append(part)
+        else:
+            found[-1] = replace(last, groups=[*last.groups, *part.groups])
+    return found
 
 
 def parquet_parts(place: Place, count: int) -> tuple[list[tuple[Part, ...]], int]:
@@ -98,12 +169,7 @@ def parquet_parts(place: Place, count: int) -> tuple[list[tuple[Part, ...]], int
             for group in range(file.metadata.num_row_groups):
                 one = replace(part, groups=[group], pinned=state)
                 found.append((one, int(file.metadata.row_group(group).num_rows)))
-    total, runs, seen = sum(rows for _, rows in found), [], 0
-    for part, rows in found:
-        at = seen * count // max(total, 1)
-        runs.append((at, part))
-        seen += rows
-    return [tuple(p for _, p in run) for _, run in groupby(runs, lambda one: one[0])], total
+    return [tuple(_merged(run)) for run in _runs(found, count)], sum(rows for _, rows in found)
 
 
 @dataclass(frozen=True)
@@ -170,7 +236,7 @@ def _weight(file: Any, names: set[str]) -> int:
 
 
 def _batches(
-    file: Any, part: Part, rows: int, stored: list[str], widths: Mapping[str, int]
+    file: Any, part: Part, rows: int, stored: list[str], widths: Mapping[str, int], *, threads: bool
 ) -> Iterator[Any]:
     """Yield batches that fit into memory by what the footer says; groups with long lists one by one.
 
@@ -181,14 +247,14 @@ def _batches(
     told = [(group, *_beyond(file, group, widths)) for group in groups]
     for alone, run in groupby(told, lambda one: one[0] if one[1] else -1):
         several = list(run)
-        for _, spare, heaviest, count in several:
-            if spare > _SPARE or heaviest > max(_HEAVY, count << 20):
-                raise _too_heavy(part.file)
+        if any(_refused(*one) for _, *one in several):
+            raise _too_heavy(part.file)
         size = min(max(1, _HEAVY * count // max(heavy, 1)) for *_, heavy, count in several)
         yield from file.iter_batches(
             batch_size=min(rows, size),
             columns=stored,
             row_groups=[alone] if alone >= 0 else [group for group, *_ in several],
+            use_threads=threads,
         )
 
 
@@ -204,6 +270,11 @@ def _beyond(file: Any, group: int, widths: Mapping[str, int]) -> tuple[int, int,
             spare += max(0, int(column.num_values) - count * widths[name]) if listed else 0
             heavy += int(column.total_uncompressed_size)
     return spare, heavy, count
+
+
+def _refused(spare: int, heavy: int, count: int) -> bool:
+    """Say whether a group of rows holds too much beyond its declaration, or too heavy records."""
+    return spare > _SPARE or heavy > max(_HEAVY, count << 20)
 
 
 def _too_heavy(file: Path) -> DataError:

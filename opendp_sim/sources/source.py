@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -46,6 +46,7 @@ class Table:
         form: returns the columns without their records, where the data has types of its own.
         weight: bytes that all records take as they are stored, unpacked, when headers tell.
         packed: bytes of the file, where it may be compressed.
+        cut: returns sources of its parts, in order, for so many readers; None if that gains little.
     """
 
     records: Records
@@ -54,6 +55,7 @@ class Table:
     form: Callable[[], Raw] | None = None
     weight: int | None = None
     packed: int | None = None
+    cut: Callable[[int], Sequence[Source] | None] | None = None
 
     def blocks(self, rows: int | None = None) -> Iterator[Block]:
         """Open the source afresh: blocks of ``rows`` records, the last one shorter.

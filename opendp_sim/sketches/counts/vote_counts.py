@@ -5,7 +5,7 @@ Proof of the stability map: ``vote_counts.md``, beside this file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.capabilities import ItemCounts
 from opendp_sim.core.claims import Block, Stable
 from opendp_sim.core.constructors import constructors
+from opendp_sim.core.crew import Alone, Crew
 from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.shared_parameters import Seed
@@ -27,6 +28,7 @@ from opendp_sim.sketches.counts.parts.vote_table import (
     Pairs,
     Texts,
     bounded,
+    by_user,
 )
 from opendp_sim.spaces.cell import plain
 from opendp_sim.spaces.checks import symmetric
@@ -36,8 +38,6 @@ from opendp_sim.spaces.metrics import IdDistance
 from opendp_sim.spaces.records import Column, Records
 
 __all__ = ["VoteCounts", "make_vote_counts", "then_vote_counts"]
-
-Blocks = Callable[[], Iterable[dict[str, NDArray[Any]]]]
 
 
 @register
@@ -156,9 +156,9 @@ class VoteCounts(Mechanism):
         per_user = 1 if by_row else self.max_items
         output = OpenCounts(item.dtype == "str", self.universe)
 
-        def fold(blocks: Blocks) -> dict[str, NDArray[Any]]:
+        def shared(crew: Crew) -> dict[str, NDArray[Any]]:
             codes = _codes(item)
-            return _named(*self._count(blocks, item, user, codes), codes, text=output.text)
+            return _named(*self._count(crew, item, user, codes), codes, text=output.text)
 
         def merge(parts: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
             codes, total = _codes(item), ItemVotes()
@@ -168,7 +168,8 @@ class VoteCounts(Mechanism):
 
         return Stable(
             output=output,
-            fold=fold,
+            fold=lambda blocks: shared(Alone(blocks)),
+            shared=shared,
             merge=merge,
             gather=None if user is None else user.name,
             reads=_read(item, user),
@@ -187,9 +188,9 @@ class VoteCounts(Mechanism):
             found = codes.of(np.asarray(data[item.name]))
             out += np.bincount(found[found >= 0], minlength=len(catalogue))
 
-        def fold(blocks: Blocks) -> NDArray[np.int64]:
+        def shared(crew: Crew) -> NDArray[np.int64]:
             out = np.zeros(len(catalogue), dtype=np.int64)
-            items, votes = self._count(blocks, item, user, codes)
+            items, votes = self._count(crew, item, user, codes)
             out[items] = votes
             return out
 
@@ -198,7 +199,8 @@ class VoteCounts(Mechanism):
 
         one: Any = {"accumulate": accumulate}
         if user is not None:
-            one = {"fold": fold, "merge": merge, "gather": user.name}
+            one = {"fold": lambda blocks: shared(Alone(blocks)), "shared": shared}
+            one |= {"merge": merge, "gather": user.name}
         return Stable(
             output=output,
             output_metric=USERS,
@@ -209,27 +211,39 @@ class VoteCounts(Mechanism):
         )
 
     def _count(
-        self, blocks: Blocks, item: Column, user: Column | None, codes: Codes
+        self, crew: Crew, item: Column, user: Column | None, codes: Codes
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the items that occur, by number, and their votes; each pass adds its own users'."""
-        found = ItemVotes()
-        for part in range(1 if user is None else self.passes):  # without users a row is a vote
-            pairs, users = Pairs(), Integers() if user is None else _codes(user)
-            for block in blocks():
+        if user is None:  # a row is a vote
+
+            def vote(state: ItemVotes, block: Any) -> None:
+                items = codes.of(np.asarray(block[item.name]))
+                state.add(items[self._inside(items, codes)])
+
+            return _added([state.total() for state in crew.gather(ItemVotes, vote)])
+        found = []
+        for part in range(self.passes):
+            users = _codes(user)
+
+            def pair(state: Pairs, block: Any, *, part: int = part, users: Codes = users) -> None:
                 items = codes.of(np.asarray(block[item.name]))
                 kept = self._inside(items, codes)
-                if user is None:
-                    found.add(items[kept])
-                    continue
                 who = np.asarray(block[user.name])
                 if self.passes > 1:
                     kept &= parts_of(who, self.passes) == part
-                pairs.add(users.of(who[kept]), items[kept])
-            by, items = pairs.distinct()
-            if self.max_items is not None:
-                items = bounded(by, items, self.max_items, self.seed, users, codes)
-            found.add(items)
-        return found.total()
+                state.add(users.of(who[kept]), items[kept])
+
+            def votes(
+                pairs: Pairs, users: Codes = users
+            ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+                by, items = pairs.distinct()
+                if self.max_items is not None:
+                    items = bounded(by, items, self.max_items, self.seed, users, codes)
+                return _added([(items, np.ones(len(items), dtype=np.int64))])
+
+            gathered = crew.gather(Pairs, pair)
+            found.append(_added(crew.each(votes, by_user(gathered, crew))))
+        return _added(found)
 
     def _inside(self, items: NDArray[np.int64], codes: Codes) -> NDArray[np.bool_]:
         """Say which item numbers count: those in the catalogue, or in the universe."""
@@ -284,6 +298,16 @@ class VoteCounts(Mechanism):
             "OS102", f"{self.key}.items", expected="one catalogue of distinct items of the column",
             got=got, hint="give `items`, or `universe` for whole numbers, or a category column.",
         )  # fmt: skip
+
+
+def _added(
+    parts: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Add up votes by item."""
+    total = ItemVotes()
+    for items, votes in parts:
+        total.add(items, votes)
+    return total.total()
 
 
 def _read(item: Column, user: Column | None) -> frozenset[str]:

@@ -7,16 +7,19 @@ given when they are met, by a dictionary. So no count rests on a hash. Names are
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.core.crew import Crew
 from opendp_sim.spaces.cell import exact, hashes, wholes
 from opendp_sim.spaces.ids import mixed
 
-__all__ = ["Codes", "Integers", "ItemVotes", "Listed", "Pairs", "Texts", "bounded"]
+__all__ = ["Codes", "Integers", "ItemVotes", "Listed", "Pairs", "Texts", "bounded", "by_user"]
 
 Ints = NDArray[np.int64]
 _SLACK = 2**20
@@ -55,12 +58,16 @@ class Texts:
     """Texts, numbered as they are met."""
 
     known: dict[Any, int] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+    """Two threads would give two texts one number. Which text has which decides nothing."""
 
     def of(self, values: NDArray[Any]) -> Ints:
         """Return each text's number, giving new ones the next."""
         known = self.known
         cells = exact(values.tolist())
-        return np.fromiter((known.setdefault(c, len(known)) for c in cells), np.int64, len(cells))
+        with self._lock:
+            found = (known.setdefault(c, len(known)) for c in cells)
+            return np.fromiter(found, np.int64, len(cells))
 
     def names(self, codes: Ints) -> list[Any]:
         """Return the texts."""
@@ -120,8 +127,19 @@ class Pairs:
         if self._pending > max(self._kept, _SLACK):
             self.distinct()
 
+    def hold(self, users: Ints, items: Ints) -> None:
+        """Add pairs that are sorted and distinct, and need not be looked at before the end."""
+        self._users.append(users)
+        self._items.append(items)
+
+    def taken(self) -> tuple[Ints, Ints]:
+        """Return what ``distinct`` does, and keep none of it."""
+        found = self.distinct()
+        self._users, self._items, self._pending, self._kept = [], [], 0, 0
+        return found
+
     def distinct(self) -> tuple[Ints, Ints]:
-        """Return users and items of the distinct pairs, sorted by user, then by item."""
+        """Return users and items of the distinct pairs, sorted by user, then by item; keep them so."""
         none = [np.zeros(0, dtype=np.int64)]
         users = np.concatenate(self._users or none)
         items = np.concatenate(self._items or none)
@@ -130,6 +148,30 @@ class Pairs:
             users, items = _packed(users, items)
         self._users, self._items, self._pending, self._kept = [users], [items], 0, len(users)
         return users, items
+
+
+def by_user(gathered: Sequence[Pairs], crew: Crew) -> Sequence[Pairs]:
+    """Return the pairs of several threads anew, all pairs of one user in one place: as many places.
+
+    Users are cut into ranges at the quantiles of the largest part; no count depends on
+    where that is. The pairs are handed over: nothing is left in ``gathered``.
+    """
+    if len(gathered) == 1:
+        return gathered
+    sorted_ = crew.each(lambda pairs: pairs.taken(), gathered)
+    largest = max((users for users, _ in sorted_), key=len)
+    if not len(largest):
+        return gathered[:1]
+    ranges = len(gathered)
+    at = [len(largest) * k // ranges for k in range(1, ranges)]
+    cuts = np.unique(largest[at])  # a range begins with each
+    found = [Pairs() for _ in range(len(cuts) + 1)]
+    while sorted_:
+        users, items = sorted_.pop()
+        ends = [0, *np.searchsorted(users, cuts, side="left").tolist(), len(users)]
+        for pairs, low, high in zip(found, ends, ends[1:], strict=False):
+            pairs.hold(users[low:high], items[low:high])
+    return found
 
 
 def _packed(users: Ints, items: Ints) -> tuple[Ints, Ints]:

@@ -1,0 +1,304 @@
+"""Threads that work through a dataset side by side; what is told of a failure does not depend on them.
+
+Parts of a dataset are begun in their order. Where some fail, the failure of the *first part* is raised:
+all parts before it were begun before it, and run to their end, so it is the one that a single thread
+meets first, whichever thread was quicker. In a part blocks come in order.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from opendp_sim.spaces.rows import length
+
+__all__ = ["One", "Opens", "Threads", "cores", "in_caller", "one_blas_thread"]
+
+S = TypeVar("S")
+T = TypeVar("T")
+Opens = Callable[[], Iterable[Any]]
+"""Opens a dataset, or a part of it, afresh: an iterable of blocks."""
+Call = Callable[[Callable[..., None], tuple[Any, ...]], None]
+
+
+class Threads:
+    """Several threads, each with a state of its own.
+
+    Where the dataset can be cut (``blocks.parts``, told the number of threads, returns what opens parts
+    of it, in order), each thread reads, checks and adds up parts of it; else the calling thread reads,
+    and at most ``workers + 2`` blocks exist at any time.
+
+    Args:
+        blocks: opens the dataset afresh.
+        workers: how many threads.
+        ready: called before each reading; returns what every block goes through first.
+        on_block: told the number of records of each block that is done, in the calling thread.
+        guard: wraps what is done with a block, so that nothing of a failure leaves a mechanism.
+    """
+
+    def __init__(
+        self,
+        blocks: Opens,
+        workers: int,
+        *,
+        ready: Callable[[], Callable[[Any], Any]],
+        on_block: Callable[[int], None],
+        guard: Callable[[Callable[[Any], Any]], Callable[[Any], Any]],
+    ) -> None:
+        self.size, self._blocks, self._ready = workers, blocks, ready
+        self._on_block, self._guard = on_block, guard
+
+    def gather(self, make: Callable[[], S], add: Callable[[S, Any], None]) -> list[S]:
+        """Add every block to the state of the thread that has it; return all states."""
+        through = self._ready()
+
+        def adding(state: S) -> Callable[[Any], Any]:
+            return self._guard(lambda block: add(state, through(block)))
+
+        cut = getattr(self._blocks, "parts", None)
+        parts: Sequence[Opens] | None = None if cut is None else cut(self.size)
+        if parts is None:
+            states = [make() for _ in range(self.size)]
+            _Queue([adding(state) for state in states]).feed(self._told(self._blocks()))
+            return states
+        held = _Held(make)
+
+        def work(part: Opens, may_go_on: Callable[[], bool]) -> None:
+            state = held.mine()
+            done = adding(state)
+            for block in part():
+                done(block)
+                in_caller(self._on_block, length(block))
+                del block
+                if not may_go_on():
+                    return
+
+        _side_by_side(work, parts, self.size)
+        return held.all or [make()]
+
+    def each(self, function: Callable[[S], T], items: Sequence[S]) -> list[T]:
+        """Return what the function makes of each item, in their order."""
+        done = self._guard(function)
+        return _side_by_side(lambda item, _: done(item), items, self.size)
+
+    def _told(self, blocks: Iterable[Any]) -> Iterator[Any]:
+        for block in blocks:
+            yield block
+            self._on_block(length(block))
+
+
+class One:
+    """The calling thread alone: as ``Threads``, without any."""
+
+    size = 1
+
+    def __init__(
+        self,
+        blocks: Opens,
+        *,
+        ready: Callable[[], Callable[[Any], Any]],
+        on_block: Callable[[int], None],
+        guard: Callable[[Callable[[Any], Any]], Callable[[Any], Any]],
+    ) -> None:
+        self._blocks, self._ready, self._on_block, self._guard = blocks, ready, on_block, guard
+
+    def gather(self, make: Callable[[], S], add: Callable[[S, Any], None]) -> list[S]:
+        """Add all blocks to one state."""
+        through, state = self._ready(), make()
+        done = self._guard(lambda block: add(state, through(block)))
+        for block in self._blocks():
+            done(block)
+            self._on_block(length(block))
+        return [state]
+
+    def each(self, function: Callable[[S], T], items: Sequence[S]) -> list[T]:
+        """Go through the items."""
+        return [self._guard(function)(item) for item in items]
+
+
+class _Held:
+    """The states of the threads that have one: a thread that finds no work holds no sketch."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make, self._own, self.all = make, threading.local(), list[Any]()
+
+    def mine(self) -> Any:
+        """Return the calling thread's state."""
+        if not hasattr(self._own, "state"):
+            self._own.state = self._make()
+            self.all.append(self._own.state)
+        return self._own.state
+
+
+# --- items in order -------------------------------------------------------------------------------
+
+
+class _Here(threading.local):
+    """Of a thread that somebody set to work: how it has something called in that somebody's thread."""
+
+    call: Call | None = None
+
+
+_here = _Here()
+
+
+def in_caller(function: Callable[..., None], *args: Any) -> None:
+    """Call a function in the thread that waits for this one, soon; in any other thread, now."""
+    if _here.call is None:
+        function(*args)
+    else:
+        _here.call(function, args)
+
+
+class _Turns:
+    """Who works on what: items are begun in order, and none behind a failure."""
+
+    def __init__(self, count: int) -> None:
+        self._lock, self._next, self._count, self._ended = threading.Lock(), 0, count, False
+        self.failed: dict[int, BaseException] = {}
+
+    def take(self) -> int | None:
+        """Return the next item's number, or None."""
+        with self._lock:
+            if self._ended or self.failed or self._next == self._count:
+                return None
+            self._next += 1
+            return self._next - 1
+
+    def fail(self, at: int, error: BaseException) -> None:
+        """Keep what an item failed with."""
+        with self._lock:
+            self.failed[at] = error
+
+    def goes_on(self, at: int) -> bool:
+        """Say whether what becomes of an item still matters: no item before it has failed."""
+        with self._lock:
+            return not self._ended and (not self.failed or at < min(self.failed))
+
+    def end(self) -> None:
+        """Let no item be begun, or gone on with."""
+        with self._lock:
+            self._ended = True
+
+
+def _side_by_side(
+    function: Callable[[Any, Callable[[], bool]], T], items: Sequence[Any], workers: int
+) -> list[T]:
+    """Return what the function makes of each item; raise the failure of the first item that fails.
+
+    The function is also given what says whether it should go on. What it calls by ``in_caller`` is
+    called in this thread, which does nothing else meanwhile.
+    """
+    turns = _Turns(len(items))
+    found: dict[int, T] = {}
+    calls: SimpleQueue[tuple[Callable[..., None], tuple[Any, ...]] | None] = SimpleQueue()
+
+    def run() -> None:
+        _here.call = lambda call, args: calls.put((call, args))
+        try:
+            while (at := turns.take()) is not None:
+                try:
+                    found[at] = function(items[at], partial(turns.goes_on, at))
+                except BaseException as error:  # noqa: BLE001 - raised again by the waiting thread
+                    turns.fail(at, error.with_traceback(None))  # its frames hold a block
+        finally:
+            calls.put(None)
+
+    threads = [
+        threading.Thread(target=run, name="part", daemon=True)
+        for _ in range(min(workers, len(items)))
+    ]
+    started = 0
+    try:
+        for thread in threads:
+            thread.start()
+            started += 1
+        waiting = started
+        while waiting:
+            call = calls.get()
+            if call is None:
+                waiting -= 1
+            else:
+                call[0](*call[1])
+    finally:
+        turns.end()
+        for thread in threads[:started]:
+            thread.join()
+    if turns.failed:
+        raise turns.failed[min(turns.failed)]
+    return [found[at] for at in range(len(items))]
+
+
+# --- one reader -----------------------------------------------------------------------------------
+
+
+class _Queue:
+    """Threads that each take blocks from one narrow queue, which the calling thread fills."""
+
+    def __init__(self, adding: Sequence[Callable[[Any], Any]]) -> None:
+        self._work: SimpleQueue[Any] = SimpleQueue()
+        self._room = threading.Semaphore(1)  # one block waits; one is read; one a worker is in work
+        self._failed: dict[int, BaseException] = {}
+        self._threads = [
+            threading.Thread(target=self._run, args=(add,), name="sketch", daemon=True)
+            for add in adding
+        ]
+
+    def _run(self, add: Callable[[Any], Any]) -> None:
+        while (given := self._work.get()) is not None:
+            self._room.release()
+            at, block = given
+            del given
+            try:
+                if not self._failed or at < min(self._failed.copy()):
+                    add(block)
+            except BaseException as error:  # noqa: BLE001 - raised again by the reading thread
+                self._failed[at] = error
+            del block
+
+    def feed(self, blocks: Iterable[Any]) -> None:
+        """Hand out every block, and return when all are done; raise what the first block to fail did."""
+        for thread in self._threads:
+            thread.start()
+        try:
+            for given in enumerate(blocks):
+                self._room.acquire()
+                if self._failed:
+                    break
+                self._work.put(given)
+        except Exception as error:  # noqa: BLE001 - of the reader, behind all blocks that it gave
+            self._failed.setdefault(2**63, error)
+        finally:
+            for _ in self._threads:
+                self._work.put(None)
+            for thread in self._threads:
+                thread.join()
+        if self._failed:
+            raise self._failed[min(self._failed)]
+
+
+# --- the machine ----------------------------------------------------------------------------------
+
+
+def cores() -> int:
+    """Return how many threads work by default: the cores that this process may use, at most eight."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    found = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    with suppress(OSError, ValueError, ZeroDivisionError):  # a container's share, in microseconds
+        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:  # noqa: PTH123
+            share, period = file.read().split()
+        found = min(found, -(-int(share) // int(period)))
+    return max(1, min(8, found))
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Give every worker one BLAS thread: several would spin on each other."""
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415 - it looks at what numpy loaded
+
+    limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="blas")
+    return limits
