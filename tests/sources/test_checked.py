@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,118 @@ def test_every_way_of_reading_gives_the_verdict_of_a_pass_of_its_own(
     assert told in (None, alone) or mode == "assume"
     if alone is None and told is None and readings == 1 and stop >= len(faults):
         assert len(seen) == len(faults)
+
+
+class Cut(Pieces):
+    """The same source in parts; a block may have a fault of its form, and a part end in its own error."""
+
+    length = 10
+
+    def __init__(self, parts: list[list[str | None]]) -> None:
+        super().__init__([fault for part in parts for fault in part], ends=False)
+        self.all = parts
+
+    def blocks(self, rows: int | None = None) -> Any:
+        for at, fault in enumerate(self.faults):
+            if fault in ("cut", "form"):
+                if fault == "form":
+                    yield {"a": np.full(4, 0.5), "b": np.array(["x"] * 4)}
+                raise DataError("OS601", f"block {at}", expected="a", got="b", hint="look.")
+            part = Pieces([fault], ends=False)
+            yield from part.blocks()
+
+    def cut(self, workers: int) -> Any:
+        found, before = [], 0
+        for faults in self.all:
+            one = Cut([faults])
+            one.blocks = self._from(faults, before)  # type: ignore[method-assign]
+            found.append(one)
+            before += len(faults)
+        return found
+
+    @staticmethod
+    def _from(faults: list[str | None], before: int) -> Any:
+        def blocks(rows: int | None = None) -> Any:
+            whole = Cut([[None] * before + faults]).blocks()
+            yield from itertools.islice(whole, before, None)
+
+        return blocks
+
+
+FAULTS = st.sampled_from([None, None, None, *BAD, "cut", "form"])
+
+
+@given(
+    parts=st.lists(st.lists(FAULTS, max_size=3), min_size=1, max_size=5),
+    mode=st.sampled_from(["refuse", "enforce"]),
+    data=st.data(),
+)
+def test_parts_in_any_order_give_the_verdict_of_one_thread(
+    parts: Any, mode: Any, data: Any
+) -> None:
+    """Whoever is quicker: parts go on by turns that hypothesis draws, block by block."""
+    alone = verdict(lambda: check_source(Cut(parts), mode))
+    checked = Checked(Cut(parts), mode)
+    opened = [iter(part()) for part in checked.parts(2) or []]
+    waiting, seen = list(range(len(opened))), []
+    while waiting:
+        at = data.draw(st.sampled_from(waiting))
+        block = next(opened[at], None)
+        if block is None:
+            waiting.remove(at)
+        else:
+            seen.append(block)
+            assert np.isfinite(block["a"]).all()
+            assert block["a"].max() <= 1
+    assert verdict(checked.finish) == alone
+    assert checked._done
+    if alone is None:
+        again = [block for part in checked.parts(2) or [] for block in part()]
+        assert sum(len(b["a"]) for b in again) == sum(len(b["a"]) for b in seen)
+    else:
+        assert verdict(lambda: checked.parts(2)) == alone
+
+
+def test_a_part_that_is_left_in_the_middle_is_no_check() -> None:
+    checked = Checked(Cut([[None, "nan"], ["high"]]), "refuse")
+    first, second = checked.parts(2) or []
+    reading = first()
+    next(reading)
+    assert list(second()) == []
+    reading.close()
+    assert not checked._done
+    assert verdict(checked.finish) == verdict(
+        lambda: check_source(Cut([[None, "nan"], ["high"]]), "refuse")
+    )
+
+
+@pytest.mark.parametrize("mode", ["refuse", "enforce"])
+def test_too_many_records_are_counted_over_all_parts(
+    mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five blocks of four where fewer than 2**31 = 17 are admitted: the fifth, or what stops before it."""
+    from opendp_sim.core import countable
+
+    monkeypatch.setattr(countable, "TOO_MANY", 17)
+    for parts in (
+        [[None] * 3, [None] * 2],
+        [[None] * 5],
+        [[None] * 3, ["nan"], ["cut"]],
+        [[None] * 3, [None], ["form"]],
+        [[None, "nan"], [None] * 2, [None, "cut"]],
+    ):
+        alone = verdict(lambda parts=parts: check_source(Cut(parts), mode))
+        checked = Checked(Cut(parts), mode)
+        for part in reversed(checked.parts(2) or []):
+            list(part())
+        assert verdict(checked.finish) == alone
+        assert alone is not None
+        assert ("OS610" in alone) == ("cut" not in parts[-1] or parts[0][-1] is not None)
+
+
+def test_what_cannot_be_cut_is_read_by_one() -> None:
+    assert Checked(Pieces([None], ends=False), "refuse").parts(2) is None
+    assert Checked(Cut([[None], [None]]), "assume").parts(2) is None
 
 
 def test_a_reading_that_is_not_ended_is_no_check() -> None:

@@ -137,3 +137,56 @@ def test_a_reader_that_gets_no_memory_is_no_refusal_by_the_data():
     ):
         raise pa.ArrowMemoryError("malloc of size 1 failed")
     assert caught.value.__context__ is None
+
+
+def groups(path: Path, rows: np.ndarray, size: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = pa.table({"x_0": rows[:, 0], "x_1": rows[:, 1]})
+    pq.write_table(table, path, row_group_size=size)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 8])
+def test_parts_side_by_side_are_the_whole(tmp_path, workers):
+    """In order, none of them empty, with files between that hold no record, and each file opened once."""
+    for place, part in enumerate(np.array_split(ROWS, 4)):
+        groups(tmp_path / f"year={2025 + place // 2}" / f"{place}.parquet", part, 1 + place)
+    groups(tmp_path / "year=2025" / "5.parquet", ROWS[:0], 1)
+    source = parquet_source(Place(tmp_path, {}), BY_YEAR)
+    expected, parts = whole(source), source.cut(workers)
+    found = [whole(part) for part in parts]
+    assert 1 < len(found) <= 4 * workers + 1
+    for name, column in expected.items():
+        assert np.array_equal(np.concatenate([f[name] for f in found]), column)
+
+
+def test_few_row_groups_are_read_by_one(tmp_path):
+    """One group for two threads, or one that holds nearly all: one thread would read for all anyway."""
+    groups(tmp_path / "a.parquet", ROWS, 30)
+    assert parquet_source(Place(tmp_path / "a.parquet", {}), POINTS).cut(2) is None
+    groups(tmp_path / "b.parquet", ROWS[:2], 30)
+    assert parquet_source(Place(tmp_path, {}), POINTS).cut(2) is None
+    groups(tmp_path / "a.parquet", ROWS, 15)
+    assert len(parquet_source(Place(tmp_path / "a.parquet", {}), POINTS).cut(2)) == 2
+
+
+def test_a_file_that_is_refused_as_a_whole_stays_whole(tmp_path, monkeypatch):
+    """Its refusal comes before the reading of its first group, whoever reads which of them."""
+    for name in "ab":
+        groups(tmp_path / f"{name}.parquet", ROWS, 5)
+    monkeypatch.setattr(parquet, "_refused", lambda spare, heavy, count: count == 5)
+    source = parquet_source(Place(tmp_path, {}), POINTS)
+    assert len(source.cut(2)) == 2
+    for part in source.cut(2):
+        with pytest.raises(DataError, match="OS601"):
+            next(iter(part.blocks()))
+
+
+def test_runs_for_a_job_name_each_file_once(tmp_path):
+    """A run of many groups of one file opens it once, not once a group."""
+    for name in "ab":
+        groups(tmp_path / f"{name}.parquet", ROWS, 3)
+    runs, rows = parquet.parquet_parts(Place(tmp_path, {}), 4)
+    assert rows == 60
+    assert [len(run) for run in runs] == [1, 1, 1, 1]
+    assert [len(part.groups) for run in runs for part in run] == [5, 5, 5, 5]
+    assert len(parquet.parquet_parts(Place(tmp_path, {}), 1)[0][0]) == 2

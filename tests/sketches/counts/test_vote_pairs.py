@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
+from opendp_sim.core.crew import Alone
 from opendp_sim.sketches.counts.parts import vote_table
 from opendp_sim.sketches.counts.vote_counts import VoteCounts
 from opendp_sim.spaces.metrics import IdDistance, Symmetric
@@ -131,3 +133,103 @@ def test_nothing_is_counted_of_no_blocks() -> None:
     found = claim.fold(list)
     assert found["item"].dtype == found["votes"].dtype == np.int64
     assert not len(found["item"])
+
+
+class Adversary:
+    """A crew that gives blocks to states as it likes, and items to `each` in any order."""
+
+    def __init__(self, blocks: Any, size: int, draw: Any) -> None:
+        self.blocks, self.size, self.draw = blocks, size, draw
+
+    def gather(self, make: Any, add: Any) -> list[Any]:
+        states = [make() for _ in range(self.size)]
+        blocks = list(self.blocks())
+        for at in self.draw(st.permutations(range(len(blocks)))):
+            add(states[self.draw(st.integers(0, self.size - 1))], blocks[at])
+        return states
+
+    def each(self, function: Any, items: Any) -> list[Any]:
+        found = {at: function(items[at]) for at in self.draw(st.permutations(range(len(items))))}
+        return [found[at] for at in range(len(items))]
+
+
+CELLS = {
+    "int64": st.sampled_from([-(2**63) + 1, -1, 0, 1, 2, 3, 2**62]),
+    "str": st.sampled_from(["a", "b", "é", "ab", "z\0"]),
+}
+
+
+@given(
+    users=st.sampled_from(["int64", "str"]),
+    items=st.sampled_from(["int64", "str", "listed"]),
+    by=st.sampled_from(["user", "row", "row of a user"]),
+    most=st.sampled_from([None, 1, 2]),
+    passes=st.integers(1, 2),
+    size=st.integers(1, 4),
+    data=st.data(),
+)
+def test_whoever_counts_which_block(
+    users: str, items: str, by: str, most: Any, passes: int, size: int, data: Any
+) -> None:
+    """States, their blocks, ranges of users and the order of all of them decide nothing."""
+    kind = "int64" if items == "listed" else items
+    rows = data.draw(st.lists(st.tuples(CELLS[users], CELLS[kind]), max_size=40))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=5)))
+    records = Records((Column("u", users, role="privacy_id"), Column("i", kind)))
+    more: dict[str, Any] = {"items": (3, -1, 0)} if items == "listed" else {}
+    if by == "user":
+        more["max_items"] = most
+    if by == "row of a user":
+        more["user"] = "u"
+    metric = IdDistance("u") if by == "user" else Symmetric()
+    claim = VoteCounts(item="i", passes=passes, seed=5, **more).bind(records, metric)
+    if claim.shared is None:
+        return  # a sketch that adds up
+
+    def column(values: list[Any], dtype: str) -> Any:
+        return np.array(values, dtype=np.int64 if dtype == "int64" else object)
+
+    def blocks() -> list[dict[str, Any]]:
+        parts = [rows[a:b] for a, b in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
+        return [
+            {"u": column([u for u, _ in part], users), "i": column([i for _, i in part], kind)}
+            for part in parts
+        ]
+
+    one, two = claim.fold(blocks), claim.shared(Adversary(blocks, size, data.draw))
+    if isinstance(one, dict):
+        assert one["item"].tolist() == two["item"].tolist()
+        assert one["item"].dtype == two["item"].dtype
+        one, two = one["votes"], two["votes"]
+    assert one.dtype == two.dtype
+    assert one.tolist() == two.tolist()
+
+
+def test_all_pairs_of_a_user_are_in_one_range() -> None:
+    """A range that cut a user's pairs would count the user twice with `max_items`."""
+    g = np.random.default_rng(0)
+    gathered = [vote_table.Pairs() for _ in range(3)]
+    for at, pairs in enumerate(gathered):
+        pairs.add(g.integers(0, 5 * at + 1, 300), g.integers(0, 90, 300))
+    expected = sorted(
+        {
+            (u, i)
+            for p in gathered
+            for u, i in zip(*map(np.ndarray.tolist, p.distinct()), strict=True)
+        }
+    )
+    ranges = [pairs.distinct() for pairs in vote_table.by_user(gathered, Alone(list))]
+    assert len(ranges) > 1
+    assert len({int(u) for users, _ in ranges for u in set(users.tolist())}) == sum(
+        len(set(users.tolist())) for users, _ in ranges
+    )
+    assert (
+        sorted((u, i) for r in ranges for u, i in zip(r[0].tolist(), r[1].tolist(), strict=True))
+        == expected
+    )
+    assert [len(p.distinct()[0]) for p in gathered] == [0, 0, 0]  # handed over
+    one = vote_table.Pairs()
+    one.add(np.zeros(4, dtype=np.int64), np.arange(4))
+    several = vote_table.by_user([one, vote_table.Pairs()], Alone(list))
+    assert sum(len(pairs.distinct()[0]) for pairs in several) == 4
+    assert len(vote_table.by_user([vote_table.Pairs(), vote_table.Pairs()], Alone(list))) == 1
