@@ -27,6 +27,7 @@ __all__ = [
     "domain_text",
     "dropped",
     "labels",
+    "memory_a_core",
     "memory_of",
     "metric_text",
     "stage_plain",
@@ -146,12 +147,17 @@ _READERS = {"csv": _LIBRARY, "parquet": _LIBRARY + 120 * 2**20}
 """What reading a file takes beside its blocks, as measured: pyarrow holds several row groups."""
 
 
+_SECOND, _FURTHER = 4, 8
+"""Blocks that the second thread over a ``.parquet`` source takes with its reader, and any further one, as
+measured; the first has eight."""
+
+
 def memory_of(types: Iterable[Typed]) -> int:
-    """Estimate the peak memory of a run, in bytes: sketches with their noise, and a few blocks.
+    """Estimate the peak memory of a run on two cores, in bytes: sketches with their noise, a few blocks.
 
     Three vectors of cells for each released sketch (the sum, the noise, the file), the public
-    matrices, eight copies of one block of the widest stage, what its reader takes, and all rows of a
-    public ``size`` where a mechanism needs them together.
+    matrices, eight copies of one block of the widest stage (twelve where two threads read), what its
+    reader takes, and all rows of a public ``size`` where a mechanism needs them together.
     """
     cells, matrices, block, held, reader = 0, 0, 0, 0, 0
     for typed in types:
@@ -160,14 +166,30 @@ def memory_of(types: Iterable[Typed]) -> int:
             claim = stage.claim
             if isinstance(claim, Stable):
                 matrices = max(matrices, _bytes_of(claim.matrices))
-        rows = min(block_rows(typed.entry.records), rows_at_once(typed.stages))
-        block = max(block, 8 * rows * widest(typed.stages)[0])
+        several = _SECOND if typed.entry.source.kind == "parquet" else 0
+        block = max(block, (8 + several) * _block(typed))
         if typed.release is not None and typed.is_sketch:
             cells += int(getattr(typed.domain, "size", 0))
         elif typed.release is not None:
             size = dict(typed.release.params).get("size") or 0
             held = max(held, 2 * int(size) * bytes_a_record(typed))
-    return 3 * 8 * cells + matrices + 8 * block + held + reader
+    return 3 * 8 * cells + matrices + block + held + reader
+
+
+def memory_a_core(types: Iterable[Typed]) -> int:
+    """Estimate what each thread beyond two adds, in bytes: a reader's blocks, and a sketch.
+
+    It is no part of a plan's document, which is the same on every machine.
+    """
+    found = [typed for typed in types if typed.entry.source.kind == "parquet"]
+    each = [8 * int(getattr(t.domain, "size", 0)) for t in found if t.is_sketch]
+    return max(map(_block, found), default=0) * _FURTHER + max(each, default=0)
+
+
+def _block(typed: Typed) -> int:
+    """Return the bytes of a block of the widest stage."""
+    rows = min(block_rows(typed.entry.records), rows_at_once(typed.stages))
+    return 8 * rows * widest(typed.stages)[0]
 
 
 def bytes_a_record(typed: Typed) -> int:

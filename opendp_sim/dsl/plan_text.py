@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from opendp_sim.accounting.little_protection import little_protection
 from opendp_sim.accounting.promise import promise
 from opendp_sim.core.rounding import up_text
-from opendp_sim.dsl.describe import bytes_a_record, labels
+from opendp_sim.dsl.describe import bytes_a_record, labels, memory_a_core
 from opendp_sim.dsl.how_wrong import asked_later, how_wrong
 
 if TYPE_CHECKING:
@@ -76,13 +76,15 @@ def _lines(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def each_record(plan: Plan) -> str:
-    """Say what all rows together add to the memory, where a mechanism needs them so; else nothing."""
+    """Say what all rows together add to the memory, where a mechanism needs them; and further cores."""
     held = sum(
         bytes_a_record(typed)
         for typed in plan.types.values()
         if typed.release is not None and not typed.is_sketch
     )
-    return f", and {held:,} bytes a record" if held else ""
+    more = memory_a_core(plan.types.values())
+    told = f", and {held:,} bytes a record" if held else ""
+    return told + (f", and {more / 2**20:,.0f} for each core beyond two" if more >= 2**20 else "")
 
 
 def _gate(entry: Any) -> str:

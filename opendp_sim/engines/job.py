@@ -26,7 +26,7 @@ from opendp_sim.sources.place import read_place
 from opendp_sim.sources.source import Source
 from opendp_sim.spaces.metrics import IdDistance
 
-__all__ = ["Job", "cannot", "gathered_by", "job_of", "source_of_task", "typed_of"]
+__all__ = ["Job", "cannot", "gathered_by", "job_of", "plans_made", "source_of_task", "typed_of"]
 
 
 @dataclass(frozen=True)
@@ -170,6 +170,11 @@ def _typed(program: str, folder: str, release: str) -> tuple[Typed | None, dict[
 
 def _sameness(program: Program, typed: Typed) -> dict[str, Any]:
     return {"hash": program.hash, "versions": versions(), "claims": _claims(typed)}
+
+
+def plans_made() -> int:
+    """Return how many plans this process has made of programs that it was sent."""
+    return _typed.cache_info().misses
 
 
 def typed_of(text: str) -> Typed:

@@ -67,9 +67,9 @@ def read(data: bytes) -> Message:
 
 
 def packed(value: NDArray[np.int64] | Mapping[str, NDArray[Any]]) -> bytes:
-    """Return named arrays, or one vector of integers in the narrowest type that holds them, as bytes."""
+    """Return named arrays, or one vector, as bytes: int64 in the narrowest type that holds its values."""
     if isinstance(value, np.ndarray):
-        value = {"": _narrow(value)}
+        value = {"": value.astype(np.int64, copy=False)}
     names: list[str] = []
     held: dict[str, Any] = {}
     for at, (name, array) in enumerate(value.items()):
@@ -78,6 +78,8 @@ def packed(value: NDArray[np.int64] | Mapping[str, NDArray[Any]]) -> bytes:
             texts = [cell.encode("utf-8", "surrogatepass") for cell in array.tolist()]
             held[f"n{at}"] = np.fromiter(map(len, texts), np.int64, len(texts))
             held[f"b{at}"] = np.frombuffer(b"".join(texts), dtype=np.uint8)
+        elif array.dtype == np.int64:
+            held[f"i{at}"] = _narrow(array)
         else:
             held[f"a{at}"] = array
     out = io.BytesIO()
@@ -90,10 +92,12 @@ def unpacked(data: bytes) -> Any:
     with np.load(io.BytesIO(data), allow_pickle=False) as held:
         names = json.loads(held["names"].tobytes())
         found = {name: _array(held, at) for at, name in enumerate(names)}
-    return found[""].astype(np.int64) if names == [""] else found
+    return found[""] if names == [""] else found
 
 
 def _array(held: Any, at: int) -> NDArray[Any]:
+    if f"i{at}" in held:
+        return np.asarray(held[f"i{at}"], dtype=np.int64)
     if f"a{at}" in held:
         array: NDArray[Any] = held[f"a{at}"]
         return array

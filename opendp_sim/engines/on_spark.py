@@ -6,13 +6,14 @@ round-robin shuffle over an order that changes on a retry loses and doubles rows
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from opendp_sim.engines import work
+from opendp_sim.engines import job as job_module, work
 from opendp_sim.engines.engine import Engine, need
 from opendp_sim.engines.job import Job, cannot
 
@@ -56,12 +57,12 @@ class Spark(Engine):
     def run(self, job: Job) -> Sequence[bytes]:
         """Run every task; partial results are collected as bytes."""
         with self._started() as session:
-            frame = session.createDataFrame(list(enumerate(job.tasks)), "no long, task string")
-            frame = frame.repartition(max(1, len(job.tasks)), "no")
+            count = len(job.tasks)
+            frame = session.range(0, count, 1, max(1, count))  # one task a partition, no shuffle
             if job.buckets is None:
-                frame = frame.mapInArrow(_tasks(job.text, _one_of), _RESULT)
+                frame = frame.mapInArrow(_tasks(job, _one_of), _RESULT)
             else:
-                frame = frame.mapInArrow(_tasks(job.text, work.route), _RESULT)
+                frame = frame.mapInArrow(_tasks(job, work.route), _RESULT)
                 frame = frame.repartition(job.buckets, "part")
                 frame = frame.mapInArrow(_buckets(job.text), _RESULT)
             return [bytes(row["payload"]) for row in frame.collect()]
@@ -93,19 +94,26 @@ _QUIET = {
     "spark.sql.adaptive.enabled": "false",
     "spark.python.worker.reuse": "true",
 }
-_HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_HERE = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.shuffle.compress": "false",  # no network to spare, and integers are narrow already
+}
 
 
 def _one_of(text: str, task: str) -> list[bytes]:
     return [work.whole(text, task)]
 
 
-def _tasks(text: str, function: Callable[[str, str], list[bytes]]) -> Callable[[Batches], Batches]:
+def _tasks(job: Job, function: Callable[[str, str], list[bytes]]) -> Callable[[Batches], Batches]:
+    text, tasks = job.text, job.tasks
+
     def run(batches: Batches) -> Batches:
         for batch in batches:
             for row in batch.to_pylist():
-                for part, payload in enumerate(function(text, row["task"])):
+                for part, payload in enumerate(function(text, tasks[row["id"]])):
                     yield _row(part, payload)
+        _settle()
 
     return run
 
@@ -118,8 +126,25 @@ def _buckets(text: str) -> Callable[[Batches], Batches]:
                 held.setdefault(row["part"], []).append(row["payload"])
         for number, messages in held.items():
             yield _row(number, work.bucket(text, number, messages))
+        _settle()
 
     return run
+
+
+_settled: list[tuple[int, int]] = []
+"""How many modules and plans this worker had when its objects were last put aside."""
+
+
+def _settle() -> None:
+    """Put the worker's modules and plans aside: Spark has Python look through all objects after a task.
+
+    That took as long as the sum over 60,000 rows.
+    """
+    held = (len(sys.modules), job_module.plans_made())
+    if held not in _settled:
+        _settled[:] = [held]
+        gc.collect()
+        gc.freeze()
 
 
 def _row(part: int, payload: bytes) -> Any:

@@ -39,11 +39,16 @@ def parquet_source(place: Place, records: Records) -> Table:
     Raises:
         DataError (OS601): not a readable file, or no file. (OS602): no such column. (OS606): no pyarrow.
     """
-    return parquet_of(place, records, _parts(place))
+    return parquet_of(place, records, _parts(place), threads=True)
 
 
-def parquet_of(place: Place, records: Records, parts: Sequence[Part]) -> Table:
-    """Return a source over some parts of the files: what one task of an engine reads."""
+def parquet_of(
+    place: Place, records: Records, parts: Sequence[Part], *, threads: bool = False
+) -> Table:
+    """Return a source over some parts of the files: what one task of an engine reads.
+
+    ``threads`` says whether columns are decoded side by side, by threads of pyarrow's.
+    """
     arrow = _pyarrow()
     length, weight, packed, names, listed = 0, 0, 0, {}, []
     for part in parts:
@@ -95,7 +100,7 @@ def parquet_of(place: Place, records: Records, parts: Sequence[Part]) -> Table:
             Table(records, partial(pieces_of, _merged(run), threads=False), None) for run in runs
         ]
 
-    pieces = partial(pieces_of, listed, threads=True)
+    pieces = partial(pieces_of, listed, threads=threads)
     return Table(records, pieces, length, form, weight, packed, cut)
 
 

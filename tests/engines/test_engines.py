@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 from opendp_sim.core.errors import DataError, InternalError
 from opendp_sim.dsl import apply
 from opendp_sim.engines import job, on_dask, work
 from opendp_sim.engines.engine import Engine, Local, engine_of
 from opendp_sim.engines.job import Job, job_of
-from opendp_sim.engines.messages import read, unpacked
+from opendp_sim.engines.messages import packed, read, unpacked
 from opendp_sim.engines.on_dask import Dask
 
 from . import made
@@ -227,7 +228,7 @@ def test_a_cluster_of_our_own_profiles_nothing_and_steals_no_tasks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
-    known = {name: dask.config.get(name) for name in on_dask._QUIET}
+    known = {name: dask.config.get(name, None) for name in on_dask._QUIET}
     started: list[dict[str, Any]] = []
 
     def starts(**_: Any) -> Any:
@@ -239,7 +240,9 @@ def test_a_cluster_of_our_own_profiles_nothing_and_steals_no_tasks(
     with Dask()._connected():
         pass
     assert started == [on_dask._QUIET]
-    assert {name: dask.config.get(name) for name in known} == known  # a program's own settings stay
+    assert {
+        name: dask.config.get(name, None) for name in known
+    } == known  # a program's own settings stay
 
 
 def test_what_an_engine_cannot_run_is_told_before_a_reserve(
@@ -338,6 +341,31 @@ def test_integers_that_were_rounded_otherwise_on_a_worker_are_refused(
     assert (found.code, found.payload) == (611, b"")
 
 
+@given(
+    st.lists(st.sampled_from([-(2**63), -(2**31) - 1, -129, -128, 0, 127, 128, 2**31, 2**63 - 1])),
+    st.lists(st.floats()),
+)
+def test_what_is_packed_comes_back_with_its_type(whole: list[int], real: list[float]) -> None:
+    """Integers travel narrow; a type that came back narrow would wrap in the next sum."""
+    given_ = {
+        "w": np.array(whole, dtype=np.int64),
+        "m": np.array([whole, whole], dtype=np.int64),
+        "f": np.array(real),
+        "n": np.array(real, dtype=np.float32),
+        "b": np.array(whole, dtype=np.int64) > 0,
+        "i": np.zeros(3, dtype=np.int32),
+        "t": np.array(["é", "\ud800"], dtype=object),
+    }
+    found = unpacked(packed(given_))
+    assert list(found) == list(given_)
+    for name, array in given_.items():
+        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
+        assert found[name].tobytes() == array.tobytes() or name == "t"
+    assert found["t"].tolist() == given_["t"].tolist()
+    vector = unpacked(packed(given_["w"]))
+    assert (vector.dtype, vector.tolist()) == (np.dtype(np.int64), whole)
+
+
 SECRET = "alice@secret.example"  # noqa: S105 - a value of the made data
 
 
@@ -356,7 +384,7 @@ def test_no_value_leaves_a_task_that_fails(
     for name in ("race", "words", "text_persons"):
         job = job_of(made.plan_for(name, tmp_path), "n", 2)
         with monkeypatch.context() as patch:
-            for place in ("build_sketch", "guarded", "unpacked", "packed"):
+            for place in ("build_sketch", "fold_whole", "unpacked", "packed"):
                 patch.setattr(work, place, quoting)
             if job.buckets is None:
                 told = [work.whole(job.text, task) for task in job.tasks]
