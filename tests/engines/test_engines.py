@@ -343,7 +343,7 @@ def test_integers_that_were_rounded_otherwise_on_a_worker_are_refused(
 
 @given(
     st.lists(st.sampled_from([-(2**63), -(2**31) - 1, -129, -128, 0, 127, 128, 2**31, 2**63 - 1])),
-    st.lists(st.floats()),
+    st.lists(st.floats(width=32)),
 )
 def test_what_is_packed_comes_back_with_its_type(whole: list[int], real: list[float]) -> None:
     """Integers travel narrow; a type that came back narrow would wrap in the next sum."""
