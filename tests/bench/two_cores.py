@@ -51,7 +51,7 @@ def opened(plan: Any) -> Inputs:
 
 
 def _opened(plan: Any) -> Inputs:
-    return open_private(plan, {}, _untold, open_public(plan, {}, _untold))
+    return open_private(plan, {}, _untold, open_public(plan, {}, _untold), whole=False)
 
 
 def _untold(_phase: str, _rows: int) -> None:
@@ -59,8 +59,11 @@ def _untold(_phase: str, _rows: int) -> None:
 
 
 def applied(plan: Any, workers: int) -> Any:
-    """What ``apply`` does before the noise, with that many threads beside the one that reads."""
-    return data_of(plan.releases["n"], opened(plan), workers, _untold)
+    """What ``apply`` does before the noise: gate and sum in one pass, by that many threads."""
+    inputs = opened(plan)
+    found = data_of(plan.releases["n"], inputs, workers, _untold)
+    inputs.finish()
+    return found
 
 
 def reading_share(plan: Any) -> float:
