@@ -134,6 +134,13 @@ def test_threads_of_one_object_take_turns(place: str) -> None:
         ledger.charge(ONE, {"program": "p"})
 
 
+def killed(one: Any) -> tuple[str, str]:
+    """Kill a process and return what it had said; ``communicate`` loses what ``readline`` read ahead."""
+    one.kill()
+    with one:
+        return one.stdout.read(), one.stderr.read()
+
+
 @pytest.mark.parametrize(
     "waits", [(), pytest.param((0.0, 0.001, 0.004, 0.011) * 3, marks=pytest.mark.deep)]
 )
@@ -147,16 +154,14 @@ def test_killed_clients_and_a_killed_server_lose_and_double_nothing(
         one = driver(place)
         told.append(int(one.stdout.readline()))
         time.sleep(wait)
-        one.kill()
-        told += [int(line) for line in one.communicate()[0].split()]
+        told += [int(line) for line in killed(one)[0].split()]
     one = driver(place)
     told.append(int(one.stdout.readline()))
     server.kill()
     time.sleep(0.3)
     server.start()
     told += [int(one.stdout.readline()) for _ in range(3)]
-    one.kill()
-    rest, errors = one.communicate()
+    rest, errors = killed(one)
     told += [int(line) for line in rest.split()]
     ledger = Ledger.open(place)
     kept = ledger.verify()

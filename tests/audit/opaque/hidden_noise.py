@@ -129,9 +129,12 @@ def rows_for_users(broken: bool) -> Any:
         return noise(sum(seen.values()))
 
     return opaque(
-        whole(0, 799), SYMMETRIC, PURE, count,
+        whole(0, 799),
+        SYMMETRIC,
+        PURE,
+        count,
         (lambda d: up(noise.map(min(d, 2)))) if broken else (lambda d: up(noise.map(d))),
-    )  # fmt: skip
+    )
 
 
 @pair(
@@ -205,6 +208,9 @@ def parity_stays(broken: bool) -> Any:
         return out
 
     return opaque(
-        whole(0, 400), SYMMETRIC, APPROX, keys,
+        whole(0, 400),
+        SYMMETRIC,
+        APPROX,
+        keys,
         lambda d: (up(noise.map(d)), min(1.0, d * math.exp(d) * delta)),
-    )  # fmt: skip
+    )
