@@ -31,6 +31,8 @@ __all__ = ["Ended", "Tally", "forked", "tally", "warm"]
 GIGABYTE = 2**30
 CPU_SECONDS, PATIENCE = 5, 60.0
 """How much a command may compute; and how long it may take, on a machine that others use."""
+FRESH = 300.0
+"""MiB of a process that has imported every command: of what a fork finds, no more is its own."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ def forked(
             ends.append(end)
         os.write(ends[0] if ends else streams[0], lines.encode(errors="surrogateescape"))
         sys.stdout.flush()
+        before_it = _resident()
         child = os.fork()
         if child == 0:
             for end in ends:
@@ -110,13 +113,24 @@ def forked(
             )
         status, used, late = _awaited(child, streams[1], stop)
         said, complained = (_read(stream) for stream in streams[1:])
-        cpu, peak = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+        cpu, peak = used.ru_utime + used.ru_stime, _peak(used, before_it)
         calls = int.from_bytes(shared[:8], "big")
         return Ended(os.waitstatus_to_exitcode(status), said, complained, cpu, peak, late, calls)
     finally:
         shared.close()
         for stream in (*streams, *ends):
             os.close(stream)
+
+
+def _resident() -> float:
+    """Return what this process holds, in MiB."""
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+def _peak(used: resource.struct_rusage, found: float) -> float:
+    """Return what a fork held at most, in MiB, as if it had found ``FRESH`` or less: a worker may hold much."""
+    return used.ru_maxrss / 1024 - max(0.0, found - FRESH)
 
 
 def _read(stream: int) -> str:
@@ -244,6 +258,7 @@ def tally(work: Callable[[int], str], numbers: Sequence[int], *, size: int = 250
     """
     out, left = Tally(), list(numbers)
     while left:
+        found = _resident()
         lines, code, used = _one_fork(work, left[:size])
         for line in lines:
             number, cpu, end = line.split(" ", 2)
@@ -257,7 +272,7 @@ def tally(work: Callable[[int], str], numbers: Sequence[int], *, size: int = 250
             out.ends["FAULT"] += 1
             done += 1
         out.cpu += used.ru_utime + used.ru_stime
-        out.peak = max(out.peak, used.ru_maxrss / 1024)
+        out.peak = max(out.peak, _peak(used, found))
         left = left[done:]
     if out.peak > 1024:
         out.faults.append(f"FAULT: {out.peak:.0f} MiB")

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+from tests import _forks
 from tests._forks import Ended, forked, tally
 
 SPECS = Path(__file__).parents[1] / "specs"
@@ -69,3 +71,11 @@ def test_a_case_that_hangs_is_told(monkeypatch):
     found = tally(work, range(2))
     assert found.ends == {"done": 1, "FAULT": 1}
     assert "-27" in found.faults[0]  # SIGPROF
+
+
+def test_what_a_worker_holds_is_not_counted_as_what_its_fork_takes():
+    """Two tests failed where others before them had made the worker large."""
+    used = SimpleNamespace(ru_maxrss=1500 * 1024)
+    assert _forks._peak(used, 1300.0) == 500.0
+    assert _forks._peak(used, 100.0) == 1500.0
+    assert 20 < _forks._resident() < 2**15
