@@ -38,9 +38,9 @@ __all__ = ["account"]
 
 _Solved = dict[tuple[Any, ...], float]
 """What was solved for releases that look alike: a guess for the next one, which its own map confirms."""
-_KEPT: _Solved = {}
-_MOST_KEPT = 1024
-"""Of this process: a spec that is planned again looks at OpenDP's map twice."""
+_KEPT: dict[str, _Solved] = {}
+_MOST_KEPT = 256
+"""By program: one planned again looks at OpenDP twice, and no plan depends on another program."""
 
 
 def account(
@@ -69,10 +69,11 @@ def account(
     measurements: list[dp.Measurement] = []
     if len(_KEPT) > _MOST_KEPT:
         _KEPT.clear()
+    solved = _KEPT.setdefault(program.hash, {})
     # By name: float sums depend on their order, and a program's hash does not.
     for name, typed in sorted(private.items()):
         try:
-            plan, measurement = _least_noise(typed, privacy, target, _KEPT)
+            plan, measurement = _least_noise(typed, privacy, target, solved)
         except InternalError:
             raise  # a contradiction in the house is nobody's mistake in the spec
         except SimError as error:
