@@ -31,8 +31,9 @@ __all__ = [
 _MAGIC = 1.5 * 2.0**52
 """Adding it rounds to the nearest integer and leaves that integer in the low bits of the float."""
 _LEAST_BITS, _MOST_BITS = 8, 44
-_BUFFER = 2**21
-"""Cells of one chunk's product: 16 MiB, the fastest of 2**19 to 2**23 on the machines measured."""
+_BUFFER = 2**19
+"""Cells of one chunk's product: 4 MiB, the fastest of 2**18 to 2**21. A block's arrays and this stay below
+what an allocator gives back at once: threads fault the pages of larger ones in again for each block."""
 
 _COUNTERS = 2**11
 """Counters that are counted in one go: 16 KiB, half of a first-level cache."""

@@ -100,7 +100,8 @@ class Quantize(Mechanism):
 
         def steps(data: Any, low: Any, high: Any) -> Rows:
             given = as_rows(data)
-            values = np.rint(np.asarray(given.values, dtype=np.float64) / unit)
+            values = np.divide(given.values, unit, dtype=np.float64)
+            np.rint(values, out=values)  # in place: fresh pages cost as much as the arithmetic
             np.clip(values, low, high, out=values)
             values += 0.0  # one zero: which one `clip` returns depends on the shape
             return Rows(values, given.labels, given.ids)

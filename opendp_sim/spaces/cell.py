@@ -90,7 +90,10 @@ def tagged(value: str | int) -> bytes:
 def hashes(values: Iterable[str | int], seed: int = 0) -> NDArray[np.uint64]:
     """Return a public 64-bit hash of each canonical value: the same in every process, shape (n,)."""
     salt = seed.to_bytes(8, "little")
-    raw = (hashlib.blake2b(tagged(v), digest_size=8, salt=salt).digest() for v in values)
+    told, hashed = list(values), hashlib.blake2b
+    plain_integers = set(map(type, told)) <= {int}  # the usual case, in two thirds of the time
+    content = [b"i%d" % v for v in told] if plain_integers else map(tagged, told)
+    raw = [hashed(one, digest_size=8, salt=salt).digest() for one in content]
     return np.frombuffer(b"".join(raw), dtype="<u8").astype(np.uint64)
 
 

@@ -247,3 +247,27 @@ def _is_utf8(cell: bytes | None) -> bool:
         return cell is None or cell.decode("utf-8") is not None
     except UnicodeDecodeError:
         return False
+
+
+# --- a vector in one column an entry --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("declared", ["f32", "f64"])
+@pytest.mark.parametrize("kinds", [["f2", "f4", "f8"], ["f4", "f4", "f4"], ["f8", "i8", "f4"]])
+def test_entries_beside_each_other_are_what_each_alone_is(declared: str, kinds: list[str]) -> None:
+    """Cast as one entry alone and then as a vector: the same bits, beyond float32 and for nulls too."""
+    column = Column("c", f"array[{declared}, 3]")
+    entry = arrow.entry_of(column)
+    odd = np.array([0.1, -0.0, 1e300, -1e39, np.inf, np.nan, 2.0**53 + 2, 1e-310])
+    whole = np.array([0, -1, 2**24 + 1, 2**53 + 1, -(2**63), 7, 8], dtype=np.int64)
+    with np.errstate(all="ignore"):
+        cells = [
+            pa.array([*(whole if k == "i8" else odd.astype(k)), *[None] * (2 if k == "i8" else 1)])
+            for k in kinds
+        ]
+        alone = [normal(from_arrow(cell, entry), entry) for cell in cells]
+        expected = normal(np.stack(alone, axis=1), column)
+    found = normal(arrow.column_of(column, cells), column)
+    assert found.dtype == expected.dtype
+    assert found.flags.c_contiguous
+    assert found.tobytes() == expected.tobytes()

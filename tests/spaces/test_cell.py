@@ -140,6 +140,12 @@ def test_what_is_hashed_names_its_type() -> None:
     assert not np.array_equal(hashes(["a", "b"], 7), hashes(["a", "b"], 8))
 
 
+def test_a_number_has_one_hash_in_whatever_company() -> None:
+    numbers = [0, -1, 7, 2**63 - 1, -(2**63), 10**30]
+    beside_a_text = hashes([*numbers, "a"], 7)
+    assert np.array_equal(hashes(numbers, 7), beside_a_text[:-1])
+
+
 CELLS = st.one_of(
     st.none(),
     st.booleans(),
