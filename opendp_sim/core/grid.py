@@ -32,8 +32,8 @@ _MAGIC = 1.5 * 2.0**52
 """Adding it rounds to the nearest integer and leaves that integer in the low bits of the float."""
 _LEAST_BITS, _MOST_BITS = 8, 44
 _BUFFER = 2**19
-"""Cells of one chunk's product: 4 MiB, the fastest of 2**18 to 2**21. With a block's arrays it stays below
-what an allocator gives back at once: threads fault larger ones in again, page by page, for each block."""
+"""Cells of one chunk's product: 4 MiB, the fastest of 2**18 to 2**21. With its block it stays below
+what an allocator gives back at once: threads fault larger ones in again, for each block."""
 
 _COUNTERS = 2**11
 """Counters that are counted in one go: 16 KiB, half of a first-level cache."""
