@@ -155,9 +155,10 @@ measured; the first has eight."""
 def memory_of(types: Iterable[Typed]) -> int:
     """Estimate the peak memory of a run on two cores, in bytes: sketches with their noise, a few blocks.
 
-    Three vectors of cells for each released sketch (the sum, the noise, the file), the public
-    matrices, eight copies of one block of the widest stage (twelve where two threads read), what its
-    reader takes, and all rows of a public ``size`` where a mechanism needs them together.
+    The public matrices, and the larger of two: while data is read, two vectors of cells for each
+    released sketch (one a thread), eight copies of one block of the widest stage (twelve where two
+    threads read), what its reader takes, and all rows of a public ``size`` where a mechanism needs them
+    together; afterwards three vectors of cells (the sum, the noise, the file).
     """
     cells, matrices, block, held, reader = 0, 0, 0, 0, 0
     for typed in types:
@@ -173,7 +174,7 @@ def memory_of(types: Iterable[Typed]) -> int:
         elif typed.release is not None:
             size = dict(typed.release.params).get("size") or 0
             held = max(held, 2 * int(size) * bytes_a_record(typed))
-    return 3 * 8 * cells + matrices + block + held + reader
+    return matrices + max(3 * 8 * cells, 2 * 8 * cells + block + held + reader)
 
 
 def memory_a_core(types: Iterable[Typed]) -> int:

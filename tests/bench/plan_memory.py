@@ -50,7 +50,9 @@ CASES = (
     ("race 100 x 256", "parquet", 10**6, 16),
     ("race 100 x 256", "csv", 10**5, 16),
     ("race 1,000 x 4,096", "npz", 10**5, 16),
+    ("race 1,000 x 4,096", "parquet", 10**6, 16),
     ("Fourier, 500", "parquet", 10**5, 16),
+    ("Fourier, 500", "parquet", 10**6, 16),
     ("Fourier, 500", "npz", 10**5, 64),
 )
 
