@@ -14,7 +14,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,7 +92,9 @@ def hashes(values: Iterable[str | int], seed: int = 0) -> NDArray[np.uint64]:
     salt = seed.to_bytes(8, "little")
     told, hashed = list(values), hashlib.blake2b
     plain_integers = set(map(type, told)) <= {int}  # the usual case, in two thirds of the time
-    content = [b"i%d" % v for v in told] if plain_integers else map(tagged, told)
+    content: Iterable[bytes] = map(tagged, told)
+    if plain_integers:
+        content = [b"i%d" % v for v in cast("list[int]", told)]
     raw = [hashed(one, digest_size=8, salt=salt).digest() for one in content]
     return np.frombuffer(b"".join(raw), dtype="<u8").astype(np.uint64)
 
