@@ -1,7 +1,8 @@
 """How often printed intervals of `density` and `distance` hold the truth, on data made to miss them.
 
-A row is one kind of data under one setting: the least coverage over its queries, of so many releases, each with its own
-public seed and its own noise. The truth is the sum over the rows as they were before the grid.
+A row is one kind of data under one setting: the coverage at the query that is held least often in the first half of the
+releases, counted in the second half alone. (The least of several queries is below what is said by chance; this is not.)
+Every release has its own public seed and its own noise. The truth is the sum over the rows as they were before the grid.
 
 python tests/bench/interval_coverage.py --write
 """
@@ -51,6 +52,12 @@ def held(of: Release, query: Mechanism, asked: Array, truth: Array) -> NDArray[n
     return np.asarray((found["lower"][:, 0] <= truth) & (truth <= found["upper"][:, 0]))
 
 
+def least(hits: list[NDArray[np.bool_]]) -> float:
+    """Return the coverage in the second half of the releases of the worst query in the first half."""
+    first, second = np.split(np.stack(hits), [len(hits) // 2])
+    return float(second[:, first.mean(axis=0).argmin()].mean())
+
+
 # --- kernel sums ----------------------------------------------------------------------------------
 
 
@@ -78,11 +85,11 @@ def race(
     runs: int,
     box: float = 900.0,
 ) -> float:
-    """Return the least coverage over far and near queries: the width of a bucket is 1."""
+    """Return the coverage at the worst of far and near queries: the width of a bucket is 1."""
     data = clusters(sizes, box)
     near = [data[:1] + off for off in (0.1, 0.5, 2.0, 5.0)]
     asked = np.concatenate([FAR, *near, data[-1:] - 40.0, data.mean(axis=0, keepdims=True)])
-    covered = np.zeros(len(asked))
+    hits = []
     words = {"estimator": "median_of_means", "groups": groups} if groups > 1 else {}
     query = lookup("density")(confidence=confidence, **words)
     for seed in range(runs):
@@ -92,8 +99,8 @@ def race(
         )
         of = release([lookup("quantize")(bits=20), sketch], (-1000.0, 1000.0), data, scale, seed)
         far = np.linalg.norm(data[:, None] - asked[None], axis=2)
-        covered += held(of, query, asked, sketch.family.kernel(far).sum(axis=0))
-    return float(covered.min() / runs)
+        hits.append(held(of, query, asked, sketch.family.kernel(far).sum(axis=0)))
+    return least(hits)
 
 
 SKETCHES: dict[str, dict[str, Any]] = {
@@ -119,7 +126,7 @@ SKETCHES: dict[str, dict[str, Any]] = {
 
 def lattice(name: str, bits: int, dimension: int, runs: int) -> float:
     """Return the coverage where all records, and the query, are rounded apart by a whole step."""
-    covered, unit = 0, 2.0 / 2**bits
+    hits, unit = [], 2.0 / 2**bits
     projection = [lookup("jl_projection")(dimension=dimension, seed=1)] if dimension else []
     for seed in range(runs):
         words = SKETCHES[name] | ({} if name.startswith("gauss") else {"seed": seed})
@@ -136,23 +143,22 @@ def lattice(name: str, bits: int, dimension: int, runs: int) -> float:
             moved = moved @ stages[1].claim.matrices[0].T / np.sqrt(dimension)
         order = 1 if sums.distance == "l1" else 2
         far = np.linalg.norm(moved, ord=order, axis=1)
-        covered += int(held(of, lookup("density")(), asked, 5000 * sums.kernel(far))[0])
-    return covered / runs
+        hits.append(held(of, lookup("density")(), asked, 5000 * sums.kernel(far)))
+    return float(np.mean(hits))
 
 
 # --- distances ------------------------------------------------------------------------------------
 
 
 def projected(map_name: str, bits: int, kind: str, runs: int) -> float:
-    """Return the least coverage of sums of distances behind a random projection."""
-    rng, width = np.random.default_rng(8), 16
+    """Return the coverage of sums of distances behind a random projection, at the worst query."""
+    rng, width, hits = np.random.default_rng(8), 16, []
     data = {
         "one point": np.full((3000, width), 0.31),
         "a line": np.outer(rng.uniform(-1, 1, 3000), np.ones(width)),
         "a cloud": rng.uniform(-1, 1, (3000, width)),
     }[kind]
     asked = np.concatenate([np.full((1, width), -0.77), rng.uniform(-1, 1, (3, width)), data[:1]])
-    covered = np.zeros(len(asked))
     for seed in range(runs):
         if map_name == "jl_projection":
             steps = [lookup("jl_projection")(dimension=12, seed=seed), lookup("moments_sketch")()]
@@ -162,16 +168,16 @@ def projected(map_name: str, bits: int, kind: str, runs: int) -> float:
         of = release([lookup("quantize")(bits=bits), *steps], (-1.0, 1.0), data, 5.0, seed)
         far = np.linalg.norm(data[:, None] - asked[None], axis=2)
         truth = (far ** (2 if map_name == "jl_projection" else 1)).sum(axis=0)
-        covered += held(of, lookup("distance")(), asked, truth)
-    return float(covered.min() / runs)
+        hits.append(held(of, lookup("distance")(), asked, truth))
+    return least(hits)
 
 
 def beside(
     kernel: dict[str, Any], frequencies: int, confidence: float, groups: int, runs: int
-) -> Array:
-    """Return the coverage at distances from 0 to a bandwidth of 300 equal records: shape (9,)."""
+) -> float:
+    """Return the coverage at the worst of nine distances from 0 to a bandwidth of 300 equal records."""
     far = np.array([0.0, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 2.0])
-    asked, covered = np.stack([far, np.zeros(9)], axis=1), np.zeros(9)
+    asked, hits = np.stack([far, np.zeros(9)], axis=1), []
     words = {"estimator": "median_of_means", "groups": groups} if groups > 1 else {}
     query = lookup("density")(confidence=confidence, **words)
     for seed in range(runs):
@@ -181,8 +187,8 @@ def beside(
         of = release(
             [lookup("quantize")(bits=20), sketch], (-2.0, 2.0), np.zeros((300, 2)), 1.0, seed
         )
-        covered += held(of, query, asked, 300 * sketch.kernel.value(far))
-    return np.asarray(covered / runs)
+        hits.append(held(of, query, asked, 300 * sketch.kernel.value(far)))
+    return least(hits)
 
 
 CUSPS: dict[str, dict[str, Any]] = {
@@ -228,7 +234,7 @@ def rows(runs: int) -> Iterator[list[object]]:
                     f"{name}, {bits} bits{behind}",
                     "5,000 records between two steps",
                     0.95,
-                    lattice(name, bits, dimension, min(runs, 40)),
+                    lattice(name, bits, dimension, runs),
                 ]
     for map_name in ("jl_projection", "l1_embedding"):
         for kind in ("one point", "a line", "a cloud"):
@@ -241,17 +247,15 @@ def rows(runs: int) -> Iterator[list[object]]:
                 ]
 
 
+NEAR = ((20, 0.95), (60, 0.95), (300, 0.95), (60, 0.5), (60, 0.999))
+"""Hashes and confidences."""
+
+
 def near_rows(runs: int) -> Iterator[list[object]]:
     """Yield the same for many clusters near one another, and for queries beside a cluster."""
     for box in (3.0, 30.0):
         for name, sizes in list(CLUSTERS.items())[1:]:
-            for repetitions, confidence in (
-                (20, 0.95),
-                (60, 0.95),
-                (300, 0.95),
-                (60, 0.5),
-                (60, 0.999),
-            ):
+            for repetitions, confidence in NEAR:
                 yield [
                     f"race_sketch, {repetitions} hashes, 1 groups, noise 0.01",
                     f"clusters {name} in a box of {2 * box:g} buckets",
@@ -260,12 +264,11 @@ def near_rows(runs: int) -> Iterator[list[object]]:
                 ]
     for name, kernel in CUSPS.items():
         for frequencies, groups in ((16, 1), (64, 1), (64, 9), (300, 1)):
-            covered = beside(kernel, frequencies, 0.95, groups, runs).min()
             yield [
                 f"fourier_sketch {name}, {frequencies} frequencies, {groups} groups",
                 "300 in one point, beside it",
                 0.95,
-                float(covered),
+                beside(kernel, frequencies, 0.95, groups, runs),
             ]
 
 
@@ -277,7 +280,9 @@ PARTS = {
 
 def main() -> None:
     options = parser(__doc__ or "")
-    options.add_argument("--runs", type=int, default=200, help="releases a row")
+    options.add_argument(
+        "--runs", type=int, default=200, help="releases a row, half of them to find the worst query"
+    )
     options.add_argument("--part", choices=PARTS, default="far", help="which kinds of data")
     args = options.parse_args()
     section, part = PARTS[args.part]
@@ -285,12 +290,10 @@ def main() -> None:
     for row in part(args.runs):
         found.append(row)
         print(*row, sep=" | ", flush=True)
-    text = table(["release", "data", "said", "covered, at least"], found)
+    text = table(["release", "data", "said", "covered at the worst query"], found)
     if args.write:
-        command = (
-            f"python tests/bench/interval_coverage.py --part {args.part} --runs {args.runs} --write"
-        )
-        write_section(section, text, command)
+        words = f"--part {args.part} --runs {args.runs} --write"
+        write_section(section, text, f"python tests/bench/interval_coverage.py {words}")
 
 
 if __name__ == "__main__":
