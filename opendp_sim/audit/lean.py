@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.audit.betting import Bet, Wealth, best_bet, both_ways, settle
+from opendp_sim.audit.betting import Bet, Wealth, settle
 from opendp_sim.audit.curves import Curve
 from opendp_sim.audit.encoding import Encoded, Raised, unordered
+from opendp_sim.audit.events import best_bet
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.sampling import Rounds, both_sides
 from opendp_sim.audit.scores import Score
+from opendp_sim.audit.stakes import both_ways
 
 __all__ = ["Won", "bones", "caught", "lean_bets", "skeleton", "symbol", "text_of", "valued"]
 

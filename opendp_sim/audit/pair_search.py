@@ -14,15 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.betting import Bet, Wealth, best_bet, both_ways, settle
+from opendp_sim.audit.betting import Bet, Wealth, settle
 from opendp_sim.audit.curves import Curve
 from opendp_sim.audit.encoding import WIDEST, Encoded
+from opendp_sim.audit.events import best_bet
 from opendp_sim.audit.findings import Budget
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise import difference
 from opendp_sim.audit.sampling import Sample, differ
 from opendp_sim.audit.scores import Score, learn
 from opendp_sim.audit.spaces import PairSpace
+from opendp_sim.audit.stakes import both_ways
 from opendp_sim.audit.subject import Subject
 
 __all__ = ["Choice", "Race", "choose", "search"]

@@ -22,8 +22,9 @@ from opendp_sim.audit.drivers import default_driver
 from opendp_sim.audit.enumeration import enumeration_layer
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
 from opendp_sim.audit.given import first_tried, scored
+from opendp_sim.audit.guided import guided
 from opendp_sim.audit.members import MemberPairs, quiet_member
-from opendp_sim.audit.mining import guided, mined
+from opendp_sim.audit.mining import mined
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise_law import noise_layer
 from opendp_sim.audit.reachable import functions_of

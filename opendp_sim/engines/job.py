@@ -21,7 +21,8 @@ from opendp_sim.dsl.reader import draft_of
 from opendp_sim.dsl.typed import Typed
 from opendp_sim.dsl.types import type_stages
 from opendp_sim.sources.opening import open_source
-from opendp_sim.sources.parquet import Part, parquet_of, parquet_parts
+from opendp_sim.sources.parquet import parquet_of, parquet_parts
+from opendp_sim.sources.parquet_part import Part
 from opendp_sim.sources.place import read_place
 from opendp_sim.sources.source import Source
 from opendp_sim.spaces.metrics import IdDistance

@@ -10,7 +10,8 @@ from typing import Any, Literal
 from opendp_sim.accounting.strict_models import Plain, Strict, read_strictly
 from opendp_sim.core.errors import AuditError, SimError
 from opendp_sim.core.regular import regular
-from opendp_sim.report.facts import Facts, Tile
+from opendp_sim.report.facts import Facts
+from opendp_sim.report.tiles import Tile
 
 __all__ = ["AuditPart", "audit_facts", "read_audits"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,50 +9,18 @@ from typing import Any
 from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.certificate import assumptions
 from opendp_sim.accounting.evidence import record, tier
-from opendp_sim.accounting.promise import belief, promise, who
 from opendp_sim.accounting.wear import wear
-from opendp_sim.core.rounding import up_text
 from opendp_sim.dsl.advice import advised_of
 from opendp_sim.dsl.grammar.about import FORM
-from opendp_sim.dsl.how_wrong import asked_later, how_wrong, size
-from opendp_sim.dsl.loss_in_words import delta_in_words, epsilon_in_words, of_whom, spent_of
+from opendp_sim.dsl.how_wrong import asked_later, how_wrong
 from opendp_sim.dsl.plan import Plan
-from opendp_sim.dsl.release_plan import ReleasePlan
-from opendp_sim.dsl.standing import standing
 from opendp_sim.report.believed import believed, not_promised
 from opendp_sim.report.figures import Figure, figures_of
+from opendp_sim.report.flows import Flow, flow_of
 from opendp_sim.report.handed_out import handed_out
-from opendp_sim.report.plain_steps import in_words
-from opendp_sim.spaces.metrics import VectorNorm
+from opendp_sim.report.tiles import Tile, claim_of, tiles_of
 
-__all__ = ["Box", "Facts", "Figure", "Flow", "Tile", "facts_of"]
-
-
-@dataclass(frozen=True)
-class Tile:
-    """A number and what it means; ``warn`` where it is a reason to ask."""
-
-    big: str
-    small: str
-    warn: bool = False
-
-
-@dataclass(frozen=True)
-class Box:
-    """One place on a record's way: ``work`` is private, ``door`` is the noise, ``free`` is public."""
-
-    kind: str
-    name: str
-    text: str
-    bound: str = ""
-
-
-@dataclass(frozen=True)
-class Flow:
-    """The way to one release."""
-
-    name: str
-    boxes: tuple[Box, ...]
+__all__ = ["Facts", "facts_of"]
 
 
 @dataclass
@@ -92,8 +59,8 @@ def facts_of(plan: Plan, kind: str, command: str) -> Facts:
     by_person = unit.get("of", "row") != "row"
     noun = "person" if by_person else "record"
     out = Facts(kind, plan.program.name, _promise(plan, unit, noun), noun, command)
-    out.tiles = list(_tiles(plan, plain, unit))
-    out.flows = [_flow(plan, name) for name in plan.releases]
+    out.tiles = list(tiles_of(plan, plain, unit))
+    out.flows = [flow_of(plan, name) for name in plan.releases]
     out.figures = list(figures_of(plan))
     told = how_wrong(plan) or asked_later(plan)
     out.wrong = [(name, f"{error.whole}.") for name, error in told.items()]
@@ -118,7 +85,7 @@ def facts_of(plan: Plan, kind: str, command: str) -> Facts:
     out.believe = believed(plan, [*assumed])
     out.evidence = [_evidence(key) for key in _keys(plan)]
     out.details = [
-        ("formal claim", _claim(plain)),
+        ("formal claim", claim_of(plain)),
         ("program", f"sha256 {plain['program']}, of its canonical text and not of a spec's file"),
     ]
     return out
@@ -157,146 +124,6 @@ def _noun(plan: Plan) -> str:
         f"One person is here everything in {data} with the same `{of}`, however many rows that is. "
         f"Whoever has several `{of}` is protected less."
     )
-
-
-def _claim(plain: Mapping[str, Any]) -> str:
-    privacy = plain["privacy"]
-    return promise(
-        {"public": True}
-        if privacy is None
-        else privacy | {"total": plain["total"], "claim": plain["claim"]}
-    )
-
-
-def _tiles(plan: Plan, plain: Mapping[str, Any], unit: Mapping[str, Any]) -> Iterator[Tile]:
-    privacy = plain["privacy"]
-    if privacy is None or plan.privacy is None:
-        yield Tile("public", "declared so by whoever wrote the program", warn=True)
-        return
-    spent = spent_of(plan)
-    if spent is not None:
-        epsilon, delta = spent[0], spent[1] if len(spent) > 1 else 0.0
-        said = (
-            epsilon_in_words(
-                epsilon, replaced="replace" in unit, of=of_whom(plan.privacy.unit)
-            ).partition(": ")[2]
-            or "so large a number limits hardly anything"
-        )
-        if not delta and epsilon <= 20:  # under a pure claim alone is a suspicion bounded
-            most = up_text(100 * belief(epsilon), 3)
-            said = f"{said.removesuffix('.')}; a suspicion of 50% can rise to at most {most}%."
-        yield Tile(f"epsilon = {up_text(epsilon, 3)}", said, warn=epsilon > 10)
-        yield Tile(f"delta = {up_text(delta, 2)}", _delta(delta, unit))
-    else:
-        yield Tile(_claim(plain), "the loss in the measure of the program")
-    yield _whom(unit)
-    ledgers = [entry.ledger for entry in plan.program.data if not entry.public]
-    if all(ledger is not None for ledger in ledgers):
-        found = standing(plan) or {}
-        runs = f"; it has room for {found['room']} such runs" if "room" in found else ""
-        yield Tile(
-            "a ledger counts",
-            f"it adds up every run on the same data, and refuses the one that passes its limit{runs}",
-        )
-    else:
-        yield Tile(
-            "no ledger",
-            "runs add up, but nothing counts them and nothing stops the next one; nor can this page "
-            "say what else was released about the same records",
-            warn=True,
-        )
-
-
-def _delta(delta: float, unit: Mapping[str, Any]) -> str:
-    of = "records" if unit.get("of", "row") == "row" else "people"
-    return delta_in_words(delta, of).partition(": ")[2]
-
-
-def _whom(unit: Mapping[str, Any]) -> Tile:
-    """Say who is protected, in two words first."""
-    number = unit.get("replace", unit.get("add_remove", 1))
-    person = unit["of"] != "row"
-    noun = "person" if person else "record"
-    big = f"one {noun}" if number == 1 else f"{number} {noun}s"
-    rest = who(unit).partition(" replaced")[0].partition(" added")[0].removeprefix(big).strip()
-    done = "replaced by another" if "replace" in unit else "added or removed"
-    more = "" if person else "; a person with more records is protected less"
-    return Tile(big, f"{rest} {done}: this is who is protected{more}".strip())
-
-
-def _flow(plan: Plan, name: str) -> Flow:
-    release = plan.releases[name]
-    typed = release.typed
-    bounds = dict(release.maps)
-    unit = {} if plan.privacy is None else plan.privacy.plain()["unit"]
-    noun = "record" if unit.get("of", "row") == "row" else "person"
-    changed = f"one {noun} {'replaced' if 'replace' in unit else 'more or less'}"
-    boxes = [Box("work", typed.entry.name, "the private records", changed)]
-    if typed.entry.public:
-        boxes = [Box("free", typed.entry.name, "public records")]
-    for stage in typed.stages:
-        key = stage.mechanism.key
-        bound = (
-            _bound(stage.mechanism.room, bounds[key], release, replaced="replace" in unit)
-            if key in bounds
-            else ""
-        )
-        boxes.append(Box("work", key, in_words(stage.mechanism), bound))
-    record_ = release.record
-    if record_ is not None:
-        text = f"{in_words(record_)}{_typical(release)}"
-        boxes.append(Box("door", record_.key, text, _cost(plan, tuple(release.loss))))
-    for output in plan.outputs.values():
-        if output.stage.name == typed.name:
-            steps = [in_words(post).removesuffix(".") for post in output.decl.post[-1:]]
-            told = f"{steps[0]}: reads" if steps else "The release itself: reads"
-            told += " only what was released"
-            if output.decl.serve is not None:
-                told = "One answer after another: each reads the private data, and its noise is paid for"
-            boxes.append(Box("free", output.decl.name, told))
-    return Flow(name, tuple(boxes))
-
-
-def _cost(plan: Plan, loss: tuple[float, ...]) -> str:
-    """Say what part of a run's loss a release is: in the measure's own number, which adds up."""
-    if plan.privacy is None:
-        return ""
-    if len(plan.releases) == 1 or not plan.total[0]:
-        return "this is all that this run costs"
-    return f"this is about {100 * loss[0] / plan.total[0]:.2g}% of what this run costs"
-
-
-def _bound(room: str, most: float, release: ReleasePlan, *, replaced: bool = False) -> str:
-    """Say the most that what comes out of a stage changes, in the norm that the noise is made for."""
-    text = up_text(most)
-    if 1000 <= float(text) < 1e12:
-        text = f"{float(text):,.0f}"
-    metric = None if release.bound is None else release.bound.metric
-    if room == "rows" or not isinstance(metric, VectorNorm):
-        two = " (one that is replaced goes out, and another comes in)" if replaced else ""
-        return f"changes by at most {text} row{'' if text == '1' else 's'}{two}"
-    weighed = ", once each is divided by its public weight" if metric.weights else ""
-    if metric.norm == "linf":
-        touched = "" if metric.touched is None else _touched(metric.touched * math.ceil(most))
-        return f"no number changes by more than {text}{touched}{weighed} (L∞ norm)"
-    ways = {
-        "l1": "add up the changes of all numbers (L1 norm)",
-        "l2": "square the changes of all numbers, add them up, take the root (L2 norm)",
-    }
-    return f"changes by at most {text}{weighed}: {ways[metric.norm]}"
-
-
-def _touched(most: int) -> str:
-    return f", and no more than {most:,} of them change{'s' if most == 1 else ''}"
-
-
-def _typical(release: ReleasePlan) -> str:
-    """Say how large the noise is, in the numbers of the bound before it."""
-    noise = None if release.bound is None else getattr(release.bound.claim, "noise", None)
-    if noise is None:
-        return ""
-    weight = " times the weight" if noise.weights else ""
-    return f" Its typical size (deviation): {size(noise.deviation)}{weight}."
 
 
 def _wear(plan: Plan) -> Iterator[tuple[str, str]]:

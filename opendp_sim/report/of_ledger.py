@@ -11,8 +11,9 @@ from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.totals import Charge, Total
 from opendp_sim.core.rounding import up_text
 from opendp_sim.report.charts import burn_chart
-from opendp_sim.report.facts import Facts, Tile
+from opendp_sim.report.facts import Facts
 from opendp_sim.report.figures import Figure
+from opendp_sim.report.tiles import Tile
 
 __all__ = ["ledger_facts"]
 

@@ -24,9 +24,10 @@ from opendp_sim.dsl.verify_report import NOT_FOUND, NOT_OPENED
 from opendp_sim.report.answered import answered
 from opendp_sim.report.audited import audit_facts
 from opendp_sim.report.believed import believed
-from opendp_sim.report.facts import Facts, Tile, facts_of
+from opendp_sim.report.facts import Facts, facts_of
 from opendp_sim.report.of_ledger import ledger_facts
 from opendp_sim.report.spread import spread_of
+from opendp_sim.report.tiles import Tile
 
 __all__ = ["page_of", "render"]
 

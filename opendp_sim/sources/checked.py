@@ -18,8 +18,8 @@ from opendp_sim.core.countable import TOO_MANY, countable, need_countable, recor
 from opendp_sim.core.errors import DataError
 from opendp_sim.sources.blocks import Block, length_of
 from opendp_sim.sources.gate import Ingest, gate, gated_blocks
+from opendp_sim.sources.in_order import in_caller
 from opendp_sim.sources.source import Source
-from opendp_sim.sources.threads import in_caller
 from opendp_sim.spaces.records import Records
 
 __all__ = ["Checked", "check_source"]

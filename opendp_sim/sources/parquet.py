@@ -7,25 +7,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from opendp_sim.core.errors import DataError, SimError
 from opendp_sim.sources.arrow import column_of, stored_in
-from opendp_sim.sources.place import Place, check_state, reading, state_of
+from opendp_sim.sources.parquet_part import (
+    Part,
+    batches,
+    beyond,
+    opened,
+    parquet_reader,
+    plain_texts,
+    refused,
+    weight_of,
+)
+from opendp_sim.sources.place import Place, reading, state_of
 from opendp_sim.sources.source import Raw, Table
 from opendp_sim.spaces.records import Records
 
-__all__ = ["Part", "parquet_of", "parquet_parts", "parquet_source"]
-
-_PAGE = 2**20
-"""Bytes that the reader of one column asks for at a time."""
-_SPARE = 2**25
-"""Entries of lists beyond their declared length that a group of rows may hold: Arrow reads no part of a
-list, and needs 16 bytes for each."""
-_HEAVY = 2**28
-"""Bytes of one batch, on average, and of the columns of a group whose records are of over 1 MiB each."""
+__all__ = ["parquet_of", "parquet_parts", "parquet_source"]
 
 
 def parquet_source(place: Place, records: Records) -> Table:
@@ -49,59 +50,84 @@ def parquet_of(
 
     ``threads`` says whether columns are decoded side by side, by threads of pyarrow's.
     """
-    arrow = _pyarrow()
+    arrow = parquet_reader()
     length, weight, packed, names, listed = 0, 0, 0, {}, []
     for part in parts:
-        with reading(place.file, "readable .parquet"), _opened(arrow, part) as file:
+        with _read(arrow, place, part) as file:
             state = part.pinned or state_of(part.file)
             known = [*file.schema_arrow.names, *part.keys]
             names = {c.name: stored_in(c, place.stored(c.name), known) for c in records.columns}
             told = {n for c in records.columns if c.dtype == "str" for n in names[c.name]}
-            listed.append(replace(part, pinned=state, texts=_plain_texts(file.schema_arrow, told)))
+            listed.append(replace(part, pinned=state, texts=plain_texts(file.schema_arrow, told)))
             length += int(file.metadata.num_rows)
-            weight += _weight(file, {name for several in names.values() for name in several})
+            weight += weight_of(file, {name for several in names.values() for name in several})
             packed += part.file.stat().st_size
-    wanted = sorted({name for several in names.values() for name in several})
+    found = _Listed(arrow, place, records, names, listed)
+    pieces = partial(found.pieces, listed, threads=threads)
+    return Table(records, pieces, length, found.form, weight, packed, found.cut)
 
-    def pieces_of(some: Sequence[Part], rows: int, *, threads: bool) -> Iterator[Raw]:
-        for part in some:
-            with reading(place.file, "readable .parquet"), _opened(arrow, part, part.texts) as file:
-                stored = [name for name in wanted if name not in part.keys]
+
+@dataclass(frozen=True)
+class _Listed:
+    """The parts of a source as they were listed, and where each column of the records is stored."""
+
+    arrow: Any
+    place: Place
+    records: Records
+    names: Mapping[str, Sequence[str]]
+    """The stored columns of each column."""
+    parts: list[Part]
+
+    def _widths(self) -> dict[str, int]:
+        return {name: c.width for c in self.records.columns for name in self.names[c.name]}
+
+    def _raw(self, held: Mapping[str, Any]) -> Raw:
+        """Return stored columns as the columns of the records."""
+        return {
+            c.name: column_of(c, [held[n] for n in self.names[c.name]])
+            for c in self.records.columns
+        }
+
+    def pieces(self, parts: Sequence[Part], rows: int, *, threads: bool) -> Iterator[Raw]:
+        """Yield what parts hold, at most so many records at a time."""
+        widths = self._widths()
+        for part in parts:
+            with _read(self.arrow, self.place, part, part.texts) as file:
+                stored = [name for name in sorted(widths) if name not in part.keys]
                 none = (
                     file.schema_arrow.empty_table()
-                )  # without records too: their types are checked
-                lists = {n: c.width for c in records.columns for n in names[c.name]}
-                batches = _batches(file, part, rows, stored, lists, threads=threads)
-                for batch in chain([none], batches):
+                )  # their types are checked without records too
+                found = batches(file, part, rows, stored, widths, threads=threads)
+                for batch in chain([none], found):
                     held = {n: batch.column(n) for n in stored} | part.columns(len(batch))
-                    yield {
-                        c.name: column_of(c, [held[n] for n in names[c.name]])
-                        for c in records.columns
-                    }
+                    yield self._raw(held)
 
-    def form() -> Raw:
-        if not listed:
-            return records.no_records()
-        with reading(place.file, "readable .parquet"), _opened(arrow, listed[0]) as file:
+    def form(self) -> Raw:
+        """Return the columns without records, of the types in which they are stored."""
+        if not self.parts:
+            return self.records.no_records()
+        with _read(self.arrow, self.place, self.parts[0]) as file:
             stored = file.schema_arrow.empty_table()
-            held = {n: stored.column(n) for n in wanted if n in stored.schema.names}
-            held |= {n: c for n, c in listed[0].columns(0).items() if n not in held}
-            return {c.name: column_of(c, [held[n] for n in names[c.name]]) for c in records.columns}
+            held = {n: stored.column(n) for n in self._widths() if n in stored.schema.names}
+            return self._raw(self.parts[0].columns(0) | held)
 
-    def cut(workers: int) -> list[Table] | None:
-        lists = {n: c.width for c in records.columns for n in names[c.name]}
-        units = [unit for part in listed for unit in _units(arrow, place, part, lists)]
+    def cut(self, workers: int) -> list[Table] | None:
+        """Return runs of row groups for so many threads; None where too many of them would wait."""
+        widths = self._widths()
+        units = [u for part in self.parts for u in _units(self.arrow, self.place, part, widths)]
         runs = _runs(units, _TASKS * workers)
-        if _gain([sum(weight for _, weight in run) for run in runs], workers) < min(
-            0.75 * workers, 2
-        ):
+        busy = _gain([sum(weight for _, weight in run) for run in runs], workers)
+        if busy < min(0.75 * workers, 2):
             return None
-        return [
-            Table(records, partial(pieces_of, _merged(run), threads=False), None) for run in runs
-        ]
+        some = (partial(self.pieces, _merged(run), threads=False) for run in runs)
+        return [Table(self.records, pieces, None) for pieces in some]
 
-    pieces = partial(pieces_of, listed, threads=threads)
-    return Table(records, pieces, length, form, weight, packed, cut)
+
+@contextmanager
+def _read(arrow: Any, place: Place, part: Part, texts: Sequence[str] = ()) -> Iterator[Any]:
+    """Open a part; what pyarrow says of it is told as of the whole source."""
+    with reading(place.file, "readable .parquet"), opened(arrow, part, texts) as file:
+        yield file
 
 
 _TASKS = 4
@@ -117,12 +143,12 @@ def _units(
     another, stays one: what is told of it must not depend on how it was cut.
     """
     try:
-        with reading(place.file, "readable .parquet"), _opened(arrow, part) as file:
+        with _read(arrow, place, part) as file:
             groups = range(file.metadata.num_row_groups) if part.groups is None else part.groups
-            told = [_beyond(file, group, widths) for group in groups]
+            told = [beyond(file, group, widths) for group in groups]
     except SimError:  # told where it is read, if nothing is told before
         return [(part, 1)]
-    if not told or any(_refused(*one) for one in told):
+    if not told or any(refused(*one) for one in told):
         return [(part, sum(count for *_, count in told))]
     return [
         (replace(part, groups=[group]), count)
@@ -166,36 +192,15 @@ def parquet_parts(place: Place, count: int) -> tuple[list[tuple[Part, ...]], int
     Raises:
         DataError (OS601): not a readable file, or no file. (OS606): no pyarrow.
     """
-    arrow = _pyarrow()
+    arrow = parquet_reader()
     found: list[tuple[Part, int]] = []
     for part in _parts(place):
-        with reading(place.file, "readable .parquet"), _opened(arrow, part) as file:
+        with _read(arrow, place, part) as file:
             state = state_of(part.file)
             for group in range(file.metadata.num_row_groups):
                 one = replace(part, groups=[group], pinned=state)
                 found.append((one, int(file.metadata.row_group(group).num_rows)))
     return [tuple(_merged(run)) for run in _runs(found, count)], sum(rows for _, rows in found)
-
-
-@dataclass(frozen=True)
-class Part:
-    """One file or some row groups of it, and what the names of its folders say about all its records."""
-
-    file: Path
-    keys: Mapping[str, str]
-    groups: list[int] | None = None
-    """Which row groups; None for all."""
-    pinned: tuple[int, int] | None = None
-    """Size and time of the last change of the file that was listed: another one is refused."""
-
-    texts: tuple[str, ...] = ()
-    """Columns of plain texts, which are read as dictionaries."""
-
-    def columns(self, rows: int) -> dict[str, Any]:
-        """Return the columns that the folders' names stand for."""
-        import pyarrow as pa  # noqa: PLC0415 - an extra
-
-        return {name: pa.repeat(pa.scalar(value), rows) for name, value in self.keys.items()}
 
 
 def _parts(place: Place) -> list[Part]:
@@ -219,101 +224,3 @@ def _parts(place: Place) -> list[Part]:
 def _keys(folders: tuple[str, ...]) -> dict[str, str]:
     named = (folder.partition("=") for folder in folders)
     return {unquote(name): unquote(value) for name, sign, value in named if sign}
-
-
-def _plain_texts(schema: Any, names: set[str]) -> tuple[str, ...]:
-    """Return which of the columns are texts by their type, not lists or numbers written in bytes."""
-    from pyarrow import types  # noqa: PLC0415 - an extra
-
-    kinds = {field.name: field.type for field in schema if field.name in names}
-    return tuple(n for n, k in kinds.items() if types.is_string(k) or types.is_large_string(k))
-
-
-def _weight(file: Any, names: set[str]) -> int:
-    """Return the bytes that columns take unpacked, as the file says: of a list all its entries."""
-    found, schema = 0, file.schema
-    columns = [at for at in range(len(schema)) if schema.column(at).path.split(".")[0] in names]
-    for group in range(file.metadata.num_row_groups):
-        for at in columns:
-            about = file.metadata.row_group(group).column(at)
-            found += max(int(about.total_uncompressed_size), 8 * int(about.num_values))
-    return found
-
-
-def _batches(
-    file: Any, part: Part, rows: int, stored: list[str], widths: Mapping[str, int], *, threads: bool
-) -> Iterator[Any]:
-    """Yield batches that fit into memory by what the footer says; groups with long lists one by one.
-
-    Raises:
-        DataError (OS601): a group holds too much that is beyond its declaration, or too heavy records.
-    """
-    groups = range(file.metadata.num_row_groups) if part.groups is None else part.groups
-    told = [(group, *_beyond(file, group, widths)) for group in groups]
-    for alone, run in groupby(told, lambda one: one[0] if one[1] else -1):
-        several = list(run)
-        if any(_refused(*one) for _, *one in several):
-            raise _too_heavy(part.file)
-        size = min(max(1, _HEAVY * count // max(heavy, 1)) for *_, heavy, count in several)
-        yield from file.iter_batches(
-            batch_size=min(rows, size),
-            columns=stored,
-            row_groups=[alone] if alone >= 0 else [group for group, *_ in several],
-            use_threads=threads,
-        )
-
-
-def _beyond(file: Any, group: int, widths: Mapping[str, int]) -> tuple[int, int, int]:
-    """Return of a group of rows: entries beyond those of lists as declared, bytes, and records."""
-    about, spare, heavy = file.metadata.row_group(group), 0, 0
-    count = int(about.num_rows)
-    for at in range(about.num_columns):
-        column = about.column(at)
-        name = column.path_in_schema.split(".")[0]
-        if name in widths:
-            listed = file.schema.column(at).max_repetition_level > 0
-            spare += max(0, int(column.num_values) - count * widths[name]) if listed else 0
-            heavy += int(column.total_uncompressed_size)
-    return spare, heavy, count
-
-
-def _refused(spare: int, heavy: int, count: int) -> bool:
-    """Say whether a group of rows holds too much beyond its declaration, or too heavy records."""
-    return spare > _SPARE or heavy > max(_HEAVY, count << 20)
-
-
-def _too_heavy(file: Path) -> DataError:
-    return DataError(
-        "OS601",
-        str(file),
-        expected=f"at most {_SPARE:,} entries of lists beyond their declared "
-        f"lengths, and {_HEAVY:,} bytes or 1 MiB a record, in each group of rows",
-        got="more",
-        hint="no part of a list or of a text can be read alone: shorten them, or write smaller groups.",
-    )
-
-
-@contextmanager
-def _opened(arrow: Any, part: Part, texts: Sequence[str] = ()) -> Iterator[Any]:
-    """Open a file that stays the same, the one that was listed if it is pinned, up to the last batch.
-
-    Columns of ``texts`` come as dictionaries, as they lie in the file.
-    """
-    state = part.pinned or state_of(part.file)
-    check_state(part.file, state)
-    with arrow.ParquetFile(
-        part.file, pre_buffer=False, buffer_size=_PAGE, read_dictionary=list(texts)
-    ) as file:
-        yield file
-    check_state(part.file, state)
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow.parquet as arrow  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise DataError(
-            "OS606", "parquet", expected="pyarrow", got="no such package",
-            hint="pip install 'opendp_sim[parquet]', or convert the file to .npz or .csv.",
-        ) from None  # fmt: skip
-    return arrow

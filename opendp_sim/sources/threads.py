@@ -1,8 +1,6 @@
 """Threads that work through a dataset side by side; what is told of a failure does not depend on them.
 
-Parts of a dataset are begun in their order. Where some fail, the failure of the *first part* is raised:
-all parts before it were begun before it, and run to their end, so it is the one that a single thread
-meets first, whichever thread was quicker. In a part blocks come in order.
+Parts of a dataset are begun in their order (``in_order.py``). In a part blocks come in order.
 """
 
 from __future__ import annotations
@@ -11,19 +9,18 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
-from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from opendp_sim.sources.in_order import in_caller, side_by_side
 from opendp_sim.spaces.rows import length
 
-__all__ = ["One", "Opens", "Threads", "cores", "in_caller", "one_blas_thread"]
+__all__ = ["One", "Opens", "Threads", "cores", "one_blas_thread"]
 
 S = TypeVar("S")
 T = TypeVar("T")
 Opens = Callable[[], Iterable[Any]]
 """Opens a dataset, or a part of it, afresh: an iterable of blocks."""
-Call = Callable[[Callable[..., None], tuple[Any, ...]], None]
 
 
 class Threads:
@@ -78,13 +75,13 @@ class Threads:
                 if not may_go_on():
                     return
 
-        _side_by_side(work, parts, self.size)
+        side_by_side(work, parts, self.size)
         return held.all or [make()]
 
     def each(self, function: Callable[[S], T], items: Sequence[S]) -> list[T]:
         """Return what the function makes of each item, in their order."""
         done = self._guard(function)
-        return _side_by_side(lambda item, _: done(item), items, self.size)
+        return side_by_side(lambda item, _: done(item), items, self.size)
 
     def _told(self, blocks: Iterable[Any]) -> Iterator[Any]:
         for block in blocks:
@@ -133,105 +130,6 @@ class _Held:
             self._own.state = self._make()
             self.all.append(self._own.state)
         return self._own.state
-
-
-# --- items in order -------------------------------------------------------------------------------
-
-
-class _Here(threading.local):
-    """Of a thread that somebody set to work: how it has something called in that somebody's thread."""
-
-    call: Call | None = None
-
-
-_here = _Here()
-
-
-def in_caller(function: Callable[..., None], *args: Any) -> None:
-    """Call a function in the thread that waits for this one, soon; in any other thread, now."""
-    if _here.call is None:
-        function(*args)
-    else:
-        _here.call(function, args)
-
-
-class _Turns:
-    """Who works on what: items are begun in order, and none behind a failure."""
-
-    def __init__(self, count: int) -> None:
-        self._lock, self._next, self._count, self._ended = threading.Lock(), 0, count, False
-        self.failed: dict[int, BaseException] = {}
-
-    def take(self) -> int | None:
-        """Return the next item's number, or None."""
-        with self._lock:
-            if self._ended or self.failed or self._next == self._count:
-                return None
-            self._next += 1
-            return self._next - 1
-
-    def fail(self, at: int, error: BaseException) -> None:
-        """Keep what an item failed with."""
-        with self._lock:
-            self.failed[at] = error
-
-    def goes_on(self, at: int) -> bool:
-        """Say whether what becomes of an item still matters: no item before it has failed."""
-        with self._lock:
-            return not self._ended and (not self.failed or at < min(self.failed))
-
-    def end(self) -> None:
-        """Let no item be begun, or gone on with."""
-        with self._lock:
-            self._ended = True
-
-
-def _side_by_side(
-    function: Callable[[Any, Callable[[], bool]], T], items: Sequence[Any], workers: int
-) -> list[T]:
-    """Return what the function makes of each item; raise the failure of the first item that fails.
-
-    The function is also given what says whether it should go on. What it calls by ``in_caller`` is
-    called in this thread, which does nothing else meanwhile.
-    """
-    turns = _Turns(len(items))
-    found: dict[int, T] = {}
-    calls: SimpleQueue[tuple[Callable[..., None], tuple[Any, ...]] | None] = SimpleQueue()
-
-    def run() -> None:
-        _here.call = lambda call, args: calls.put((call, args))
-        try:
-            while (at := turns.take()) is not None:
-                try:
-                    found[at] = function(items[at], partial(turns.goes_on, at))
-                except BaseException as error:  # noqa: BLE001 - raised again by the waiting thread
-                    turns.fail(at, error.with_traceback(None))  # its frames hold a block
-        finally:
-            calls.put(None)
-
-    threads = [
-        threading.Thread(target=run, name="part", daemon=True)
-        for _ in range(min(workers, len(items)))
-    ]
-    started = 0
-    try:
-        for thread in threads:
-            thread.start()
-            started += 1
-        waiting = started
-        while waiting:
-            call = calls.get()
-            if call is None:
-                waiting -= 1
-            else:
-                call[0](*call[1])
-    finally:
-        turns.end()
-        for thread in threads[:started]:
-            thread.join()
-    if turns.failed:
-        raise turns.failed[min(turns.failed)]
-    return [found[at] for at in range(len(items))]
 
 
 # --- one reader -----------------------------------------------------------------------------------

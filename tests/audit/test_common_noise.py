@@ -19,9 +19,10 @@ from opendp_sim.audit.common import Common
 from opendp_sim.audit.curves import gaussian_delta, pure_curve
 from opendp_sim.audit.exact import Shift, closed_form
 from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.guided import guided
 from opendp_sim.audit.lean import lean_bets
 from opendp_sim.audit.levels import level_step
-from opendp_sim.audit.mining import Mined, guided
+from opendp_sim.audit.mining import Mined
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise import NoiseLaw
 from opendp_sim.audit.picks import picked, shown

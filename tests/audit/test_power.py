@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from opendp_sim.audit.betting import Wealth, best_bet, settle
+from opendp_sim.audit.betting import Wealth, settle
 from opendp_sim.audit.counting import draws_needed, smallest_excess
 from opendp_sim.audit.curves import approx_curve
 from opendp_sim.audit.encoding import encode
+from opendp_sim.audit.events import best_bet
 
 BETA = 7e-4
 

@@ -17,10 +17,11 @@ from opendp_sim.audit.datasets import records_of
 from opendp_sim.audit.encoding import Raised, unordered
 from opendp_sim.audit.glance import Glance, excess
 from opendp_sim.audit.guessed import guessed_source
+from opendp_sim.audit.guided import _overflowing
 from opendp_sim.audit.joined_words import counted, joined
 from opendp_sim.audit.laws import Law, Laws
 from opendp_sim.audit.lean import text_of
-from opendp_sim.audit.mining import Mined, _overflowing
+from opendp_sim.audit.mining import Mined
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise_tables import MOST_ENTRIES, NoiseTable
 from opendp_sim.audit.plain_events import plain_events

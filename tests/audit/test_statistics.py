@@ -12,7 +12,7 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit import Coins, NoiseLaw, Subject, tree_pmf
-from opendp_sim.audit.betting import Bet, Wealth, best_bet, both_ways, settle
+from opendp_sim.audit.betting import Bet, Wealth, settle
 from opendp_sim.audit.counting import (
     certified_delta,
     draws_needed,
@@ -25,10 +25,12 @@ from opendp_sim.audit.distances import exceeds, measure_distance
 from opendp_sim.audit.distribution import distribution_layer
 from opendp_sim.audit.encoding import Raised, encode
 from opendp_sim.audit.enumeration import hockey_stick
+from opendp_sim.audit.events import best_bet
 from opendp_sim.audit.findings import Budget
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.sampling import draw, spots_of
 from opendp_sim.audit.spaces import GivenPairs
+from opendp_sim.audit.stakes import both_ways
 from tests.audit.stand_ins import LINE, PURE, SYMMETRIC, laplace
 
 

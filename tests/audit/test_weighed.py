@@ -16,8 +16,9 @@ import pytest
 from opendp_sim.audit import audit
 from opendp_sim.audit.curves import pure_curve
 from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.guided import guided
 from opendp_sim.audit.laws import Law
-from opendp_sim.audit.mining import Mined, guided
+from opendp_sim.audit.mining import Mined
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.primitives import tapped
 from opendp_sim.audit.reachable import functions_of

@@ -17,7 +17,7 @@ from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.guard import guarded
 from opendp_sim.dsl import apply, execute, plan_file, released
-from opendp_sim.sources import parquet
+from opendp_sim.sources import parquet, parquet_part
 
 SPEC = """
 spec: opendp_sim/1
@@ -128,11 +128,11 @@ def test_one_and_several_workers_say_charge_and_add_up_the_same(
     write(home, faults)
     heavy = {home / "files" / f"{at}.parquet" for at, fault in faults.items() if fault == "heavy"}
     gone = [home / "files" / f"{at}.parquet" for at, fault in faults.items() if fault == "gone"]
-    real_units, real_batches = parquet._units, parquet._batches
+    real_units, real_batches = parquet._units, parquet.batches
 
     def batches(file: Any, part: Any, *args: Any, **named: Any) -> Any:
         if part.file in heavy:
-            raise parquet._too_heavy(part.file)
+            raise parquet_part.too_heavy(part.file)
         return real_batches(file, part, *args, **named)
 
     def units(arrow: Any, place: Any, part: Any, widths: Any) -> Any:
@@ -150,7 +150,7 @@ def test_one_and_several_workers_say_charge_and_add_up_the_same(
     for workers in (1, 2, 5):
         write(home, faults)
         with monkeypatch.context() as patch:
-            patch.setattr(parquet, "_batches", batches)
+            patch.setattr(parquet, "batches", batches)
             patch.setattr(parquet, "_units", units)
             patch.setattr(execute, "open_private", changed)
             told.append(run(plan, home, workers, monkeypatch=monkeypatch))

@@ -22,10 +22,12 @@ from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.report.answered import _bars, _items
 from opendp_sim.report.audited import read_audits
 from opendp_sim.report.charts import burn_chart, round_ticks
-from opendp_sim.report.facts import Box, Facts, Flow, Tile
+from opendp_sim.report.facts import Facts
 from opendp_sim.report.figures import Figure
+from opendp_sim.report.flows import Box, Flow
 from opendp_sim.report.of_ledger import _DRAWN, ledger_facts
 from opendp_sim.report.page import page_of, render
+from opendp_sim.report.tiles import Tile
 from tests._small import write_small
 from tests.accounting.test_ledger import TERMS
 from tests.report.audits import audit_file

@@ -15,7 +15,8 @@ from hypothesis import given, strategies as st
 from opendp_sim.core.crew import Alone
 from opendp_sim.core.errors import DataError
 from opendp_sim.core.guard import guarded
-from opendp_sim.sources.threads import One, Threads, cores, in_caller
+from opendp_sim.sources.in_order import in_caller
+from opendp_sim.sources.threads import One, Threads, cores
 
 Blocks = list[list[np.ndarray]]
 

@@ -20,20 +20,11 @@ from opendp_sim.core.errors import ParameterError, SpaceError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.sketches.counts.parts.vote_table import (
-    Codes,
-    Integers,
-    ItemVotes,
-    Listed,
-    Pairs,
-    Texts,
-    bounded,
-    by_user,
-)
+from opendp_sim.sketches.counts.parts.vote_counting import Counting, codes_of, named
+from opendp_sim.sketches.counts.parts.vote_table import ItemVotes, Listed
 from opendp_sim.spaces.cell import plain
 from opendp_sim.spaces.checks import symmetric
 from opendp_sim.spaces.counts import USERS, KnownCounts, OpenCounts
-from opendp_sim.spaces.ids import parts_of
 from opendp_sim.spaces.metrics import IdDistance
 from opendp_sim.spaces.records import Column, Records
 
@@ -151,34 +142,40 @@ class VoteCounts(Mechanism):
                 "OS102", f"{self.key}.max_items", expected="a unit that is a user",
                 got=self.max_items, hint="write `of: <user column>` in the unit, or leave it out.",
             )  # fmt: skip
+        counting = Counting(item, user, self.universe, self.max_items, self.seed, self.passes)
         if catalogue is not None:
-            return self._known(catalogue, item, user, by_row=by_row)
-        per_user = 1 if by_row else self.max_items
-        output = OpenCounts(item.dtype == "str", self.universe)
+            return self._known(catalogue, counting, by_row=by_row)
+        return self._open(counting, touched=1 if by_row else self.max_items)
+
+    def _open(self, counting: Counting, touched: int | None) -> Stable:
+        """Count whatever items occur."""
+        item, output = counting.item, OpenCounts(counting.item.dtype == "str", self.universe)
 
         def shared(crew: Crew) -> dict[str, NDArray[Any]]:
-            codes = _codes(item)
-            return _named(*self._count(crew, item, user, codes), codes, text=output.text)
+            codes = codes_of(item)
+            return named(counting.votes(crew, codes), codes, text=output.text)
 
         def merge(parts: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-            codes, total = _codes(item), ItemVotes()
+            codes, total = codes_of(item), ItemVotes()
             for part in parts:
                 total.add(codes.of(part["item"]), part["votes"])
-            return _named(*total.total(), codes, text=output.text)
+            return named(total.total(), codes, text=output.text)
 
         return Stable(
             output=output,
             fold=lambda blocks: shared(Alone(blocks)),
             shared=shared,
             merge=merge,
-            gather=None if user is None else user.name,
-            reads=_read(item, user),
-            output_metric=replace(USERS, touched=per_user),
+            gather=None if counting.user is None else counting.user.name,
+            reads=counting.reads,
+            output_metric=replace(USERS, touched=touched),
         )
 
     def _known(
-        self, catalogue: tuple[str | int, ...], item: Column, user: Column | None, *, by_row: bool
+        self, catalogue: tuple[str | int, ...], counting: Counting, *, by_row: bool
     ) -> Stable:
+        """Count the items of a public catalogue."""
+        item, user = counting.item, counting.user
         bound = 1 if by_row else min(self.max_items or len(catalogue), len(catalogue))
         block = Block("counts", (len(catalogue),), l1=bound, l2_squared=bound, linf=1)  # Lemma 1
         output = KnownCounts(self.key, (block,), monotone=True, items=catalogue)
@@ -190,7 +187,7 @@ class VoteCounts(Mechanism):
 
         def shared(crew: Crew) -> NDArray[np.int64]:
             out = np.zeros(len(catalogue), dtype=np.int64)
-            items, votes = self._count(crew, item, user, codes)
+            items, votes = counting.votes(crew, codes)
             out[items] = votes
             return out
 
@@ -206,52 +203,9 @@ class VoteCounts(Mechanism):
             output_metric=USERS,
             sensitivity=output.sensitivity,
             capabilities={"item_counts": ItemCounts(catalogue, block.name)},
-            reads=_read(item, user),
+            reads=counting.reads,
             **one,
         )
-
-    def _count(
-        self, crew: Crew, item: Column, user: Column | None, codes: Codes
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the items that occur, by number, and their votes; each pass adds its own users'."""
-        if user is None:  # a row is a vote
-
-            def vote(state: ItemVotes, block: Any) -> None:
-                items = codes.of(np.asarray(block[item.name]))
-                state.add(items[self._inside(items, codes)])
-
-            return _added([state.total() for state in crew.gather(ItemVotes, vote)])
-        found = []
-        for part in range(self.passes):
-            users = _codes(user)
-
-            def pair(state: Pairs, block: Any, *, part: int = part, users: Codes = users) -> None:
-                items = codes.of(np.asarray(block[item.name]))
-                kept = self._inside(items, codes)
-                who = np.asarray(block[user.name])
-                if self.passes > 1:
-                    kept &= parts_of(who, self.passes) == part
-                state.add(users.of(who[kept]), items[kept])
-
-            def votes(
-                pairs: Pairs, users: Codes = users
-            ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-                by, items = pairs.distinct()
-                if self.max_items is not None:
-                    items = bounded(by, items, self.max_items, self.seed, users, codes)
-                return _added([(items, np.ones(len(items), dtype=np.int64))])
-
-            gathered = crew.gather(Pairs, pair)
-            found.append(_added(crew.each(votes, by_user(gathered, crew))))
-        return _added(found)
-
-    def _inside(self, items: NDArray[np.int64], codes: Codes) -> NDArray[np.bool_]:
-        """Say which item numbers count: those in the catalogue, or in the universe."""
-        if isinstance(codes, Listed):
-            return items >= 0
-        if self.universe is None:
-            return np.ones(len(items), dtype=bool)
-        return (items >= 0) & (items < self.universe)
 
     # --- what it may be bound to ----------------------------------------------------------------
 
@@ -298,34 +252,6 @@ class VoteCounts(Mechanism):
             "OS102", f"{self.key}.items", expected="one catalogue of distinct items of the column",
             got=got, hint="give `items`, or `universe` for whole numbers, or a category column.",
         )  # fmt: skip
-
-
-def _added(
-    parts: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Add up votes by item."""
-    total = ItemVotes()
-    for items, votes in parts:
-        total.add(items, votes)
-    return total.total()
-
-
-def _read(item: Column, user: Column | None) -> frozenset[str]:
-    return frozenset((item.name,) if user is None else (item.name, user.name))
-
-
-def _named(
-    items: NDArray[np.int64], votes: NDArray[np.int64], codes: Codes, *, text: bool
-) -> dict[str, NDArray[Any]]:
-    """Return items by name, sorted, with their votes."""
-    names = codes.names(items)
-    order: Any = sorted(range(len(names)), key=names.__getitem__) if text else slice(None)
-    found = np.array(names, dtype=object if text else np.int64)
-    return {"item": found[order], "votes": votes[order]}
-
-
-def _codes(column: Column) -> Codes:
-    return Texts() if column.dtype == "str" else Integers()
 
 
 make_vote_counts, then_vote_counts = constructors(VoteCounts)

@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 
 from opendp_sim.core.crew import Alone
 from opendp_sim.sketches.counts.parts import vote_table
+from opendp_sim.sketches.counts.parts.vote_counting import Counting, codes_of
 from opendp_sim.sketches.counts.vote_counts import VoteCounts
 from opendp_sim.spaces.metrics import IdDistance, Symmetric
 from opendp_sim.spaces.records import Column, Records
@@ -233,3 +234,19 @@ def test_all_pairs_of_a_user_are_in_one_range() -> None:
     several = vote_table.by_user([one, vote_table.Pairs()], Alone(list))
     assert sum(len(pairs.distinct()[0]) for pairs in several) == 4
     assert len(vote_table.by_user([vote_table.Pairs(), vote_table.Pairs()], Alone(list))) == 1
+
+
+@pytest.mark.parametrize("passes", [1, 3])
+def test_every_part_of_the_users_is_counted_in_one_pass(passes: int) -> None:
+    item, user = Column("item", "int64"), Column("user", "int64")
+    counting = Counting(item, user, None, None, 0, passes)
+    seen: list[int] = []
+
+    def blocks() -> Any:
+        seen.append(1)
+        yield {"item": np.arange(40) % 4, "user": np.arange(40) // 3}
+
+    items, votes = counting.votes(Alone(blocks), codes_of(item))
+    assert counting.reads == {"item", "user"}
+    assert len(seen) == passes
+    assert dict(zip(items.tolist(), votes.tolist(), strict=True)) == {0: 10, 1: 10, 2: 10, 3: 10}

@@ -1,0 +1,239 @@
+"""Datasets from what the audited code says about itself: its constants as values, sizes and borders."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.audit.atoms import Source
+from opendp_sim.audit.datasets import atom_of
+from opendp_sim.audit.joined_words import counted, joined
+from opendp_sim.audit.members import quiet_member
+from opendp_sim.audit.mining import LARGEST_SIZE, MOST_SIZES, Mined
+from opendp_sim.audit.neighbours import Edit, Pair, RecordSpace, _Genome
+from opendp_sim.audit.vectors import VectorSpace
+
+__all__ = ["guided"]
+
+_MOST_VALUES = 60
+_SMALL_CLAMP, _MOST_CLAMPS = 10, 3
+_ALONE, _BORDERS, _MOST_DISPLACED = 14, 5, 64
+"""Corners of one record that come first; sizes at which records are displaced, and the largest."""
+_NARROW = 2**7, 2**8, 2**15, 2**16
+_STAIRS, _LONGEST_STAIRS, _MOST_STAIRS, _MOST_SHARES = (40, 12), 300, 10, 3
+"""Sizes at which quantiles are tried besides those of the code, the largest, how many sizes and parts."""
+USUAL_SIZES = (300, 3000)
+"""Always tried where the number of records is free."""
+
+
+def _values(source: Source, found: Mined, member: Callable[[Any], bool]) -> list[Any]:
+    """Return mined values of the kind of a source, with their neighbours, that the domain has."""
+    sample = next((v for v in (source.simplest, *source.corners) if v is not None), None)
+    wanted: list[Any] = []
+    if isinstance(sample, str):
+        for word in sorted(found.words):
+            wanted += (
+                [word, word.upper(), f" {word}", f"{word} "] if len(found.words) < 12 else [word]
+            )
+        wanted += [str(n) for n in sorted(found.numbers)[:20]]
+        wanted = joined(found.words) + counted(found.words, found.numbers) + wanted
+    elif isinstance(sample, int) and not isinstance(sample, bool):
+        whole = sorted({int(c) for c in found.numbers if c == int(c)}, key=lambda c: (abs(c), c))
+        wanted += [c for n in whole for c in (n, n + 1, n - 1)] + [-c for c in whole]
+        wanted += [a * b for a in whole[:6] for b in whole[:6]]
+    elif isinstance(sample, float):
+        for c in sorted(found.numbers, key=lambda c: (abs(c), c)):
+            wanted += [
+                float(c),
+                math.nextafter(c, math.inf),
+                math.nextafter(c, -math.inf),
+                -float(c),
+            ]
+    known = list(source.corners)
+    out: list[Any] = []
+    for value in dict.fromkeys(wanted):
+        if len(out) < _MOST_VALUES and value not in known and member(value):
+            out.append(value)
+    return out
+
+
+def _richer(source: Source, values: list[Any]) -> Source:
+    if not values:
+        return source
+
+    def draw(rng: np.random.Generator) -> Any:
+        return values[int(rng.integers(len(values)))] if rng.random() < 0.3 else source.draw(rng)
+
+    return Source((*source.corners, *values), draw, source.simplest)
+
+
+@dataclass(frozen=True)
+class GuidedRecords(RecordSpace):
+    """A record space that also builds datasets of mined sizes, of one or two repeated records."""
+
+    sizes: tuple[int, ...] = ()
+    usual: int = 14
+    """Corners of the source that were there before the code was read."""
+    wide: tuple[int, ...] = USUAL_SIZES
+    shares: tuple[float, ...] = ()
+    """Numbers of the code between 0 and 1: parts of the records, where they are quantiles."""
+
+    def _base(self, rng: np.random.Generator) -> tuple[Any, ...]:
+        if self.records.size is None and (self.sizes or self.wide) and rng.random() < 0.25:
+            choices = (*self.sizes, *self.wide)
+            size = int(choices[int(rng.integers(len(choices)))])
+            pool = [self.records.source.pick(rng) for _ in range(2)]
+            if rng.random() < 0.7:
+                return (pool[0],) * size
+            return tuple(pool[int(b)] for b in rng.integers(2, size=size))
+        return super()._base(rng)
+
+    def corners(self, rng: np.random.Generator) -> Iterator[Pair]:
+        """Yield the usual corners, then mined values, then mined sizes."""
+        usual = super().corners(rng)
+        yield from itertools.islice(usual, min(_ALONE, len(self.records.source.corners)))
+        yield from self._displaced()
+        yield from usual
+        source, d_in = self.records.source, self.d_in
+        for value in source.corners[min(14, self.usual) :]:
+            base = (source.simplest,) * (self.records.size or 0)
+            yield self._pair(_Genome(base, self._all_edits(value)), d_in)
+        if self.records.size is not None:
+            return
+        for value in source.corners[self.usual :][:24]:  # a mined value against all the other ones
+            for other in (source.corners[0], source.corners[min(self.usual, 9) - 1]):
+                yield self._pair(_Genome((other, value, other), self._all_edits(other)), d_in)
+        yield from self._stairs()
+        pool = source.corners or tuple(source.draw(rng) for _ in range(4))
+        low, high, second = pool[0], pool[-1], pool[1 % len(pool)]
+        for size in (*self.sizes, *self.wide):
+            for value, other in ((low, low), (high, low), (second, high)):
+                yield self._pair(_Genome((value,) * size, self._all_edits(other)), d_in)
+            half = self._base_of_two(rng, size)
+            last = self._all_edits(half[-1])
+            if not self._sized:
+                last = tuple(Edit("insert", size + i, half[0]) for i in range(d_in))
+            yield self._pair(_Genome(half, last), d_in)
+            if self.metric in ("SymmetricDistance", "ChangeOneDistance"):
+                order = Edit("shuffle", int(rng.integers(2**31)))
+                yield self._pair(_Genome(half, (*self._all_edits(half[0]), order)), d_in)
+
+    def _displaced(self) -> Iterator[Pair]:
+        """Yield records that push another over a border: as many as the code names, and one before them.
+
+        A bound on rows keeps the first ones. What comes in at the front has one extreme value, and what
+        falls out at the end the other.
+        """
+        if self._sized:
+            return
+        sizes = [n for n in self.sizes if n <= _MOST_DISPLACED][:_BORDERS]
+        for size, (middle, low, high) in itertools.product(sizes, extremes(self.records.source)):
+            for last, first in ((low, high), (high, low)):
+                edits = tuple(Edit("insert", 0, first) for _ in range(self._operations(self.d_in)))
+                yield self._pair(_Genome((*(middle,) * (size - 1), last), edits), self.d_in)
+
+    def _stairs(self) -> Iterator[Pair]:
+        """Yield lows up to a part of the records that the code names, then highs: a quantile's border.
+
+        One record more or less carries the order statistic from one to the other.
+        """
+        count = self._operations(self.d_in)
+        sizes = [n for n in (*_STAIRS, *self.sizes) if count < n <= _LONGEST_STAIRS][:_MOST_STAIRS]
+        kinds = ("replace",) if self._sized else ("insert", "delete")
+        for (_, low, high), share, size, more in itertools.product(
+            extremes(self.records.source), self.shares[:_MOST_SHARES], sizes, (0, 1, -1)
+        ):
+            lows = min(max(round(share * size) + more, 0), size)
+            base = (low,) * lows + (high,) * (size - lows)
+            for kind, (spot, mine, other) in itertools.product(
+                kinds, ((0, low, high), (size - count, high, low))
+            ):
+                edit = Edit(kind, spot, other if kind == "replace" else mine)
+                yield self._pair(_Genome(base, (edit,) * count), self.d_in)
+
+    def _base_of_two(self, rng: np.random.Generator, size: int) -> tuple[Any, ...]:
+        """One kind of record first, then another: what an order or a cut would show."""
+        first, second = (self.records.source.pick(rng) for _ in range(2))
+        return (first,) * (size - size // 2) + (second,) * (size // 2)
+
+
+def extremes(source: Source) -> list[tuple[Any, Any, Any]]:
+    """Return a middle, a lowest and a highest record: of numbers, or that differ in one place alone."""
+    known = source.corners
+    if all(_number(c) for c in known):
+        return [(source.simplest, min(known), max(known))] if known else []
+    out: list[tuple[Any, Any, Any]] = []
+    middle = source.simplest
+    for place in range(len(middle) - 1, -1, -1) if isinstance(middle, (tuple, list)) else ():
+        rest = (*middle[:place], *middle[place + 1 :])
+        kin = [
+            c
+            for c in known
+            if isinstance(c, type(middle))
+            and (*c[:place], *c[place + 1 :]) == rest
+            and _number(c[place])
+        ]
+        if len(kin) > 1:
+            ordered = sorted(kin, key=lambda c: c[place])
+            out.append((middle, ordered[0], ordered[-1]))
+    return out[:1]
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _overflowing(source: Source, found: Mined) -> list[int]:
+    """Numbers of the largest record at which a sum passes a limit of the code, or of a narrow type.
+
+    The largest record is that of the domain, or a number of the code: a function may clamp by itself.
+    """
+    reach = {abs(int(v)) for v in source.corners if isinstance(v, int) and not isinstance(v, bool)}
+    top = max(reach, default=0)
+    whole = [int(c) for c in found.numbers if c == int(c) and c > 1]
+    limits = [*_NARROW, *(c for c in whole if c > top > 0)]
+    near = [limit // top + k for limit in limits if top for k in (-1, 0, 1)]
+    own = sorted(c for c in whole if _SMALL_CLAMP <= c < top)[-_MOST_CLAMPS:]
+    near += [limit // c + k for c in own for limit in _NARROW for k in (0, 1)]
+    return list(dict.fromkeys(n for n in sorted(near) if 2 <= n <= LARGEST_SIZE))[:MOST_SIZES]
+
+
+def guided(space: Any, domain: Any, found: Mined) -> Any:
+    """Return the space with what the code says; a space of another kind as it is."""
+    if isinstance(space, RecordSpace) and type(space) is RecordSpace:
+        member: Callable[[Any], bool]
+        atoms = True
+        try:
+            member = quiet_member(domain.element_domain)
+        except Exception:  # noqa: BLE001 - arrays, data frames: records are not atoms
+            if space.records.build is not list:
+                return space
+            whole, atoms = quiet_member(domain), False
+
+            def member(value: Any) -> bool:
+                return whole([value])
+
+        source = space.records.source
+        values = _values(source, found, member) if source.corners else []
+        sizes = (*found.sizes, *_overflowing(source, found))
+        records = replace(space.records, source=_richer(source, values))
+        return GuidedRecords(
+            records,
+            space.metric,
+            space.d_in,
+            space.longest,
+            tuple(n for n in sizes if atoms or n <= _MOST_DISPLACED),
+            len(source.corners),
+            USUAL_SIZES if atoms else (),  # a test of its own is asked of every record
+            tuple(sorted({float(c) for c in found.numbers if 0.0 < c < 1.0}, reverse=True)),
+        )
+    if isinstance(space, VectorSpace):
+        element = domain if space.scalar else domain.element_domain
+        values = _values(atom_of(element), found, quiet_member(element))
+        return replace(space, source=_richer(space.source, values))
+    return space

@@ -1,0 +1,109 @@
+"""The way of a record through a program to one release, as a report draws it: one box a step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from opendp_sim.core.rounding import up_text
+from opendp_sim.dsl.how_wrong import size
+from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.release_plan import ReleasePlan
+from opendp_sim.report.plain_steps import in_words
+from opendp_sim.spaces.metrics import VectorNorm
+
+__all__ = ["Box", "Flow", "flow_of"]
+
+
+@dataclass(frozen=True)
+class Box:
+    """One place on a record's way: ``work`` is private, ``door`` is the noise, ``free`` is public."""
+
+    kind: str
+    name: str
+    text: str
+    bound: str = ""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The way to one release."""
+
+    name: str
+    boxes: tuple[Box, ...]
+
+
+def flow_of(plan: Plan, name: str) -> Flow:
+    """Return the boxes from the data to what anybody may ask of a release."""
+    release = plan.releases[name]
+    typed = release.typed
+    bounds = dict(release.maps)
+    unit = {} if plan.privacy is None else plan.privacy.plain()["unit"]
+    noun = "record" if unit.get("of", "row") == "row" else "person"
+    changed = f"one {noun} {'replaced' if 'replace' in unit else 'more or less'}"
+    boxes = [Box("work", typed.entry.name, "the private records", changed)]
+    if typed.entry.public:
+        boxes = [Box("free", typed.entry.name, "public records")]
+    for stage in typed.stages:
+        key = stage.mechanism.key
+        bound = (
+            _bound(stage.mechanism.room, bounds[key], release, replaced="replace" in unit)
+            if key in bounds
+            else ""
+        )
+        boxes.append(Box("work", key, in_words(stage.mechanism), bound))
+    record_ = release.record
+    if record_ is not None:
+        text = f"{in_words(record_)}{_typical(release)}"
+        boxes.append(Box("door", record_.key, text, _cost(plan, tuple(release.loss))))
+    for output in plan.outputs.values():
+        if output.stage.name == typed.name:
+            steps = [in_words(post).removesuffix(".") for post in output.decl.post[-1:]]
+            told = f"{steps[0]}: reads" if steps else "The release itself: reads"
+            told += " only what was released"
+            if output.decl.serve is not None:
+                told = "One answer after another: each reads the private data, and its noise is paid for"
+            boxes.append(Box("free", output.decl.name, told))
+    return Flow(name, tuple(boxes))
+
+
+def _cost(plan: Plan, loss: tuple[float, ...]) -> str:
+    """Say what part of a run's loss a release is: in the measure's own number, which adds up."""
+    if plan.privacy is None:
+        return ""
+    if len(plan.releases) == 1 or not plan.total[0]:
+        return "this is all that this run costs"
+    return f"this is about {100 * loss[0] / plan.total[0]:.2g}% of what this run costs"
+
+
+def _bound(room: str, most: float, release: ReleasePlan, *, replaced: bool = False) -> str:
+    """Say the most that what comes out of a stage changes, in the norm that the noise is made for."""
+    text = up_text(most)
+    if 1000 <= float(text) < 1e12:
+        text = f"{float(text):,.0f}"
+    metric = None if release.bound is None else release.bound.metric
+    if room == "rows" or not isinstance(metric, VectorNorm):
+        two = " (one that is replaced goes out, and another comes in)" if replaced else ""
+        return f"changes by at most {text} row{'' if text == '1' else 's'}{two}"
+    weighed = ", once each is divided by its public weight" if metric.weights else ""
+    if metric.norm == "linf":
+        touched = "" if metric.touched is None else _touched(metric.touched * math.ceil(most))
+        return f"no number changes by more than {text}{touched}{weighed} (L∞ norm)"
+    ways = {
+        "l1": "add up the changes of all numbers (L1 norm)",
+        "l2": "square the changes of all numbers, add them up, take the root (L2 norm)",
+    }
+    return f"changes by at most {text}{weighed}: {ways[metric.norm]}"
+
+
+def _touched(most: int) -> str:
+    return f", and no more than {most:,} of them change{'s' if most == 1 else ''}"
+
+
+def _typical(release: ReleasePlan) -> str:
+    """Say how large the noise is, in the numbers of the bound before it."""
+    noise = None if release.bound is None else getattr(release.bound.claim, "noise", None)
+    if noise is None:
+        return ""
+    weight = " times the weight" if noise.weights else ""
+    return f" Its typical size (deviation): {size(noise.deviation)}{weight}."

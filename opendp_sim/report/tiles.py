@@ -1,0 +1,91 @@
+"""The numbers at the head of a report, each with what it means in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from opendp_sim.accounting.promise import belief, promise, who
+from opendp_sim.core.rounding import up_text
+from opendp_sim.dsl.loss_in_words import delta_in_words, epsilon_in_words, of_whom, spent_of
+from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.standing import standing
+
+__all__ = ["Tile", "claim_of", "tiles_of"]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number and what it means; ``warn`` where it is a reason to ask."""
+
+    big: str
+    small: str
+    warn: bool = False
+
+
+def claim_of(plain: Mapping[str, Any]) -> str:
+    """Return the promise in the measure of the program."""
+    privacy = plain["privacy"]
+    return promise(
+        {"public": True}
+        if privacy is None
+        else privacy | {"total": plain["total"], "claim": plain["claim"]}
+    )
+
+
+def tiles_of(plan: Plan, plain: Mapping[str, Any], unit: Mapping[str, Any]) -> Iterator[Tile]:
+    """Yield the loss, who is protected, and whether a ledger counts."""
+    privacy = plain["privacy"]
+    if privacy is None or plan.privacy is None:
+        yield Tile("public", "declared so by whoever wrote the program", warn=True)
+        return
+    spent = spent_of(plan)
+    if spent is not None:
+        epsilon, delta = spent[0], spent[1] if len(spent) > 1 else 0.0
+        said = (
+            epsilon_in_words(
+                epsilon, replaced="replace" in unit, of=of_whom(plan.privacy.unit)
+            ).partition(": ")[2]
+            or "so large a number limits hardly anything"
+        )
+        if not delta and epsilon <= 20:  # under a pure claim alone is a suspicion bounded
+            most = up_text(100 * belief(epsilon), 3)
+            said = f"{said.removesuffix('.')}; a suspicion of 50% can rise to at most {most}%."
+        yield Tile(f"epsilon = {up_text(epsilon, 3)}", said, warn=epsilon > 10)
+        yield Tile(f"delta = {up_text(delta, 2)}", _delta(delta, unit))
+    else:
+        yield Tile(claim_of(plain), "the loss in the measure of the program")
+    yield _whom(unit)
+    ledgers = [entry.ledger for entry in plan.program.data if not entry.public]
+    if all(ledger is not None for ledger in ledgers):
+        found = standing(plan) or {}
+        runs = f"; it has room for {found['room']} such runs" if "room" in found else ""
+        yield Tile(
+            "a ledger counts",
+            f"it adds up every run on the same data, and refuses the one that passes its limit{runs}",
+        )
+    else:
+        yield Tile(
+            "no ledger",
+            "runs add up, but nothing counts them and nothing stops the next one; nor can this page "
+            "say what else was released about the same records",
+            warn=True,
+        )
+
+
+def _delta(delta: float, unit: Mapping[str, Any]) -> str:
+    of = "records" if unit.get("of", "row") == "row" else "people"
+    return delta_in_words(delta, of).partition(": ")[2]
+
+
+def _whom(unit: Mapping[str, Any]) -> Tile:
+    """Say who is protected, in two words first."""
+    number = unit.get("replace", unit.get("add_remove", 1))
+    person = unit["of"] != "row"
+    noun = "person" if person else "record"
+    big = f"one {noun}" if number == 1 else f"{number} {noun}s"
+    rest = who(unit).partition(" replaced")[0].partition(" added")[0].removeprefix(big).strip()
+    done = "replaced by another" if "replace" in unit else "added or removed"
+    more = "" if person else "; a person with more records is protected less"
+    return Tile(big, f"{rest} {done}: this is who is protected{more}".strip())
