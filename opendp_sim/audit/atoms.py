@@ -121,7 +121,10 @@ def _integers(kind: str, bounds: tuple[int, int] | None) -> Source:
     return Source(corners, draw, simplest=min(max(0, low), high))
 
 
-def _floats(bounds: tuple[float, float] | None, *, single: bool, nan: bool) -> Source:
+def _float_corners(
+    bounds: tuple[float, float] | None, *, single: bool, nan: bool
+) -> tuple[float, ...]:
+    """Return numbers at which float arithmetic goes wrong, and those about the bounds."""
     low, high = bounds if bounds is not None else (-math.inf, math.inf)
     top = 3e38 if single else 1.7e308
     wanted: list[float] = [
@@ -151,8 +154,12 @@ def _floats(bounds: tuple[float, float] | None, *, single: bool, nan: bool) -> S
     corners = [float(v) for v in wanted if low <= v <= high]
     if single:
         corners = [v for v in corners if float(np.float32(v)) == v]
-    if nan:
-        corners.append(math.nan)
+    return (*corners, math.nan) if nan else tuple(corners)
+
+
+def _floats(bounds: tuple[float, float] | None, *, single: bool, nan: bool) -> Source:
+    low, high = bounds if bounds is not None else (-math.inf, math.inf)
+    corners = _float_corners(bounds, single=single, nan=nan)
     finite_low, finite_high = max(low, -1e6), min(high, 1e6)
 
     def draw(rng: np.random.Generator) -> float:
@@ -162,4 +169,4 @@ def _floats(bounds: tuple[float, float] | None, *, single: bool, nan: bool) -> S
         value = float(np.float32(value)) if single else float(value)
         return min(max(value, low), high)
 
-    return Source(tuple(corners), draw, simplest=min(max(0.0, low), high))
+    return Source(corners, draw, simplest=min(max(0.0, low), high))

@@ -143,18 +143,20 @@ def _array2(descriptor: Any) -> Records:
             row = rng.integers(-2, 3, size=width) * (reach / 2)
         return inside(row)
 
-    axis = np.eye(1, width)[0]
-    corners = [
-        inside(v) for v in (np.zeros(width), reach * axis, -reach * axis, np.full(width, reach))
-    ]
-    if norm is None and not integral:
-        corners += [np.full(width, v, dtype=dtype) for v in (1e8 + 0.5, -1e16, 1e-300)]
-        if descriptor.nan:
-            corners.append(np.full(width, np.nan, dtype=dtype))
-    if descriptor.cardinalities is not None:
-        corners = [np.zeros(width, dtype=dtype)]
-
     def build(rows: Sequence[Any]) -> Any:
         return np.array(rows, dtype=dtype).reshape(len(rows), width)
 
+    axis = np.eye(1, width)[0]
+    ball = (np.zeros(width), reach * axis, -reach * axis, np.full(width, reach))
+    corners = [*map(inside, ball), *_unbounded(descriptor, width, dtype)]
+    if descriptor.cardinalities is not None:
+        corners = [np.zeros(width, dtype=dtype)]
     return Records(Source(tuple(corners), draw, corners[0]), build, list, descriptor.size)
+
+
+def _unbounded(descriptor: Any, width: int, dtype: Any) -> list[Any]:
+    """Return rows of very large, very small and missing floats, where the domain has them."""
+    if descriptor.norm is not None or np.issubdtype(dtype, np.integer):
+        return []
+    values = (1e8 + 0.5, -1e16, 1e-300, *((np.nan,) if descriptor.nan else ()))
+    return [np.full(width, v, dtype=dtype) for v in values]

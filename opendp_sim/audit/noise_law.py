@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -64,29 +64,52 @@ def _look(
     beta: float,
 ) -> LayerResult:
     """Test the residuals of a part of the runs, at a part of the risk."""
-    tests: list[tuple[NoiseTest, Any]] = []
-    runs, cells, first_runs = 0, 0, 0
-    law: NoiseLaw | None = None
+    seen = _Seen()
     for number, data in enumerate(datasets):
         try:
             if number == 0:
-                first_runs = max(8, int(part * _first_runs(subject, data, budget)))
-            sample = _sample(subject, data, max(4, first_runs // (1 if number == 0 else 4)))
+                seen.first_runs = max(8, int(part * _first_runs(subject, data, budget)))
+            sample = _sample(subject, data, max(4, seen.first_runs // (1 if number == 0 else 4)))
         except Exception as error:  # noqa: BLE001 - whatever a mechanism raises
             return LayerResult(_LAYER, "skipped", f"a run failed: {type(error).__name__}")
         if sample is None:
             return LayerResult(
                 _LAYER, "skipped", "the release is not noiseless part + noise, cell by cell"
             )
-        runs += len(sample[1])
-        if sample[1].size:
-            law, residual = sample
-            cells = max(cells, residual.shape[1])
-            tests += [(t, data) for t in residual_tests(law, residual, rng)]
-    if law is None:
+        seen.add(data, *sample, rng)
+    if seen.law is None:
         return LayerResult(_LAYER, "skipped", "every dataset tried releases no cell")
     if part == 1:
-        tests += [(t, datasets[0]) for t in fresh_tests(subject, datasets[0], forks=budget.forks)]
+        fresh = fresh_tests(subject, datasets[0], forks=budget.forks)
+        seen.tests += [(t, datasets[0]) for t in fresh]
+    return _judged(seen, seen.law, beta)
+
+
+@dataclass
+class _Seen:
+    """What a look has seen: tests with the dataset of each, runs and cells."""
+
+    tests: list[tuple[NoiseTest, Any]] = field(default_factory=list)
+    law: NoiseLaw | None = None
+    runs: int = 0
+    cells: int = 0
+    first_runs: int = 0
+    """Runs on the first dataset."""
+
+    def add(
+        self, data: Any, law: NoiseLaw, residual: NDArray[np.float64], rng: np.random.Generator
+    ) -> None:
+        """Test the residuals of one dataset, shape (runs, cells)."""
+        self.runs += len(residual)
+        if residual.size:
+            self.law = law
+            self.cells = max(self.cells, residual.shape[1])
+            self.tests += [(t, data) for t in residual_tests(law, residual, rng)]
+
+
+def _judged(seen: _Seen, law: NoiseLaw, beta: float) -> LayerResult:
+    """Return what the least of all p-values says at this risk, which the tests share."""
+    tests = seen.tests
     worst, data = min(tests, key=lambda item: item[0].p)
     p = min(1.0, worst.p * len(tests))
     if p <= beta:
@@ -99,13 +122,13 @@ def _look(
             None,
             f"p = {p:.2g}",
         )
-        return LayerResult(_LAYER, "refuted", "", runs, 0.0, evidence)
+        return LayerResult(_LAYER, "refuted", "", seen.runs, 0.0, evidence)
     return LayerResult(
         _LAYER,
         "not refuted",
         "",
-        runs,
-        power=_power(law, first_runs, cells, beta, len(tests)),
+        seen.runs,
+        power=_power(law, seen.first_runs, seen.cells, beta, len(tests)),
         facts={"smallest_p": p, "tests": len(tests)},
     )
 

@@ -73,28 +73,40 @@ def served(
             return shuffled(tape, f"{module}.{name}", real, args[0], seeded)
         if name == "choices" or (name == "choice" and "p" in options):
             return _categorical(tape, f"{module}.{name}", real, args, options, seeded)
-        zero = _located(args, options) if name in _LOCATED else None
-        named = sorted(options.items())
-        if zero is None:
-            parameters = shown(args) + shown(tuple(named))
-        else:  # the location is the number that is hidden, not a parameter
-            rest = tuple((k, v) for k, v in named if k not in ("loc", "mu"))
-            parameters = shown(args[1:]) + shown(rest)
-        what = f"{module}.{name}{parameters}"
-        uniform = _options(name, args, options)
-        free = None if zero is None or seeded else _free(module, name, args, options)
-        hidden = None if uniform is None else np.full(len(uniform), -np.log(len(uniform)))
-        return tape.other(
-            what,
-            lambda: real(*args, **options),
-            zero=zero,
-            seeded=seeded,
-            options=uniform,
-            argument=hidden if free is None else zero,
-            free=free,
-        )
+        return _other(tape, module, name, real, args, options, seeded)
 
     return call
+
+
+def _other(
+    tape: Tape,
+    module: str,
+    name: str,
+    real: Callable[..., Any],
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+    seeded: str,
+) -> Any:
+    """Put a draw on the tape of which no more is known than its location, its options or its law."""
+    zero = _located(args, options) if name in _LOCATED else None
+    named = sorted(options.items())
+    if zero is None:
+        parameters = shown(args) + shown(tuple(named))
+    else:  # the location is the number that is hidden, not a parameter
+        rest = tuple((k, v) for k, v in named if k not in ("loc", "mu"))
+        parameters = shown(args[1:]) + shown(rest)
+    uniform = _options(name, args, options)
+    free = None if zero is None or seeded else _free(module, name, args, options)
+    hidden = None if uniform is None else np.full(len(uniform), -np.log(len(uniform)))
+    return tape.other(
+        f"{module}.{name}{parameters}",
+        lambda: real(*args, **options),
+        zero=zero,
+        seeded=seeded,
+        options=uniform,
+        argument=hidden if free is None else zero,
+        free=free,
+    )
 
 
 def _free(module: str, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Law | None:

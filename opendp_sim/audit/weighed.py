@@ -162,6 +162,15 @@ class Weighed:
                 found = _Event(swapped, epsilon + cut, epsilon, delta, strength, paid)
         return found
 
+    def hits(self, event: _Event, scores: Floats) -> tuple[float, float]:
+        """Return how often the event's side, and the other, was in it: outputs that have a score."""
+        inside = (-scores if event.swapped else scores) > event.cut
+        left, right = (
+            float(side[: len(scores)][inside].sum() / (2 * len(self)))
+            for side in self._sums(*self.arrays())
+        )
+        return (right, left) if event.swapped else (left, right)
+
     def worth(self, curve: Curve) -> float:
         """Return the excess of the best event over the claim, in standard errors: a search, no test."""
         event = self.best(curve)
@@ -230,43 +239,36 @@ def weighed_bets(
             return None  # by now what is there would show
         scores = seen.scores(*seen.arrays())
         stakes = _stakes(event)
-        known, old = len(seen.names), len(seen)
+        old = len(seen)
         spent = time.process_time()
         seen.more(run, pair, count, common)
         cost = max((time.process_time() - spent) / count, 1e-6)
         if stakes.any():
-            # What was never seen before is in the event by its places alone, which nobody has read.
-            new = np.full(len(seen.names) - known, -math.inf if not event.swapped else math.inf)
-            fresh = seen.arrays(old)
-            paid = _payoffs(
-                *fresh, np.append(scores, new), event.swapped, event.cut, event.epsilon, event.delta
-            )
+            paid = _paid(event, scores, seen, old)
             paths = logs[:, None] + np.cumsum(np.log1p(stakes[:, None] * paid), axis=1)
             together = np.logaddexp.reduce(paths, axis=0)
             reached = np.flatnonzero(together >= goal)
             if reached.size:
                 stop = int(reached[0])
-                inside = (-scores if event.swapped else scores) > event.cut
-                left, right = seen._sums(*seen.arrays())  # noqa: SLF001
-                total = 2 * len(seen)
-                hits = (
-                    float(left[:known][inside].sum() / total),
-                    float(right[:known][inside].sum() / total),
-                )
+                hits = seen.hits(event, scores)
                 oriented = pair.flipped() if event.swapped else pair
-                return WeighedWin(
-                    oriented,
-                    event.epsilon,
-                    event.delta,
-                    hits[::-1] if event.swapped else hits,
-                    float(together[stop]),
-                    rounds + stop + 1,
-                )
+                wealth, rounds = float(together[stop]), rounds + stop + 1
+                return WeighedWin(oriented, event.epsilon, event.delta, hits, wealth, rounds)
             logs = paths[:, -1]
         rounds += count
         rest = (seconds - (time.process_time() - begin)) / cost
         count = int(max(20, min(count * _GROWTH, _LARGEST, rest)))
     return None
+
+
+def _paid(event: _Event, scores: Floats, seen: Weighed, since: int) -> Floats:
+    """Return what an event pays in the rounds that came after it was chosen."""
+    # What was never seen before is in the event by its places alone, which nobody has read.
+    new = np.full(len(seen.names) - len(scores), -math.inf if not event.swapped else math.inf)
+    known = np.append(scores, new)
+    return _payoffs(
+        *seen.arrays(since), known, event.swapped, event.cut, event.epsilon, event.delta
+    )
 
 
 def _stakes(event: _Event) -> Floats:

@@ -142,19 +142,23 @@ def _release(
             guess=solved.get(alike),
         )
     bound, own, joined = at(value)
-    own_loss, loss = loss_of(own, d_in, delta), loss_of(joined, d_in)
-    if not all(map(math.isfinite, (*own_loss, *loss))):
+    both = _finite(typed, loss_of(own, d_in, delta), loss_of(joined, d_in))
+    again = _derived(typed, privacy, bound, delta, both)
+    spend = spend_of(release) if release.solve else None
+    steps = steps if bound.norm == probe.norm else steps_of(typed, bound.norm)
+    maps = tuple(maps_of(steps, d_in))
+    had = ReleasePlan(typed, bound, spend, bound.claim.measure, *both, maps, again)
+    return had, joined
+
+
+def _finite(typed: Typed, own: Loss, joined: Loss) -> tuple[Loss, Loss]:
+    """Return two losses that floats hold, or refuse them."""
+    if not all(map(math.isfinite, (*own, *joined))):
         raise BudgetError(
             "OS401", f"flow.{typed.name}.release", expected="a loss that a float can hold",
             got="infinity", hint="use a larger scale, or write `scale: solve`.",
         )  # fmt: skip
-    again = _derived(typed, privacy, bound, delta, (own_loss, loss))
-    spend = spend_of(release) if release.solve else None
-    steps = steps if bound.norm == probe.norm else steps_of(typed, bound.norm)
-    maps = tuple(maps_of(steps, d_in))
-    return ReleasePlan(
-        typed, bound, spend, bound.claim.measure, own_loss, loss, maps, again
-    ), joined
+    return own, joined
 
 
 def _derived(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path as File
@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.session import Session
 from opendp_sim.accounting.session_mark import claimed_name
 from opendp_sim.accounting.shared_ledger import is_shared
@@ -172,15 +173,12 @@ def serve(
             written. BudgetError (OS402, OS403): the ledger refuses. (OS407): the store refuses.
     """
     output = _chosen(plan, name)
-    typed, bound = output.stage, plan.releases[output.stage.name].bound
-    if bound is None:
-        raise _no_session(plan)
-    folder, decl = File(plan.program.folder), output.decl
-    path = store or _inside(folder, decl.store or f"{decl.name}.session", decl.name)
+    typed, decl, steps = output.stage, output.decl, _steps(plan, output)
+    folder, held = plan.program.folder, memory or {}
+    path = store or _inside(File(folder), decl.store or f"{decl.name}.session", decl.name)
     mark, public = mark_at(path), None
     if decl.public_queries is not None:
-        public = open_queries(decl.public_queries, output, plan.program.folder, memory or {})
-    last = Stage(bound.record, bound.domain, bound.metric, bound.claim)
+        public = open_queries(decl.public_queries, output, folder, held)
     if mark is None and not is_shared(path):
         check_writable(path, f"outputs.{decl.name}.store")
     with ExitStack() as stack, ExitStack() as undo:
@@ -188,25 +186,17 @@ def serve(
         paid = is_paid(ledger, mark)
         waiting = unserved(plan, ledger) if mark is None else None
         name = mark.name if mark is not None else waiting or secrets.token_hex(16)
-        release = _untold_end
-        if ledger is not None and not is_shared(ledger.path):
-            release = claimed_name(ledger.path, name)
+        release = _claimed(ledger, name)
         undo.callback(release)
-        inputs = open_public(plan, memory or {}, _untold)
-        check_forms(plan, memory or {})
-        reserved = None
-        if not paid and waiting is None:
-            reserved = reserve(plan, ledger, store=name, charged=charged)
-        else:
-            may_be_refused(plan, ledger)
-            if ledger is not None:
-                charged(f"what {ledger.path} charged for this session before stands")
+        inputs = open_public(plan, held, _untold)
+        check_forms(plan, held)
+        stands = paid or waiting is not None
         # A store of other data or another spec is a refusal by the data as well.
-        with gate(plan, ledger, reserved, charged) if reserved else counting(plan, ledger):
-            inputs = open_private(plan, memory or {}, _untold, inputs)
+        with _charging(plan, ledger, name, charged, stands=stands):
+            inputs = open_private(plan, held, _untold, inputs)
         settle_store(ledger, name)
         with counting(plan, ledger if paid else None):
-            session = Session((*typed.stages, last), inputs.blocks[typed.entry.name], path, name)
+            session = Session(steps, inputs.blocks[typed.entry.name], path, name)
         undo.callback(session.close)
         session.keep(release)
         turn = "" if ledger is None else take_turn(session, ledger, name)
@@ -217,6 +207,36 @@ def serve(
     features = query_records(typed.entry.records, typed.stages)
     closing = _untold_end if ledger is None else partial(tell_end, plan, session, name, turn)
     return Served(session, typed.entry.records, features, closing)
+
+
+def _steps(plan: Plan, output: OutputType) -> tuple[Stage, ...]:
+    """Return the steps of a session, the service last."""
+    bound = plan.releases[output.stage.name].bound
+    if bound is None:
+        raise _no_session(plan)
+    last = Stage(bound.record, bound.domain, bound.metric, bound.claim)
+    return *output.stage.stages, last
+
+
+def _claimed(ledger: Ledger | None, name: str) -> Callable[[], None]:
+    """Claim the session's name beside a ledger's file; return what gives it back."""
+    if ledger is None or is_shared(ledger.path):
+        return _untold_end
+    return claimed_name(ledger.path, name)
+
+
+def _charging(
+    plan: Plan, ledger: Ledger | None, name: str, charged: Callable[[str], None], *, stands: bool
+) -> AbstractContextManager[Any]:
+    """Reserve the session's charge, unless one stands; return what counts a refusal by the data."""
+    reserved = None
+    if not stands:
+        reserved = reserve(plan, ledger, store=name, charged=charged)
+    else:
+        may_be_refused(plan, ledger)
+        if ledger is not None:
+            charged(f"what {ledger.path} charged for this session before stands")
+    return gate(plan, ledger, reserved, charged) if reserved else counting(plan, ledger)
 
 
 def _untold_end() -> None:

@@ -6,6 +6,7 @@ Proof and error formulas: ``density.md``, beside this file.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -147,47 +148,43 @@ class Density(Mechanism):
         noise, deviation, rounding, of_laplace = errors
         groups = self.groups if self.estimator == "median_of_means" else 1
         found = sums.estimate(released, queries, groups)
-        values = np.median(found.groups, axis=0).T
         loss = self._loss(sums)
+        part = self._estimated(found, (loss, noise, deviation, of_laplace))
+        lower, upper = part.values - part.reach, part.values + part.reach
+        sizes, factor = sums.totals(released)
+        least = least_records(factor * deviation, math.sqrt(loss) * noise)
+        bias = np.reshape(sums.bias(queries), (-1, 1)) + rounding
+        shift = bias * (np.maximum(sizes, 0.0) + _OF_COUNT * factor * deviation)
+        if self.normalise:
+            seen, part = sizes >= least, part.mean(np.maximum(sizes, least), factor, deviation)
+            lower = np.where(seen, part.values - part.reach, np.minimum(lower, 0.0))  # Lemma 2
+            upper = np.where(seen, part.values + part.reach, np.maximum(upper, 0.0))
+            shift = bias * np.ones_like(sizes)
+        columns = (
+            part.values,
+            np.sqrt(part.noise_variance),
+            np.sqrt(part.sketch_variance),
+            lower - shift,
+            upper + shift,
+            np.broadcast_to(sizes, part.values.shape).copy(),
+            np.full_like(part.values, least),
+        )
+        return dict(zip(COLUMNS, columns, strict=True))
+
+    def _estimated(self, found: KernelEstimates, errors: tuple[float, ...]) -> _Estimated:
+        """Return the median of the groups, with its variances and the quantiles of an interval."""
+        loss, noise, deviation, of_laplace = errors
+        values = np.median(found.groups, axis=0).T
         total = loss * found.variance.T / found.repetitions
         noise_variance = np.full_like(values, loss * noise**2)
         sketch_variance = np.maximum(total - found.noise_share * noise_variance, 0.0)
-        sizes, factor = sums.totals(released)
-        least = least_records(factor * deviation, math.sqrt(loss) * noise)
         # The deviation is estimated from the repetitions, so an interval reaches farther for few.
         quantile = np.maximum(
             special.stdtrit(found.freedom.T, 0.5 + self.confidence / 2), of_laplace
         )
-        unseen = self._unseen(found, deviation)
         skewed = quantile + found.skew * (1.0 + 2.0 * quantile**2) / 6.0  # Lemma 5
-        reach = (
-            np.hypot(quantile * np.sqrt(noise_variance), skewed * np.sqrt(sketch_variance)) + unseen
-        )
-        lower, upper = values - reach, values + reach
-        bias = np.reshape(sums.bias(queries), (-1, 1)) + rounding
-        shift = bias * (np.maximum(sizes, 0.0) + _OF_COUNT * factor * deviation)
-        if self.normalise:
-            seen, divisor = sizes >= least, np.maximum(sizes, least)
-            values, sketch_variance = values / divisor, sketch_variance / divisor**2
-            of_count = values * factor * deviation
-            noise_variance = (noise_variance + of_count**2) / divisor**2
-            seen_reach = np.hypot(
-                quantile * np.sqrt(noise_variance), skewed * np.sqrt(sketch_variance)
-            )
-            reach = seen_reach + unseen / divisor
-            lower = np.where(seen, values - reach, np.minimum(lower, 0.0))  # Lemma 2
-            upper = np.where(seen, values + reach, np.maximum(upper, 0.0))
-            shift = bias * np.ones_like(sizes)
-        columns = (
-            values,
-            np.sqrt(noise_variance),
-            np.sqrt(sketch_variance),
-            lower - shift,
-            upper + shift,
-            np.broadcast_to(sizes, values.shape).copy(),
-            np.full_like(values, least),
-        )
-        return dict(zip(COLUMNS, columns, strict=True))
+        unseen = self._unseen(found, deviation)
+        return _Estimated(values, noise_variance, sketch_variance, quantile, skewed, unseen)
 
     def _unseen(self, found: KernelEstimates, deviation: float) -> NDArray[np.float64]:
         """Return how far, by class, the estimate may err by what no repetition has shown (Lemma 3)."""
@@ -198,6 +195,39 @@ class Density(Mechanism):
         )
         unseen *= min(hidden / least, 1.0)
         return unseen
+
+
+@dataclass(frozen=True)
+class _Estimated:
+    """Kernel sums or means, by query and class, with what their interval is made of."""
+
+    values: NDArray[np.float64]
+    noise_variance: NDArray[np.float64]
+    sketch_variance: NDArray[np.float64]
+    quantile: NDArray[np.float64]
+    """Deviations that the interval reaches for noise; ``skewed`` are those for the sketch."""
+    skewed: NDArray[np.float64]
+    unseen: NDArray[np.float64]
+
+    @property
+    def reach(self) -> NDArray[np.float64]:
+        """Half the interval."""
+        noise = self.quantile * np.sqrt(self.noise_variance)
+        return np.asarray(
+            np.hypot(noise, self.skewed * np.sqrt(self.sketch_variance)) + self.unseen
+        )
+
+    def mean(self, divisor: NDArray[np.float64], factor: float, deviation: float) -> _Estimated:
+        """Divide by released sizes; ``factor * deviation`` is their error."""
+        values = self.values / divisor
+        of_count = values * factor * deviation
+        return replace(
+            self,
+            values=values,
+            noise_variance=(self.noise_variance + of_count**2) / divisor**2,
+            sketch_variance=self.sketch_variance / divisor**2,
+            unseen=self.unseen / divisor,
+        )
 
 
 def rounded(sums: KernelSums, domain: Domain) -> float:

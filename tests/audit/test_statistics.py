@@ -27,6 +27,7 @@ from opendp_sim.audit.encoding import Raised, encode
 from opendp_sim.audit.enumeration import hockey_stick
 from opendp_sim.audit.events import best_bet
 from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.layers import SHARES
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.sampling import draw, spots_of
 from opendp_sim.audit.spaces import GivenPairs
@@ -298,3 +299,7 @@ def test_power_statement_is_computed():
     few, many = (smallest_excess(1.0, n, 1e-3) for n in (1_000, 50_000))
     assert 1 < many < few
     assert draws_needed(1.0, many, 1e-3) == pytest.approx(50_000, rel=1e-3)
+
+
+def test_the_layers_share_one_risk() -> None:
+    assert sum(map(Fraction, map(str, SHARES.values()))) == 1

@@ -122,14 +122,7 @@ class Predictor(ChangingRecords):
         winners: list[int] = []
         for i in range(len(seen)):
             may = None if allowed is None else allowed[i]
-            outcome = vote(
-                self._select(pool, *near(i), may),
-                len(self._classes),
-                self._scales,
-                self._purses,
-                self._stock.noisy,
-                charges,
-            )
+            outcome = self._vote(pool, *near(i), may, charges)
             total = outcome.votes + self._public_votes(friends, i, winners)
             total = total if may is None else np.where(may, total, -np.inf)
             outcomes.append(outcome)
@@ -150,6 +143,19 @@ class Predictor(ChangingRecords):
         if self._setting.reuse:
             self._answered.add(seen, winners)
         return answers
+
+    def _vote(
+        self,
+        pool: Pool,
+        found: NDArray[np.intp],
+        scores: NDArray[np.int64],
+        may: Any,
+        charges: Charges,
+    ) -> Outcome:
+        """Let the records that were found vote, and charge them."""
+        near = self._select(pool, found, scores, may)
+        noisy, classes = self._stock.noisy, len(self._classes)
+        return vote(near, classes, self._scales, self._purses, noisy, charges)
 
     def _answers(
         self, outcomes: list[Outcome], votes: list[NDArray[np.float64]], winners: list[int]

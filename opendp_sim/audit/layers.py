@@ -1,0 +1,124 @@
+"""The layers of an audit, in order: what each is given, and which come before which.
+
+The risk of a false alarm is bounded over everything together. L1, L4, L5 and the replay are exact and
+spend none. L0, the coupling test of L1, L2 and L3 get fixed shares of beta that add up to it; inside a
+layer, L3's wealth needs no further split (one supermartingale), the others divide by their tests.
+"""
+
+from __future__ import annotations
+
+import time
+import types
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.audit.accountants import accounting_layer
+from opendp_sim.audit.distribution import distribution_layer
+from opendp_sim.audit.enumeration import enumeration_layer
+from opendp_sim.audit.findings import Budget, LayerResult
+from opendp_sim.audit.members import MemberPairs
+from opendp_sim.audit.mining import Mined
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.noise_law import noise_layer
+from opendp_sim.audit.shape import structure_layer
+from opendp_sim.audit.spaces import PairSpace
+from opendp_sim.audit.stability import StabilitySearch
+from opendp_sim.audit.subject import Subject
+from opendp_sim.audit.trace import Tracer, trace_layer, traced_distribution
+
+__all__ = ["SHARES", "Case", "layers_of", "tracer_of"]
+
+SHARES = {"structure": 0.05, "coupling": 0.05, "noise": 0.2, "trace": 0.3, "distribution": 0.4}
+"""How beta is divided; they add up to one."""
+_FIRST_LOOK = 0.08
+"""Part of L1's seconds that it gets before L2, and the most seconds that can be."""
+_LONGEST_FIRST_LOOK = 1.0
+
+
+def tracer_of(case: Case, functions: list[types.FunctionType], found: Mined) -> Tracer:
+    """Return what records the noise of a function while it runs."""
+    share = case.beta * SHARES["trace"]
+    return Tracer(
+        case.subject,
+        case.space,
+        case.d_in,
+        case.budget,
+        case.rng,
+        share,
+        case.given,
+        functions,
+        found,
+    )
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the layers are given."""
+
+    subject: Subject
+    space: PairSpace
+    fast: PairSpace
+    """The same for L0 and L1, which ask for membership only where a pair matters."""
+    members: MemberPairs
+    """The same without the user's pairs."""
+    d_in: Any
+    budget: Budget
+    rng: np.random.Generator
+    beta: float
+    given: tuple[Pair, ...]
+    pmf: Any
+    composed: bool
+    events: Any
+    output_distance: Any
+    tracer: Tracer | None = None
+
+
+def layers_of(case: Case) -> Iterable[LayerResult]:
+    """Yield the layers in order; each is run only when asked for."""
+    begin = time.process_time()
+    subject, space, spend, rng = case.subject, case.space, case.budget, case.rng
+    risk = {layer: case.beta * share for layer, share in SHARES.items()}
+    yield structure_layer(
+        subject, case.fast, case.members, spend, rng, risk["structure"], composed=case.composed
+    )
+    # Exact, and done in milliseconds: whatever it shows needs no trace.
+    yield enumeration_layer(subject, space, spend, rng, case.pmf)
+    if case.tracer is not None:
+        case.tracer.begin = time.process_time()
+        yield trace_layer(case.tracer)
+    else:  # nothing was drawn for it, so its part of the risk is free
+        risk["distribution"] += risk["trace"]
+    search = StabilitySearch(
+        subject, case.fast, case.d_in, spend, rng, risk["coupling"], case.output_distance
+    )
+    # Gross faults of the noise are common and seen at once: only a short look comes before them.
+    first = min(_FIRST_LOOK * spend.stability_seconds, _LONGEST_FIRST_LOOK)
+    found = search.look(first)
+    noise = None
+    if found.status == "not refuted":
+        noise = noise_layer(subject, space, spend, rng, risk["noise"], _worth(found))
+        if noise.status != "refuted":
+            found = search.look(spend.stability_seconds - first)
+    yield found
+    hint = _worth(found)
+    yield noise or noise_layer(subject, space, spend, rng, risk["noise"], hint)
+    yield accounting_layer(subject, hint)
+    hints = (*case.given, hint) if hint is not None else case.given
+    if subject.traced:  # what is released is no noisy version of what a transcript hides
+        subject = replace(subject, core=None, noise=None)
+    rest = spend.left(time.process_time() - begin)
+    if case.tracer is not None:
+        yield traced_distribution(case.tracer, rest, risk["distribution"], hints, case.events)
+        return
+    yield distribution_layer(
+        subject, space, case.d_in, rest, rng, risk["distribution"], hints, case.events
+    )
+
+
+def _worth(found: LayerResult) -> Pair | None:
+    """Return the pair that L1 liked best, if anything moved there."""
+    pair: Pair | None = found.facts.get("pair")
+    return pair if found.facts.get("largest_ratio") else None
