@@ -1,4 +1,4 @@
-"""No two modules need each other, not even at the time of a call; what only types ask for is free."""
+"""No two modules need each other, not even at the time of a call or for a type."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ ONE_DOOR = {"opendp_sim.accounting.ledger": "opendp_sim.accounting.shared_ledger
 
 
 def needed(node: ast.AST) -> Iterator[str]:
-    """Yield what a module imports, in functions too, but not what is imported for types alone."""
+    """Yield what a module imports, in functions and for types too."""
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
-            continue
         if isinstance(child, ast.ImportFrom) and child.module:
             yield from (f"{child.module}.{alias.name}" for alias in child.names)
             yield child.module

@@ -17,11 +17,10 @@ from opendp_sim.audit.betting import Bet
 from opendp_sim.audit.counting import certified_delta, certified_epsilon, smallest_excess
 from opendp_sim.audit.encoding import Encoded
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
-from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.neighbours import Pair, PairSpace
 from opendp_sim.audit.pair_search import Race, choose, search
 from opendp_sim.audit.sampling import Sample
 from opendp_sim.audit.scores import Score
-from opendp_sim.audit.spaces import PairSpace
 from opendp_sim.audit.subject import Subject
 
 __all__ = ["distribution_layer"]

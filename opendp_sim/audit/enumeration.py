@@ -16,8 +16,7 @@ import numpy as np
 
 from opendp_sim.audit.curves import Curve
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
-from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.spaces import PairSpace
+from opendp_sim.audit.neighbours import Pair, PairSpace
 from opendp_sim.audit.subject import Subject
 
 __all__ = ["Coins", "enumeration_layer", "hockey_stick", "tree_pmf"]

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.audit.encoding import Encoded
-from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.spaces import PairSpace
+from opendp_sim.audit.neighbours import Pair, PairSpace
 
 __all__ = ["WithPairs", "first_tried", "scored"]
 

@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.glance import Glance
@@ -23,10 +23,8 @@ from opendp_sim.audit.scan import Found
 from opendp_sim.audit.spaces import metric_name
 from opendp_sim.audit.steps import bet_freely, bet_on_table, strength
 from opendp_sim.audit.tape import TapeEndError
+from opendp_sim.audit.tracer import Tracer
 from opendp_sim.audit.views import look
-
-if TYPE_CHECKING:
-    from opendp_sim.audit.trace import Tracer
 
 __all__ = ["cases", "hidden_step"]
 

@@ -1,4 +1,4 @@
-"""Laws of native noise: read off a measurement's map, checked on its releases, drawn many at a time.
+"""Laws of native noise: read off a measurement's map, checked on its releases.
 
 A law is used for prices and for draws. Float laws have prices only: ``x + z`` in doubles has holes that
 OpenDP's own noise does not have, so float noise is always drawn by OpenDP itself, at its argument.
@@ -14,10 +14,9 @@ import numpy as np
 from scipy import stats
 
 from opendp_sim.audit.noise import NoiseLaw
-from opendp_sim.audit.noise_tables import NoiseTable
 from opendp_sim.core import dp
 
-__all__ = ["Law", "Laws", "Pools", "is_shift"]
+__all__ = ["Law", "Laws", "is_shift"]
 
 _RELEASES, _REFERENCE, _RISK = 240, 20_000, 1e-7
 _KNOWN = 400
@@ -31,7 +30,6 @@ meets none a second time.
 _FAR, _FARTHEST, _NARROW = 2.0**40, 60, {"8": 2.0**6, "16": 2.0**13, "32": 2.0**28}
 """Where a law is asked whether it follows its argument, in how many scales; less far in narrow types."""
 _ADDITIVE = ("AbsoluteDistance", "L1Distance", "L2Distance")
-_BULK = 4096
 _DELTA = 0.01
 
 
@@ -218,53 +216,3 @@ def _read(made: Any) -> Law | None:
     if measure.startswith("MaxDivergence"):
         return Law("laplace", 1 / one, whole, vector, carrier)
     return None
-
-
-@dataclass
-class Pools:
-    """Noise drawn ahead: by numpy (``scout``), by a table or OpenDP's vector constructor (``bulk``)."""
-
-    rng: np.random.Generator
-    pools: dict[Any, list[Any]] = field(default_factory=dict)
-    makers: dict[Any, Any] = field(default_factory=dict)
-    sizes: dict[Any, int] = field(default_factory=dict)
-    tables: dict[Any, NoiseTable] = field(default_factory=dict)
-
-    def whole(self, law: Law, count: int, *, bulk: bool) -> list[Any]:
-        """Return whole noise values of a law."""
-        pool = self.pools.setdefault((law.family, law.scale, bulk), [])
-        if len(pool) < count:
-            many = count + (_BULK if bulk else 5 * _BULK)
-            pool.extend(self._bulk(law, many) if bulk else law.scout(many, self.rng))
-        out = pool[-count:] if count else []
-        del pool[len(pool) - count :]
-        return out
-
-    def _bulk(self, law: Law, many: int) -> list[Any]:
-        if not NoiseTable.fits(law):
-            return list(self._maker(law)([0] * many))
-        key = law.family, law.scale
-        if key not in self.tables:
-            self.tables[key] = NoiseTable(law)
-        return self.tables[key].draw(many)
-
-    def at(self, law: Law, argument: float) -> float:
-        """Return float noise at an argument, drawn by OpenDP's vector constructor there."""
-        key = law.family, law.scale, argument
-        pool = self.pools.setdefault(key, [])
-        if not pool:
-            many = self.sizes[key] = min(2 * self.sizes.get(key, 8), 2000)
-            pool.extend(self._maker(law)([argument] * many))
-        return float(pool.pop())
-
-    def _maker(self, law: Law) -> Any:
-        key, carrier = (law.family, law.scale, law.carrier), law.carrier
-        if key not in self.makers:
-            atom = dp.atom_domain(T=carrier) if law.whole else dp.atom_domain(T=carrier, nan=False)
-            domain = dp.vector_domain(atom)
-            if law.family == "laplace":
-                self.makers[key] = dp.m.make_laplace(domain, dp.l1_distance(T=carrier), law.scale)
-            else:
-                metric = dp.l2_distance(T="f64" if law.whole else carrier)
-                self.makers[key] = dp.m.make_gaussian(domain, metric, law.scale)
-        return self.makers[key]

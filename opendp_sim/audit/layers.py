@@ -21,13 +21,13 @@ from opendp_sim.audit.enumeration import enumeration_layer
 from opendp_sim.audit.findings import Budget, LayerResult
 from opendp_sim.audit.members import MemberPairs
 from opendp_sim.audit.mining import Mined
-from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.neighbours import Pair, PairSpace
 from opendp_sim.audit.noise_law import noise_layer
 from opendp_sim.audit.shape import structure_layer
-from opendp_sim.audit.spaces import PairSpace
 from opendp_sim.audit.stability import StabilitySearch
 from opendp_sim.audit.subject import Subject
-from opendp_sim.audit.trace import Tracer, trace_layer, traced_distribution
+from opendp_sim.audit.trace import trace_layer, traced_distribution
+from opendp_sim.audit.tracer import Tracer
 
 __all__ = ["SHARES", "Case", "layers_of", "tracer_of"]
 

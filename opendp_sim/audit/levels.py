@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,8 @@ from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.scan import equal_runs
 from opendp_sim.audit.steps import CALCULATED, allowed
 from opendp_sim.audit.tape import TapeEndError
+from opendp_sim.audit.tracer import Tracer
 from opendp_sim.audit.views import numbers
-
-if TYPE_CHECKING:
-    from opendp_sim.audit.trace import Tracer
 
 __all__ = ["level_step"]
 

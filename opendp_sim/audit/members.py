@@ -9,17 +9,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from opendp_sim.audit.datasets import quiet
-from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.neighbours import Pair, PairSpace
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
-
-if TYPE_CHECKING:
-    from opendp_sim.audit.spaces import PairSpace
 
 __all__ = ["MemberPairs", "quiet_member"]
 

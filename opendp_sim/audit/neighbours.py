@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from opendp_sim.audit.datasets import Records
 from opendp_sim.core.randomness import public_generator
 
-__all__ = ["RECORD_METRICS", "Edit", "Pair", "RecordSpace"]
+__all__ = ["RECORD_METRICS", "Edit", "Pair", "PairSpace", "RecordSpace"]
 
 RECORD_METRICS = (
     "SymmetricDistance",
@@ -50,6 +50,22 @@ class Pair:
     def flipped(self) -> Pair:
         """The same pair read from the other side."""
         return Pair(self.right, self.left, self.distance)
+
+
+class PairSpace(Protocol):
+    """Neighbouring pairs: fresh, structured, changed a little, made smaller."""
+
+    def draw(self, rng: np.random.Generator, distance: Any = None) -> Pair:
+        """Return a random pair."""
+
+    def corners(self, rng: np.random.Generator) -> Iterator[Pair]:
+        """Yield the structured pairs."""
+
+    def mutate(self, pair: Pair, rng: np.random.Generator) -> Pair:
+        """Return a similar pair at the same distance."""
+
+    def simpler(self, pair: Pair) -> Iterator[Pair]:
+        """Yield smaller pairs at no more than the same distance."""
 
 
 @dataclass(frozen=True)

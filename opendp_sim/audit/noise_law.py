@@ -17,10 +17,9 @@ from scipy import stats
 
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
 from opendp_sim.audit.freshness import fresh_tests
-from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.neighbours import Pair, PairSpace
 from opendp_sim.audit.noise import NoiseLaw, difference, flat
 from opendp_sim.audit.residuals import NoiseTest, residual_tests
-from opendp_sim.audit.spaces import PairSpace
 from opendp_sim.audit.subject import Subject
 
 __all__ = ["LOOKS", "noise_layer"]

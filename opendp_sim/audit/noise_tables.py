@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from decimal import Decimal, localcontext
 from os import urandom  # the original: the one of the module may be on the tape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from opendp_sim.audit.laws import Law
+from opendp_sim.audit.laws import Law
 
 __all__ = ["MOST_ENTRIES", "NoiseTable"]
 

@@ -19,11 +19,10 @@ from opendp_sim.audit.curves import Curve
 from opendp_sim.audit.encoding import WIDEST, Encoded
 from opendp_sim.audit.events import best_bet
 from opendp_sim.audit.findings import Budget
-from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.neighbours import Pair, PairSpace
 from opendp_sim.audit.noise import difference
 from opendp_sim.audit.sampling import Sample, differ
 from opendp_sim.audit.scores import Score, learn
-from opendp_sim.audit.spaces import PairSpace
 from opendp_sim.audit.stakes import both_ways
 from opendp_sim.audit.subject import Subject
 

@@ -18,10 +18,10 @@ from opendp_sim.audit.guided import guided
 from opendp_sim.audit.layers import Case, layers_of, tracer_of
 from opendp_sim.audit.members import MemberPairs, quiet_member
 from opendp_sim.audit.mining import Mined, mined
-from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.neighbours import Pair, PairSpace
 from opendp_sim.audit.reachable import functions_of
 from opendp_sim.audit.report import Report, versions
-from opendp_sim.audit.spaces import PairSpace, space_of
+from opendp_sim.audit.spaces import space_of
 from opendp_sim.audit.subject import Subject, read_subject
 from opendp_sim.audit.witness import Witness, find_witness
 from opendp_sim.core import dp

@@ -14,9 +14,8 @@ import numpy as np
 
 from opendp_sim.audit.encoding import Raised
 from opendp_sim.audit.members import quiet_member
-from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.neighbours import Pair, PairSpace
 from opendp_sim.audit.sampling import differ
-from opendp_sim.audit.spaces import PairSpace
 from opendp_sim.audit.tape import Tape, TapeEndError
 from opendp_sim.audit.views import Claim, View, alike, look, numbers
 

@@ -19,10 +19,9 @@ from opendp_sim.audit.counting import certified_delta
 from opendp_sim.audit.encoding import structure
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
 from opendp_sim.audit.members import MemberPairs
-from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.neighbours import Pair, PairSpace
 from opendp_sim.audit.replay import replay
 from opendp_sim.audit.sampling import draw, draw_both
-from opendp_sim.audit.spaces import PairSpace
 from opendp_sim.audit.subject import Subject
 
 __all__ = ["structure_layer"]

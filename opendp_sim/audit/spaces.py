@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ import opendp_sim.audit.own_domains  # noqa: F401 - teaches the project's own do
 from opendp_sim.audit.atoms import Source
 from opendp_sim.audit.datasets import Records, atom_of, records_of
 from opendp_sim.audit.members import quiet_member
-from opendp_sim.audit.neighbours import RECORD_METRICS, Pair, RecordSpace
+from opendp_sim.audit.neighbours import RECORD_METRICS, Pair, PairSpace, RecordSpace
 from opendp_sim.audit.persons import PersonSpace
 from opendp_sim.audit.vectors import VECTOR_METRICS, VectorSpace
 from opendp_sim.core import dp
@@ -22,23 +22,7 @@ from opendp_sim.core.randomness import public_generator
 _PERSON_OF_A_ROW = 2
 """Where ``own_domains`` puts the person of a row: values, label, person."""
 
-__all__ = ["GivenPairs", "PairSpace", "metric_name", "some_dataset", "space_of"]
-
-
-class PairSpace(Protocol):
-    """Neighbouring pairs: fresh, structured, changed a little, made smaller."""
-
-    def draw(self, rng: np.random.Generator, distance: Any = None) -> Pair:
-        """Return a random pair."""
-
-    def corners(self, rng: np.random.Generator) -> Iterator[Pair]:
-        """Yield the structured pairs."""
-
-    def mutate(self, pair: Pair, rng: np.random.Generator) -> Pair:
-        """Return a similar pair at the same distance."""
-
-    def simpler(self, pair: Pair) -> Iterator[Pair]:
-        """Yield smaller pairs at no more than the same distance."""
+__all__ = ["GivenPairs", "metric_name", "some_dataset", "space_of"]
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from opendp_sim.audit.encoding import Raised
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
 from opendp_sim.audit.looks import Measured, call, distance_of_outputs, observer
 from opendp_sim.audit.members import quiet_member
-from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.spaces import PairSpace, metric_name
+from opendp_sim.audit.neighbours import Pair, PairSpace
+from opendp_sim.audit.spaces import metric_name
 from opendp_sim.audit.strassen import couple
 from opendp_sim.audit.subject import Subject
 

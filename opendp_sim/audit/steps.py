@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opendp_sim.audit.distribution import distribution_layer
 from opendp_sim.audit.findings import Evidence
@@ -17,10 +17,8 @@ from opendp_sim.audit.lean import Won, bones, caught, lean_bets, symbol, valued
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.spaces import GivenPairs
 from opendp_sim.audit.subject import Subject
+from opendp_sim.audit.tracer import Tracer
 from opendp_sim.audit.views import numbers
-
-if TYPE_CHECKING:
-    from opendp_sim.audit.trace import Tracer
 
 CALCULATED = "exact, given the traced law (guard: real releases fit it)"
 

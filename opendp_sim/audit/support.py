@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +15,8 @@ from opendp_sim.audit.lean import lean_bets
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.steps import drawn, verdict_run
 from opendp_sim.audit.tape import TapeEndError
+from opendp_sim.audit.tracer import Tracer
 from opendp_sim.audit.views import numbers
-
-if TYPE_CHECKING:
-    from opendp_sim.audit.trace import Tracer
 
 __all__ = ["support_step"]
 

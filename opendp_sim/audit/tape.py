@@ -19,7 +19,8 @@ import numpy as np
 
 from opendp_sim.audit.common import Common
 from opendp_sim.audit.encoding import Raised
-from opendp_sim.audit.laws import Law, Laws, Pools, is_shift
+from opendp_sim.audit.laws import Law, Laws, is_shift
+from opendp_sim.audit.pools import Pools
 
 __all__ = ["MOST_DRAWS", "Draw", "Mode", "OutOfTimeError", "Tape", "TapeEndError"]
 

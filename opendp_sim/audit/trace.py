@@ -9,193 +9,25 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-import types
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from opendp_sim.audit.common import Common
 from opendp_sim.audit.distribution import distribution_layer
-from opendp_sim.audit.draw_tree import clean_tapes, same_again
 from opendp_sim.audit.findings import Budget, LayerResult
-from opendp_sim.audit.mining import Mined
 from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.primitives import tapped
-from opendp_sim.audit.scan import Found, Scan, direct_function, scan
-from opendp_sim.audit.spaces import PairSpace
-from opendp_sim.audit.subject import Subject
-from opendp_sim.audit.tape import OutOfTimeError, Tape, TapeEndError
-from opendp_sim.audit.views import claim_of, decode
+from opendp_sim.audit.tape import OutOfTimeError
+from opendp_sim.audit.tracer import Tracer
 
-__all__ = ["LAYER", "Tracer", "trace_layer", "traced_distribution"]
+__all__ = ["LAYER", "trace_layer", "traced_distribution"]
 
 LAYER = "LT trace"
-_CALLS, _CLEAR = 6, 1.02
 _OVERTIME = 1.2
 """Steps share the layer's seconds; a slow function may overrun them so far, then it is stopped."""
 _LOOK = 0.05
 """Part of L3's seconds for seeing which hints are slow."""
 _RACE_RUNS = 2000
 """A pair of which fewer runs fit into L3's seconds is no hint for it."""
-
-
-@dataclass
-class Tracer:
-    """One traced audit: the function, its tape, and what is known of both."""
-
-    subject: Subject
-    space: PairSpace
-    d_in: Any
-    budget: Budget
-    rng: np.random.Generator
-    beta: float
-    given: tuple[Pair, ...]
-    functions: list[types.FunctionType]
-    mined: Mined
-    begin: float = field(default_factory=time.process_time)
-    extra: float = 0.0
-    """Seconds beyond the layer's own."""
-    spent: float = 0.0
-    """Parts of beta that tests have taken."""
-    direct: bool = False
-    stateful: bool = False
-    hidden: bool = False
-    """Whether something random is not on the tape."""
-    seen: Scan = field(default_factory=Scan)
-    words: str = ""
-    seconds_a_run: float = 0.0
-    """CPU seconds of a run along its tape, as the scan met them."""
-
-    def __post_init__(self) -> None:
-        self.tape = Tape(self.subject.outer, self.rng)
-        self.obj = self.tape.timed(self.subject.run)
-        self.function: Callable[[Any], Any] = self.obj
-        self.curve = self.subject.curve(self.d_in)
-        assert self.subject.privacy_map is not None  # noqa: S101 - a measurement
-        self.claimed = self.subject.privacy_map(self.d_in)
-        self.claim = claim_of(self.subject.measure, self.claimed) or ("epsilon", 1.0, 0.0)
-
-    def left(self, share: float = 1.0) -> float:
-        """Return the CPU seconds until a share of the layer's budget is spent."""
-        most = min(self.budget.trace_seconds, self.budget.seconds)
-        return self.begin + share * most + self.extra - time.process_time()
-
-    def extend(self, seconds: float) -> None:
-        """Take seconds that L3 would have had: a pair looks broken, and more bets may show it.
-
-        However many steps ask for more, half of the layer's seconds is all that they get together.
-        """
-        room = max(0.0, min(seconds, 0.5 * self.budget.trace_seconds - self.extra))
-        self.extra += room
-        self.tape.end += room
-
-    @contextmanager
-    def within(self, share: float) -> Iterator[None]:
-        """Stop the runs of the block, and no others, when a part of the seconds left is over."""
-        before = self.tape.end
-        self.tape.end = min(before, time.process_time() + max(0.4, share * self.left()))
-        try:
-            yield
-        except OutOfTimeError:
-            if time.process_time() > before:
-                raise
-        finally:
-            self.tape.end = before
-
-    def risk(self, share: float) -> float:
-        """Take a part of beta for one test; shares are fixed before the audit and add up to one."""
-        share = min(share, max(0.0, 1 - self.spent))
-        self.spent += share
-        return max(share * self.beta, 1e-300)
-
-    def mode_run(self, mode: Any) -> Callable[[Any], Any]:
-        """Return the function with its native noise drawn ahead."""
-        return self.tape.live(self.function, mode)
-
-    def rounds(self, pair: Pair) -> Common | None:
-        """Return what lends noise from one side of a round to the other; ``None`` where it may not.
-
-        A run must be a function of dataset and tape: what one leaves behind would be seen by the next.
-        """
-        lent = self.glanced
-        clean = lent is not None and clean_tapes(self.tape, self.function, pair) > 0
-        return lent if clean else None
-
-    @property
-    def glanced(self) -> Common | None:
-        """Return the same for a search, which needs no proof that it may."""
-        own = self.direct and not (self.hidden or self.stateful or self.tape.resets)
-        return self.tape.common if own else None
-
-    @contextmanager
-    def hooked(self) -> Iterator[None]:
-        """Put the functions' noise on the tape."""
-        with tapped(self.tape, self.functions):
-            yield
-
-    # --- what kind of function is it -------------------------------------------------
-
-    def prepare(self) -> None:
-        """Find the function itself; see whether it keeps state, and draws what no tape sees."""
-        probe = self.space.draw(self.rng)
-        counts: set[int] = set()
-        for _ in range(_CALLS):
-            with contextlib.suppress(TapeEndError):
-                counts.add(len(self.tape.run(self.obj, probe.left, "record")[1]))
-        self.stateful = len(counts) > 1 and 0 in counts
-        if self.stateful:
-            return
-        found = direct_function(self.tape, self.obj, self.functions, self.space, self.rng)
-        if found is not None:
-            self.function, self.direct = found, True
-        for pair in (probe, probe.flipped(), *(self.space.draw(self.rng) for _ in range(4))):
-            with contextlib.suppress(TapeEndError):  # too many draws to say
-                self.hidden = self.hidden or not same_again(self.tape, self.function, pair.left)
-        self.hidden = self.hidden or self.tape.unseen
-
-    def look_around(self) -> None:
-        """Scan pairs along their tapes."""
-        seconds, begin = min(self.budget.scan_seconds, self.left(0.4)), time.process_time()
-        runs = self.tape.runs
-        self.seen = scan(
-            self.tape,
-            self.function,
-            self.space,
-            self.given,
-            self.claim,
-            self.rng,
-            (seconds, self.budget.scan_pairs),
-            self.subject.input_domain,
-            self._decides,
-        )
-        self.seconds_a_run = (time.process_time() - begin) / max(self.tape.runs - runs, 1)
-
-    def _decides(self, found: Found) -> bool:
-        """Say whether no better pair is needed: bare outputs differ, or the output shows its noise."""
-        if found.view.finding == "an output without noise depends on the data":
-            return True
-        if self.hidden or isinstance(self.claimed, tuple) or not _CLEAR < found.loss < math.inf:
-            return False
-        try:
-            return decode(self.tape, self.function, found.pair) is not None
-        except (TapeEndError, ValueError, TypeError):
-            return False
-
-    @property
-    def top(self) -> Pair:
-        """The pair that costs most along its tape."""
-        return self.seen.best[0].pair if self.seen.best else self.space.draw(self.rng)
-
-    @property
-    def hints(self) -> tuple[Pair, ...]:
-        """Pairs that the distribution layer should try first."""
-        out = [found.pair for found in self.seen.best[:5]]
-        for odd in self.seen.odd.values():
-            out += [found.pair for found in odd[:2]]
-        return tuple(out)
 
 
 def trace_layer(tracer: Tracer) -> LayerResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opendp_sim.audit.draw_tree import (
     MOST_RUNS,
@@ -22,9 +22,7 @@ from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.scan import Found, equal_runs
 from opendp_sim.audit.steps import CALCULATED, allowed
 from opendp_sim.audit.tape import OutOfTimeError
-
-if TYPE_CHECKING:
-    from opendp_sim.audit.trace import Tracer
+from opendp_sim.audit.tracer import Tracer
 
 __all__ = ["tree_step"]
 

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,12 +30,10 @@ from opendp_sim.audit.steps import (
 )
 from opendp_sim.audit.support import support_step
 from opendp_sim.audit.tape import Draw, TapeEndError
+from opendp_sim.audit.tracer import Tracer
 from opendp_sim.audit.tree_verdict import tree_step
 from opendp_sim.audit.views import View, decode, look, numbers
 from opendp_sim.audit.weighed_step import weighed_step
-
-if TYPE_CHECKING:
-    from opendp_sim.audit.trace import Tracer
 
 __all__ = ["STEPS"]
 

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from opendp_sim.audit.common import Common
 from opendp_sim.audit.findings import Evidence
@@ -15,10 +14,8 @@ from opendp_sim.audit.members import quiet_member
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.sampling import differ
 from opendp_sim.audit.steps import allowed
+from opendp_sim.audit.tracer import Tracer
 from opendp_sim.audit.weighed import Weighed, WeighedWin, weighed_bets
-
-if TYPE_CHECKING:
-    from opendp_sim.audit.trace import Tracer
 
 __all__ = ["weighed_step"]
 

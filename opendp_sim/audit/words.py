@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from opendp_sim.audit.tape import Draw, TapeEndError
+from opendp_sim.audit.tracer import Tracer
 from opendp_sim.audit.views import Claim, decode
-
-if TYPE_CHECKING:
-    from opendp_sim.audit.trace import Tracer
 
 __all__ = ["told"]
 

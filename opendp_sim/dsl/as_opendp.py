@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opendp_sim.accounting.gaussian_curve import delta_up
 from opendp_sim.core import dp
@@ -17,16 +17,14 @@ from opendp_sim.core.bridge import curve_measurement
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.core.rounding import whole_distance
 from opendp_sim.dsl.accountant import cast, chain, compose, prefix
+from opendp_sim.dsl.planned import Planned
+from opendp_sim.dsl.release_plan import ReleasePlan
 from opendp_sim.dsl.stage_checks import spend_of
-
-if TYPE_CHECKING:
-    from opendp_sim.dsl.plan import Plan
-    from opendp_sim.dsl.release_plan import ReleasePlan
 
 __all__ = ["as_opendp"]
 
 
-def as_opendp(plan: Plan, *, curve: bool = False) -> dp.Measurement:
+def as_opendp(plan: Planned, *, curve: bool = False) -> dp.Measurement:
     """Return OpenDP's composition of a plan's releases, or the same under its exact curve.
 
     Args:
@@ -61,7 +59,7 @@ def as_opendp(plan: Plan, *, curve: bool = False) -> dp.Measurement:
     return curve_measurement(composed, partial(_curve, composed)) if curve else composed
 
 
-def _joined(plan: Plan, release: ReleasePlan) -> dp.Measurement:
+def _joined(plan: Planned, release: ReleasePlan) -> dp.Measurement:
     """Return one release under the program's measure, as the plan composed it."""
     bound, privacy, target = release.bound, plan.privacy, plan.target
     decl = release.typed.release

@@ -23,9 +23,10 @@ from opendp_sim.dsl.ir import DataEntry, SourceRef
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.sources.blocks import length_of
 from opendp_sim.sources.source import Table
-from opendp_sim.spaces.cell import MISSING
-from opendp_sim.spaces.normal import as_array, is_int64, normal
-from opendp_sim.spaces.records import Column, Records, texts_there
+from opendp_sim.spaces.cell import MISSING, is_int64
+from opendp_sim.spaces.column import texts_there
+from opendp_sim.spaces.normal import as_array, normal
+from opendp_sim.spaces.records import Column, Records
 
 __all__ = ["ColumnLook", "Look", "doctor"]
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.budget import MeasureName
 from opendp_sim.accounting.conversion import zcdp_to_epsilon
 from opendp_sim.core.errors import InternalError
-
-if TYPE_CHECKING:
-    from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.planned import Planned
 
 __all__ = ["attackers_of", "check_gaussian", "gaussian_facts", "is_tight"]
 
 
-def gaussian_facts(plan: Plan) -> dict[str, Any] | None:
+def gaussian_facts(plan: Planned) -> dict[str, Any] | None:
     """Return the rational mu**2 of a ``gdp`` program, which everything else is computed from.
 
     ``mu_squared`` is in force: twice OpenDP's total. ``by_types`` is the same from the types alone.
@@ -46,7 +44,7 @@ def check_gaussian(
         )  # fmt: skip
 
 
-def attackers_of(plan: Plan) -> dict[str, Any] | None:
+def attackers_of(plan: Planned) -> dict[str, Any] | None:
     """Return what tests can do against the program: against one record, and against the unit."""
     if plan.privacy is None or not plan.total:
         return None
@@ -57,7 +55,7 @@ def attackers_of(plan: Plan) -> dict[str, Any] | None:
     }
 
 
-def is_tight(plan: Plan) -> bool:
+def is_tight(plan: Planned) -> bool:
     """Whether the Gaussian curve is every release's own claim; a pure one's mu is an upper bound."""
     if plan.privacy is None or plan.privacy.measure != "gdp":
         return False

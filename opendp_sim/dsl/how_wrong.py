@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opendp_sim.core.claims import Post
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.dsl.output_types import OutputType
+from opendp_sim.dsl.planned import Planned
 from opendp_sim.dsl.release_plan import ReleasePlan
 from opendp_sim.spaces.released import Released, asking
-
-if TYPE_CHECKING:
-    from opendp_sim.dsl.plan import Plan
 
 __all__ = ["DIRECT", "Wrong", "asked_later", "how_wrong", "size"]
 
@@ -132,7 +130,7 @@ def _share(share: float) -> str:
     return f"{float(f'{100 * share:.2g}'):g}%" if share > 1e-6 else "hardly anything"
 
 
-def how_wrong(plan: Plan) -> dict[str, Wrong]:
+def how_wrong(plan: Planned) -> dict[str, Wrong]:
     """Return what is expected of each output's error, by name; a release that is asked later is left out.
 
     Noise is told in records wherever it is known what one record can add: that is the one scale which
@@ -146,7 +144,7 @@ def how_wrong(plan: Plan) -> dict[str, Wrong]:
     return told
 
 
-def asked_later(plan: Plan) -> dict[str, Wrong]:
+def asked_later(plan: Planned) -> dict[str, Wrong]:
     """Return the errors of the questions that a saved release answers, by question and release.
 
     A program that only saves a release, as the recipes do, says nothing of answers by itself.

@@ -8,23 +8,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path as File
 from typing import Any
 
-from opendp_sim.accounting.totals import Charge
 from opendp_sim.core import dp
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.memory import machine_memory
 from opendp_sim.dsl.account import account
-from opendp_sim.dsl.accountant import Target
 from opendp_sim.dsl.as_opendp import as_opendp
 from opendp_sim.dsl.describe import memory_of, stage_plain
 from opendp_sim.dsl.diagnostic import Notes
 from opendp_sim.dsl.gaussian_facts import attackers_of, gaussian_facts
-from opendp_sim.dsl.ir import Privacy, Program
-from opendp_sim.dsl.output_types import OutputType, type_outputs, unreleased
+from opendp_sim.dsl.output_types import type_outputs, unreleased
 from opendp_sim.dsl.places import check_places
 from opendp_sim.dsl.plan_text import ErrorCurve, as_html, as_yaml, lines_of
+from opendp_sim.dsl.planned import Planned
 from opendp_sim.dsl.reader import Draft, draft_of_file
-from opendp_sim.dsl.release_plan import ReleasePlan
-from opendp_sim.dsl.solving import Loss
 from opendp_sim.dsl.typed import Typed
 from opendp_sim.dsl.types import type_stages
 from opendp_sim.sources.blocks import widest
@@ -33,31 +29,8 @@ __all__ = ["Plan", "plan_file", "plan_of"]
 
 
 @dataclass(frozen=True, repr=False)
-class Plan:
+class Plan(Planned):
     """Everything that is known about a program before its data is opened."""
-
-    program: Program
-    types: Mapping[str, Typed]
-    outputs: Mapping[str, OutputType]
-    releases: Mapping[str, ReleasePlan]
-    target: Target | None
-    total: Loss
-    """OpenDP's composition of all releases, in the program's measure."""
-    claim: Loss | None
-    """The total as (epsilon, delta), through OpenDP's conversion; under ``gdp`` by the exact curve."""
-    path: str | None = None
-    of_one: Loss = ()
-    """OpenDP's composition at distance 1: one record, or one person."""
-
-    @property
-    def privacy(self) -> Privacy | None:
-        """The program's privacy claim; None when all data is public."""
-        return self.program.privacy if self.target is not None else None
-
-    @property
-    def charge(self) -> Charge | None:
-        """What a ledger is charged."""
-        return None if self.privacy is None else Charge(self.privacy.measure, self.total)
 
     def plain(self) -> dict[str, Any]:
         """The plan as plain JSON; floats by their shortest exact text."""

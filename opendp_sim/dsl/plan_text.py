@@ -6,16 +6,14 @@ import html
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opendp_sim.accounting.little_protection import little_protection
 from opendp_sim.accounting.promise import promise
 from opendp_sim.core.rounding import up_text
-from opendp_sim.dsl.describe import bytes_a_record, labels, memory_a_core
+from opendp_sim.dsl.describe import bytes_a_record, labels, memory_a_core, memory_of
 from opendp_sim.dsl.how_wrong import asked_later, how_wrong
-
-if TYPE_CHECKING:
-    from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.planned import Planned
 
 __all__ = ["ErrorCurve", "as_html", "as_yaml", "each_record", "lines_of", "yaml_text"]
 
@@ -45,17 +43,14 @@ class ErrorCurve:
         return "\n".join(rows)
 
 
-def lines_of(plan: Plan) -> list[tuple[str, str]]:
+def lines_of(plan: Planned) -> list[tuple[str, str]]:
     """Return (what it is about, the line): promise, data, steps, noise, errors, cost."""
     return [(word, text) for word, text in _lines(plan) if text]
 
 
-def _lines(plan: Plan) -> Iterator[tuple[str, str]]:
+def _lines(plan: Planned) -> Iterator[tuple[str, str]]:
     yield "plan", f"{plan.program.name}: no data was opened and nothing was spent"
-    plain = plan.plain()
-    privacy = plain["privacy"]
-    about = {} if privacy is None else privacy | {"total": plain["total"], "claim": plain["claim"]}
-    yield "promise", promise(about or {"public": True})
+    yield "promise", promise(plan.promised)
     yield "warning", little_protection(None if plan.privacy is None else plan.privacy.budget) or ""
     for entry in plan.program.data:
         yield "data", f"{entry.name}, {_gate(entry)}"
@@ -72,10 +67,10 @@ def _lines(plan: Plan) -> Iterator[tuple[str, str]]:
     told = how_wrong(plan) or asked_later(plan)
     for name, error in told.items():
         yield "error", f"{name}: {error.whole}"
-    yield "memory", f"about {plain['memory_bytes'] / 2**20:.0f} MiB{each_record(plan)}"
+    yield "memory", f"about {memory_of(plan.types.values()) / 2**20:.0f} MiB{each_record(plan)}"
 
 
-def each_record(plan: Plan) -> str:
+def each_record(plan: Planned) -> str:
     """Say what all rows together add to the memory, where a mechanism needs them; and further cores."""
     held = sum(
         bytes_a_record(typed)
@@ -101,7 +96,7 @@ def _gate(entry: Any) -> str:
     return f"{ledger}; a record outside its declaration{which} is {done.get(entry.ingest, entry.ingest)}"
 
 
-def as_html(plan: Plan) -> str:
+def as_html(plan: Planned) -> str:
     """Return the lines as a table for a notebook; every text is escaped."""
     rows = "".join(
         f"<tr><th>{html.escape(word)}</th><td>{html.escape(text)}</td></tr>"
@@ -110,7 +105,7 @@ def as_html(plan: Plan) -> str:
     return f"<table>{rows}</table>"
 
 
-def as_yaml(plan: Plan) -> str:
+def as_yaml(plan: Planned) -> str:
     """Return the program as a spec, every default written out: it has the same hash."""
     return yaml_text(plan.program.plain())
 

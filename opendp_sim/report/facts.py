@@ -9,6 +9,7 @@ from typing import Any
 from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.certificate import assumptions
 from opendp_sim.accounting.evidence import record, tier
+from opendp_sim.accounting.promise import promise
 from opendp_sim.accounting.wear import wear
 from opendp_sim.dsl.advice import advised_of
 from opendp_sim.dsl.grammar.about import FORM
@@ -18,7 +19,7 @@ from opendp_sim.report.believed import believed, not_promised
 from opendp_sim.report.figures import Figure, figures_of
 from opendp_sim.report.flows import Flow, flow_of
 from opendp_sim.report.handed_out import handed_out
-from opendp_sim.report.tiles import Tile, claim_of, tiles_of
+from opendp_sim.report.tiles import Tile, tiles_of
 
 __all__ = ["Facts", "facts_of"]
 
@@ -59,7 +60,7 @@ def facts_of(plan: Plan, kind: str, command: str) -> Facts:
     by_person = unit.get("of", "row") != "row"
     noun = "person" if by_person else "record"
     out = Facts(kind, plan.program.name, _promise(plan, unit, noun), noun, command)
-    out.tiles = list(tiles_of(plan, plain, unit))
+    out.tiles = list(tiles_of(plan, unit))
     out.flows = [flow_of(plan, name) for name in plan.releases]
     out.figures = list(figures_of(plan))
     told = how_wrong(plan) or asked_later(plan)
@@ -85,7 +86,7 @@ def facts_of(plan: Plan, kind: str, command: str) -> Facts:
     out.believe = believed(plan, [*assumed])
     out.evidence = [_evidence(key) for key in _keys(plan)]
     out.details = [
-        ("formal claim", claim_of(plain)),
+        ("formal claim", promise(plan.promised)),
         ("program", f"sha256 {plain['program']}, of its canonical text and not of a spec's file"),
     ]
     return out

@@ -12,7 +12,7 @@ from opendp_sim.dsl.loss_in_words import delta_in_words, epsilon_in_words, of_wh
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.standing import standing
 
-__all__ = ["Tile", "claim_of", "tiles_of"]
+__all__ = ["Tile", "tiles_of"]
 
 
 @dataclass(frozen=True)
@@ -24,20 +24,9 @@ class Tile:
     warn: bool = False
 
 
-def claim_of(plain: Mapping[str, Any]) -> str:
-    """Return the promise in the measure of the program."""
-    privacy = plain["privacy"]
-    return promise(
-        {"public": True}
-        if privacy is None
-        else privacy | {"total": plain["total"], "claim": plain["claim"]}
-    )
-
-
-def tiles_of(plan: Plan, plain: Mapping[str, Any], unit: Mapping[str, Any]) -> Iterator[Tile]:
+def tiles_of(plan: Plan, unit: Mapping[str, Any]) -> Iterator[Tile]:
     """Yield the loss, who is protected, and whether a ledger counts."""
-    privacy = plain["privacy"]
-    if privacy is None or plan.privacy is None:
+    if plan.privacy is None:
         yield Tile("public", "declared so by whoever wrote the program", warn=True)
         return
     spent = spent_of(plan)
@@ -55,7 +44,7 @@ def tiles_of(plan: Plan, plain: Mapping[str, Any], unit: Mapping[str, Any]) -> I
         yield Tile(f"epsilon = {up_text(epsilon, 3)}", said, warn=epsilon > 10)
         yield Tile(f"delta = {up_text(delta, 2)}", _delta(delta, unit))
     else:
-        yield Tile(claim_of(plain), "the loss in the measure of the program")
+        yield Tile(promise(plan.promised), "the loss in the measure of the program")
     yield _whom(unit)
     ledgers = [entry.ledger for entry in plan.program.data if not entry.public]
     if all(ledger is not None for ledger in ledgers):

@@ -17,9 +17,9 @@ from opendp_sim.core.errors import DataError, InternalError, SimError
 from opendp_sim.sources.blocks import Block, length_of
 from opendp_sim.sources.conform import conform
 from opendp_sim.sources.source import Source
-from opendp_sim.spaces.cell import MISSING
-from opendp_sim.spaces.normal import is_int64
-from opendp_sim.spaces.records import Column, Records, texts_there
+from opendp_sim.spaces.cell import MISSING, is_int64
+from opendp_sim.spaces.column import texts_there
+from opendp_sim.spaces.records import Column, Records
 from opendp_sim.spaces.rows import take
 
 __all__ = ["Ingest", "check_entries", "check_form", "gate", "gated_blocks"]

@@ -27,6 +27,7 @@ __all__ = [
     "columned",
     "exact",
     "hashes",
+    "is_int64",
     "listed",
     "of_one_type",
     "plain",
@@ -263,3 +264,8 @@ def _all_of(cells: list[Any], *types: type) -> bool:
 def _short(cells: list[Any]) -> bool:
     """Say whether all cells are text that is short enough to be a number."""
     return _all_of(cells, str) and max(map(len, cells), default=0) <= DIGITS
+
+
+def is_int64(values: NDArray[Any]) -> bool:
+    """Say whether ``MISSING`` may stand in the array: signed 64 bits, in either byte order."""
+    return values.dtype.kind == "i" and values.dtype.itemsize == 8

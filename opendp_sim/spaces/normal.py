@@ -9,19 +9,27 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError
-from opendp_sim.spaces.cell import MISSING, boxed, listed, plain, reals, texts, whole, wholes
+from opendp_sim.spaces.cell import (
+    MISSING,
+    boxed,
+    is_int64,
+    listed,
+    plain,
+    reals,
+    texts,
+    whole,
+    wholes,
+)
+from opendp_sim.spaces.column import Column
 from opendp_sim.spaces.encoded import ENCODED, days, truths
 
-if TYPE_CHECKING:
-    from opendp_sim.spaces.records import Column
-
-__all__ = ["as_array", "bare", "is_int64", "is_typed", "key_indices", "normal", "unmasked"]
+__all__ = ["as_array", "bare", "is_typed", "key_indices", "normal", "unmasked"]
 
 _CELLS = "OUT"
 """Kinds of array that may hold text."""
@@ -125,11 +133,6 @@ def unmasked(array: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_] | Non
     if not isinstance(array, np.ma.MaskedArray):
         return np.asarray(array), None
     return np.asarray(np.ma.getdata(array)), np.asarray(np.ma.getmaskarray(array))
-
-
-def is_int64(values: NDArray[Any]) -> bool:
-    """Say whether ``MISSING`` may stand in the array: signed 64 bits, in either byte order."""
-    return values.dtype.kind == "i" and values.dtype.itemsize == 8
 
 
 def key_indices(raw: NDArray[Any], keys: tuple[str | int, ...]) -> NDArray[np.int64]:

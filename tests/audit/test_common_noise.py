@@ -31,7 +31,7 @@ from opendp_sim.audit.reachable import functions_of
 from opendp_sim.audit.spaces import space_of
 from opendp_sim.audit.subject import read_subject
 from opendp_sim.audit.tape import Tape
-from opendp_sim.audit.trace import Tracer
+from opendp_sim.audit.tracer import Tracer
 from opendp_sim.audit.verdicts import STEPS
 from opendp_sim.audit.views import Decoded, claim_of, look
 from tests.audit.opaque import PAIRS

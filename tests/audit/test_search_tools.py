@@ -25,6 +25,7 @@ from opendp_sim.audit.mining import Mined
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise_tables import MOST_ENTRIES, NoiseTable
 from opendp_sim.audit.plain_events import plain_events
+from opendp_sim.audit.pools import Pools
 from opendp_sim.audit.shift_scores import Leaning, rows_of, surplus_of_shift
 from opendp_sim.core.errors import AuditError
 
@@ -47,6 +48,15 @@ def test_a_table_is_the_law_to_2_to_the_minus_63(family: str, scale: float) -> N
     for cut, weight in zip(table.cuts.tolist(), weights, strict=False):
         so_far += weight
         assert abs(Fraction(cut, 2**64) - so_far / total) < ROOM
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_noise_drawn_ahead_is_handed_out_once(bulk: bool) -> None:
+    pools, law = Pools(np.random.default_rng(0)), Law("laplace", 5.0, whole=True, vector=False)
+    pools.whole(law, 1, bulk=bulk)
+    before = [*pools.pools[law.family, law.scale, bulk]]
+    taken = pools.whole(law, 3, bulk=bulk) + pools.whole(law, 2, bulk=bulk)
+    assert pools.pools[law.family, law.scale, bulk] + taken[3:] + taken[:3] == before
 
 
 def _power(exponent: Fraction) -> Fraction:

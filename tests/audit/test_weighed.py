@@ -25,7 +25,8 @@ from opendp_sim.audit.reachable import functions_of
 from opendp_sim.audit.spaces import space_of
 from opendp_sim.audit.subject import read_subject
 from opendp_sim.audit.tape import Tape
-from opendp_sim.audit.trace import Tracer
+from opendp_sim.audit.trace import LAYER
+from opendp_sim.audit.tracer import Tracer
 from opendp_sim.audit.weighed import Weighed, weighed_bets
 from opendp_sim.audit.weighed_step import weighed_step
 from tests._tiers import tiered
@@ -206,7 +207,7 @@ def test_a_sparse_vector_that_spends_too_much_is_seen(name: str) -> None:
     report = audit(pair.make(True), pair.d_in, LONG)
     assert report.verdict == "refuted"
     assert report.evidence is not None
-    assert report.layer == "LT trace"
+    assert report.layer == LAYER
 
 
 def test_a_part_that_the_code_names_is_a_quantile_s_border() -> None:

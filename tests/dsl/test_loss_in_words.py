@@ -12,12 +12,14 @@ from rich.console import Console
 
 from opendp_sim.accounting.budget import Budget
 from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.promise import promise
 from opendp_sim.accounting.totals import Charge, total_of
 from opendp_sim.cli.show_first import show_first
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl.charging import terms_of
 from opendp_sim.dsl.loss_in_words import delta_in_words, epsilon_in_words, in_words, spent_of
 from opendp_sim.dsl.plan import plan_file
+from opendp_sim.dsl.planned import Planned
 from opendp_sim.dsl.standing import _guessed, room, standing
 from tests._small import write_small
 
@@ -30,6 +32,14 @@ def test_the_factor_is_never_too_small(epsilon):
         re.search(r"at most (\S+) times", epsilon_in_words(epsilon)).group(1).replace(",", "")
     )
     assert math.exp(epsilon) <= factor <= math.exp(epsilon) * 1.01 + 0.01
+
+
+def test_a_plan_promises_what_its_document_does(tmp_path):
+    plan = plan_file(write_small(tmp_path))
+    plain = plan.plain()
+    said = plain["privacy"] | {"total": plain["total"], "claim": plain["claim"]}
+    assert isinstance(plan, Planned)
+    assert promise(plan.promised) == promise(said)
 
 
 def test_what_limits_nothing_says_so():

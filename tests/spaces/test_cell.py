@@ -28,7 +28,8 @@ from opendp_sim.spaces.cell import (
 )
 from opendp_sim.spaces.ids import boxed, packed, persons, unpacked
 from opendp_sim.spaces.normal import normal
-from opendp_sim.spaces.records import Column, Records
+from opendp_sim.spaces.column import Column
+from opendp_sim.spaces.records import Records
 from opendp_sim.spaces.rows import GridRows, Rows
 
 
