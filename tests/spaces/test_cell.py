@@ -26,9 +26,9 @@ from opendp_sim.spaces.cell import (
     whole,
     wholes,
 )
+from opendp_sim.spaces.column import Column
 from opendp_sim.spaces.ids import boxed, packed, persons, unpacked
 from opendp_sim.spaces.normal import normal
-from opendp_sim.spaces.column import Column
 from opendp_sim.spaces.records import Records
 from opendp_sim.spaces.rows import GridRows, Rows
 
