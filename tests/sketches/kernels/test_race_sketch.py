@@ -150,6 +150,13 @@ def test_kernels_are_collision_probabilities() -> None:
         assert all(a >= b for a, b in pairwise(values))
 
 
+def test_where_the_law_has_no_tail_the_kernel_has_the_same_bits_without_scipy() -> None:
+    for reach in (0.01, 30.0, 37.9, 38.5, 39.9, 40.1, 1e3, 1e9):
+        distance = np.array([2.0 / reach])
+        alone, beside = PStableL2(width=2.0).kernel(distance), np.array([2.0 / reach, 5.0])
+        assert alone[0] == PStableL2(width=2.0).kernel(beside)[0]  # the second asks scipy
+
+
 def test_exactness_is_refused_when_it_cannot_be_proved() -> None:
     grid = GridRows(width=4, unit=1e-12, lower=(-(2**44),), upper=(2**44,))
     with pytest.raises(SpaceError, match="OS203") as error:

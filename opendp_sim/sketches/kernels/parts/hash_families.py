@@ -22,6 +22,8 @@ _JOINED = param(
     unit="hashes", default=1, ge=1, le=16,
     hint="1 is the plain kernel; 2 to 4 make its tail fall faster (use it for classification).",
 )  # fmt: skip
+_NO_TAIL = 40.0
+"""Deviations beyond which a normal law has less than the smallest double: scipy is not loaded for it."""
 
 
 class Family(Option):
@@ -78,7 +80,8 @@ class PStableL2(PStable):
         """``1 - 2 Phi(-t) - 2 (1 - exp(-t^2 / 2)) / (sqrt(2 pi) t)`` with ``t = r / distance``."""
         t = self.width / np.maximum(distance, 1e-12 * self.width)
         tail = 2.0 / (np.sqrt(2 * np.pi) * t) * -np.expm1(-t * t / 2)
-        value: NDArray[np.float64] = np.clip(1.0 - 2.0 * special.ndtr(-t) - tail, 0.0, 1.0)
+        beyond = special.ndtr(-t) if t.min(initial=np.inf) < _NO_TAIL else 0.0
+        value: NDArray[np.float64] = np.clip(1.0 - 2.0 * beyond - tail, 0.0, 1.0)
         return value**self.joined
 
 
