@@ -49,10 +49,6 @@ def _says(text: str, output: Any) -> bool:
     return isinstance(output, Raised) and output.text == text
 
 
-def _is_nan(read: Read, output: Any) -> bool:
-    return bool(read(output) != read(output))
-
-
 def _above(read: Read, at: Any, output: Any) -> bool:
     return bool(read(output) >= at)
 

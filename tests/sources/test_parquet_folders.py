@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from opendp_sim.core.errors import DataError, ParameterError
-from opendp_sim.sources import parquet
+from opendp_sim.sources import parquet, parquet_part
 from opendp_sim.sources.parquet import parquet_source
 from opendp_sim.sources.place import Place, reading
 from opendp_sim.spaces.records import Column, Records
@@ -98,8 +98,8 @@ def test_lists_and_texts_that_no_memory_holds_are_refused_before_they_are_read(
     tmp_path, monkeypatch, groups
 ):
     """A file of 627 bytes with one list of 60 million zeros took 978 MiB; what is refused is counted."""
-    monkeypatch.setattr(parquet, "_SPARE", 100)
-    monkeypatch.setattr(parquet, "_HEAVY", 1000)
+    monkeypatch.setattr(parquet_part, "_SPARE", 100)
+    monkeypatch.setattr(parquet_part, "_HEAVY", 1000)
     long = {"x": pa.array([[0.0] * 2] * 3 + [[0.0] * 120]), "who": ["p"] * 4}
     wide = {"x": pa.array([[0.0] * 2] * 2), "who": ["a" * 2**21, "b" * 2**21]}
     fine = {"x": pa.array([[0.0] * 2] * 3 + [[0.0] * 90] + [None]), "who": ["p" * 900] * 5}
@@ -173,7 +173,8 @@ def test_a_file_that_is_refused_as_a_whole_stays_whole(tmp_path, monkeypatch):
     """Its refusal comes before the reading of its first group, whoever reads which of them."""
     for name in "ab":
         groups(tmp_path / f"{name}.parquet", ROWS, 5)
-    monkeypatch.setattr(parquet, "_refused", lambda spare, heavy, count: count == 5)
+    for module in (parquet, parquet_part):
+        monkeypatch.setattr(module, "refused", lambda spare, heavy, count: count == 5)
     source = parquet_source(Place(tmp_path, {}), POINTS)
     assert len(source.cut(2)) == 2
     for part in source.cut(2):
