@@ -21,24 +21,30 @@ _PACKAGES = ("pyspark", "pandas", "grpc", "grpc_status", "zstandard")
 class Connect(Spark):
     """A server of Spark Connect.
 
-    Its log, its event log and its shuffle files are as its administrator set them: a client cannot.
+    Its log, its event log and its shuffle files are as its administrator set them: a client cannot. A
+    session that exists is asked whether it encrypts its shuffle files; a server by address is not.
 
     Args:
         session: one that exists.
         parts: tasks, and buckets of persons.
         address: ``sc://host:15002``, instead of a session; default the environment's ``SPARK_REMOTE``,
             which also keeps a token out of the list of processes.
+        may_spill: as for ``Spark``.
     """
 
     name = "sc"
 
-    def __init__(self, session: Any = None, parts: int = 8, address: str = "") -> None:
-        super().__init__(session, parts, address or os.environ.get("SPARK_REMOTE", ""))
+    def __init__(
+        self, session: Any = None, parts: int = 8, address: str = "", *, may_spill: bool = False
+    ) -> None:
+        address = address or os.environ.get("SPARK_REMOTE", "")
+        super().__init__(session, parts, address, may_spill=may_spill)
 
     def ready(self) -> None:
         """Refuse to run without the client's packages or a server (OS611)."""
         for package in _PACKAGES:
             need(package, "connect")
+        self._need_encryption()
         if self._session is None and not self._address.startswith("sc://"):
             raise cannot(
                 "sc",

@@ -6,17 +6,27 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from operator import getitem
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from opendp_sim.engines import work
 from opendp_sim.engines.engine import Engine, need
-from opendp_sim.engines.job import Job
+from opendp_sim.engines.job import Job, cannot
 
-__all__ = ["Dask"]
+__all__ = ["IN_MEMORY", "Dask"]
 
 _FAN_IN = 8
 """Partial results that are added up by one task."""
 _RETRIES = 2
+IN_MEMORY = {
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+}
+"""Settings of a cluster whose workers write nothing that they hold to a disk. By default Dask's do so from
+60 % of their memory on: records in the clear, in files that everybody may read, which stay when a worker is
+killed. Nor do they pause, since nothing would wake them: one that needs 95 % is ended, and its tasks are tried
+again elsewhere."""
 _QUIET = {
     "distributed.worker.profile.enabled": False,
     "distributed.scheduler.work-stealing": False,
@@ -39,19 +49,45 @@ class Dask(Engine):
         parts: tasks, and buckets of persons.
         workers: processes of a cluster of its own.
         address: of a scheduler, such as ``dask://host:8786``, instead of a client.
+        may_spill: take a cluster that exists though its workers may write records to their disks.
     """
 
     name = "dask"
 
     def __init__(
-        self, client: Any = None, parts: int = 8, workers: int = 2, address: str = ""
+        self,
+        client: Any = None,
+        parts: int = 8,
+        workers: int = 2,
+        address: str = "",
+        *,
+        may_spill: bool = False,
     ) -> None:
         super().__init__(parts)
         self._client, self._workers, self._address = client, workers, address
+        self._may_spill = may_spill
 
     def ready(self) -> None:
-        """Refuse to run without Dask (OS611)."""
+        """Refuse to run without Dask, or on a cluster that writes records to its disks (OS611)."""
         need("distributed", "dask")
+        if self._may_spill or (self._client is None and not self._address):
+            return
+        try:
+            with self._connected() as client:
+                told = list(client.run(_spills, on_error="return").values())
+        except Exception:  # noqa: BLE001 - no scheduler, or none that can be asked
+            told = [None]
+        if any(one is True for one in told):
+            raise cannot(
+                "dask", "workers that keep what they hold in memory", "workers that may write it to disk",
+                "start them with the settings `IN_MEMORY` of `opendp_sim.engines.on_dask` (engines.md), or, "
+                "where their disks are as private as their memory, use Dask(client, may_spill=True).",
+            )  # fmt: skip
+        if any(one is not False and not isinstance(one, OSError) for one in told):
+            raise cannot(
+                "dask", "workers that answer, with this package", "others, or no scheduler",
+                "look at the address, and install the same versions on every machine.",
+            )  # fmt: skip
 
     def run(self, job: Job) -> Sequence[bytes]:
         """Run every task, then the merges; all futures are released, since they hold secrets."""
@@ -101,7 +137,8 @@ class Dask(Engine):
                 yield client
             return
         with (
-            import_module("dask").config.set(_QUIET),
+            TemporaryDirectory(prefix="opendp_sim-", ignore_cleanup_errors=True) as own,  # 0700
+            import_module("dask").config.set(_QUIET | IN_MEMORY),
             distributed.LocalCluster(
                 n_workers=self._workers,
                 threads_per_worker=1,
@@ -109,7 +146,13 @@ class Dask(Engine):
                 dashboard_address=None,
                 silence_logs=50,
                 host="127.0.0.1",
+                local_directory=own,
             ) as cluster,
             distributed.Client(cluster) as client,
         ):
             yield client
+
+
+def _spills(dask_worker: Any) -> bool:
+    """Say whether a worker may write what it holds to a disk: only a plain dict cannot."""
+    return type(dask_worker.data) is not dict

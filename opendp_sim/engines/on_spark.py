@@ -11,6 +11,8 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from opendp_sim.engines import job as job_module, work
@@ -32,17 +34,21 @@ class Spark(Engine):
         parts: tasks, and buckets of persons.
         address: of a cluster's master, such as ``spark://host:7077``, for a session of its own; default
             two threads of this machine.
+        may_spill: take a session that exists though its shuffle files hold records in the clear.
     """
 
     name = "spark"
 
-    def __init__(self, session: Any = None, parts: int = 8, address: str = "") -> None:
+    def __init__(
+        self, session: Any = None, parts: int = 8, address: str = "", *, may_spill: bool = False
+    ) -> None:
         super().__init__(parts)
-        self._session, self._address = session, address
+        self._session, self._address, self._may_spill = session, address, may_spill
 
     def ready(self) -> None:
-        """Refuse to run without Spark, or to end a session of somebody else's (OS611)."""
+        """Refuse to run without Spark, to end a session of somebody else's, or to shuffle in the clear (OS611)."""
         need("pyspark", "spark")
+        self._need_encryption()
         if self._session is None and "pyspark.sql" in sys.modules:
             from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
 
@@ -53,6 +59,16 @@ class Spark(Engine):
                     "an active session",
                     "hand it over: `apply(plan, engine=Spark(session))`.",
                 )
+
+    def _need_encryption(self) -> None:
+        if self._session is None or self._may_spill:
+            return
+        if self._session.conf.get(_ENCRYPTION, "false").lower() != "true":
+            raise cannot(
+                "spark", "a session that encrypts its shuffle files", "one that writes records in the clear",
+                f"start it with {_ENCRYPTION}=true, or, where its disks are as private as its memory, use "
+                "Spark(session, may_spill=True).",
+            )  # fmt: skip
 
     def run(self, job: Job) -> Sequence[bytes]:
         """Run every task; partial results are collected as bytes."""
@@ -76,7 +92,7 @@ class Spark(Engine):
 
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.builder.master(self._address or "local[2]").appName("opendp_sim")
-        for key, value in (_QUIET if self._address else _QUIET | _HERE).items():
+        for key, value in _settings(self._address).items():
             builder = builder.config(key, value)
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("OFF")
@@ -86,11 +102,12 @@ class Spark(Engine):
             session.stop()
 
 
+_ENCRYPTION = "spark.io.encryption.enabled"
 _QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.eventLog.enabled": "false",
-    "spark.io.encryption.enabled": "true",
+    _ENCRYPTION: "true",
     "spark.sql.adaptive.enabled": "false",
     "spark.python.worker.reuse": "true",
 }
@@ -99,6 +116,17 @@ _HERE = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.shuffle.compress": "false",  # no network to spare, and integers are narrow already
 }
+
+
+def _settings(address: str) -> dict[str, str]:
+    """Return those of a session of our own; executors elsewhere have folders of their own."""
+    return _QUIET if address else _QUIET | _HERE | {"spark.local.dir": _folder().name}
+
+
+@cache
+def _folder() -> TemporaryDirectory[str]:
+    """Return this process's private folder (0700); Spark remembers the first one until the process ends."""
+    return TemporaryDirectory(prefix="opendp_sim-", ignore_cleanup_errors=True)
 
 
 def _one_of(text: str, task: str) -> list[bytes]:

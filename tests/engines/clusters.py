@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from opendp_sim.engines.on_dask import IN_MEMORY
 from opendp_sim.engines.on_spark import _HERE, _QUIET
 
 ROOT = Path(__file__).parents[2]
@@ -41,9 +42,10 @@ def importable() -> Iterator[None]:
 
 @contextmanager
 def dask_cluster() -> Iterator[Any]:
-    distributed = pytest.importorskip("distributed")
+    distributed, dask = pytest.importorskip("distributed"), pytest.importorskip("dask")
     with (
         importable(),
+        dask.config.set(IN_MEMORY),
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as own,
         distributed.Client(own) as client,
     ):

@@ -15,7 +15,7 @@ from opendp_sim.core.errors import SimError
 from opendp_sim.dsl import apply
 from opendp_sim.engines.engine import engine_of
 from opendp_sim.engines.on_connect import Connect
-from opendp_sim.engines.on_dask import Dask
+from opendp_sim.engines.on_dask import Dask, _spills
 from opendp_sim.engines.on_spark import Spark
 
 from . import clusters, made
@@ -149,3 +149,21 @@ def test_a_session_of_somebody_else_is_not_ended(request: pytest.FixtureRequest)
     with pytest.raises(SimError, match="OS611"):
         engine_of("spark").ready()
     assert session.range(3).count() == 3
+
+
+def test_dask_workers_that_may_spill_are_refused_and_ours_hold_records_in_memory(
+    request: pytest.FixtureRequest,
+) -> None:
+    """Dask's defaults write what workers hold to disk in the clear, from 60 % of their memory on."""
+    distributed = pytest.importorskip("distributed")
+    Dask(request.getfixturevalue("dask")).ready()
+    usual = {"processes": False, "n_workers": 1, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(**usual) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        with pytest.raises(SimError, match="OS611"):
+            Dask(client).ready()
+        Dask(client, may_spill=True).ready()
+    with Dask(workers=1)._connected() as own:
+        assert own.run(_spills).popitem()[1] is False

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections import UserDict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,11 @@ from hypothesis import given, strategies as st
 
 from opendp_sim.core.errors import DataError, InternalError
 from opendp_sim.dsl import apply
-from opendp_sim.engines import job, on_dask, work
+from opendp_sim.engines import job, on_dask, on_spark, work
 from opendp_sim.engines.engine import Engine, Local, engine_of
 from opendp_sim.engines.job import Job, job_of
 from opendp_sim.engines.messages import packed, read, unpacked
+from opendp_sim.engines.on_connect import Connect
 from opendp_sim.engines.on_dask import Dask
 
 from . import made
@@ -224,25 +227,81 @@ def test_a_file_that_is_exchanged_meanwhile_is_refused(tmp_path: Path) -> None:
         Slow(3, 0).sums(plan)
 
 
-def test_a_cluster_of_our_own_profiles_nothing_and_steals_no_tasks(
+def test_a_cluster_of_our_own_profiles_nothing_steals_no_tasks_and_writes_no_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """What workers hold are records: they stay in memory, and what else Dask writes is in a private folder."""
     dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
-    known = {name: dask.config.get(name, None) for name in on_dask._QUIET}
+    settings = on_dask._QUIET | on_dask.IN_MEMORY
+    known = {name: dask.config.get(name, None) for name in settings}
     started: list[dict[str, Any]] = []
+    folders: list[Path] = []
 
-    def starts(**_: Any) -> Any:
+    def starts(*, local_directory: str, **_: Any) -> Any:
         started.append({name: dask.config.get(name) for name in known})
+        folders.append(Path(local_directory))
+        assert folders[0].stat().st_mode & 0o777 == 0o700
         return nullcontext()
 
     monkeypatch.setattr(distributed, "LocalCluster", starts)
     monkeypatch.setattr(distributed, "Client", lambda _: nullcontext())
     with Dask()._connected():
         pass
-    assert started == [on_dask._QUIET]
+    assert started == [settings]
+    assert set(on_dask.IN_MEMORY.values()) == {False}
+    assert not folders[0].exists()
     assert {
         name: dask.config.get(name, None) for name in known
     } == known  # a program's own settings stay
+
+
+class Asked:
+    """A client whose workers answer as they are told, or not at all."""
+
+    def __init__(self, *answers: object) -> None:
+        self.answers = answers
+
+    def run(self, function: Any, **_: Any) -> dict[int, Any]:
+        if not self.answers:
+            raise OSError
+        return {
+            at: function(one) if isinstance(one, SimpleNamespace) else one
+            for at, one in enumerate(self.answers)
+        }
+
+
+def test_a_cluster_that_may_write_records_to_disk_is_refused_before_a_reserve() -> None:
+    pytest.importorskip("distributed")
+    plain, spilling = SimpleNamespace(data={}), SimpleNamespace(data=UserDict())
+    Dask(Asked(plain, plain)).ready()
+    Dask(Asked(plain, OSError())).ready()  # a worker that is just being replaced
+    Dask(Asked(spilling), may_spill=True).ready()
+    for asked, told in (
+        (Asked(plain, spilling), "to disk"),
+        (Asked(plain, ImportError()), "with this package"),
+        (Asked(), "no scheduler"),
+    ):
+        with pytest.raises(DataError, match="OS611") as caught:
+            Dask(asked).ready()
+        assert told in str(caught.value)
+
+
+def test_a_session_of_our_own_encrypts_in_a_private_folder_and_others_must_encrypt() -> None:
+    """Spark's shuffle files hold records, and lie in a folder that everybody may read by default."""
+    own = on_spark._settings("")
+    assert own["spark.io.encryption.enabled"] == "true"
+    assert Path(own["spark.local.dir"]).stat().st_mode & 0o777 == 0o700
+    assert on_spark._settings("") == own  # Spark remembers the first folder until the process ends
+    there = on_spark._settings("spark://host:7077")
+    assert there["spark.io.encryption.enabled"] == "true"
+    assert "spark.local.dir" not in there
+    for kind in (on_spark.Spark, Connect):
+        for given in ({}, {"spark.io.encryption.enabled": "false"}):
+            session = SimpleNamespace(conf=given)
+            kind(session, may_spill=True)._need_encryption()
+            with pytest.raises(DataError, match="OS611"):
+                kind(session)._need_encryption()
+        kind(SimpleNamespace(conf=own))._need_encryption()
 
 
 def test_what_an_engine_cannot_run_is_told_before_a_reserve(
