@@ -23,10 +23,10 @@ IN_MEMORY = {
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.pause": False,
 }
-"""Settings of a cluster whose workers write nothing that they hold to a disk. By default Dask's do so from
-60 % of their memory on: records in the clear, in files that everybody may read, which stay when a worker is
-killed. Nor do they pause, since nothing would wake them: one that needs 95 % is ended, and its tasks are tried
-again elsewhere."""
+"""Settings of a cluster whose workers write nothing that they hold to a disk. By default Dask's do so
+from 60 % of their memory on: records in the clear, in files that everybody may read, which stay when a
+worker is killed. Nor do they pause, since nothing would wake them: one that needs 95 % is ended, and its
+tasks are tried again elsewhere."""
 _QUIET = {
     "distributed.worker.profile.enabled": False,
     "distributed.scheduler.work-stealing": False,
@@ -80,8 +80,8 @@ class Dask(Engine):
         if any(one is True for one in told):
             raise cannot(
                 "dask", "workers that keep what they hold in memory", "workers that may write it to disk",
-                "start them with the settings `IN_MEMORY` of `opendp_sim.engines.on_dask` (engines.md), or, "
-                "where their disks are as private as their memory, use Dask(client, may_spill=True).",
+                "start them with the settings `opendp_sim.engines.on_dask.IN_MEMORY`; or, where their "
+                "disks are as private as their memory, use Dask(client, may_spill=True).",
             )  # fmt: skip
         if any(one is not False and not isinstance(one, OSError) for one in told):
             raise cannot(

@@ -46,7 +46,7 @@ class Spark(Engine):
         self._session, self._address, self._may_spill = session, address, may_spill
 
     def ready(self) -> None:
-        """Refuse to run without Spark, to end a session of somebody else's, or to shuffle in the clear (OS611)."""
+        """Refuse to run without Spark, to end another's session, or to write in the clear (OS611)."""
         need("pyspark", "spark")
         self._need_encryption()
         if self._session is None and "pyspark.sql" in sys.modules:
@@ -65,9 +65,9 @@ class Spark(Engine):
             return
         if self._session.conf.get(_ENCRYPTION, "false").lower() != "true":
             raise cannot(
-                "spark", "a session that encrypts its shuffle files", "one that writes records in the clear",
-                f"start it with {_ENCRYPTION}=true, or, where its disks are as private as its memory, use "
-                "Spark(session, may_spill=True).",
+                "spark", "a session that encrypts its shuffle files", "one that does not",
+                f"start it with {_ENCRYPTION}=true; or, where its disks are as private as its "
+                "memory, use Spark(session, may_spill=True).",
             )  # fmt: skip
 
     def run(self, job: Job) -> Sequence[bytes]:
@@ -125,7 +125,7 @@ def _settings(address: str) -> dict[str, str]:
 
 @cache
 def _folder() -> TemporaryDirectory[str]:
-    """Return this process's private folder (0700); Spark remembers the first one until the process ends."""
+    """Return this process's private folder (0700): Spark remembers its first one to the end."""
     return TemporaryDirectory(prefix="opendp_sim-", ignore_cleanup_errors=True)
 
 

@@ -296,8 +296,8 @@ def test_a_session_of_our_own_encrypts_in_a_private_folder_and_others_must_encry
     assert there["spark.io.encryption.enabled"] == "true"
     assert "spark.local.dir" not in there
     for kind in (on_spark.Spark, Connect):
-        for given in ({}, {"spark.io.encryption.enabled": "false"}):
-            session = SimpleNamespace(conf=given)
+        for conf in ({}, {"spark.io.encryption.enabled": "false"}):
+            session = SimpleNamespace(conf=conf)
             kind(session, may_spill=True)._need_encryption()
             with pytest.raises(DataError, match="OS611"):
                 kind(session)._need_encryption()
