@@ -23,7 +23,7 @@ from opendp_sim.dsl.types import type_stages
 from opendp_sim.sources.opening import open_source
 from opendp_sim.sources.parquet import parquet_of, parquet_parts
 from opendp_sim.sources.parquet_part import Part
-from opendp_sim.sources.place import read_place
+from opendp_sim.sources.place import PORTABLE, read_place
 from opendp_sim.sources.source import Source
 from opendp_sim.spaces.metrics import IdDistance
 
@@ -133,7 +133,8 @@ def job_of(plan: Plan, release: str, parts: int, *, public: bool = False) -> Job
 
 
 def _plain(part: Part) -> dict[str, Any]:
-    return asdict(part) | {"file": str(part.file.resolve()), "keys": dict(part.keys)}
+    file, pinned = str(part.file.resolve()), part.pinned[:PORTABLE]
+    return asdict(part) | {"file": file, "keys": dict(part.keys), "pinned": pinned}
 
 
 def _claims(typed: Typed) -> str:

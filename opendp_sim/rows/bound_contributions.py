@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.errors import InternalError, SpaceError
+from opendp_sim.core.errors import DataError, InternalError, SpaceError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric
@@ -153,11 +153,11 @@ def _survey(blocks: Iterable[Any], ranks: Ranks, most: int) -> _Kept:
     tied = np.zeros(len(last), dtype=bool)
     last[persons[beyond]] = hashes[beyond - 1]
     tied[persons[beyond]] = hashes[beyond] == hashes[beyond - 1]
-    kept = _Kept(ranks, last, tied, {}, rows)
+    kept = _Kept(ranks, last, tied, {}, rows, most)
     if not tied.any():
         return kept
     below = np.bincount(persons[hashes < last[persons]], minlength=len(last))
-    return _Kept(ranks, last, tied, _quota(blocks, kept, most - below), rows)
+    return _Kept(ranks, last, tied, _quota(blocks, kept, most - below), rows, most)
 
 
 def _quota(blocks: Iterable[Any], kept: _Kept, places: NDArray[np.int64]) -> _Quota:
@@ -188,6 +188,7 @@ class _Kept:
         quota: how many of these rows are kept, by person and digest of the content. Those of one
             digest are equal, so it does not matter which; but counting them is why one pass is all
             it is good for.
+        most: rows of one person, which no pass exceeds: not even over records that changed since.
     """
 
     def __init__(
@@ -197,16 +198,21 @@ class _Kept:
         tied: NDArray[np.bool_],
         quota: _Quota,
         rows: int,
+        most: int,
     ) -> None:
-        self.ranks, self.last, self.tied, self.quota, self.rows = ranks, last, tied, quota, rows
+        self.ranks, self.last, self.tied, self.quota = ranks, last, tied, quota
+        self.rows, self.most = rows, most
+        self._seen = np.zeros(len(last), np.int32)
         self._left, self._open, self._lock = rows, dict(quota), threading.Lock()
 
     def fresh(self) -> _Kept:
         """Return the same function for another pass."""
-        return _Kept(self.ranks, self.last, self.tied, self.quota, self.rows)
+        return _Kept(self.ranks, self.last, self.tied, self.quota, self.rows, self.most)
 
-    def judged(self, block: Any) -> tuple[NDArray[np.bool_], list[tuple[int, tuple[int, bytes]]]]:
-        """Return which rows come before the ties, and the tied ones: (row, (person, digest))."""
+    def judged(
+        self, block: Any
+    ) -> tuple[NDArray[np.bool_], list[tuple[int, tuple[int, bytes]]], NDArray[np.int64]]:
+        """Return which rows come before the ties; the tied ones: (row, (person, digest)); whose rows."""
         persons, contents = self.ranks.numbers(block, meet=False), self.ranks.contents(block)
         if (persons < 0).any():  # nobody's limit was taken for them
             raise _other_rows("the persons who were surveyed", "somebody else")
@@ -215,11 +221,11 @@ class _Kept:
         doubtful = self.tied[persons] & (hashes == last)
         rows = np.flatnonzero(doubtful)
         which = zip(persons[rows].tolist(), digests(contents, rows), strict=True)
-        return (hashes <= last) & ~doubtful, list(zip(rows.tolist(), which, strict=True))
+        return (hashes <= last) & ~doubtful, list(zip(rows.tolist(), which, strict=True)), persons
 
     def __call__(self, block: Any) -> Any:
         """Return the rows of a block that are kept, in their order."""
-        keep, tied = self.judged(block)
+        keep, tied, persons = self.judged(block)
         with self._lock:  # blocks may come on several threads
             self._left -= len(keep)
             if self._left < 0:
@@ -228,6 +234,13 @@ class _Kept:
                 left = self._open.get(which, 0)
                 keep[row] = left > 0
                 self._open[which] = left - 1
+            mine = persons[keep]
+            np.add.at(self._seen, mine, 1)
+            if (self._seen[mine] > self.most).any():
+                raise DataError(
+                    "OS601", "bound_contributions", expected="the records that were surveyed",
+                    got="others: they were changed while they were read", hint="run again.",
+                )  # fmt: skip
         out = take(block, keep)
         return Rows(out.values, out.labels) if isinstance(out, Rows) else out
 

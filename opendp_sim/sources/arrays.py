@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError
 from opendp_sim.sources.conform import missing_column
-from opendp_sim.sources.place import Place, check_state, reading, state_of
+from opendp_sim.sources.place import Place, reading, same_file
 from opendp_sim.sources.source import Raw, Table
 from opendp_sim.spaces.records import Records
 
@@ -86,8 +86,8 @@ def npz_source(place: Place, records: Records) -> Table:
     """
     members = {column.name: str(place.stored(column.name)) for column in records.columns}
 
-    def opened(stack: ExitStack) -> dict[str, _Stream]:
-        archive = stack.enter_context(zipfile.ZipFile(place.file))
+    def opened(stack: ExitStack, raw: IO[bytes]) -> dict[str, _Stream]:
+        archive = stack.enter_context(zipfile.ZipFile(raw))
         known = set(archive.namelist())
         streams = {}
         for name, member in members.items():
@@ -103,23 +103,27 @@ def npz_source(place: Place, records: Records) -> Table:
         return streams
 
     def pieces(rows: int) -> Iterator[Raw]:
-        with reading(place.file, "complete .npz"), ExitStack() as stack:
-            check_state(place.file, state)
-            streams = opened(stack)
+        with (
+            reading(place.file, "complete .npz"),
+            same_file(place.file, state) as (raw, _),
+            ExitStack() as stack,
+        ):
+            streams = opened(stack, raw)
             count = min((stream.at_once(rows) for stream in streams.values()), default=rows)
             slices = [stream.slices(count) for stream in streams.values()]
             for arrays in zip(*slices, strict=True):
                 yield dict(zip(streams, arrays, strict=True))
-            check_state(place.file, state)
 
-    with reading(place.file, "complete .npz"), ExitStack() as stack:
-        state = state_of(place.file)
-        streams = opened(stack)
+    with (
+        reading(place.file, "complete .npz"),
+        same_file(place.file) as (raw, state),
+        ExitStack() as stack,
+    ):
+        streams = opened(stack, raw)
         form = {name: np.empty((0, *s.shape[1:]), dtype=s.dtype) for name, s in streams.items()}
         length = next((s.shape[0] for s in streams.values()), 0)
         weight = sum(length * stream.record for stream in streams.values())
-        packed = place.file.stat().st_size
-    return Table(records, pieces, length, lambda: form, weight, packed)
+    return Table(records, pieces, length, lambda: form, weight, state[0])
 
 
 def npy_source(place: Place, records: Records) -> Table:
@@ -133,22 +137,19 @@ def npy_source(place: Place, records: Records) -> Table:
             total width.
     """
 
-    def opened(stack: ExitStack) -> _Stream:
-        stream = _Stream.open(stack.enter_context(place.file.open("rb")), place.file)
+    def opened(raw: IO[bytes]) -> _Stream:
+        stream = _Stream.open(raw, place.file)
         _split(np.empty((0, *stream.shape[1:]), dtype=stream.dtype), place, records)
         return stream
 
     def pieces(rows: int) -> Iterator[Raw]:
-        with reading(place.file, "complete .npy"), ExitStack() as stack:
-            check_state(place.file, state)
-            stream = opened(stack)
+        with reading(place.file, "complete .npy"), same_file(place.file, state) as (raw, _):
+            stream = opened(raw)
             for array in stream.slices(stream.at_once(rows)):
                 yield _split(array, place, records)
-            check_state(place.file, state)
 
-    with reading(place.file, "complete .npy"), ExitStack() as stack:
-        state = state_of(place.file)
-        stream = opened(stack)
+    with reading(place.file, "complete .npy"), same_file(place.file) as (raw, state):
+        stream = opened(raw)
         form = _split(np.empty((0, *stream.shape[1:]), dtype=stream.dtype), place, records)
     return Table(records, pieces, stream.shape[0], lambda: form)
 

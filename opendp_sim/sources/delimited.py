@@ -10,7 +10,6 @@ import csv
 import gzip
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import islice, repeat
 from typing import IO, Any
@@ -22,7 +21,7 @@ from opendp_sim.core.errors import DataError
 from opendp_sim.sources.chunks import CHUNK, Chunks, fast_cells
 from opendp_sim.sources.conform import ANY, missing_column
 from opendp_sim.sources.lines import ShortLines, good_lines
-from opendp_sim.sources.place import Place, check_state, reading, state_of
+from opendp_sim.sources.place import Place, State, reading, same_file
 from opendp_sim.sources.source import Raw, Table
 from opendp_sim.spaces.cell import reals, wholes
 from opendp_sim.spaces.encoded import ENCODED
@@ -52,32 +51,32 @@ def csv_source(place: Place, records: Records) -> Table:
 
     def pieces(rows: int) -> Iterator[Raw]:
         with reading(place.file, "readable .csv"):
-            check_state(place.file, state)
-            yield from (_by_chunks if _is_large(place) else _by_lines)(place, records, rows)
-            check_state(place.file, state)
+            read = _by_chunks if _is_large(place) else _by_lines
+            yield from read(place, records, rows, state=state)
 
-    with reading(place.file, "readable .csv"):
-        state = state_of(place.file)
-    with reading(place.file, "readable .csv"), _lines(place) as lines:
+    with reading(place.file, "readable .csv"), same_file(place.file) as (raw, state):
+        lines = _lines(place, raw)
         header = next(lines, [])
         _check_header(header, place, records)
-        packed = place.file.stat().st_size
-    return Table(records, pieces, packed=packed)
+    return Table(records, pieces, packed=state[0])
 
 
-def _by_lines(place: Place, records: Records, rows: int) -> Iterator[Raw]:
+def _by_lines(place: Place, records: Records, rows: int, state: State = ()) -> Iterator[Raw]:
     """Read a file by the csv module: what every other way must agree with."""
-    with _lines(place) as lines:
+    with same_file(place.file, state) as (raw, _):
+        lines = _lines(place, raw)
         header = next(lines, [])
         places = {c.name: _places(c, place, header) for c in records.columns}
         yield from _pieces(lines, records, rows, places, len(header))
 
 
-def _by_chunks(place: Place, records: Records, rows: int, size: int = CHUNK) -> Iterator[Raw]:
+def _by_chunks(
+    place: Place, records: Records, rows: int, size: int = CHUNK, state: State = ()
+) -> Iterator[Raw]:
     """Read a file by pyarrow where a chunk of it is regular, else by the csv module."""
     csv.field_size_limit(_LONGEST)
-    with _bytes(place) as raw:
-        chunks = Chunks(raw, place.delimiter, size)
+    with same_file(place.file, state) as (raw, _):
+        chunks = Chunks(_unpacked(place, raw), place.delimiter, size)
         first = chunks.lines(next(chunks, b""))
         header = next(first, [])
         places = {c.name: _places(c, place, header) for c in records.columns}
@@ -165,22 +164,15 @@ def _column(column: Column, parts: list[list[str]]) -> NDArray[Any]:
     return np.stack([read(part) for part in parts], axis=1)
 
 
-@contextmanager
-def _lines(place: Place) -> Iterator[Iterator[list[str]]]:
+def _lines(place: Place, raw: IO[bytes]) -> Iterator[list[str]]:
     csv.field_size_limit(_LONGEST)  # of the whole process; there is no other way
-    with _open(place) as file:
-        short = ShortLines(file, place.delimiter)
-        yield good_lines(csv.reader(short, delimiter=place.delimiter, strict=True), short)
+    file = io.TextIOWrapper(_unpacked(place, raw), encoding="utf-8-sig", errors=ANY, newline="")
+    short = ShortLines(file, place.delimiter)
+    return good_lines(csv.reader(short, delimiter=place.delimiter, strict=True), short)
 
 
-def _open(place: Place) -> IO[str]:
-    return io.TextIOWrapper(_bytes(place), encoding="utf-8-sig", errors=ANY, newline="")
-
-
-def _bytes(place: Place) -> IO[bytes]:
-    if place.file.suffix == ".gz":
-        return io.BufferedReader(gzip.open(place.file, "rb"))
-    return place.file.open("rb")
+def _unpacked(place: Place, raw: IO[bytes]) -> IO[bytes]:
+    return io.BufferedReader(gzip.GzipFile(fileobj=raw)) if place.file.suffix == ".gz" else raw
 
 
 def _check_header(header: list[str], place: Place, records: Records) -> None:

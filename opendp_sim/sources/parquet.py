@@ -22,7 +22,7 @@ from opendp_sim.sources.parquet_part import (
     refused,
     weight_of,
 )
-from opendp_sim.sources.place import Place, reading, state_of
+from opendp_sim.sources.place import Place, State, reading
 from opendp_sim.sources.source import Raw, Table
 from opendp_sim.spaces.records import Records
 
@@ -53,15 +53,14 @@ def parquet_of(
     arrow = parquet_reader()
     length, weight, packed, names, listed = 0, 0, 0, {}, []
     for part in parts:
-        with _read(arrow, place, part) as file:
-            state = part.pinned or state_of(part.file)
+        with _read(arrow, place, part) as (file, state):
             known = [*file.schema_arrow.names, *part.keys]
             names = {c.name: stored_in(c, place.stored(c.name), known) for c in records.columns}
             told = {n for c in records.columns if c.dtype == "str" for n in names[c.name]}
             listed.append(replace(part, pinned=state, texts=plain_texts(file.schema_arrow, told)))
             length += int(file.metadata.num_rows)
             weight += weight_of(file, {name for several in names.values() for name in several})
-            packed += part.file.stat().st_size
+            packed += state[0]
     found = _Listed(arrow, place, records, names, listed)
     pieces = partial(found.pieces, listed, threads=threads)
     return Table(records, pieces, length, found.form, weight, packed, found.cut)
@@ -92,7 +91,7 @@ class _Listed:
         """Yield what parts hold, at most so many records at a time."""
         widths = self._widths()
         for part in parts:
-            with _read(self.arrow, self.place, part, part.texts) as file:
+            with _read(self.arrow, self.place, part, part.texts) as (file, _):
                 stored = [name for name in sorted(widths) if name not in part.keys]
                 none = (
                     file.schema_arrow.empty_table()
@@ -106,7 +105,7 @@ class _Listed:
         """Return the columns without records, of the types in which they are stored."""
         if not self.parts:
             return self.records.no_records()
-        with _read(self.arrow, self.place, self.parts[0]) as file:
+        with _read(self.arrow, self.place, self.parts[0]) as (file, _):
             stored = file.schema_arrow.empty_table()
             held = {n: stored.column(n) for n in self._widths() if n in stored.schema.names}
             return self._raw(self.parts[0].columns(0) | held)
@@ -124,10 +123,12 @@ class _Listed:
 
 
 @contextmanager
-def _read(arrow: Any, place: Place, part: Part, texts: Sequence[str] = ()) -> Iterator[Any]:
+def _read(
+    arrow: Any, place: Place, part: Part, texts: Sequence[str] = ()
+) -> Iterator[tuple[Any, State]]:
     """Open a part; what pyarrow says of it is told as of the whole source."""
-    with reading(place.file, "readable .parquet"), opened(arrow, part, texts) as file:
-        yield file
+    with reading(place.file, "readable .parquet"), opened(arrow, part, texts) as found:
+        yield found
 
 
 _TASKS = 4
@@ -143,7 +144,7 @@ def _units(
     another, stays one: what is told of it must not depend on how it was cut.
     """
     try:
-        with _read(arrow, place, part) as file:
+        with _read(arrow, place, part) as (file, _):
             groups = range(file.metadata.num_row_groups) if part.groups is None else part.groups
             told = [beyond(file, group, widths) for group in groups]
     except SimError:  # told where it is read, if nothing is told before
@@ -195,8 +196,7 @@ def parquet_parts(place: Place, count: int) -> tuple[list[tuple[Part, ...]], int
     arrow = parquet_reader()
     found: list[tuple[Part, int]] = []
     for part in _parts(place):
-        with _read(arrow, place, part) as file:
-            state = state_of(part.file)
+        with _read(arrow, place, part) as (file, state):
             for group in range(file.metadata.num_row_groups):
                 one = replace(part, groups=[group], pinned=state)
                 found.append((one, int(file.metadata.row_group(group).num_rows)))

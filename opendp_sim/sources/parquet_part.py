@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from opendp_sim.core.errors import DataError
-from opendp_sim.sources.place import check_state, state_of
+from opendp_sim.sources.place import State, need_state, state_of
 
 __all__ = [
     "Part",
@@ -40,9 +41,8 @@ class Part:
     keys: Mapping[str, str]
     groups: list[int] | None = None
     """Which row groups; None for all."""
-    pinned: tuple[int, int] | None = None
-    """Size and time of the last change of the file that was listed: another one is refused."""
-
+    pinned: State = ()
+    """The state of the file that was listed, or what of it is portable: another one is refused."""
     texts: tuple[str, ...] = ()
     """Columns of plain texts, which are read as dictionaries."""
 
@@ -126,18 +126,22 @@ def too_heavy(file: Path) -> DataError:
 
 
 @contextmanager
-def opened(arrow: Any, part: Part, texts: Sequence[str] = ()) -> Iterator[Any]:
-    """Open a file that stays the same, the one that was listed if it is pinned, up to the last batch.
+def opened(arrow: Any, part: Part, texts: Sequence[str] = ()) -> Iterator[tuple[Any, State]]:
+    """Open a file that stays the same up to the last batch, the one that was listed if it is pinned.
 
-    Columns of ``texts`` come as dictionaries, as they lie in the file.
+    Columns of ``texts`` come as dictionaries, as they lie in the file. What was opened is looked at, not
+    what the path leads to before or after.
     """
-    state = part.pinned or state_of(part.file)
-    check_state(part.file, state)
-    with arrow.ParquetFile(
-        part.file, pre_buffer=False, buffer_size=_PAGE, read_dictionary=list(texts)
-    ) as file:
-        yield file
-    check_state(part.file, state)
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+
+    with pa.OSFile(os.fsencode(part.file)) as raw:
+        state = state_of(raw.fileno())
+        need_state(part.file, state, part.pinned)
+        with arrow.ParquetFile(
+            raw, pre_buffer=False, buffer_size=_PAGE, read_dictionary=list(texts)
+        ) as file:
+            yield file, state
+        need_state(part.file, state_of(raw.fileno()), state)
 
 
 def parquet_reader() -> Any:

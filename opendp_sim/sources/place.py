@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from opendp_sim.core.errors import DataError, ParameterError, SimError, SpecError
 from opendp_sim.core.regular import is_odd
 
-__all__ = ["NO_FILE", "Place", "check_state", "read_place", "reading", "state_of"]
+__all__ = [
+    "NO_FILE",
+    "PORTABLE",
+    "Place",
+    "State",
+    "need_state",
+    "read_place",
+    "reading",
+    "same_file",
+    "state_of",
+]
 
 NO_FILE = "no such file"
 """What is told of a file that is not there."""
@@ -115,20 +126,40 @@ def reading(file: Path, kind: str) -> Iterator[None]:
         ).alone()  # fmt: skip
 
 
-def state_of(file: Path) -> tuple[int, int]:
-    """Return the size of a file and the time of its last change: what tells it from another one."""
-    found = file.stat()
-    return found.st_size, found.st_mtime_ns
+State = tuple[int, ...]
+"""What tells a file from another: size and time of change; device, number, time of change of all that."""
+PORTABLE = 2
+"""How many of them are the same on every machine that mounts a file."""
 
 
-def check_state(file: Path, state: tuple[int, int]) -> None:
-    """Refuse a file that is not the one whose state was taken (OS601).
+def state_of(file: Path | int) -> State:
+    """Return the state of a file, by its path or by the descriptor with which it is open."""
+    at = os.stat(file)  # noqa: PTH116 - also of a descriptor
+    return at.st_size, at.st_mtime_ns, at.st_dev, at.st_ino, at.st_ctime_ns
 
-    A survey of persons' rows is about the rows that it saw: a second pass over others could keep more
-    rows of a person than the map says.
+
+def need_state(file: Path, found: State, expected: State) -> None:
+    """Refuse a file that is not the one whose state, or what of it is portable, was taken (OS601).
+
+    A second pass is about the records of the first one. What is kept of a person stays within the limit
+    all the same (``bound_contributions``).
     """
-    if state_of(file) != state:
+    if found[: len(expected)] != expected:
         raise DataError(
             "OS601", str(file), expected="the file that was listed",
             got="another one: it was changed while it was read", hint="run again.",
         )  # fmt: skip
+
+
+@contextmanager
+def same_file(file: Path, expected: State = ()) -> Iterator[tuple[IO[bytes], State]]:
+    """Open the bytes of a file that stays the same, of the one that was listed if its state is told.
+
+    What was opened is looked at, not what the path leads to before or after.
+    """
+    with file.open("rb") as held:
+        state = state_of(held.fileno())
+        need_state(file, state, expected)
+        with open(held.fileno(), "rb", closefd=False) as raw:
+            yield raw, state
+        need_state(file, state_of(held.fileno()), state)

@@ -158,7 +158,9 @@ def test_dask_workers_that_may_spill_are_refused_and_ours_hold_records_in_memory
     distributed = pytest.importorskip("distributed")
     Dask(request.getfixturevalue("dask")).ready()
     usual = {"processes": False, "n_workers": 1, "dashboard_address": None}
+    spills = {"distributed.worker.memory.target": 0.6, "distributed.worker.memory.spill": 0.7}
     with (
+        pytest.importorskip("dask").config.set(spills),
         distributed.LocalCluster(**usual) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import opendp_sim.prelude as sim
-from opendp_sim.core.errors import InternalError, ParameterError, SimError, SpaceError
+from opendp_sim.core.errors import DataError, InternalError, ParameterError, SimError, SpaceError
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, resolve, stability
 from opendp_sim.rows._ranks import Ranks, digests, least_of_each
@@ -439,6 +439,25 @@ def test_more_rows_than_surveyed_are_refused() -> None:
     with pytest.raises(InternalError) as refused:  # as many rows, of somebody without a limit
         function.fresh()(people([(2, 0.0, "a")] * 5))
     assert refused.value.code == "OS903"
+
+
+@pytest.mark.parametrize("size", [1, 3, 40])
+def test_no_pass_keeps_more_rows_of_a_person_than_the_limit(size: int) -> None:
+    """Not over other records than were surveyed either: as many, of persons who were met (OS601)."""
+    before = people([(user, float(user), "a") for user in range(40)])
+    after = people([(7, float(at), "a") for at in range(40)])
+    claim = lookup("bound_contributions")(max_rows=2).bind(PEOPLE, IdDistance("user"))
+    assert claim.survey is not None
+    function = claim.survey([before])
+    blocks = (
+        {name: column[at : at + size] for name, column in after.items()}
+        for at in range(0, 40, size)
+    )
+    kept: list[int] = []
+    with pytest.raises(DataError, match="OS601"):
+        kept.extend(len(function(block)["user"]) for block in blocks)
+    assert sum(kept) <= 2
+    assert len(function.fresh()(before)["user"]) == 40
 
 
 def test_the_chain_of_a_person_unit() -> None:
