@@ -27,7 +27,7 @@ from opendp_sim.core.mechanism import Mechanism, lookup  # noqa: E402
 from opendp_sim.core.pipeline import bind_steps, resolve  # noqa: E402
 from opendp_sim.core.whole import whole_function  # noqa: E402
 from opendp_sim.spaces.metrics import Symmetric  # noqa: E402
-from opendp_sim.spaces.rows import RealRows, Rows  # noqa: E402
+from opendp_sim.spaces.rows import RealRows, Rows, with_points  # noqa: E402
 from tests.bench._results import parser, table, write_section  # noqa: E402
 
 Array = NDArray[np.float64]
@@ -208,6 +208,56 @@ CUSPS: dict[str, dict[str, Any]] = {
 }
 
 
+APART = {
+    "race l1": {"race_sketch": {"buckets": 64, "family": {"p_stable_l1": {"width": 1.0}}}},
+    "race l2": {"race_sketch": {"buckets": 64, "family": {"p_stable_l2": {"width": 1.0}}}},
+    **{name: {"fourier_sketch": {"kernel": kernel}} for name, kernel in CUSPS.items()},
+    "sum": {"exponential_sum": {"bandwidth": 1.0, "accuracy": 0.1}},
+}
+BESIDE = (0.0, 0.0005, 0.003, 0.01, 0.1, 1.0)
+
+
+def pointed(name: str, repetitions: int, off: float, runs: int) -> float:
+    """Return the least coverage of 100,000 equal records read with 20 public points beside them."""
+    data, covered, size = np.full((1, 2), 0.25), np.zeros(len(BESIDE)), 10**5
+    points = np.full((20, 2), 0.25) + np.array([0.0, off])
+    asked = data + np.outer(BESIDE, [1.0, 0.0])
+    ((key, given),) = APART[name].items()
+    count = {"race_sketch": "repetitions", "fourier_sketch": "frequencies"}.get(key)
+    words = given | ({"features": "random"} if count == "frequencies" else {})
+    words |= (
+        {count: repetitions} if count else {"structure": {"fourier": {"frequencies": repetitions}}}
+    )
+    for seed in range(runs):
+        steps = [lookup("quantize")(bits=20), lookup(key)(**words, seed=seed)]
+        stages = bind_steps(RealRows(width=2, lower=(-2.0,), upper=(2.0,)), Symmetric(), steps)
+        one = whole_function(stages[-1].claim)(resolve(stages, list)(Rows(data)))
+        scale = float(stages[-1].claim.sensitivity.bound("l2", 1)) / np.sqrt(2 * 0.017)
+        noise = np.random.default_rng(seed + 10**6).normal(0, scale, one.shape)
+        cells = np.rint(size * one + noise).astype(np.int64)
+        of = Release.of_sketch(stages, cells, Noise("discrete_gaussian", scale), {"rho": 0.017})
+        sums = of.released.capabilities["kernel_sums"]
+        far = np.linalg.norm(data - asked, axis=1, ord=1 if sums.distance == "l1" else 2)
+        query = lookup("density")(public="points").bind(of.released, Symmetric())
+        found = query.function(of.arrays, with_points(of.queries(asked), of.queries(points)))
+        truth = size * sums.kernel(far)
+        covered += (found["lower"][:, 0] <= truth) & (truth <= found["upper"][:, 0])
+    return float(covered.min() / runs)
+
+
+def public_rows(runs: int) -> Iterator[list[object]]:
+    """Yield the same with public points beside the records."""
+    for name in APART:
+        for repetitions in (50, 300):
+            for off in (0.0005, 0.01, 0.3):
+                yield [
+                    f"{name}, {repetitions} repetitions",
+                    f"100,000 in one place, public points {off:g} of a bandwidth beside",
+                    0.95,
+                    pointed(name, repetitions, off, runs),
+                ]
+
+
 def rows(runs: int) -> Iterator[list[object]]:
     """Yield data, setting, confidence and coverage."""
     for name, sizes in CLUSTERS.items():
@@ -275,6 +325,7 @@ def near_rows(runs: int) -> Iterator[list[object]]:
 PARTS = {
     "far": ("Trust: coverage of intervals", rows),
     "near": ("Trust: coverage of intervals, near many clusters", near_rows),
+    "public": ("Trust: coverage of intervals, public points", public_rows),
 }
 
 

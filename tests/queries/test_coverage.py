@@ -164,6 +164,15 @@ def test_fourier_densities_cover_beside_a_cluster(name, frequencies, groups):
     assert campaign.beside(campaign.CUSPS[name], frequencies, 0.95, groups, 20).min() >= 0.85
 
 
+@pytest.mark.parametrize("name", campaign.APART)
+def test_densities_with_public_points_cover_beside_them(name):
+    """What records and points have in common cancels, and with it went what no repetition shows.
+
+    Of 100,000 records in one place .03 to .5 of 95 % intervals covered. Fixed seeds: never by chance.
+    """
+    assert campaign.pointed(name, 50, 0.0005, 6) == 1.0
+
+
 def test_a_plan_says_that_angles_are_of_rounded_rows():
     """A step turns a short row by any angle: the interval leaves that out, and the plan says so."""
     rows = GridRows(width=2, unit=0.1, lower=(-8,), upper=(8,))

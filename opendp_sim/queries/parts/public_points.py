@@ -140,7 +140,19 @@ class _WithPublic:
             found,
             groups=found.groups + share[None, :, None] * exact,
             variance=found.variance + found.repetitions * np.square(of_size),
+            jump=self._jump(released, share),
         )
+
+    def _jump(self, released: Arrays, share: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the length of the interval that one repetition of the rest is in (Lemma 2).
+
+        What the two have in common is missing from their difference, and a repetition that tells
+        them apart may be one that was not drawn.
+        """
+        nowhere = self.points[:0]
+        data, own = (self.sums.estimate(of, nowhere).jump for of in (released, self._cells))
+        found: NDArray[np.float64] = data + share * own[:1]
+        return found
 
     def _exact(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the public points' own kernel sums at the queries: shape (q,)."""
