@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from opendp_sim.accounting.atomic_files import sync_folder
 from opendp_sim.core.on_use import filelock
 from opendp_sim.core.regular import is_odd
 
@@ -210,7 +211,7 @@ def create(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
             connection.close()
         with suppress(FileExistsError):
             os.link(name, path)  # a rename would replace what another process made meanwhile
-        _sync(path.parent)
+        sync_folder(path.parent)
     finally:
         Path(name).unlink(missing_ok=True)
 
@@ -227,15 +228,6 @@ def _sweep(path: Path) -> None:
             second = known is not None and (one.st_dev, one.st_ino) == known[:2]
             if second or time.time() - one.st_mtime > _LONG_AGO:
                 Path(found.path).unlink(missing_ok=True)
-
-
-def _sync(folder: Path) -> None:
-    """Make names in a folder durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def hold(connection: sqlite3.Connection) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Encoded", "Raised", "encode", "structure", "unordered"]
+__all__ = ["Encoded", "Raised", "encode", "outcome", "structure", "unordered"]
 
 WIDEST = 400
 _LONGEST_SYMBOL = 400
@@ -31,6 +31,14 @@ class Raised:
         """Return the class and the last line of an exception (what a traceback ends with)."""
         lines = [line.strip() for line in str(error).split("\n") if len(line.strip()) > 2]
         return cls(f"{type(error).__name__}: {lines[-1] if lines else ''}"[:200])
+
+
+def outcome(function: Callable[[Any], Any], data: Any) -> Any:
+    """Return an output, or ``Raised`` with class and text of the exception."""
+    try:
+        return function(data)
+    except Exception as error:  # noqa: BLE001 - exceptions are outputs
+        return Raised.of(error)
 
 
 @dataclass(frozen=True)

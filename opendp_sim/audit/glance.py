@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from opendp_sim.audit.cell_scores import RAISED, Cells, cells_of, learned, scored_cells, surplus
 from opendp_sim.audit.curves import Curve
-from opendp_sim.audit.encoding import Raised
-from opendp_sim.audit.lean import caught, skeleton, text_of
+from opendp_sim.audit.encoding import Raised, outcome
+from opendp_sim.audit.lean import skeleton, text_of
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.sampling import Rounds, both_sides
 from opendp_sim.audit.shift_scores import Leaning, rows_of, surplus_of_shift
@@ -89,7 +89,7 @@ class Glance:
         self, run: Callable[[Any], Any], pair: Pair, count: int, rounds: Rounds | None = None
     ) -> Glance:
         """Draw so many more of either side."""
-        left, right = both_sides(lambda data: [caught(run, data)], pair, max(count, 0), rounds)
+        left, right = both_sides(lambda data: [outcome(run, data)], pair, max(count, 0), rounds)
         for side, outputs in ((self.left, left), (self.right, right)):
             for out in outputs:
                 side.add(out)

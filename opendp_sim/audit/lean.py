@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from opendp_sim.audit.betting import Bet, Wealth, settle
 from opendp_sim.audit.curves import Curve
-from opendp_sim.audit.encoding import Encoded, Raised, unordered
+from opendp_sim.audit.encoding import Encoded, Raised, outcome, unordered
 from opendp_sim.audit.events import best_bet
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.sampling import Rounds, both_sides
 from opendp_sim.audit.scores import Score
 from opendp_sim.audit.stakes import both_ways
 
-__all__ = ["Won", "bones", "caught", "lean_bets", "skeleton", "symbol", "text_of", "valued"]
+__all__ = ["Won", "bones", "lean_bets", "skeleton", "symbol", "text_of", "valued"]
 
 RowScore = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 _MOST = 8000
@@ -114,15 +114,7 @@ def _encoded(cells: NDArray[np.float64]) -> Encoded:
 
 def symbol(run: Callable[[Any], Any], data: Any) -> str:
     """Return one output as text; an exception is an output."""
-    return text_of(caught(run, data))
-
-
-def caught(run: Callable[[Any], Any], data: Any) -> Any:
-    """Return an output; an exception is one."""
-    try:
-        return run(data)
-    except Exception as error:  # noqa: BLE001
-        return Raised.of(error)
+    return text_of(outcome(run, data))
 
 
 def skeleton(value: Any) -> Any:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.audit.datasets import records_of
 from opendp_sim.audit.distances import exceeds, measure_distance, ratio, rise_and_fall, to_float
-from opendp_sim.audit.encoding import Raised
+from opendp_sim.audit.encoding import Raised, outcome
 from opendp_sim.audit.losses import claim_ratio
 from opendp_sim.audit.neighbours import RECORD_METRICS, Pair
 from opendp_sim.audit.noise import difference, flat
@@ -26,7 +26,7 @@ from opendp_sim.audit.subject import Subject
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 
-__all__ = ["Measured", "call", "distance_of_outputs", "observer"]
+__all__ = ["Measured", "distance_of_outputs", "observer"]
 
 _TOLERANCE = 1e-9
 """Relative; only where the loss itself is computed in floats."""
@@ -117,14 +117,6 @@ def _gaps(first: NDArray[Any], second: NDArray[Any]) -> list[tuple[Any, int]]:
     return list(zip(sizes.tolist(), counts.tolist(), strict=True))
 
 
-def call(function: Callable[[Any], Any], data: Any) -> Any:
-    """Return what a function returns, or the exception it raises as an output."""
-    try:
-        return function(data)
-    except Exception as error:  # noqa: BLE001
-        return Raised.of(error)
-
-
 def observer(
     subject: Subject, output_distance: Callable[[Any, Any], Any] | None
 ) -> Callable[[Pair], Measured] | None:
@@ -156,7 +148,7 @@ def _transformation(
         if pair.distance not in claims:
             claims[pair.distance] = _map(subject.stability_map, pair.distance)
         claimed = claims[pair.distance]
-        left, right = call(subject.run, pair.left), call(subject.run, pair.right)
+        left, right = outcome(subject.run, pair.left), outcome(subject.run, pair.right)
         if isinstance(left, Raised) or isinstance(right, Raised):
             return _exception(left, right)
         distance = distance_of(left, right)
@@ -203,7 +195,7 @@ def _release(subject: Subject) -> Callable[[Pair], Measured]:
         claimed = claims[pair.distance]
         if subject.core is None:
             return Measured(0.0, broken=False, outputs=(None, None), claimed=claimed, attained=0.0)
-        left, right = call(subject.core, pair.left), call(subject.core, pair.right)
+        left, right = outcome(subject.core, pair.left), outcome(subject.core, pair.right)
         if isinstance(left, Raised) or isinstance(right, Raised):
             return _exception(left, right)
         if isinstance(claimed, float) and math.isinf(claimed):

@@ -28,7 +28,7 @@ from opendp_sim.core.errors import SimError
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.knn.parts import means as _knn_means
 from opendp_sim.knn.parts.noise import Stock
-from opendp_sim.spaces.rows import GridRows, as_rows
+from opendp_sim.spaces.rows import GridRows, floats_of
 
 __all__ = ["of_service"]
 
@@ -96,7 +96,7 @@ def _targets(
     seen: dict[bytes, tuple[float, Any, Rows2]] = {}
     for record in drawn:
         data = records.build([record])
-        row = np.asarray(as_rows(data if before is None else before(data)).values, dtype=np.float64)
+        row = floats_of(data if before is None else before(data))
         if row.shape == (1, domain.width):
             seen.setdefault(row.tobytes(), (float(np.square(row).sum()), record, row))
     if len(seen) < 2:

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit.distances import to_float
-from opendp_sim.audit.encoding import Raised
+from opendp_sim.audit.encoding import Raised, outcome
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
-from opendp_sim.audit.looks import Measured, call, distance_of_outputs, observer
+from opendp_sim.audit.looks import Measured, distance_of_outputs, observer
 from opendp_sim.audit.members import quiet_member
 from opendp_sim.audit.neighbours import Pair, PairSpace
 from opendp_sim.audit.spaces import metric_name
@@ -152,7 +152,7 @@ class _Hunt:
         self.couplings += 1
         risk = self.beta / _COUPLINGS
         found = couple(
-            lambda data: call(self.subject.run, data),
+            lambda data: outcome(self.subject.run, data),
             pair,
             self.distance,
             float(measured.claimed),
@@ -221,7 +221,7 @@ def _random_output(subject: Subject, pair: Pair, outputs: tuple[Any, Any]) -> bo
     """
     for data, output in zip((pair.left, pair.right), outputs, strict=True):
         measured = _text(output)
-        if any(_text(call(subject.run, data)) != measured for _ in range(_REPEATS)):
+        if any(_text(outcome(subject.run, data)) != measured for _ in range(_REPEATS)):
             return True
     return False
 

@@ -11,9 +11,10 @@ from functools import partial
 from typing import Any
 
 from opendp_sim.audit.distribution import distribution_layer
+from opendp_sim.audit.encoding import outcome
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.glance import Glance
-from opendp_sim.audit.lean import Won, bones, caught, lean_bets, symbol, valued
+from opendp_sim.audit.lean import Won, bones, lean_bets, symbol, valued
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.spaces import GivenPairs
 from opendp_sim.audit.subject import Subject
@@ -150,7 +151,7 @@ def _joined(first: Row, second: Row, out: Any) -> list[float]:
 
 
 def _valued_output(run: Callable[[Any], Any], value: Row, data: Any) -> list[float]:
-    return value(caught(run, data))
+    return value(outcome(run, data))
 
 
 def _first_number(rows: Any) -> Any:

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from opendp_sim.audit.cell_scores import RAISED, Cells, cells_of
 from opendp_sim.audit.common import Common
 from opendp_sim.audit.curves import Curve
-from opendp_sim.audit.encoding import Raised
-from opendp_sim.audit.lean import caught, text_of
+from opendp_sim.audit.encoding import Raised, outcome
+from opendp_sim.audit.lean import text_of
 from opendp_sim.audit.neighbours import Pair
 
 __all__ = ["Weighed", "WeighedWin", "weighed_bets"]
@@ -82,9 +82,9 @@ class Weighed:
                         (pair.left, pair.right) if left_first else (pair.right, pair.left)
                     )
                     common.begin()
-                    one = self._spot(caught(run, first))
+                    one = self._spot(outcome(run, first))
                     common.again()
-                    other = self._spot(caught(run, second))
+                    other = self._spot(outcome(run, second))
                     share = 2 / (1 + math.exp(max(-60.0, min(60.0, common.log_ratio))))
                     if left_first:
                         self.outputs += (one, other)

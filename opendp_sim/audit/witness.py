@@ -14,7 +14,7 @@ from typing import Any
 
 from opendp_sim.audit.counting import certified_delta, certified_epsilon
 from opendp_sim.audit.curves import Curve
-from opendp_sim.audit.encoding import Raised
+from opendp_sim.audit.encoding import outcome
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.plain_events import PlainEvent, plain_events
 
@@ -41,14 +41,6 @@ class Witness:
     """Certified: the loss is at least this, at ``delta``."""
     delta: float
     script: str
-
-
-def outcome(function: Callable[[Any], Any], data: Any) -> Any:
-    """Return an output, or ``Raised`` with class and text of the exception."""
-    try:
-        return function(data)
-    except Exception as error:  # noqa: BLE001 - exceptions are outputs
-        return Raised.of(error)
 
 
 def find_witness(

@@ -29,9 +29,9 @@ from opendp_sim.dsl.ir import VERSION
 from opendp_sim.dsl.plan import Plan, plan_of
 from opendp_sim.dsl.reader import draft_of
 from opendp_sim.sklearn.budget import Budget
-from opendp_sim.sklearn.public_facts import choice, number
+from opendp_sim.sklearn.public_facts import Classes, choice, classes_of, number
 from opendp_sim.sklearn.refusals import EstimatorRefused, PlanRefused, as_refusals
-from opendp_sim.sklearn.tables import ids_of, seen
+from opendp_sim.sklearn.tables import column_of, ids_of, seen
 from opendp_sim.sources.gate import check_form
 from opendp_sim.sources.source import Table, from_arrays
 from opendp_sim.spaces.records import Column, Records
@@ -65,6 +65,13 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _seen(self, X: Any, *, reset: bool) -> NDArray[Any]:
         return seen(self, X, reset=reset)
+
+    def _labelled(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any], Classes]:
+        """Return records, labels and public classes, or refuse them."""
+        array, labels = self._seen(X, reset=True), column_of(y, "y")
+        classes = classes_of(self.classes, type(self).__name__)
+        classes.check(labels, y)
+        return array, labels, classes
 
     def _released(
         self, columns: Columns, steps: Sequence[Mapping[str, Any]], groups: Any, **select: Any

@@ -15,8 +15,8 @@ from opendp_sim.sklearn.budget import Budget
 from opendp_sim.sklearn.defaults import MEASURE
 from opendp_sim.sklearn.engines import kernel_step
 from opendp_sim.sklearn.public_bounds import box_of
-from opendp_sim.sklearn.public_facts import choice, classes_of
-from opendp_sim.sklearn.tables import column_of, dtype_of
+from opendp_sim.sklearn.public_facts import by_class, choice
+from opendp_sim.sklearn.tables import dtype_of
 
 __all__ = ["DPKernelClassifier"]
 
@@ -95,15 +95,14 @@ class DPKernelClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
             y: shape (n,), labels.
             groups: shape (n,), whose each record is, with ``unit="groups"``.
         """
-        array, labels = self._seen(X, reset=True), column_of(y, "y")
-        classes, width = classes_of(self.classes, type(self).__name__), array.shape[1]
-        classes.check(labels, y)
+        array, labels, classes = self._labelled(X, y)
+        width = array.shape[1]
         choice("priors", self.priors, ("uniform", "empirical"))
         box = box_of(self.bounds, self.data_norm, width, self)
         step, self.engine_ = kernel_step(self, box, width, per_label=True)
         columns = {
             "x": (array, box.column(dtype_of(array), width)),
-            "label": (labels, {"dtype": "category", "keys": classes.keys}),
+            "label": classes.column(labels),
         }
         self._released(columns, [*box.steps(), step], groups, features="x", label="label")
         self.classes_ = classes.values
@@ -115,8 +114,7 @@ class DPKernelClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the densities, shape (q, L); for two classes their difference, (q,)."""
-        score = self._scores(X)["score"]
-        return np.asarray(score[:, 1] - score[:, 0] if score.shape[1] == 2 else score)
+        return by_class(self._scores(X)["score"])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return each class's share of the densities, shape (q, L); they are not calibrated.

@@ -14,8 +14,8 @@ from opendp_sim.sklearn.base import PrivateEstimator
 from opendp_sim.sklearn.budget import Budget
 from opendp_sim.sklearn.defaults import MEASURE
 from opendp_sim.sklearn.public_bounds import box_of
-from opendp_sim.sklearn.public_facts import classes_of
-from opendp_sim.sklearn.tables import column_of, dtype_of
+from opendp_sim.sklearn.public_facts import by_class
+from opendp_sim.sklearn.tables import dtype_of
 
 __all__ = ["DPLogisticRegression"]
 
@@ -85,13 +85,12 @@ class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             y: shape (n,), labels.
             groups: shape (n,), whose each record is, with ``unit="groups"``.
         """
-        array, labels = self._seen(X, reset=True), column_of(y, "y")
-        classes, width = classes_of(self.classes, type(self).__name__), array.shape[1]
-        classes.check(labels, y)
+        array, labels, classes = self._labelled(X, y)
+        width = array.shape[1]
         box = box_of(self.bounds, self.data_norm, width, self)
         columns = {
             "x": (array, box.column(dtype_of(array), width)),
-            "label": (labels, {"dtype": "category", "keys": classes.keys}),
+            "label": classes.column(labels),
         }
         self._released(columns, box.steps(), groups, features="x", label="label")
         self.classes_, self.n_iter_ = classes.values, self.max_iter
@@ -106,8 +105,7 @@ class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[m
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the logits, shape (q, L); for two classes their difference, (q,)."""
-        score = self._scores(X)
-        return np.asarray(score[:, 1] - score[:, 0] if score.shape[1] == 2 else score)
+        return by_class(self._scores(X))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the model's probabilities, shape (q, L)."""

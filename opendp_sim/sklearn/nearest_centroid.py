@@ -15,8 +15,8 @@ from opendp_sim.sklearn.base import PrivateEstimator
 from opendp_sim.sklearn.budget import Budget
 from opendp_sim.sklearn.defaults import MEASURE
 from opendp_sim.sklearn.public_bounds import box_of
-from opendp_sim.sklearn.public_facts import choice, classes_of
-from opendp_sim.sklearn.tables import column_of, dtype_of
+from opendp_sim.sklearn.public_facts import by_class, choice
+from opendp_sim.sklearn.tables import dtype_of
 
 __all__ = ["DPNearestCentroid"]
 
@@ -91,14 +91,12 @@ class DPNearestCentroid(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             y: shape (n,), labels.
             groups: shape (n,), whose each record is, with ``unit="groups"``.
         """
-        array, labels = self._seen(X, reset=True), column_of(y, "y")
-        classes = classes_of(self.classes, type(self).__name__)
-        classes.check(labels, y)
+        array, labels, classes = self._labelled(X, y)
         box = box_of(self.bounds, self.data_norm, array.shape[1], self)
         empirical = choice("priors", self.priors, ("uniform", "empirical")) == "empirical"
         columns = {
             "x": (array, box.column(dtype_of(array), array.shape[1])),
-            "label": (labels, {"dtype": "category", "keys": classes.keys}),
+            "label": classes.column(labels),
         }
         sketch = {"moments_sketch": {"per_label": True, "squares": empirical}}
         self._released(columns, [*box.steps(), sketch], groups, features="x", label="label")
@@ -118,8 +116,7 @@ class DPNearestCentroid(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return minus the squared distances, shape (q, L); for two classes their difference, (q,)."""
-        score = self._scores(X)["score"]
-        return np.asarray(score[:, 1] - score[:, 0] if score.shape[1] == 2 else score)
+        return by_class(self._scores(X)["score"])
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the nearest class of every query, shape (q,): a class told from noise."""

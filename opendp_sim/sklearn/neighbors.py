@@ -118,10 +118,7 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         classes.check(labels, y)
         box = box_of(self.bounds, None, width, self)
         columns = self._with_groups(
-            {
-                "x": (array, box.column(dtype_of(array), width)),
-                "label": (labels, {"dtype": "category", "keys": classes.keys}),
-            },
+            {"x": (array, box.column(dtype_of(array), width)), "label": classes.column(labels)},
             groups,
         )
         steps: list[Mapping[str, Any]] = [{"select": {"features": "x", "label": "label"}}]

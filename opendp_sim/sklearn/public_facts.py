@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from opendp_sim.sklearn.refusals import EstimatorRefused
 from opendp_sim.sklearn.tables import is_text
 
-__all__ = ["Classes", "choice", "classes_of", "number"]
+__all__ = ["Classes", "by_class", "choice", "classes_of", "number"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,15 @@ class Classes:
                 got=f"Unknown label type: y has dtype {'text' if kind == 'U' else labels.dtype}",
                 hint="state the classes as they are written in y.",
             )
+
+    def column(self, labels: NDArray[Any]) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Return a label column with its declaration."""
+        return labels, {"dtype": "category", "keys": self.keys}
+
+
+def by_class(score: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return scores, (q, L), as ``decision_function`` does: of two classes their difference, (q,)."""
+    return np.asarray(score[:, 1] - score[:, 0] if score.shape[1] == 2 else score)
 
 
 def classes_of(classes: Any, who: str) -> Classes:

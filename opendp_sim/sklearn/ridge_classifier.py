@@ -14,8 +14,8 @@ from opendp_sim.sklearn.base import PrivateEstimator
 from opendp_sim.sklearn.budget import Budget
 from opendp_sim.sklearn.defaults import MEASURE
 from opendp_sim.sklearn.public_bounds import box_of
-from opendp_sim.sklearn.public_facts import Classes, classes_of, number
-from opendp_sim.sklearn.tables import column_of, dtype_of
+from opendp_sim.sklearn.public_facts import Classes, number
+from opendp_sim.sklearn.tables import dtype_of
 from opendp_sim.spaces.normal import key_indices
 
 __all__ = ["DPRidgeClassifier"]
@@ -81,11 +81,8 @@ class DPRidgeClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             y: shape (n,), labels.
             groups: shape (n,), whose each record is, with ``unit="groups"``.
         """
-        array, labels = self._seen(X, reset=True), column_of(y, "y")
-        who, width = type(self).__name__, array.shape[1]
-        classes = classes_of(self.classes, who)
-        classes.check(labels, y)
-        marks = _indicators(labels, classes)
+        array, labels, classes = self._labelled(X, y)
+        width, marks = array.shape[1], _indicators(labels, classes)
         box = box_of(self.bounds, None, width, self).beside(width, 0.0, 1.0, marks.shape[1])
         radius = number("radius", self.radius, above=1.0)
         columns = {

@@ -68,6 +68,11 @@ def with_points(queries: Any, points: Any) -> WithPoints:
     return WithPoints(asked.values, asked.labels, asked.ids, told)
 
 
+def floats_of(data: Any) -> NDArray[np.float64]:
+    """Return rows as an array of float64, shape (n, d)."""
+    return np.asarray(as_rows(data).values, dtype=np.float64)
+
+
 def as_rows(data: Any) -> Rows:
     """Return ``data`` as ``Rows``; a bare array is rows without labels."""
     return data if isinstance(data, Rows) else Rows(filled(data))

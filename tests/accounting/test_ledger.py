@@ -13,22 +13,17 @@ from contextlib import closing
 
 import opendp.prelude as dp
 import pytest
-from typer.testing import CliRunner
 
 from opendp_sim.accounting._durable import create
 from opendp_sim.accounting.budget import Budget
 from opendp_sim.accounting.ledger import Ledger, Terms
 from opendp_sim.accounting.totals import Charge, total_of
-from opendp_sim.cli import app
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl import apply, plan_file
+from tests._cli import run as _run
 from tests._small import write_small
 
 TERMS = Terms("zcdp", "add_remove 1 of row", Budget(epsilon=3.0, delta=1e-5))
-
-
-def _run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def _refusal(action):

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit import Control, Twin
 from tests.audit import distances as k
+from tests.audit.faults import (
+    control,
+    exact_cells,
+    less_mean,
+    one_for_two,
+    only_occupied,
+    over_n,
+    times,
+    twin,
+)
 from tests.audit.stand_ins import CHANGE_ONE, gaussian, laplace
 
 GAUSSIAN = "discrete_gaussian"
@@ -22,21 +30,7 @@ H, T, D, M, E = (
 )
 
 
-def twin(name: str, why: str, make: Callable[[], Any], d_in: int = 1) -> Twin:
-    obj, options = make()
-    return Twin(name=name, make=lambda: obj, d_in=d_in, options=options, why=why)
-
-
-def control(name: str, make: Callable[[], Any], d_in: int = 1) -> Control:
-    obj, options = make()
-    return Control(name=name, make=lambda: obj, d_in=d_in, options=options)
-
-
 # --- faults before the sketch ---------------------------------------------------------------
-
-
-def less_mean(points: np.ndarray) -> np.ndarray:
-    return points - points.mean(axis=0)
 
 
 def by_range(points: np.ndarray) -> np.ndarray:
@@ -103,28 +97,6 @@ def box_for_ball(x: Any) -> np.ndarray:
 # --- faults of the noise: (core, count, scale) -> releases ------------------------------------
 
 
-def times(factor: float, draw: Callable[..., np.ndarray] = laplace) -> Any:
-    return lambda core, count, scale: core + draw((count, core.size), scale * factor)
-
-
-def exact_cells(cells: Any) -> Any:
-    def add(core: np.ndarray, count: int, scale: float) -> np.ndarray:
-        noise = laplace((count, core.size), scale)
-        noise[:, cells] = 0
-        return core + noise
-
-    return add
-
-
-def only_occupied(core: np.ndarray, count: int, scale: float) -> np.ndarray:
-    return core + laplace((count, core.size), scale) * (core != 0)
-
-
-def one_for_two(core: np.ndarray, count: int, scale: float) -> np.ndarray:
-    noise = np.repeat(laplace((count, (core.size + 1) // 2), scale), 2, axis=1)
-    return core + noise[:, : core.size]
-
-
 def leaves_alone(core: np.ndarray, count: int, scale: float) -> np.ndarray:
     """Noise on the leaves, summed upwards: nodes of a level share nothing new."""
     noise = laplace((count, core.size), scale)
@@ -136,15 +108,6 @@ def leaves_alone(core: np.ndarray, count: int, scale: float) -> np.ndarray:
                 noise[:, below : below + 2 ** (level + 1)].reshape(count, -1, 2).sum(axis=2)
             )
     return core + noise
-
-
-def over_n(count_of: Callable[[np.ndarray], float]) -> Any:
-    """The noise of a mean on a sum: the scale divided by the exact count."""
-
-    def add(core: np.ndarray, count: int, scale: float) -> np.ndarray:
-        return core + laplace((count, core.size), scale / max(count_of(core), 1.0))
-
-    return add
 
 
 # --- row maps and answers -----------------------------------------------------------------------

@@ -8,8 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit import Control, Twin
 from tests.audit import kernels as k
+from tests.audit.faults import (
+    by_largest,
+    control,
+    exact_cells,
+    less_mean,
+    one_for_two,
+    only_occupied,
+    over_n,
+    times,
+    twin,
+)
 from tests.audit.stand_ins import (
     CHANGE_ONE,
     POINTS,
@@ -30,16 +40,6 @@ F, G, M, P, E = (
 )
 
 
-def twin(name: str, why: str, make: Callable[[], Any], d_in: int = 1) -> Twin:
-    obj, options = make()
-    return Twin(name=name, make=lambda: obj, d_in=d_in, options=options, why=why)
-
-
-def control(name: str, make: Callable[[], Any], d_in: int = 1) -> Control:
-    obj, options = make()
-    return Control(name=name, make=lambda: obj, d_in=d_in, options=options)
-
-
 # --- faults before the sketch ---------------------------------------------------------------
 
 
@@ -47,16 +47,8 @@ def by_spread(points: np.ndarray) -> np.ndarray:
     return points / (1.0 + np.median(np.abs(points)))
 
 
-def less_mean(points: np.ndarray) -> np.ndarray:
-    return points - points.mean(axis=0)
-
-
 def less_least(points: np.ndarray) -> np.ndarray:
     return points - points.min(axis=0)
-
-
-def by_largest(points: np.ndarray) -> np.ndarray:
-    return points / max(np.abs(points).max(), 1e-3) * 2
 
 
 # --- faults after it --------------------------------------------------------------------------
@@ -103,37 +95,6 @@ def bent(x: Any) -> np.ndarray:
 
 
 # --- faults of the noise: (core, count, scale) -> releases ------------------------------------
-
-
-def times(factor: float, draw: Callable[..., np.ndarray] = laplace) -> Any:
-    return lambda core, count, scale: core + draw((count, core.size), scale * factor)
-
-
-def exact_cells(cells: Any) -> Any:
-    def add(core: np.ndarray, count: int, scale: float) -> np.ndarray:
-        noise = laplace((count, core.size), scale)
-        noise[:, cells] = 0
-        return core + noise
-
-    return add
-
-
-def only_occupied(core: np.ndarray, count: int, scale: float) -> np.ndarray:
-    return core + laplace((count, core.size), scale) * (core != 0)
-
-
-def one_for_two(core: np.ndarray, count: int, scale: float) -> np.ndarray:
-    noise = np.repeat(laplace((count, (core.size + 1) // 2), scale), 2, axis=1)
-    return core + noise[:, : core.size]
-
-
-def over_n(count_of: Callable[[np.ndarray], float]) -> Any:
-    """The noise of a mean on a sum: the scale divided by the exact count."""
-
-    def add(core: np.ndarray, count: int, scale: float) -> np.ndarray:
-        return core + laplace((count, core.size), scale / max(count_of(core), 1.0))
-
-    return add
 
 
 def by_total(key: str) -> Any:

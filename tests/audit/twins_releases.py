@@ -16,6 +16,7 @@ from opendp_sim.core.mechanism import lookup
 from opendp_sim.spaces.metrics import VectorNorm
 from opendp_sim.spaces.sketch import IntVector
 from tests.audit import kernels as k
+from tests.audit.faults import by_largest, less_mean
 
 CELLS, SCALE = 6, 8.0
 SPACE = IntVector(CELLS)
@@ -116,14 +117,6 @@ k.PARAMS[RACE] = {
     "seed": 1,
     "count_weight": 0,
 }
-
-
-def less_mean(points: np.ndarray) -> np.ndarray:
-    return points - points.mean(axis=0)
-
-
-def by_largest(points: np.ndarray) -> np.ndarray:
-    return points / max(np.abs(points).max(), 1e-3) * 2
 
 
 def with_total(cells: np.ndarray, points: np.ndarray) -> np.ndarray:

@@ -14,11 +14,9 @@ import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 from rich.console import Console
-from typer.testing import CliRunner
 
 from opendp_sim import __version__
 from opendp_sim.accounting.ledger import Ledger
-from opendp_sim.cli import app
 from opendp_sim.cli.about import schema_text
 from opendp_sim.cli.show_first import show_first
 from opendp_sim.cli.show_tree import tree
@@ -33,6 +31,7 @@ from opendp_sim.dsl.grammar.data import SOURCE_KINDS
 from opendp_sim.dsl.grammar.pages import words_of_a_spec
 from opendp_sim.dsl.ir import TEMPLATE, Spec
 from opendp_sim.spaces.released import Released
+from tests._cli import run as _run
 from tests._golden import FOLDER, compare
 from tests._plans import planned
 from tests._small import write_small
@@ -58,10 +57,6 @@ flow:
 outputs:
   all: {from: sums, save: fit.npz}
 """
-
-
-def _run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 # --- specs ----------------------------------------------------------------------------------------

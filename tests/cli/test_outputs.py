@@ -8,13 +8,13 @@ import sys
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import opendp_sim as sim
-from opendp_sim.cli import COMMANDS, app, loaded
+from opendp_sim.cli import COMMANDS, loaded
 from opendp_sim.cli._folding import folded
 from opendp_sim.cli._quiet import hushed
 from opendp_sim.dsl.grammar.choosing import CHOOSING
+from tests._cli import run as _run
 
 TABLE = {
     "a": np.linspace(0, 1, 200),
@@ -30,10 +30,6 @@ def release(tmp_path_factory):
     fit.apply(TABLE, into=folder)
     (folder / "q.csv").write_text("a,b\n0.1,9\n0.9,81\n")
     return folder
-
-
-def _run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def test_queries_stand_beside_answers_and_labels_have_names(release):

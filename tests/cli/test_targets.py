@@ -7,17 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import opendp_sim as sim
-from opendp_sim.cli import app
 from opendp_sim.core.errors import DataError
 from opendp_sim.dsl.targets import check_target, kept_of
+from tests._cli import run as _run
 from tests._small import write_small
-
-
-def _run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 @pytest.fixture(scope="module")

@@ -7,20 +7,15 @@ import json
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.release import Release
-from opendp_sim.cli import app
 from opendp_sim.core.errors import DataError, InternalError, ReleaseError, SimError, SpecError
 from opendp_sim.dsl import apply, load_plan, plan_file, save_plan, verify
+from tests._cli import run as _run
 from tests._small import points, write_small
 
 RHO = 0.02435597  # what OpenDP converts to epsilon 1 at delta 1e-6; the plan has all its digits
-
-
-def _run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def _untouched(folder):

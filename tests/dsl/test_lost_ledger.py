@@ -5,20 +5,15 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from typer.testing import CliRunner
 
 from opendp_sim.accounting.ledger import Ledger
-from opendp_sim.cli import app
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl import apply, plan_file
 from opendp_sim.dsl.diagnostic import Refused
 from opendp_sim.dsl.lost_ledger import trace_of
 from opendp_sim.dsl.standing import standing
+from tests._cli import run as _run
 from tests._small import write_small
-
-
-def _run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def _lost(folder, *kept):

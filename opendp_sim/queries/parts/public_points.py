@@ -19,7 +19,7 @@ from opendp_sim.core.on_use import spatial
 from opendp_sim.core.space import Domain
 from opendp_sim.queries.parts.asked import check_queries
 from opendp_sim.spaces.released import Released
-from opendp_sim.spaces.rows import GridRows, Rows, as_rows
+from opendp_sim.spaces.rows import GridRows, Rows, as_rows, floats_of
 
 __all__ = ["PublicPoints", "check_enough", "with_public"]
 
@@ -133,7 +133,7 @@ class _WithPublic:
             for name, array in released.items()
         }
         found = self.sums.estimate(rest, queries, groups)
-        exact = self._exact(np.asarray(as_rows(queries).values, dtype=np.float64))
+        exact = self._exact(floats_of(queries))
         own = self.sums.estimate(self._cells, queries).groups[0, 0]
         of_size = factor * self.deviation / len(self.points) * (exact - own)
         return replace(

@@ -19,7 +19,7 @@ from opendp_sim.sketches.distances.parts.axes import Dyadic, interval_sums, powe
 from opendp_sim.sketches.distances.parts.moment_levels import MomentLevels
 from opendp_sim.sketches.distances.parts.moment_table import MomentTable
 from opendp_sim.sketches.parts.classes import Classes
-from opendp_sim.spaces.rows import Rows, as_rows
+from opendp_sim.spaces.rows import Rows, as_rows, floats_of
 
 __all__ = ["MomentReader"]
 
@@ -120,7 +120,7 @@ class MomentReader(Classes, MomentLevels):
         scale = self._area
 
         def at(queries: Any) -> Linear:
-            sums, variance, counted, missed = table.at(_values(queries))
+            sums, variance, counted, missed = table.at(floats_of(queries))
             with_count = counted * (self.counted_factor**2 / 2)
             return Linear(sums * scale, variance * scale**2, with_count * scale, missed * scale)
 
@@ -160,7 +160,3 @@ class MomentReader(Classes, MomentLevels):
         sums = interval_sums(cells, leaves, axis.height, root=False)
         spread = interval_sums(variance, leaves, axis.height, root=False)
         return Linear(sums, spread[0], np.zeros(sums.shape[1]))
-
-
-def _values(queries: Any) -> NDArray[np.float64]:
-    return np.asarray(as_rows(queries).values, dtype=np.float64)

@@ -23,7 +23,7 @@ from opendp_sim.core.sums import ClassSums
 from opendp_sim.sketches.distances.parts.axes import fits, powered
 from opendp_sim.sketches.parts.classes import Classes
 from opendp_sim.spaces.centre import Centre, nearest_centre
-from opendp_sim.spaces.rows import GridRows, as_rows
+from opendp_sim.spaces.rows import GridRows, as_rows, floats_of
 
 __all__ = ["MomentsReader", "shortened"]
 
@@ -218,7 +218,7 @@ class MomentsReader(Classes):
         return DistanceReading(2.0, at)
 
     def _from_centre(self, queries: Any) -> NDArray[np.float64]:
-        values: NDArray[np.float64] = np.asarray(as_rows(queries).values, dtype=np.float64)
+        values = floats_of(queries)
         return values - self.centre if self._moved else values
 
     @property

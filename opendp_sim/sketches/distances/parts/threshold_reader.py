@@ -20,7 +20,7 @@ from opendp_sim.core.grid import chunks, count_ids
 from opendp_sim.sketches.distances.parts.axes import columns_of, grouped
 from opendp_sim.sketches.distances.parts.by_column import by_column
 from opendp_sim.sketches.parts.classes import Classes
-from opendp_sim.spaces.rows import GridRows, as_rows
+from opendp_sim.spaces.rows import GridRows, as_rows, floats_of
 
 __all__ = ["ThresholdReader"]
 
@@ -119,7 +119,7 @@ class ThresholdReader(Classes):
         self, tables: NDArray[np.float64], sizes: NDArray[np.float64], queries: Any
     ) -> Linear:
         """Look up and interpolate: O(d) a query and class. Tables: at each level, and to the next."""
-        values = np.asarray(as_rows(queries).values, dtype=np.float64)
+        values = floats_of(queries)
         sums, beyond = np.zeros((self.classes, len(values))), np.zeros(len(values))
         for part, columns in by_column(values):
             self._add_columns(tables, columns, sums[:, part], beyond[part])

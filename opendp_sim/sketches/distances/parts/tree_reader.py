@@ -20,7 +20,7 @@ from opendp_sim.sketches.distances.parts.axes import Dyadic, columns_of, interva
 from opendp_sim.sketches.distances.parts.far_ends import FarEnds, consistent, consistent_variance
 from opendp_sim.sketches.distances.parts.nearest_cells import NearestCells
 from opendp_sim.sketches.parts.classes import Classes
-from opendp_sim.spaces.rows import GridRows, as_rows
+from opendp_sim.spaces.rows import GridRows, as_rows, floats_of
 
 __all__ = ["TreeReader"]
 
@@ -131,7 +131,7 @@ class TreeReader(Classes):
         known: dict[int, _Known] = {}
 
         def at(queries: Any) -> Linear:
-            return self._sum(nodes, counted, _values(queries), power, alpha, known)
+            return self._sum(nodes, counted, floats_of(queries), power, alpha, known)
 
         return DistanceReading(power, at, 1.0 + alpha)
 
@@ -266,7 +266,3 @@ class TreeReader(Classes):
             )[0]
         variance = spread / float(self.multipliers[column]) ** 2
         return Linear(sums, variance, np.zeros(len(variance)))
-
-
-def _values(queries: Any) -> NDArray[np.float64]:
-    return np.asarray(as_rows(queries).values, dtype=np.float64)
