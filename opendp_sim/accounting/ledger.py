@@ -183,10 +183,16 @@ class Ledger(LedgerHistory):
             BudgetError (OS403): an edited, missing, swapped or cut entry, or ``head`` is not there.
         """
         entries, first = self.entries, chained("", self._meta("genesis"))
-        read_terms(self._meta("genesis"), self._broken)
-        seen = [first, *(entry.hash for entry in entries)]
-        if read_head(self._meta("head"), self._broken) != (len(entries), seen[-1]):
+        last = entries[-1].hash if entries else first
+        if read_head(self._meta("head"), self._broken) != (len(entries), last):
             raise refused(self.path, "the head that was recorded", "a cut or changed tail", RESTORE)
+        return self._checked(entries, head)
+
+    def _checked(self, entries: tuple[Entry, ...], head: str | None) -> int:
+        """Check the terms of a chain whose links hold, and that it has a head; return its length."""
+        genesis = self._meta("genesis")
+        read_terms(genesis, self._broken)
+        seen = [chained("", genesis), *(entry.hash for entry in entries)]
         if head is not None and head not in seen:
             raise refused(
                 self.path, "a history that holds the given head", "another history",

@@ -140,15 +140,16 @@ class SharedLedger(Ledger):
         return tuple(found)
 
     def verify(self, head: str | None = None) -> int:
-        """Check every link from the first one; return the number of entries."""
-        return self._tried(self._verified_anew(head))
+        """Check every link from the first one; return the number of entries.
 
-    def _verified_anew(self, head: str | None) -> Callable[[], int]:
+        The entries and the head that was recorded are read together: others may write between two calls.
+        """
+
         def run() -> int:
             self._known = []
-            return super(SharedLedger, self).verify(head)
+            return self._checked(self._read(), head)
 
-        return run
+        return self._tried(run)
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -166,7 +167,7 @@ class SharedLedger(Ledger):
         """Say what became of a reserve, once; a refusal beyond the allowed ones stays a charge."""
 
         def decided() -> Entry:
-            refusals = sum(entry.kind == "refusal" for entry in self.entries)
+            refusals = self.refusals(enforced=about.get("ingest") == "enforce")
             open_ = self.settlement_of(reserve) is None
             if kind == "refusal" and open_ and refusals >= REFUSALS:
                 return reserve  # others were refused meanwhile: this one is paid for

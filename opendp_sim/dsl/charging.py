@@ -256,8 +256,9 @@ def gate(
         if ledger is not None and reserved is not None:
             kind = "void" if _harmless(error) else "refusal"
             with held():
-                ledger.settle(reserved, kind, _told(plan, error.code))  # type: ignore[arg-type]
-                charged("")
+                told = _told(plan, error.code)
+                if ledger.settle(reserved, kind, told).kind == kind:  # type: ignore[arg-type]
+                    charged("")  # else others were refused meanwhile, and the reserve stands
         raise
 
 

@@ -18,8 +18,9 @@ from opendp_sim.accounting.budget import Budget
 from opendp_sim.accounting.ledger import REFUSALS, Ledger, Terms, head_of
 from opendp_sim.accounting.shared_ledger import SharedLedger, is_shared, is_there
 from opendp_sim.accounting.totals import Charge
-from opendp_sim.core.errors import BudgetError
+from opendp_sim.core.errors import BudgetError, DataError
 from opendp_sim.dsl import apply, plan_file
+from opendp_sim.dsl.charging import gate, reserve, terms_of
 from opendp_sim.dsl.standing import standing
 from tests._small import write_small
 from tests.accounting._server import Cut, Server
@@ -285,6 +286,57 @@ def test_refusals_of_many_drivers_are_capped(place: str) -> None:
         (one, two)[at % 2].settle(entry, "refusal", {"code": "OS603"})
     assert sum(e.kind == "refusal" for e in one.entries) == REFUSALS
     assert len(one.charges) == len(held) - REFUSALS
+
+
+def test_runs_under_enforce_have_refusals_of_their_own(place: str, tmp_path: Path) -> None:
+    """A cut file under `enforce`, in ledgers whose other runs were refused ten times: as in a file."""
+    about = {"program": "p"}
+    for where in (place, tmp_path / "l.ledger"):
+        with Ledger.open(where, terms(40)) as ledger:
+            for _ in range(REFUSALS):
+                ledger.settle(ledger.reserve(ONE, about), "refusal", {"code": "OS603"})
+            with pytest.raises(BudgetError, match="OS402"):
+                ledger.may_refuse()
+            ledger.may_refuse(enforced=True)
+            cut = {"code": "OS601", "ingest": "enforce"}
+            assert ledger.settle(ledger.reserve(ONE, about), "refusal", cut).kind == "refusal"
+            assert not ledger.charges
+
+
+def test_a_refusal_that_stays_charged_is_not_taken_back(place: str, tmp_path: Path) -> None:
+    """Others were refused while this run looked at its data: what it was told of the charge stands."""
+    plan = plan_file(write_small(tmp_path, ("points.ledger", place)))
+    terms_, told = terms_of(plan), list[str]()
+    with Ledger.open(place, terms_) as ledger:
+        reserved = reserve(plan, ledger, charged=told.append)
+        for _ in range(REFUSALS):
+            ledger.refusal({"program": "p", "code": "OS603"})
+        cut = DataError("OS603", "records", expected="an entry", got="none", hint="clean it.")
+        with pytest.raises(DataError), gate(plan, ledger, reserved, told.append):
+            raise cut
+        assert [e.kind for e in ledger.entries][-1] == "refusal"
+        assert len(ledger.charges) == 1
+    assert len(told) == 1
+    assert "and stands" in told[0]
+
+
+def test_an_entry_of_somebody_else_breaks_no_look_at_the_chain(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entries and head are of one moment: read apart, a healthy ledger was said to be cut."""
+    other, real = SharedLedger.open(place, terms(40)), SharedLedger._read
+
+    def read(self: SharedLedger) -> Any:
+        found = real(self)
+        if self is not other:
+            other.reserve(ONE, {"program": "p"})
+        return found
+
+    monkeypatch.setattr(SharedLedger, "_read", read)
+    one = SharedLedger.open(place)
+    for at in range(3):
+        assert one.verify(other.head) >= at
+    assert len(other.entries) >= 4
 
 
 def test_a_server_that_may_lose_commits_is_no_ledger(
