@@ -12,7 +12,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-__all__ = ["in_caller", "side_by_side"]
+__all__ = ["in_caller", "join_all", "side_by_side", "start_some"]
 
 T = TypeVar("T")
 Call = Callable[[Callable[..., None], tuple[Any, ...]], None]
@@ -93,12 +93,8 @@ def side_by_side(
         threading.Thread(target=run, name="part", daemon=True)
         for _ in range(min(workers, len(items)))
     ]
-    started = 0
     try:
-        for thread in threads:
-            thread.start()
-            started += 1
-        waiting = started
+        waiting = start_some(threads)
         while waiting:
             call = calls.get()
             if call is None:
@@ -107,8 +103,26 @@ def side_by_side(
                 call[0](*call[1])
     finally:
         turns.end()
-        for thread in threads[:started]:
-            thread.join()
+        join_all(threads)
     if turns.failed:
         raise turns.failed[min(turns.failed)]
     return [found[at] for at in range(len(items))]
+
+
+def start_some(threads: Sequence[threading.Thread]) -> int:
+    """Start as many threads as the system allows, one at least; return how many."""
+    for at, thread in enumerate(threads):
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads for this process
+            if not at:
+                raise
+            return at
+    return len(threads)
+
+
+def join_all(threads: Sequence[threading.Thread]) -> None:
+    """Wait for the threads that run; an interrupt may have come before all were started."""
+    for thread in threads:
+        if thread.ident is not None:
+            thread.join()

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from opendp_sim.sources.in_order import in_caller, side_by_side
+from opendp_sim.sources.in_order import in_caller, join_all, side_by_side, start_some
 from opendp_sim.spaces.rows import length
 
 __all__ = ["One", "Opens", "Threads", "cores", "one_blas_thread"]
@@ -161,9 +161,8 @@ class _Queue:
 
     def feed(self, blocks: Iterable[Any]) -> None:
         """Hand out every block, and return when all are done; raise what the first block to fail did."""
-        for thread in self._threads:
-            thread.start()
         try:
+            start_some(self._threads)
             for given in enumerate(blocks):
                 self._room.acquire()
                 if self._failed:
@@ -174,8 +173,7 @@ class _Queue:
         finally:
             for _ in self._threads:
                 self._work.put(None)
-            for thread in self._threads:
-                thread.join()
+            join_all(self._threads)
         if self._failed:
             raise self._failed[min(self._failed)]
 
@@ -194,9 +192,40 @@ def cores() -> int:
     return max(1, min(8, found))
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """Give every worker one BLAS thread: several would spin on each other."""
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415 - it looks at what numpy loaded
+class _Blas:
+    """One BLAS thread for as long as anybody of this process asks for it: the limit is the process's."""
 
-    limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="blas")
-    return limits
+    def __init__(self) -> None:
+        self._lock, self._users = threading.Lock(), 0
+        self._limits: Any = None
+
+    def __enter__(self) -> None:
+        from threadpoolctl import threadpool_limits  # noqa: PLC0415 - it looks at what numpy loaded
+
+        with self._lock:
+            if not self._users:
+                self._limits = threadpool_limits(limits=1, user_api="blas")
+            self._users += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._limits.restore_original_limits()
+
+    def forked(self) -> None:
+        """Begin anew in a fork: another thread of the parent may have held the lock."""
+        self._lock = threading.Lock()
+
+
+_BLAS = _Blas()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_BLAS.forked)
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
+    """Give every worker one BLAS thread: several would spin on each other.
+
+    Several threads may be in it at once: the first sets the limit, the last restores what was before.
+    """
+    return _BLAS

@@ -113,14 +113,25 @@ class Column(Descriptor):
         self._check_entries(values)
         if self.keys and values.size and not (0 <= values.min() <= values.max() < len(self.keys)):
             raise self._bad("OS604", "labels among the public keys", "another label")
-        if self.numpy_dtype.kind in "iu" and values.size:
+        limited = self.bounds or self.numpy_dtype.kind in "iu"
+        if limited and values.size and not self._inside(values):
+            raise self._bad("OS605", self._range, "a value outside")
+
+    def _inside(self, values: NDArray[Any]) -> bool:
+        """Say whether all values are numbers of the dtype, and within the bounds."""
+        least, most = values.min(), values.max()
+        if self.numpy_dtype.kind in "iu":
             kind = np.iinfo(self.numpy_dtype)
-            if not (kind.min <= int(values.min()) and int(values.max()) <= kind.max):
-                raise self._bad("OS605", f"integers of {self.dtype}", "a value outside")
-        if self.bounds and values.size:
-            low, high = self.bounds
-            if not (low <= values.min() and values.max() <= high):
-                raise self._bad("OS605", "values within the declared bounds", "a value outside")
+            if not (kind.min <= int(least) and int(most) <= kind.max):
+                return False
+        return not self.bounds or bool(self.bounds[0] <= least and most <= self.bounds[1])
+
+    @property
+    def _range(self) -> str:
+        """What a value outside is told: one text, whichever end of the range it is beyond."""
+        if self.numpy_dtype.kind not in "iu":
+            return "values within the declared bounds"
+        return f"integers of {self.dtype}" + " within the declared bounds" * bool(self.bounds)
 
     def _check_entries(self, values: NDArray[Any]) -> None:
         """Refuse cells that hold no value of the column's kind."""

@@ -250,3 +250,40 @@ def test_a_file_that_changes_between_two_passes_or_in_one_is_refused(
     made.replace(path)
     with pytest.raises(DataError, match="changed while it was read"):
         next(source.blocks(8))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bounds", "odd"),
+    [
+        ("array[u8, 2]", (0, 9), [12, 300, -1]),
+        ("array[u8, 2]", None, [12, 300, -1]),
+        ("array[f64, 2]", (-5, 5), [6, 40_000, -40_000]),
+        ("array[f32, 2]", (0, 9), [12, 1e30, -1]),
+    ],
+)
+def test_what_is_told_of_values_does_not_depend_on_where_blocks_end(
+    dtype: str, bounds: Any, odd: list[float]
+) -> None:
+    """One text for a column and a code: the first refused block may hold either kind of fault."""
+    records = Records((Column("c", dtype, bounds),))
+    kind = "f4" if "f32" in dtype else "i8"
+    told = set()
+    for order in itertools.permutations(odd):
+        values = np.array([[value, 1] for value in order], dtype=kind)
+        for rows in (1, 2, 3):
+            error = verdict(lambda: check_source(Blocks(values, records, rows)))  # noqa: B023
+            told.add(error)
+    assert len(told) == 1
+
+
+class Blocks:
+    """One column in blocks of so many records."""
+
+    length = None
+
+    def __init__(self, values: Any, records: Records, rows: int) -> None:
+        self.values, self.records, self.rows = values, records, rows
+
+    def blocks(self, rows: int | None = None) -> Any:
+        for at in range(0, len(self.values), self.rows):
+            yield {"c": self.values[at : at + self.rows]}

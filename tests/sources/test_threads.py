@@ -16,7 +16,7 @@ from opendp_sim.core.crew import Alone
 from opendp_sim.core.errors import DataError
 from opendp_sim.core.guard import guarded
 from opendp_sim.sources.in_order import in_caller
-from opendp_sim.sources.threads import One, Threads, cores
+from opendp_sim.sources.threads import One, Threads, cores, one_blas_thread
 
 Blocks = list[list[np.ndarray]]
 
@@ -171,3 +171,72 @@ def test_outside_a_thread_of_a_crew_a_call_is_a_call() -> None:
 
 def test_as_many_threads_as_cores_and_no_more_than_eight() -> None:
     assert 1 <= cores() <= 8
+
+
+# --- threads that cannot all be started -----------------------------------------------------------
+
+
+def left() -> list[str]:
+    time.sleep(0.05)
+    return [one.name for one in threading.enumerate() if one.name in ("sketch", "part")]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("allowed", [0, 1, 2])
+def test_what_threads_the_system_allows_do_the_work(
+    allowed: int, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit on processes: those that were started go on; without any it is an error. None is left."""
+    real, begun = threading.Thread.start, list[int]()
+
+    def start(self: threading.Thread) -> None:
+        if len(begun) >= allowed:
+            raise RuntimeError("can't start new thread")
+        begun.append(1)
+        real(self)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    one = crew(Parts(made(6), whole=whole), 4)
+    if allowed:
+        assert total(one) == total(crew(Parts(made(6)), 1))
+    else:
+        with pytest.raises(RuntimeError, match="new thread"):
+            total(one)
+    assert not left()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_interrupt_while_threads_are_started_leaves_none(
+    whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, begun = threading.Thread.start, list[int]()
+
+    def start(self: threading.Thread) -> None:
+        real(self)
+        begun.append(1)
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(KeyboardInterrupt):
+        total(crew(Parts(made(6), whole=whole), 4))
+    assert not left()
+
+
+def test_one_blas_thread_ends_with_the_last_who_asked() -> None:
+    """Begun a, begun b, ended a, ended b: nested limits of two threads kept one thread for good."""
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    def now() -> set[int]:
+        return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+    with threadpool_limits(limits=2, user_api="blas"):
+        before = now()
+        first, second = one_blas_thread(), one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        assert now() <= {1}
+        first.__exit__(None, None, None)
+        assert now() <= {1}
+        second.__exit__(None, None, None)
+        assert now() == before
