@@ -34,7 +34,9 @@ def parquet_source(place: Place, records: Records) -> Table:
 
     A vector is a column of lists, or several columns of numbers as in a ``.csv``. Nulls and lists of
     another length are missing: the gate refuses them or drops the record. Files of a folder are read
-    in the order of their paths; a folder called ``year=2026`` gives its files a column ``year``.
+    in the order of their paths, each with its own way to store a vector; a folder called ``year=2026``
+    gives its files a column ``year``. Names that begin with ``.`` or ``_`` are left out, as by other
+    readers: of what is being written, or is about other files (but ``_year=2026`` is read).
     Nothing is read ahead: memory holds one page of each column and one batch.
 
     Raises:
@@ -51,46 +53,45 @@ def parquet_of(
     ``threads`` says whether columns are decoded side by side, by threads of pyarrow's.
     """
     arrow = parquet_reader()
-    length, weight, packed, names, listed = 0, 0, 0, {}, []
+    length, weight, packed, listed = 0, 0, 0, []
     for part in parts:
         with _read(arrow, place, part) as (file, state):
             known = [*file.schema_arrow.names, *part.keys]
             names = {c.name: stored_in(c, place.stored(c.name), known) for c in records.columns}
             told = {n for c in records.columns if c.dtype == "str" for n in names[c.name]}
-            listed.append(replace(part, pinned=state, texts=plain_texts(file.schema_arrow, told)))
+            texts = plain_texts(file.schema_arrow, told)
+            listed.append(replace(part, pinned=state, names=names, texts=texts))
             length += int(file.metadata.num_rows)
             weight += weight_of(file, {name for several in names.values() for name in several})
             packed += state[0]
-    found = _Listed(arrow, place, records, names, listed)
+    found = _Listed(arrow, place, records, listed)
     pieces = partial(found.pieces, listed, threads=threads)
     return Table(records, pieces, length, found.form, weight, packed, found.cut)
 
 
 @dataclass(frozen=True)
 class _Listed:
-    """The parts of a source as they were listed, and where each column of the records is stored."""
+    """The parts of a source as they were listed: with where each column of the records is stored."""
 
     arrow: Any
     place: Place
     records: Records
-    names: Mapping[str, Sequence[str]]
-    """The stored columns of each column."""
     parts: list[Part]
 
-    def _widths(self) -> dict[str, int]:
-        return {name: c.width for c in self.records.columns for name in self.names[c.name]}
+    def _widths(self, part: Part) -> dict[str, int]:
+        return {name: c.width for c in self.records.columns for name in part.names[c.name]}
 
-    def _raw(self, held: Mapping[str, Any]) -> Raw:
-        """Return stored columns as the columns of the records."""
+    def _raw(self, part: Part, held: Mapping[str, Any]) -> Raw:
+        """Return stored columns of a part as the columns of the records."""
         return {
-            c.name: column_of(c, [held[n] for n in self.names[c.name]])
+            c.name: column_of(c, [held[n] for n in part.names[c.name]])
             for c in self.records.columns
         }
 
     def pieces(self, parts: Sequence[Part], rows: int, *, threads: bool) -> Iterator[Raw]:
         """Yield what parts hold, at most so many records at a time."""
-        widths = self._widths()
         for part in parts:
+            widths = self._widths(part)
             with _read(self.arrow, self.place, part, part.texts) as (file, _):
                 stored = [name for name in sorted(widths) if name not in part.keys]
                 none = (
@@ -99,21 +100,22 @@ class _Listed:
                 found = batches(file, part, rows, stored, widths, threads=threads)
                 for batch in chain([none], found):
                     held = {n: batch.column(n) for n in stored} | part.columns(len(batch))
-                    yield self._raw(held)
+                    yield self._raw(part, held)
 
     def form(self) -> Raw:
         """Return the columns without records, of the types in which they are stored."""
         if not self.parts:
             return self.records.no_records()
-        with _read(self.arrow, self.place, self.parts[0]) as (file, _):
+        first = self.parts[0]
+        with _read(self.arrow, self.place, first) as (file, _):
             stored = file.schema_arrow.empty_table()
-            held = {n: stored.column(n) for n in self._widths() if n in stored.schema.names}
-            return self._raw(self.parts[0].columns(0) | held)
+            held = {n: stored.column(n) for n in self._widths(first) if n in stored.schema.names}
+            return self._raw(first, first.columns(0) | held)
 
     def cut(self, workers: int) -> list[Table] | None:
         """Return runs of row groups for so many threads; None where too many of them would wait."""
-        widths = self._widths()
-        units = [u for part in self.parts for u in _units(self.arrow, self.place, part, widths)]
+        each = (_units(self.arrow, self.place, p, self._widths(p)) for p in self.parts)
+        units = list(chain.from_iterable(each))
         runs = _runs(units, _TASKS * workers)
         busy = _gain([sum(weight for _, weight in run) for run in runs], workers)
         if busy < min(0.75 * workers, 2):
@@ -207,10 +209,13 @@ def _parts(place: Place) -> list[Part]:
     """Return the files that a path, a folder or a pattern stands for, in the order of their paths."""
     root = place.file
     if root.is_dir():
-        files = sorted(path for path in root.rglob("*.parquet") if path.is_file())
+        found = (path for path in root.rglob("*.parquet") if path.is_file())
+        files = sorted(p for p in found if not any(map(_left_out, p.relative_to(root).parts)))
     elif any(sign in root.name for sign in "*?[") and not root.exists():
         root = root.parent
-        files = sorted(path for path in root.glob(place.file.name) if path.is_file())
+        asked = _left_out(place.file.name)  # a pattern such as `_day-*.parquet` names them
+        found = (path for path in root.glob(place.file.name) if path.is_file())
+        files = sorted(path for path in found if asked or not _left_out(path.name))
     else:
         return [Part(root, {})]
     if not files:
@@ -219,6 +224,11 @@ def _parts(place: Place) -> list[Part]:
             hint="check the folder or the pattern; it is relative to the spec.",
         )  # fmt: skip
     return [Part(path, _keys(path.relative_to(root).parts[:-1])) for path in files]
+
+
+def _left_out(name: str) -> bool:
+    """Say whether a name is that of something unfinished, hidden, or about other files."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def _keys(folders: tuple[str, ...]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,8 @@ class Part:
     """Which row groups; None for all."""
     pinned: State = ()
     """The state of the file that was listed, or what of it is portable: another one is refused."""
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The stored columns of each column: files of one folder may store a vector in different ways."""
     texts: tuple[str, ...] = ()
     """Columns of plain texts, which are read as dictionaries."""
 
@@ -86,9 +88,9 @@ def batches(
         several = list(run)
         if any(refused(*one) for _, *one in several):
             raise too_heavy(part.file)
-        size = min(max(1, _HEAVY * count // max(heavy, 1)) for *_, heavy, count in several)
+        sizes = (max(1, _HEAVY * count // max(heavy, 1)) for *_, heavy, count in several if count)
         yield from file.iter_batches(
-            batch_size=min(rows, size),
+            batch_size=min((rows, *sizes)),
             columns=stored,
             row_groups=[alone] if alone >= 0 else [group for group, *_ in several],
             use_threads=threads,

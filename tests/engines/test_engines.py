@@ -255,6 +255,28 @@ def test_a_cluster_of_our_own_profiles_nothing_steals_no_tasks_and_writes_no_rec
     } == known  # a program's own settings stay
 
 
+@pytest.mark.parametrize("spec", ["moments", "persons", "votes"])
+def test_files_that_store_a_vector_in_different_ways_are_one_source(
+    tmp_path: Path, spec: str
+) -> None:
+    """One machine took the last file's names for all, and an engine answered, or not, by how it cut."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    made.write(tmp_path, made.table(120))
+    plan = made.plan_for(spec, tmp_path)
+    plain = made.one_machine(plan)
+    file = tmp_path / "files" / "p1.parquet"
+    table = pq.read_table(file)
+    names = ["x_0", "x_1", "x_2"]
+    rows = np.column_stack([table[name].to_numpy() for name in names])
+    mixed = table.drop(names).append_column("x", pa.array(rows.tolist(), pa.list_(pa.float32())))
+    pq.write_table(mixed, file, row_group_size=20)
+    assert made.same(made.one_machine(plan), plain)
+    for parts in (1, 2, 3, 6):
+        assert made.same(Local(parts, 2).sums(plan)["n"], plain)
+
+
 class Asked:
     """A client whose workers answer as they are told, or not at all."""
 

@@ -68,6 +68,33 @@ def test_a_file_without_the_column_is_refused(tmp_path):
         parquet_source(Place(tmp_path, {}), POINTS)
 
 
+def test_what_is_unfinished_hidden_or_about_others_is_left_out(tmp_path):
+    for name in ("_temporary/0/a", ".copy/a", "year=2025/.a", "year=2025/_a", "_a", ".a"):
+        write(tmp_path / f"{name}.parquet", ROWS[:3])
+    with pytest.raises(DataError, match="OS601"):
+        parquet_source(Place(tmp_path, {}), POINTS)
+    write(tmp_path / "year=2025" / "a.parquet", ROWS[:20])
+    write(tmp_path / "_year=2026" / "_a=1" / "a.parquet", ROWS[20:])
+    for file, found in ((tmp_path, 30), (tmp_path / "year=2025" / "*.parquet", 20)):
+        assert parquet_source(Place(file, {}), POINTS).length == found
+    assert parquet_source(Place(tmp_path / "year=2025" / "_*.parquet", {}), POINTS).length == 3
+    (tmp_path / "_root").mkdir()
+    write(tmp_path / "_root" / "a.parquet", ROWS)  # what is named is read
+    assert parquet_source(Place(tmp_path / "_root", {}), POINTS).length == 30
+
+
+@pytest.mark.parametrize("empty", [(0, 30), (30, 0), (0, 0), (10, 0, 20)])
+def test_an_empty_group_of_rows_makes_no_small_batches(tmp_path, empty):
+    table = pa.table({"x_0": ROWS[:, 0], "x_1": ROWS[:, 1]})
+    with pq.ParquetWriter(tmp_path / "a.parquet", table.schema) as writer:
+        for rows in empty:
+            writer.write_table(table.slice(0, rows))
+    source = parquet_source(Place(tmp_path / "a.parquet", {}), POINTS)
+    sizes = [len(block["x"]) for block in source.blocks(30)]
+    assert sum(sizes) == sum(empty)
+    assert len([size for size in sizes if size]) <= 2
+
+
 PEAK = """
 import resource, sys
 from pathlib import Path
