@@ -82,7 +82,14 @@ _WHERE = {
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"opendp_sim.sklearn has no {name!r}; it offers {', '.join(__all__)}")
-    globals()[name] = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    try:
+        module = import_module(f"{__name__}.{_WHERE[name]}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "sklearn":
+            raise
+        text = f"{name} needs scikit-learn: pip install 'opendp_sim[sklearn]'."
+        raise ModuleNotFoundError(text, name="sklearn") from None
+    globals()[name] = getattr(module, name)
     return globals()[name]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -273,3 +275,17 @@ def test_persons_whom_a_search_would_not_hand_on_are_refused_before_the_reserve(
         wrong = clone(asked).set_params(max_rows=None)
         with pytest.raises(ValueError, match=r"OS102.*max_rows"):
             cost_of(wrong, X=X, y=Y, groups=persons)
+
+
+def test_without_scikit_learn_the_extra_is_named():
+    """In a process that has none; a budget needs none."""
+    code = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "from opendp_sim.sklearn import Budget\n"
+        "try:\n    from opendp_sim.sklearn import DPRidge\n"
+        "except ModuleNotFoundError as error:\n    print(error, error.name)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == (
+        "DPRidge needs scikit-learn: pip install 'opendp_sim[sklearn]'. sklearn"
+    )
