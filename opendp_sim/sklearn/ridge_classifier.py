@@ -16,7 +16,7 @@ from opendp_sim.sklearn.defaults import MEASURE
 from opendp_sim.sklearn.public_bounds import box_of
 from opendp_sim.sklearn.public_facts import Classes, number
 from opendp_sim.sklearn.tables import dtype_of
-from opendp_sim.spaces.normal import key_indices
+from opendp_sim.spaces.key_places import key_indices
 
 __all__ = ["DPRidgeClassifier"]
 

@@ -15,7 +15,8 @@ from typing import Any
 from opendp_sim.core.errors import DataError, SimError
 from opendp_sim.sources.blocks import Block
 from opendp_sim.spaces.cell import MISSING
-from opendp_sim.spaces.normal import as_array, key_indices, normal
+from opendp_sim.spaces.key_places import key_indices
+from opendp_sim.spaces.normal import as_array, normal
 from opendp_sim.spaces.records import Records
 
 __all__ = [

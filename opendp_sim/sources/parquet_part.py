@@ -117,6 +117,7 @@ def refused(spare: int, heavy: int, count: int) -> bool:
 
 
 def too_heavy(file: Path) -> DataError:
+    """Return the refusal of a file with a group of rows that is refused."""
     return DataError(
         "OS601",
         str(file),

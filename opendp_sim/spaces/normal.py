@@ -15,24 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError
-from opendp_sim.spaces.cell import (
-    MISSING,
-    boxed,
-    is_int64,
-    listed,
-    plain,
-    reals,
-    texts,
-    whole,
-    wholes,
-)
+from opendp_sim.spaces.cell import MISSING, boxed, is_int64, listed, reals, texts, wholes
 from opendp_sim.spaces.column import Column
 from opendp_sim.spaces.encoded import ENCODED, days, truths
+from opendp_sim.spaces.key_places import TEXTS, int64_of, key_indices, stripped
 
-__all__ = ["as_array", "bare", "is_typed", "key_indices", "normal", "unmasked"]
+__all__ = ["as_array", "bare", "is_typed", "normal", "unmasked"]
 
-_CELLS = "OUT"
-"""Kinds of array that may hold text."""
 _TYPED = ("pandas", "polars", "pyarrow")
 """Libraries whose columns have types that numpy does not know."""
 _ROOM = 400
@@ -59,14 +48,14 @@ def normal(values: Any, column: Column, *, indices: bool = False) -> NDArray[Any
     """
     array, holes = unmasked(as_array(values))
     if column.keys:
-        keyed = not indices and array.ndim == 1 and array.dtype.kind in "biufS" + _CELLS
+        keyed = not indices and array.ndim == 1 and array.dtype.kind in "biufS" + TEXTS
         if keyed:
             _check_labels(array, column)
-        found = key_indices(_stripped(array), column.keys) if keyed else array
+        found = key_indices(stripped(array), column.keys) if keyed else array
     elif column.dtype in ENCODED and not indices:
         found = days(array) if column.dtype == "date" else truths(array)
     elif column.dtype == "str":
-        found = texts(array) if array.ndim == 1 and array.dtype.kind in _CELLS else array
+        found = texts(array) if array.ndim == 1 and array.dtype.kind in TEXTS else array
     else:
         found = _numbers(array, column)
     return found if holes is None else _punched(found, holes, column)
@@ -135,88 +124,6 @@ def unmasked(array: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_] | Non
     return np.asarray(np.ma.getdata(array)), np.asarray(np.ma.getmaskarray(array))
 
 
-def key_indices(raw: NDArray[Any], keys: tuple[str | int, ...]) -> NDArray[np.int64]:
-    """Return each key's place among the public ``keys``, shape (n,), and -1 for any other.
-
-    Numbers are compared with the keys that are numbers. Text is compared with the keys that are text,
-    and then, read as a number, with those that are numbers.
-    """
-    if raw.ndim != 1:
-        return np.full(len(raw), -1, dtype=np.int64)
-    places = {key: at for at, key in enumerate(keys)}
-    kind = raw.dtype.kind
-    if kind in "biuf":
-        return _number_places(
-            raw, {k: at for k, at in places.items() if isinstance(k, int) and _is_held(k)}
-        )
-    if kind == "S":
-        raw = np.char.decode(raw, "utf-8", "surrogateescape")
-    cells = listed(raw)
-    kinds = set(map(type, cells))
-    known: dict[Any, int] = {
-        cell: _place(cell, places)
-        for cell in set(cells if kinds <= {str} else filter(_is_text, cells))
-    }
-    if kinds <= {str, type(None)}:
-        known[None] = -1
-        return np.fromiter(map(known.__getitem__, cells), np.int64, len(cells))
-    found = (known[c] if _is_text(c) else _place(c, places) for c in cells)
-    return np.fromiter(found, np.int64, len(cells))
-
-
-def _stripped(array: NDArray[Any]) -> NDArray[Any]:
-    """Return cells with their texts as ``plain`` has them; empty ones stay, they may be a key."""
-    if array.dtype.kind == "S":
-        array = np.char.decode(array, "utf-8", "surrogateescape")
-    if array.dtype.kind not in _CELLS:
-        return array
-    cells = listed(array)
-    if set(map(type, cells)) <= {str}:
-        return boxed(list(map(str.strip, cells)))
-    return boxed([str.strip(cell) if isinstance(cell, str) else cell for cell in cells])
-
-
-def _is_text(cell: object) -> bool:
-    return type(cell) is str
-
-
-def _is_held(key: int) -> bool:
-    """Say whether a cell may hold this number: ``whole`` gives no other."""
-    return MISSING < key < 2**63
-
-
-def _place(cell: object, places: dict[str | int, int]) -> int:
-    value = plain(cell)
-    if isinstance(cell, str):
-        known = places.get(str.__str__(cell), -1)
-        if known >= 0:
-            return known
-    number = whole(value)
-    return places.get(number, -1) if number != MISSING else -1
-
-
-def _number_places(raw: NDArray[Any], places: dict[int, int]) -> NDArray[np.int64]:
-    if not places or not len(raw):
-        return np.full(len(raw), -1, dtype=np.int64)
-    numbers = _int64(raw)
-    table = np.array(sorted(places), dtype=np.int64)
-    at = np.minimum(np.searchsorted(table, numbers), len(table) - 1)
-    place = np.array([places[key] for key in table.tolist()], dtype=np.int64)
-    return np.where((table[at] == numbers) & (numbers != MISSING), place[at], -1)
-
-
-def _int64(raw: NDArray[Any]) -> NDArray[np.int64]:
-    """Return numbers as int64; ``MISSING`` for what is not whole, or not certainly that number."""
-    if raw.dtype.kind == "f":
-        with np.errstate(all="ignore"):
-            good = (np.abs(raw) < 2.0**53) & (np.trunc(raw) == raw)
-        return np.where(good, np.where(good, raw, 0).astype(np.int64), MISSING)
-    if raw.dtype.kind == "u" and raw.dtype.itemsize == 8:
-        good = raw < 2**63
-        return np.where(good, np.where(good, raw, 0).astype(np.int64), MISSING)
-    return raw.astype(np.int64)
-
-
 def _numbers(raw: NDArray[Any], column: Column) -> NDArray[Any]:
     wanted = column.numpy_dtype
     if column.is_vector:
@@ -236,7 +143,7 @@ def _numbers(raw: NDArray[Any], column: Column) -> NDArray[Any]:
             values[raw == MISSING] = np.nan  # a copy: the kinds differ
         return values
     if wanted.kind in "iu" and kind == "u" and raw.dtype.itemsize == 8:
-        return _int64(raw)
+        return int64_of(raw)
     if wanted.kind in "iu" and kind in "iu" and np.can_cast(raw.dtype, wanted):
         return raw.astype(wanted, copy=False)
     return raw  # wider integers stay: narrowing could wrap, and the gate checks the range

@@ -28,6 +28,7 @@ from opendp_sim.spaces.cell import (
 )
 from opendp_sim.spaces.column import Column
 from opendp_sim.spaces.ids import boxed, packed, persons, unpacked
+from opendp_sim.spaces.key_places import key_indices
 from opendp_sim.spaces.normal import normal
 from opendp_sim.spaces.records import Records
 from opendp_sim.spaces.rows import GridRows, Rows
@@ -361,3 +362,9 @@ def test_categories_read_together_are_the_cells_read_alone(keys: tuple[str | int
             picked = rng.integers(0, len(cells), rng.integers(0, 12)).tolist()
             whole = normal([cells[at] for at in picked], column)
             assert whole.tolist() == [alone[at] for at in picked]
+
+
+def test_a_text_that_no_key_is_may_be_a_number_that_one_is() -> None:
+    cells = np.array(["a", "7", " 7 ", "8", "", None, 7, 7.0, 7.5], dtype=object)
+    assert key_indices(cells, ("a", 7, "8")).tolist() == [0, 1, 1, 2, -1, -1, 1, 1, -1]
+    assert key_indices(np.array([7, 8]), ("a", 7, "8")).tolist() == [1, -1]
