@@ -92,6 +92,10 @@ class KernelSums(Protocol):
         """Return that noise alone: it needs no release."""
         ...
 
+    def with_count(self) -> float:
+        """Return the covariance of that noise and an estimate's, per unit of a cell's variance."""
+        ...
+
     def noise_factor(self) -> float:
         """Return the standard deviation of an estimate per unit of cell noise deviation."""
         ...
@@ -187,6 +191,10 @@ class DistanceSums(Protocol):
 
     def counted(self, released: Arrays) -> Counted:
         """Return the released number of records per class."""
+        ...
+
+    def count_factor(self) -> float:
+        """Return that number's deviation in units of a cell's: it needs no release."""
         ...
 
 

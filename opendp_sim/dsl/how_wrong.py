@@ -192,7 +192,7 @@ def _of_posts(posts: Sequence[Post], last: Any) -> Iterator[Wrong]:
         if last.key in _SHARES and "least records" in expected:
             yield _of_shares(noise, expected, decides=last.key not in DIRECT)
         if getattr(last, "mean", False):
-            yield _of_means(noise)
+            yield _of_means(noise, expected["least records"])
         yield _of_sums(noise, record, direct=last.key in DIRECT)
     for name, value in expected.items():
         if name == _SUMS_OF_PRODUCTS:
@@ -222,8 +222,7 @@ def _of_shares(noise: float, expected: Mapping[str, float], *, decides: bool) ->
     The number that sums are divided by is noisy too, and never below ``least records``.
     """
     least, counted = expected["least records"], expected["noise of the number of records"]
-    first, second = (size(noise / max(least, of)) for of in _BESIDE)
-    told = f"2 of 3 answers within {first} with 100 records, {second} with 10,000"
+    told = _at_sizes(noise, least)
     more = (
         f", by noise alone, where 1 stands for all "
         f"records{'; they decide the answer' if decides else ''}. The "
@@ -233,15 +232,31 @@ def _of_shares(noise: float, expected: Mapping[str, float], *, decides: bool) ->
         f"{math.ceil(least):,} is "
         "divided by that number: its answers are too near to 0"
     )
-    return Wrong(told, more=more, short=f"2 of 3 answers within {first} with 100 records")
+    return Wrong(told, more=more, short=told.partition(", ")[0])
 
 
-def _of_means(noise: float) -> Wrong:
+def _of_means(noise: float, least: float) -> Wrong:
     """Tell the noise of a mean distance at two numbers of records."""
-    first, second = (size(noise / of) for of in _BESIDE)
-    told = f"2 of 3 answers within {first} with 100 records, {second} with 10,000"
-    more = ", by the noise of the sum; that of the number of records comes on top"
-    return Wrong(told, more=more, short=f"2 of 3 answers within {first} with 100 records")
+    told = _at_sizes(noise, least)
+    more = (
+        ", by the noise of the sum; that of the number of records comes on top. A class that counts "
+        f"fewer than {math.ceil(least):,} is divided by that number: its answers are too near to 0"
+    )
+    return Wrong(told, more=more, short=told.partition(", ")[0])
+
+
+def _at_sizes(noise: float, least: float) -> str:
+    """Tell the noise of a mean at two numbers of records, or that so few are not told from noise.
+
+    Such a mean is pulled to 0 by the floor of its divisor, by more than noise moves it.
+    """
+    few = f"fewer than {math.ceil(least):,} records are not told from noise"
+    first, second = (f"{size(noise / of)} with {of:,}" for of in _BESIDE)
+    if least > _BESIDE[1]:
+        return few
+    if least > _BESIDE[0]:
+        return f"{few}, 2 of 3 answers within {second} records"
+    return f"2 of 3 answers within {first} records, {second}"
 
 
 def _compares_sums(last: Any) -> bool:

@@ -21,6 +21,7 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.queries.parts.asked import a_release, check_queries, kernel_sums
 from opendp_sim.queries.parts.public_points import PublicPoints, with_public
 from opendp_sim.queries.parts.quantiles import laplace_quantile
+from opendp_sim.queries.parts.ratios import interval_of_ratio
 from opendp_sim.spaces.released import Answers
 from opendp_sim.spaces.rows import GridRows
 
@@ -156,9 +157,12 @@ class Density(Mechanism):
         bias = np.reshape(sums.bias(queries), (-1, 1)) + rounding
         shift = bias * (np.maximum(sizes, 0.0) + _OF_COUNT * factor * deviation)
         if self.normalise:
-            seen, part = sizes >= least, part.mean(np.maximum(sizes, least), factor, deviation)
-            lower = np.where(seen, part.values - part.reach, np.minimum(lower, 0.0))  # Lemma 2
-            upper = np.where(seen, part.values + part.reach, np.maximum(upper, 0.0))
+            together, of_count = sums.with_count() * deviation**2, (factor * deviation) ** 2
+            low, high = part.ends_of_mean(sizes, together, of_count)
+            seen = (sizes >= least) & np.isfinite(low) & np.isfinite(high)
+            lower = np.where(seen, low, np.minimum(lower, 0.0))  # Lemmas 8 and 2
+            upper = np.where(seen, high, np.maximum(upper, 0.0))
+            part = part.mean(sizes, least, together, of_count)
             shift = bias * np.ones_like(sizes)
         columns = (
             part.values,
@@ -217,16 +221,29 @@ class _Estimated:
             np.hypot(noise, self.skewed * np.sqrt(self.sketch_variance)) + self.unseen
         )
 
-    def mean(self, divisor: NDArray[np.float64], factor: float, deviation: float) -> _Estimated:
-        """Divide by released sizes; ``factor * deviation`` is their error."""
+    def ends_of_mean(
+        self, sizes: NDArray[np.float64], together: float, of_count: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the ends of a mean's interval (Lemma 8), infinite where no size bounds it."""
+        times = np.square(self.quantile)
+        square = times * self.noise_variance + np.square(self.skewed) * self.sketch_variance
+        noise = square, times * together, times * of_count
+        low, _ = interval_of_ratio(self.values - self.unseen, sizes, *noise)
+        _, high = interval_of_ratio(self.values + self.unseen, sizes, *noise)
+        return low, high
+
+    def mean(
+        self, sizes: NDArray[np.float64], least: float, together: float, of_count: float
+    ) -> _Estimated:
+        """Divide by released sizes, or by ``least``, which is no noisy number (Lemma 7)."""
+        divisor = np.maximum(sizes, least)
         values = self.values / divisor
-        of_count = values * factor * deviation
+        of_divisor = np.where(sizes > least, values * (values * of_count - 2 * together), 0.0)
         return replace(
             self,
             values=values,
-            noise_variance=(self.noise_variance + of_count**2) / divisor**2,
+            noise_variance=np.maximum(self.noise_variance + of_divisor, 0.0) / divisor**2,
             sketch_variance=self.sketch_variance / divisor**2,
-            unseen=self.unseen / divisor,
         )
 
 

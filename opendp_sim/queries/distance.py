@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.capabilities import Arrays, DistanceReading, DistanceSums
+from opendp_sim.core.capabilities import Arrays, DistanceReading, DistanceSums, Linear
 from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import DataError, ReleaseError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
@@ -19,6 +19,7 @@ from opendp_sim.core.shared_parameters import Confidence
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.queries.parts.asked import check_queries, extremes, offered
 from opendp_sim.queries.parts.quantiles import quantile
+from opendp_sim.queries.parts.ratios import interval_of_ratio
 from opendp_sim.spaces.released import Answers, Released
 from opendp_sim.spaces.rows import GridRows
 
@@ -80,7 +81,8 @@ class Distance(Mechanism):
     mean: Annotated[
         bool,
         param(
-            "Divide by the released number of records: a mean distance instead of a sum.",
+            "Divide by the released number of records, or by four of its deviations if that is more: a "
+            "mean distance instead of a sum.",
             symbol="N", unit="none", default=False, hint="true gives values comparable between sizes.",
         ),
     ] = False  # fmt: skip
@@ -103,6 +105,10 @@ class Distance(Mechanism):
             raise refused(self.key, sums, self.p)
         noise = f"noise_error{' of the sum' if self.mean else ''}"
         expected = {noise: release.deviation * spread, "bias per record": sums.bias(self.p)}
+        if self.mean:
+            of_count = release.deviation * sums.count_factor()
+            expected["noise of the number of records"] = of_count
+            expected["least records"] = least_counted(of_count)
         prepared: list[tuple[Arrays, DistanceReading]] = []
 
         def answer(released: Arrays, queries: Any) -> dict[str, NDArray[np.float64]]:
@@ -135,26 +141,61 @@ class Distance(Mechanism):
     ) -> dict[str, NDArray[np.float64]]:
         found, counted = reading.at(asked), sums.counted(released)
         sizes = np.broadcast_to(counted.sizes[:, None], found.values.shape)
-        least = np.maximum(sizes, 1.0)
         values, variance = found.values, np.broadcast_to(found.variance, sizes.shape)
         deviations = quantile(release, self.confidence)
         relative, lost = distortion(release, reading.power)
         # Per record, for as many records as there may be.
-        most = least + deviations * release.deviation * counted.factor
+        most = np.maximum(sizes, 1.0) + deviations * release.deviation * counted.factor
         steps = rounding(release, asked, reading.power)
-        bias = (found.missed + lost + steps) * most
-        if self.mean:
-            values, bias = values / least, bias / least
-            # First-order error of a ratio, with the covariance of its two parts (Lemma 2).
-            variance = variance - 2 * values * found.with_count + (values * counted.factor) ** 2
-            variance = np.maximum(variance, 0.0) / least**2
+        bias = found.missed + lost + steps
         noise = release.deviation * np.sqrt(variance)
         low, high = interval(values, deviations * noise, deviations * relative)
+        if self.mean:
+            least = least_counted(release.deviation * counted.factor)
+            ends = ends_of_mean(
+                found, sizes, counted.factor, deviations * release.deviation, deviations * relative
+            )
+            seen = (sizes >= least) & np.isfinite(ends).all(axis=0)
+            low = np.where(seen, ends[0], np.minimum(low, 0.0))
+            high = np.where(seen, ends[1], np.maximum(high, 0.0))
+            values, variance = mean_of(found, sizes, counted.factor, least)
+            noise, bias = release.deviation * np.sqrt(variance), bias * np.ones_like(sizes)
+        else:
+            bias = bias * most
         columns = values, noise, bias, low / reading.stretch - bias, high + bias, sizes
         return {
             name: np.ascontiguousarray(column.T)
             for name, column in zip(COLUMNS, columns, strict=True)
         }
+
+
+def least_counted(of_count: float) -> float:
+    """Return the released size below which a class is not told from noise, and is not divided by."""
+    return max(1.0, 4.0 * of_count)
+
+
+def mean_of(
+    found: Linear, sizes: NDArray[np.float64], factor: float, least: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return means and their variance to first order, in units of a cell's (Lemma 2)."""
+    divisor = np.maximum(sizes, least)
+    values = found.values / divisor
+    of_size = values * (values * factor**2 - 2 * found.with_count)
+    variance = found.variance + np.where(sizes > least, of_size, 0.0)
+    return values, np.maximum(variance, 0.0) / divisor**2
+
+
+def ends_of_mean(
+    found: Linear, sizes: NDArray[np.float64], factor: float, reach: float, relative: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the ends of a mean's interval, infinite where no size bounds it (Lemma 2).
+
+    ``reach`` is the reached number of deviations times that of a cell; a projection's share of a sum
+    is one of the mean times the released size.
+    """
+    times, share = reach**2, relative * sizes
+    square, together = times * np.asarray(found.variance), times * np.asarray(found.with_count)
+    return interval_of_ratio(found.values, sizes, square, together, times * factor**2 + share**2)
 
 
 def interval(

@@ -20,6 +20,19 @@ from tests._plans import planned
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.yaml"))
 
 
+def sizes_told(noise: float, least: float) -> str:
+    """Return how a plan tells a mean's noise: beside numbers of records that are not below the floor."""
+    first, second = (size(noise / of) for of in (100, 10_000))
+    if least > 10_000:
+        return f"fewer than {math.ceil(least):,} records are not told from noise"
+    if least > 100:
+        return (
+            f"fewer than {math.ceil(least):,} records are not told from noise, 2 of 3 answers within "
+            f"{second} with 10,000 records"
+        )
+    return f"2 of 3 answers within {first} with 100 records, {second} with 10,000"
+
+
 @pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
 def test_every_output_that_answers_is_told(spec):
     plan = planned(spec)
@@ -28,11 +41,10 @@ def test_every_output_that_answers_is_told(spec):
         noise = next((v for k, v in output.expected.items() if k.startswith("noise_error")), None)
         last = output.decl.post[-1] if output.decl.post else None
         if noise is not None and getattr(last, "mean", False):
-            assert f"within {size(noise / 100)} with 100 records" in told[name].brief
+            assert sizes_told(noise, output.expected["least records"]) in told[name].text
         elif "least records" in output.expected and last.key in {"density", "outliers"}:
             least = output.expected["least records"]
-            first, second = (size(noise / max(least, of)) for of in (100, 10_000))
-            assert f"{first} with 100 records, {second} with 10,000" in told[name].text
+            assert sizes_told(noise, least) in told[name].text
             assert f"counts fewer than {math.ceil(least):,} is divided by that" in told[name].whole
             assert size(output.expected["noise of the number of records"]) in told[name].whole
         elif noise is not None:
@@ -131,9 +143,9 @@ def test_a_median_s_noise_is_told_with_its_factor():
     number = cells * reader.count_factor()
     assert least == pytest.approx(max(1.0, 4 * number, 16 * noise))
     told = how_wrong(plan)["density"].whole
-    assert (
-        f"within {size(noise / least)} with 100 records, {size(noise / 10_000)} with 10,000" in told
-    )
+    assert 100 < least < 10_000
+    assert f"fewer than {math.ceil(least):,} records are not told from noise" in told
+    assert f"2 of 3 answers within {size(noise / 10_000)} with 10,000 records" in told
 
 
 @pytest.mark.parametrize("key", ["choose_k", "noisy_max_gaussian"])

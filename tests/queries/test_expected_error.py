@@ -21,6 +21,7 @@ from opendp_sim.core.whole import whole_function
 from opendp_sim.noise.parts.sampling_noise import add_gaussian
 from opendp_sim.queries.parts.expected_distance import expected_distance_error
 from opendp_sim.queries.parts.expected_error import Asked, ExpectedError, expected_kernel_error
+from opendp_sim.queries.parts.ratios import ratio_error
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import RealRows, Rows
 
@@ -141,7 +142,10 @@ def test_means_and_medians_are_what_they_say() -> None:
         expected(stages, 9.0, points(300, 3), points(9, 2), **post)
         for post in ({}, {"normalise": True}, {"estimator": "median_of_means"})
     )
-    assert means.sampling == pytest.approx(sums.sampling / SIZE)
+    number = 9.0 * stages[-1].claim.capabilities["kernel_sums"].count_factor()  # type: ignore[union-attr]
+    share = ratio_error(np.zeros(1), SIZE, means.least, 0.0, 0.0, number**2)[2]
+    assert means.sampling == pytest.approx(sums.sampling * share)
+    assert share == pytest.approx(1 / SIZE, rel=1e-4)
     of = Release.of_sketch(
         stages, exact_flat(stages, Rows(points(SIZE, 1))), Noise("discrete_gaussian", 9.0), {}
     )

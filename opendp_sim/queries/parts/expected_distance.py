@@ -5,12 +5,14 @@ Proof: Lemma 3 of ``expected_error.md``, beside this file.
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import numpy as np
 
 from opendp_sim.core.claims import Noise, Stable
 from opendp_sim.core.mechanism import Mechanism
+from opendp_sim.queries.distance import least_counted
 from opendp_sim.queries.parts.expected_error import (
     Asked,
     ExpectedError,
@@ -18,6 +20,7 @@ from opendp_sim.queries.parts.expected_error import (
     far,
     root_mean_square,
 )
+from opendp_sim.queries.parts.ratios import ratio_error
 from opendp_sim.spaces.released import Released
 from opendp_sim.spaces.rows import as_rows
 
@@ -45,15 +48,40 @@ def expected_distance_error(asked: Asked, post: Mechanism) -> ExpectedError:
     reader: Any = post.bind(released, stage.metric)
     answer = reader.function(scaled, at)
     power = getattr(post, "p", None) or sums.power
-    times = 1 if getattr(post, "mean", False) else size
-    seen = times * _mean(points * asked.unit, as_rows(at).values * asked.unit, power, "l1")
-    meant = times * _mean(before, wanted, power, asked.claimed("l1"))
+    if getattr(post, "mean", False):
+        return _of_means(asked, post, scaled)
+    seen = size * _mean(points * asked.unit, as_rows(at).values * asked.unit, power, "l1")
+    meant = size * _mean(before, wanted, power, asked.claimed("l1"))
     return ExpectedError(
         root_mean_square(answer["noise_error"][:, 0]),
         0.0,
         root_mean_square(seen - meant),
         root_mean_square(answer["distance"][:, 0] - seen),
     )
+
+
+def _of_means(asked: Asked, post: Any, scaled: dict[str, Any]) -> ExpectedError:
+    """Return the same of means: ratios, whose divisor is noisy and never below a floor (Lemma 4)."""
+    sums, (points, at), (before, wanted) = (
+        asked.sums("distance_sums", "a sketch of sums of distances"),
+        asked.behind(),
+        asked.before(),
+    )
+    power, variance = post.p or sums.power, asked.deviation**2
+    reading, counted = sums.reading(scaled, post.p, post.alpha).at(at), sums.counted(scaled)
+    least = least_counted(asked.deviation * counted.factor)
+    means = np.asarray(reading.values)[0] / asked.size
+    noise = variance * np.asarray(reading.variance), variance * np.asarray(reading.with_count)
+    of_size = variance * counted.factor**2
+    of_each, together = (np.broadcast_to(part, (1, len(means)))[0] for part in noise)
+    off, deviation, share = ratio_error(means, asked.size, least, of_each, together, of_size)
+    seen = _mean(points * asked.unit, as_rows(at).values * asked.unit, power, "l1")
+    meant = _mean(before, wanted, power, asked.claimed("l1"))
+    scale = share * asked.size
+    own = root_mean_square(scale * (means - seen))
+    maps = scale * root_mean_square(seen - meant)
+    bias = math.hypot(own, root_mean_square(off))
+    return ExpectedError(root_mean_square(deviation), 0.0, maps, bias, least)
 
 
 def _mean(rows: Floats, at: Floats, power: float, distance: str) -> Floats:

@@ -19,6 +19,8 @@ from opendp_sim.core.errors import DataError
 from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.core.on_use import spatial
 from opendp_sim.core.pipeline import on_queries, resolve
+from opendp_sim.queries.density import least_records
+from opendp_sim.queries.parts.ratios import ratio_error
 from opendp_sim.spaces.rows import GridRows, RealRows, as_rows
 
 __all__ = ["Asked", "ExpectedError", "Floats", "expected_kernel_error", "far", "root_mean_square"]
@@ -36,7 +38,9 @@ class ExpectedError:
         noise: deviation of the noise.
         sampling: deviation over the sketch's own draws (frequencies, hashes); 0 where it has none.
         maps: of grid, projection and clipping: exact answers behind them less those before them.
-        bias: of the structure itself: measured on the public points where nothing is drawn, else a bound.
+        bias: of the structure itself: measured on the public points where nothing is drawn, else a bound;
+            and, of means, how far the answers of few records are pulled to 0.
+        least: records that a mean is divided by at least; 0 of sums.
         total: the four together: the root of the sum of their squares.
     """
 
@@ -44,6 +48,7 @@ class ExpectedError:
     sampling: float
     maps: float
     bias: float
+    least: float = 0.0
 
     @property
     def total(self) -> float:
@@ -127,16 +132,19 @@ def expected_kernel_error(asked: Asked, post: Mechanism) -> ExpectedError:
     maps = exact - _mean(sums, before, wanted, asked.claimed(sums.distance))
     noise = loss * asked.deviation * sums.noise_factor() * np.ones_like(exact)
     bias = _bias(asked, sums, points, at, exact, drawn=drawn)
-    share = 1.0
+    share, off, least = 1.0, np.zeros(1), 0.0
     if getattr(post, "normalise", False):
-        of_count = asked.deviation * sums.totals(_cells(asked, points))[1]
-        noise, share = np.hypot(noise, exact * of_count) / size, 1.0 / size
+        of_count = asked.deviation * sums.count_factor()
+        least = least_records(of_count, float(noise[0]))
+        together = asked.deviation**2 * sums.with_count()
+        off, noise, share = ratio_error(exact, size, least, np.square(noise), together, of_count**2)
     spread = np.zeros_like(exact) if variance is None else np.sqrt(variance)
     return ExpectedError(
         root_mean_square(noise),
         share * loss * root_mean_square(spread),
         share * size * root_mean_square(maps),
-        share * size * root_mean_square(bias),
+        math.hypot(share * size * root_mean_square(bias), root_mean_square(off)),
+        least,
     )
 
 

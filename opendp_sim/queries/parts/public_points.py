@@ -176,6 +176,13 @@ class _WithPublic:
         """Return the deviation of the released number of records per unit of cell noise."""
         return self.sums.count_factor()
 
+    def with_count(self) -> float:
+        """Return the covariance of an estimate and the number, per unit of a cell's variance.
+
+        What the number adds through the points' own error is a variance here, not a covariance.
+        """
+        return self.sums.with_count()
+
     def noise_factor(self) -> float:
         """Return the noise deviation of an estimate per unit of cell noise: that of the cells."""
         return self.sums.noise_factor()

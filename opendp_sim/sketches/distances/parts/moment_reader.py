@@ -105,12 +105,16 @@ class MomentReader(Classes, MomentLevels):
 
     # --- reading --------------------------------------------------------------------------------
 
+    def count_factor(self) -> float:
+        """Return the deviation of the released number of records per unit of a cell's."""
+        return self.counted_factor
+
     def counted(self, released: Arrays) -> Counted:
         """Return the released number of records: both halves, the best mean over columns."""
         times = self.multipliers[:, 0, 0].astype(np.float64)
         halves = np.asarray(released["moments"])[:, :, 0, :2].sum(axis=2)
         sizes = (halves * times).sum(axis=1) / np.square(times).sum()
-        return Counted(sizes, math.sqrt(2.0 / np.square(times).sum()))
+        return Counted(sizes, self.counted_factor)
 
     def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading:
         """Return the polynomials that Lemma 2 is between the starts of leaves, made once a release."""

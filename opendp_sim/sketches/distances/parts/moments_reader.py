@@ -157,10 +157,14 @@ class MomentsReader(Classes):
 
     # --- reading --------------------------------------------------------------------------------
 
+    def count_factor(self) -> float:
+        """Return the deviation of the released number of records per unit of a cell's."""
+        return 1.0 / self.multipliers[0]
+
     def counted(self, released: Arrays) -> Counted:
         """Return the released number of records per class."""
         u0 = self.multipliers[0]
-        return Counted(np.asarray(released["total"], dtype=np.float64) / u0, 1.0 / u0)
+        return Counted(np.asarray(released["total"], dtype=np.float64) / u0, self.count_factor())
 
     @property
     def has_squares(self) -> bool:

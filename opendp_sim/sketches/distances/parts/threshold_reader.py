@@ -96,10 +96,14 @@ class ThresholdReader(Classes):
 
     # --- reading --------------------------------------------------------------------------------
 
+    def count_factor(self) -> float:
+        """Return the deviation of the released number of records per unit of a cell's."""
+        return 1.0 / self.weight
+
     def counted(self, released: Arrays) -> Counted:
         """Return the released number of records per class."""
         sizes = np.asarray(released["total"], dtype=np.float64) / self.weight
-        return Counted(sizes, 1.0 / self.weight)
+        return Counted(sizes, self.count_factor())
 
     def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading:
         """Return the running integrals as a function of queries."""

@@ -111,17 +111,22 @@ class TreeReader(Classes):
         counts = np.asarray(released["counts"]) / self.multipliers[:, None]
         return consistent(counts, self.height) if self.consistent else counts
 
+    def count_factor(self) -> float:
+        """Return the deviation of the released number of records per unit of a cell's."""
+        squares = np.square(self.multipliers.astype(np.float64))
+        # Least squares knows the root from every level: leaves / (2 leaves - 1) of the variance.
+        leaves = 2.0**self.height
+        gain = leaves / (2 * leaves - 1) if self.consistent else 1.0
+        return math.sqrt(gain / squares.sum())
+
     def counted(self, released: Arrays) -> Counted:
         """Return the released number of records per class: the best mean of the columns' roots."""
         return self._counted(self.nodes(released))
 
     def _counted(self, nodes: NDArray[np.float64]) -> Counted:
         squares = np.square(self.multipliers.astype(np.float64))
-        # Least squares knows the root from every level: leaves / (2 leaves - 1) of the variance.
-        leaves = 2.0**self.height
-        gain = leaves / (2 * leaves - 1) if self.consistent else 1.0
         sizes = (nodes[:, :, 0] * squares).sum(axis=1) / squares.sum()
-        return Counted(sizes, math.sqrt(gain / squares.sum()))
+        return Counted(sizes, self.count_factor())
 
     def reading(self, released: Arrays, p: float | None, alpha: float) -> DistanceReading:
         """Return the far-end estimator (Lemma 2): between the truth and ``1 + alpha`` times it."""

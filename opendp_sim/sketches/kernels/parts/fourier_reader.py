@@ -226,6 +226,10 @@ class FourierReader(Classes):
         """Return the deviation of the released number of records per unit of cell noise."""
         return 1.0 / self.mechanism.weight
 
+    def with_count(self) -> float:
+        """Return the covariance of an estimate and the number: the total is not read."""
+        return 0.0
+
     def noise_factor(self) -> float:
         """Return the noise deviation of an estimate per unit of cell noise (Lemma 4)."""
         return self.reach / self.response

@@ -220,6 +220,10 @@ class GaussReader(Classes):
         terms = hermite_terms(z, self.side, self.mechanism.order)
         return float(np.sqrt(np.square(terms).sum(axis=(0, 2)).max()))
 
+    def with_count(self) -> float:
+        """Return the covariance of an estimate and the number: the total is not read."""
+        return 0.0
+
     def noise_factor(self) -> float:
         """Return the largest noise deviation of an estimate per unit of cell noise (Lemma 3)."""
         return float(self._query_norm**self.rows.width / 2**DIGITS)

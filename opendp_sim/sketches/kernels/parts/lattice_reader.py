@@ -224,6 +224,10 @@ class LatticeReader(Classes):
         found: NDArray[np.float64] = np.append(own, self.lattice.zero / self.weight)
         return np.square(found)
 
+    def with_count(self) -> float:
+        """Return the covariance of an estimate and the number, per unit of a cell's variance."""
+        return self.lattice.zero / self.weight**2
+
     def noise_factor(self) -> float:
         """Return the noise deviation of an estimate per unit of cell noise (Lemma 6)."""
         return math.sqrt(float(self._noise.sum()))

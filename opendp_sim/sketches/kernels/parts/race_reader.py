@@ -261,6 +261,14 @@ class RaceReader(Classes):
             return 1.0 / weight
         return math.sqrt(self.mechanism.buckets / self.mechanism.repetitions)
 
+    def with_count(self) -> float:
+        """Return the covariance of an estimate and the number, per unit of a cell's variance."""
+        repetitions, share = self.mechanism.repetitions, 1.0 / self.mechanism.buckets
+        weight = self.mechanism.weight
+        if not self.rehashed:
+            return 0.0 if weight else 1.0 / repetitions
+        return -share / (1.0 - share) / weight**2 if weight else 0.0
+
     def noise_factor(self) -> float:
         """Return the noise deviation of an estimate per unit of cell noise (Lemma 3)."""
         repetitions, share = self.mechanism.repetitions, 1.0 / self.mechanism.buckets

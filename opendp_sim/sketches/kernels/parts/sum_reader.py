@@ -102,6 +102,12 @@ class SumReader:
         precision: NDArray[np.float64] = (factors * np.array(self.noise)) ** -2.0
         return precision
 
+    def with_count(self) -> float:
+        """Return the covariance of an estimate and the number, per unit of a cell's variance."""
+        own = np.array([term.with_count() for term in self.terms]) * np.square(self.noise)
+        precision = self._precision()
+        return float((self.weights * own * precision).sum() / precision.sum())
+
     def noise_factor(self) -> float:
         """Return the noise deviation of an estimate per unit of cell noise (Lemma 3)."""
         factors = np.array([term.noise_factor() for term in self.terms])
