@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from pathlib import Path as File
 from typing import Annotated, Any
@@ -90,9 +91,16 @@ def plan_command(
                     f"predicted {name}: off by {parts.total:.4g} (root mean square, of about {size:,} "
                     f"records): noise {parts.noise:.4g}, sampling {parts.sampling:.4g}, grid and maps "
                     f"{parts.maps:.4g}, bias {parts.bias:.4g}"
+                    f"{_too_few(parts.least, size)}"
                 )
         if output is not None:
             _save(plan, output)
+
+
+def _too_few(least: float, size: int) -> str:
+    """Say what means of fewer records than their divisor's floor are."""
+    few = f"{math.ceil(least):,} records are not told from noise"
+    return f"; fewer than {few}: answers are pulled to 0" if size < least else ""
 
 
 def _predicted(plan: Plan, like: str, size: int) -> dict[str, Any]:

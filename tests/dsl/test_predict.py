@@ -36,7 +36,7 @@ def test_the_command_prints_it_beside_the_plan() -> None:
     assert "predicted mixture_density: off by" in " ".join(run.output.split())
     run = CliRunner().invoke(app, ["plan", spec, "--like", "digits_test", "--json"])
     parts = json.loads(run.output)["predicted"]["mixture_density"]
-    assert set(parts) == {"noise", "sampling", "maps", "bias", "total"}
+    assert set(parts) == {"noise", "sampling", "maps", "bias", "least", "total"}
 
 
 def test_distances_are_predicted_too() -> None:
