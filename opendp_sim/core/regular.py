@@ -7,7 +7,22 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["is_odd", "own_file", "regular"]
+__all__ = ["is_odd", "own_file", "regular", "text_of"]
+
+_STORE = b"SQLite format 3"
+
+
+def text_of(raw: bytes) -> str | None:
+    """Return the text that a file holds; None for a store, a picture, an archive or another table.
+
+    What is no text may be private data, and no message quotes any of it.
+    """
+    if raw.startswith(_STORE) or b"\0" in raw:
+        return None
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
 
 
 def is_odd(path: str | os.PathLike[str]) -> bool:

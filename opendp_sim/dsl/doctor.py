@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError, SimError, SpecError
-from opendp_sim.core.regular import regular
+from opendp_sim.core.regular import regular, text_of
 from opendp_sim.dsl.inputs import Memory, source_of
 from opendp_sim.dsl.ir import DataEntry, SourceRef
 from opendp_sim.dsl.plan import Plan
@@ -32,7 +32,7 @@ __all__ = ["ColumnLook", "Look", "doctor"]
 
 _DELIMITERS = (",", ";", "\t", "|")
 _DTYPES = ("int64", "float64", "date", "bool", "str")
-_SAMPLE = 1000
+_SAMPLE, _LINE = 1000, 400
 """Records from which another dtype is guessed."""
 
 
@@ -152,7 +152,10 @@ def _header(source: SourceRef, folder: str) -> str:
     named = source.argument["file"] if isinstance(source.argument, Mapping) else source.argument
     try:
         with regular(File(folder) / str(named)).open("rb") as file:
-            return ascii(file.readline(400).decode("utf-8", "replace").strip())
+            raw = file.readline(_LINE)
+            cuts = range(4 if len(raw) == _LINE else 1)  # the end may be amid a letter
+            line = next((t for n in cuts if (t := text_of(raw[: len(raw) - n])) is not None), None)
+            return "(no UTF-8 text)" if line is None else ascii(line.strip())
     except OSError:
         return "(no such file)"
 

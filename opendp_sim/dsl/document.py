@@ -24,7 +24,7 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
-from opendp_sim.core.regular import is_odd, regular
+from opendp_sim.core.regular import is_odd, regular, text_of
 from opendp_sim.dsl.diagnostic import FORMER, Diagnostic, Notes, Part, Path
 from opendp_sim.dsl.scalars import plain_scalar
 
@@ -104,24 +104,21 @@ def read(path: File, notes: Notes) -> Document:
         document = Document(name, [])
         _too_large(notes)
         return document
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        document = Document(name, raw.decode("utf-8", "replace").split("\n"))
-        before = raw[: error.start].decode("utf-8").split("\n")
-        document.spans[(), "value"] = Span(len(before), len(before[-1]) + 1, 1)
-        notes.error("OS302", "the spec is not UTF-8 text", (), label="another byte",
-                    help="save the file as UTF-8.")  # fmt: skip
-        return document
+    text = text_of(raw)
+    if text is None:  # it may be private: no line of it is kept, so that no message quotes one
+        notes.error("OS302", "the spec is not UTF-8 text", (),
+                    label="another kind of file, of which nothing is shown",
+                    help="name a spec, or save it as UTF-8.")  # fmt: skip
+        return Document(name, [])
     return parse(text, name, notes)
 
 
 def parse(text: str, name: str, notes: Notes) -> Document:
     """Read the text of a spec."""
-    document = Document(name, text.splitlines())
     if len(text) > MAX_BYTES:
         _too_large(notes)
-        return document
+        return Document(name, [])
+    document = Document(name, text.splitlines())
     try:
         _Builder(document, notes, _events(text)).build()
     except _Stop:
