@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from opendp_sim.accounting.attackers import attacker_of
+from opendp_sim.accounting.attackers import Attacker, attacker_of
 from opendp_sim.accounting.certificate import assumptions
 from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.accounting.promise import promise
@@ -21,7 +21,10 @@ from opendp_sim.report.flows import Flow, flow_of
 from opendp_sim.report.handed_out import handed_out
 from opendp_sim.report.tiles import Tile, tiles_of
 
-__all__ = ["Facts", "facts_of"]
+__all__ = ["ALONE", "CALLS", "Facts", "facts_of", "verdict"]
+
+ALONE, CALLS = "from this run alone", "calls the protection "
+"""Of what a promise speaks, where no ledger says what other runs there were; and what goes before the verdict."""
 
 
 @dataclass
@@ -101,13 +104,24 @@ def _promise(plan: Plan, unit: Mapping[str, Any], noun: str) -> str:
     was = "were" if number != 1 else "was"
     done = f"what {several} said" if "replace" in unit else f"whether {several} {was} in the data"
     attacker = attacker_of(privacy.measure, plan.total)
-    word = "hardly worth the name" if attacker.strength == "hardly any" else attacker.strength
     return (
         f"{_noun(plan)} Even somebody who sees everything that is released here, knows every other "
         f"{noun}, and starts at 50:50 about {done}, then guesses right at most {attacker.right} times "
-        f"in 100, from this run alone; tossing a coin would be right 50 times. This package calls the "
-        f"protection {word} ({attacker.words})."
+        f"in 100, {ALONE}; tossing a coin would be right 50 times. This package {CALLS}"
+        f"{verdict(attacker)}"
     )
+
+
+def verdict(attacker: Attacker, together: Attacker | None = None) -> str:
+    """Return the end of the promise: the word for the protection, of all runs where there were others."""
+    if together is None:
+        return f"{_word(attacker)} ({attacker.words})."
+    alone = f"this run alone: {_word(attacker)}"
+    return f"after all these runs {_word(together)} ({alone}; {attacker.words})."
+
+
+def _word(attacker: Attacker) -> str:
+    return "hardly worth the name" if attacker.strength == "hardly any" else attacker.strength
 
 
 def _noun(plan: Plan) -> str:

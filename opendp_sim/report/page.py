@@ -24,7 +24,7 @@ from opendp_sim.dsl.verify_report import NOT_FOUND, NOT_OPENED
 from opendp_sim.report.answered import answered
 from opendp_sim.report.audited import audit_facts
 from opendp_sim.report.believed import believed
-from opendp_sim.report.facts import Facts, facts_of
+from opendp_sim.report.facts import ALONE, CALLS, Facts, facts_of, verdict
 from opendp_sim.report.of_ledger import ledger_facts
 from opendp_sim.report.spread import spread_of
 from opendp_sim.report.tiles import Tile
@@ -104,11 +104,10 @@ def _with_earlier(promise: str, part: Any, charge: Charge) -> str:
     measure, loss = part.spent["measure"], tuple(part.spent["loss"])
     if loss == total_of((charge,), measure, Limit(**part.terms["limit"])).loss:
         return promise
-    right = attacker_of(measure, loss).right
-    alone = "from this run alone"
-    return promise.replace(
-        alone, f"{alone}, and at most {right} from all runs in its ledger up to this one", 1
-    )
+    own, together = attacker_of(charge.measure, charge.loss), attacker_of(measure, loss)
+    told = f"{ALONE}, and at most {together.right} from all runs in its ledger up to this one"
+    front, _, back = promise.rpartition(CALLS)[0].rpartition(ALONE)
+    return f"{front}{told}{back}{CALLS}{verdict(own, together)}"
 
 
 def _counted(part: Any, charge: Charge, *, checked: bool) -> Tile:

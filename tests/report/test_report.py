@@ -22,7 +22,7 @@ from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.report.answered import _bars, _items
 from opendp_sim.report.audited import read_audits
 from opendp_sim.report.charts import burn_chart, round_ticks
-from opendp_sim.report.facts import Facts
+from opendp_sim.report.facts import Facts, verdict
 from opendp_sim.report.figures import Figure
 from opendp_sim.report.flows import Box, Flow
 from opendp_sim.report.of_ledger import _DRAWN, ledger_facts
@@ -229,6 +229,21 @@ def test_the_page_of_a_second_run_says_what_both_come_to(tmp_path):
     assert "from all runs" not in said[0]
     told = f"{alone} times in 100, from this run alone, and at most {both} from all runs in its ledger up to this one"
     assert told in said[1]
+    words = [attacker_of(done.plan.privacy.measure, (n * loss,)).strength for n in (1, 2)]
+    assert f"calls the protection {words[0]} (by such guesses" in said[0]
+    verdict = f"after all these runs {words[1]} (this run alone: {words[0]}; by such guesses"
+    assert f"calls the protection {verdict}" in said[1]
+
+
+def test_the_verdict_of_a_run_is_that_of_all_runs_of_its_ledger():
+    own, together = attacker_of("gdp", (0.03,)), attacker_of("gdp", (0.3,))
+    assert (own.strength, together.strength) == ("strong", "moderate")
+    assert verdict(own).startswith("strong (by such guesses: strong up to 60")
+    assert verdict(own, together).startswith(
+        "after all these runs moderate (this run alone: strong; by"
+    )
+    worst = attacker_of("gdp", (30.0,))
+    assert verdict(own, worst).startswith("after all these runs hardly worth the name (this")
 
 
 def test_what_no_ledger_was_there_to_say_is_not_said_to_be_in_it(applied, tmp_path):
