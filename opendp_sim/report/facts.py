@@ -24,7 +24,7 @@ from opendp_sim.report.tiles import Tile, tiles_of
 __all__ = ["ALONE", "CALLS", "Facts", "facts_of", "verdict"]
 
 ALONE, CALLS = "from this run alone", "calls the protection "
-"""Of what a promise speaks, where no ledger says what other runs there were; and what goes before the verdict."""
+"""Of what a promise speaks without a ledger, and what stands before its verdict."""
 
 
 @dataclass
