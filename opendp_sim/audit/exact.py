@@ -23,10 +23,10 @@ from opendp_sim.audit.noise import NoiseLaw
 from opendp_sim.audit.tape import Draw
 from opendp_sim.audit.views import Decoded, numbers
 
-__all__ = ["Shift", "closed_form", "fits", "shift_of"]
+__all__ = ["ROUNDING", "Shift", "closed_form", "fits", "shift_of"]
 
 _RISK = 1e-7
-_ROUNDING = {True: 1e-9, False: 1e-6}
+ROUNDING = {True: 1e-9, False: 1e-6}
 """How far a calculated loss must exceed the claim: whole numbers, floats."""
 
 
@@ -100,7 +100,7 @@ def closed_form(
         left = math.log(blurred(math.exp(min(size * claimed, 700.0)), 1.0, tapes)) / claimed
     else:
         left = blurred(size, 0.0, tapes)
-    if not min(size, left) > 1 + _ROUNDING[shift.whole]:
+    if not min(size, left) > 1 + ROUNDING[shift.whole]:
         return None
     return claimed, f"{size:.6g} times the claim"
 

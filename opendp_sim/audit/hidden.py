@@ -103,13 +103,14 @@ def _draws(tracer: Tracer) -> bool:
 
 
 def cases(tracer: Tracer, levels: int = _LEVELS) -> Iterator[tuple[str, Pair]]:
-    """Opposed blocks, odd pairs of every finding, and the dearest pairs, each once."""
-    known = set()
+    """Opposed blocks, odd pairs of every finding, and the dearest pairs, each once; members only."""
+    known, member = set(), quiet_member(tracer.subject.input_domain)
     for name, pair in _all(tracer, levels):
         key = repr(pair.left), repr(pair.right)
         if key not in known and (key[1], key[0]) not in known:
             known.add(key)
-            yield name, pair
+            if member(pair.left) and member(pair.right):
+                yield name, pair
 
 
 def _all(tracer: Tracer, levels: int) -> Iterator[tuple[str, Pair]]:

@@ -21,6 +21,7 @@ from opendp_sim.audit.mining import Mined, mined
 from opendp_sim.audit.neighbours import Pair, PairSpace
 from opendp_sim.audit.reachable import functions_of
 from opendp_sim.audit.report import Report, versions
+from opendp_sim.audit.sampling import begin_coins
 from opendp_sim.audit.spaces import space_of
 from opendp_sim.audit.subject import Subject, read_subject
 from opendp_sim.audit.witness import Witness, find_witness
@@ -171,6 +172,7 @@ def _reported(
 ) -> Report:
     """Run the layers up to the first that refutes, look for a witness, and report."""
     layers: list[LayerResult] = []
+    begin_coins()
     for layer in layers_of(case):
         layers.append(layer)
         if layer.status == "refuted":

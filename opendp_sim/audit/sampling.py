@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import pickle
 import time
 from collections.abc import Callable
@@ -19,9 +20,25 @@ from opendp_sim.audit.noise import difference
 from opendp_sim.audit.subject import Subject
 from opendp_sim.core.randomness import public_generator
 
-__all__ = ["Rounds", "Sample", "both_sides", "differ", "draw", "draw_both", "spots_of"]
+__all__ = [
+    "Rounds",
+    "Sample",
+    "begin_coins",
+    "both_sides",
+    "differ",
+    "draw",
+    "draw_both",
+    "spots_of",
+]
 
 _WIDE = 4000
+_batches = itertools.count()
+
+
+def begin_coins() -> None:
+    """Begin an audit: the same coins for the same seed, whatever was audited before."""
+    global _batches  # noqa: PLW0603
+    _batches = itertools.count()
 
 
 class Rounds(Protocol):
@@ -67,6 +84,8 @@ def both_sides(
 ) -> tuple[list[Any], list[Any]]:
     """Return what rounds of both sides give; a public coin says which of the two goes first.
 
+    Every batch of an audit has coins of its own: a counter could keep step with coins that come again.
+
     A function may count its calls or look at a clock. If that moves without the data, the sides of a
     round have one law of it between them, and the claim holds of the round (``trace.md``).
 
@@ -74,7 +93,7 @@ def both_sides(
     """
     left, right = list[Any](), list[Any]()
     sides = (right, pair.right), (left, pair.left)
-    coins = public_generator(count, "audit", "sides").integers(0, 2, size=count).tolist()
+    coins = public_generator(next(_batches), "audit", "sides").integers(0, 2, size=count).tolist()
     with contextlib.nullcontext() if rounds is None else rounds.common():
         for coin in coins:
             if rounds is not None:

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit.draw_tree import clean_tapes
-from opendp_sim.audit.exact import Shift, closed_form, fits, shift_of
+from opendp_sim.audit.exact import ROUNDING, Shift, closed_form, fits, shift_of
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.glance import Glance
 from opendp_sim.audit.hidden import hidden_step
+from opendp_sim.audit.in_sight import ratio_in_sight, shows
 from opendp_sim.audit.lean import lean_bets
 from opendp_sim.audit.levels import level_step
 from opendp_sim.audit.neighbours import Pair
@@ -91,7 +92,11 @@ def _priced(tracer: Tracer, found: Found) -> Evidence | None:
         if closed is not None and tapes:
             evidence = _calculated(tracer, pair, shift, detail, closed)
             measure, claimed = tracer.subject.measure, tracer.claimed
-            sure = closed_form(shift, measure, claimed, tapes) is not None
+            sure = (
+                closed_form(shift, measure, claimed, tapes) is not None
+                and ratio_in_sight(shift, measure, claimed) > 1 + ROUNDING[shift.whole]
+                and shows(tracer, shift, ((pair.left, view.draws), (pair.right, view.other)))
+            )
             if evidence is not None and (sure or evidence.extra["how"] != "calculated"):
                 return evidence
         run, words = verdict_run(tracer)
