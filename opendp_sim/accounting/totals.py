@@ -21,19 +21,26 @@ import numpy as np
 
 from opendp_sim.accounting.budget import MEASURES, Budget, MeasureName
 from opendp_sim.accounting.gaussian_curve import epsilon_within
-from opendp_sim.accounting.normal_tail import root_bounds
 from opendp_sim.accounting.pure_as_gaussian import gaussian_of_pure
+from opendp_sim.accounting.rest import (
+    BY_SQUARES,
+    delta_limit,
+    less,
+    most_of,
+    mu_left,
+    rest_text,
+    room_of,
+)
 from opendp_sim.core import dp
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Private
 from opendp_sim.core.errors import BudgetError
-from opendp_sim.core.rounding import float_down, float_up, sqrt_up, up_text
+from opendp_sim.core.rounding import float_up, sqrt_up, up_text
 from opendp_sim.spaces.metrics import VectorNorm
 from opendp_sim.spaces.sketch import IntVector
 
 __all__ = ["Charge", "Total", "loss_text", "total_of"]
 
-_CONVERTED = ("gdp", "zcdp", "approx_zcdp")
 _APPROXIMATE = (("gdp", "approx_zcdp"), ("zcdp", "approx_zcdp"), ("pure", "approx"))
 _PARTS = {"pure": 1, "gdp": 1, "zcdp": 1, "approx": 2, "approx_zcdp": 2}
 
@@ -134,14 +141,14 @@ class Total:
         if limit.mu is not None and self.measure == "gdp":
             held.append(2 * Fraction(self.loss[0]) <= Fraction(limit.mu) ** 2)
         if len(self.loss) > 1:
-            held.append(self.loss[1] <= _delta_limit(self.measure, limit))
+            held.append(self.loss[1] <= delta_limit(self.measure, limit))
         return bool(held) and all(held)
 
     @property
     def text(self) -> str:
         """What was spent."""
         stated = "" if self.epsilon is None else f" (epsilon {up_text(self.epsilon)})"
-        return loss_text(self.measure, self.loss) + (stated if self.measure in _CONVERTED else "")
+        return loss_text(self.measure, self.loss) + (stated if self.measure in BY_SQUARES else "")
 
     @property
     def limit_text(self) -> str:
@@ -150,46 +157,54 @@ class Total:
 
     @property
     def left(self) -> dict[str, float]:
-        """What the limit leaves, part by part, rounded against the spender."""
-        left = {}
-        if self.limit.epsilon is not None and self.epsilon is not None:
-            left["epsilon"] = _less(self.limit.epsilon, self.epsilon)
-        if self.limit.rho is not None and "zcdp" in self.measure:
-            left["rho"] = _less(self.limit.rho, self.loss[0])
-        if self.limit.mu is not None and self.measure == "gdp":
-            left["mu"] = _mu_left(self.limit.mu, self.loss[0])
-        if len(self.loss) > 1 and self.limit.delta is not None:
-            left["delta"] = _less(_delta_limit(self.measure, self.limit), self.loss[1])
+        """What the limit leaves, part by part, rounded against the spender.
+
+        Where squares add up, epsilon and mu are those of one more run that still fits.
+        """
+        left, limit = {}, self.limit
+        if limit.epsilon is not None and self.epsilon is not None:
+            left["epsilon"] = (
+                room_of(self.measure, limit, self.loss[0], _most(self.measure, limit))
+                if self.measure in BY_SQUARES
+                else less(limit.epsilon, self.epsilon)
+            )
+        if limit.rho is not None and "zcdp" in self.measure:
+            left["rho"] = less(limit.rho, self.loss[0])
+        if limit.mu is not None and self.measure == "gdp":
+            left["mu"] = mu_left(limit.mu, self.loss[0])
+        if len(self.loss) > 1 and limit.delta is not None:
+            left["delta"] = less(delta_limit(self.measure, limit), self.loss[1])
         return left
 
     @property
     def share(self) -> float:
         """The greatest used share of any part of the limit: for pictures, not for decisions.
 
-        Squares of mu add up, so mu counts by its square: two equal runs are two equal parts.
+        It is a share of what adds up (rho, or the square of mu): equal runs are equal parts.
         """
-        stated, left = self.limit.stated(), self.left
-        shares = (
-            1 - (left[name] / stated[name]) ** (2 if name == "mu" else 1)
-            for name in left
-            if stated.get(name)
+        parts = [(self.loss[0], _most(self.measure, self.limit))]
+        if len(self.loss) > 1:
+            parts.append((self.loss[1], delta_limit(self.measure, self.limit)))
+        return float(
+            max(min(1.0, spent / most) if most else float(spent > 0) for spent, most in parts)
         )
-        return float(max(shares, default=0.0))
 
     @property
     def left_text(self) -> str:
         """What is left, in words."""
-        return ", ".join(f"{name} {value:.6g}" for name, value in self.left.items()) or "nothing"
+        return rest_text(self.measure, self.left, self.limit)
 
 
-def _less(limit: float, spent: float) -> float:
-    return 0.0 if math.isinf(spent) else max(0.0, float_down(limit - spent))
+@lru_cache(maxsize=256)
+def _most(measure: MeasureName, limit: Budget) -> float:
+    """Return the greatest sum within a limit: mu**2 / 2, rho or epsilon."""
+    more = (0.0,) * (_PARTS[measure] - 1)
 
+    def fits(first: float) -> bool:
+        loss = (first, *more)
+        return Total(measure, loss, limit, _epsilon(measure, loss, limit)).fits
 
-def _mu_left(limit: float, spent: float) -> float:
-    """Return the mu that still fits: squares add up."""
-    square = Fraction(limit) ** 2 - 2 * Fraction(spent)
-    return float_down(Fraction(root_bounds(square, 80)[0], 1 << 80)) if square > 0 else 0.0
+    return most_of(measure, limit, fits)
 
 
 def total_of(charges: Sequence[Charge], measure: MeasureName, limit: Budget) -> Total:
@@ -256,10 +271,6 @@ def _read(measure: MeasureName, loss: tuple[float, ...], delta: float | None) ->
         return math.inf
     curve: Any = dp.c.make_zCDP_to_approxDP(whole).map(1)
     return float((curve[0] if isinstance(curve, tuple) else curve).epsilon(delta))
-
-
-def _delta_limit(measure: MeasureName, limit: Budget) -> float:
-    return limit.mechanisms_delta if measure == "approx_zcdp" else limit.delta or 0.0
 
 
 def _stand_in(measure: MeasureName, loss: tuple[float, ...]) -> dp.Measurement:

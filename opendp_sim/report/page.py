@@ -13,6 +13,7 @@ import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.budget import Budget as Limit
 from opendp_sim.accounting.certificate import digest_of, read_certificate
+from opendp_sim.accounting.rest import rest_text
 from opendp_sim.accounting.totals import Charge, total_of
 from opendp_sim.core.shown import shown
 from opendp_sim.dsl.plan import Plan, plan_file, plan_of
@@ -113,7 +114,7 @@ def _with_earlier(promise: str, part: Any, charge: Charge) -> str:
 def _counted(part: Any, charge: Charge, *, checked: bool) -> Tile:
     """Return the tile of what was spent and left, and whether the ledger was there to say so."""
     limit = ", ".join(f"{name} {value:g}" for name, value in part.terms["limit"].items())
-    rest = ", ".join(f"{name} {value:.6g}" for name, value in part.left.items()) or "nothing"
+    rest = rest_text(part.spent["measure"], part.left, Limit(**part.terms["limit"]))
     told = (
         f"this run cost {charge.text}; all runs of the ledger up to it together "
         f"{part.spent['text']}, of a "

@@ -51,8 +51,8 @@ class Budget:
 
     Example:
         >>> budget = Budget(epsilon=1.0, delta=1e-6)
-        >>> budget.fits, budget.left_text
-        (0, 'epsilon 1')
+        >>> budget.fits, budget.total.left
+        (0, {'epsilon': 1.0})
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Budget:
 
     @property
     def left_text(self) -> str:
-        """What is left, in words."""
+        """What is left, in words: where losses add up by squares, what one more run may cost."""
         return self.total.left_text
 
     @property

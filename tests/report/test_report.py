@@ -154,7 +154,7 @@ def test_the_command_writes_a_page_and_names_it(tmp_path):
 def test_a_ledger_s_page_lists_what_was_spent(applied):
     folder, _ = applied
     text = " ".join(sound(page_of(next(folder.glob("*.ledger")))).text)
-    assert "30% spent" in text
+    assert "11% spent" in text
     assert "charge" in text
     assert "Where the budget went" in text
 
