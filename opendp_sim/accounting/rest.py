@@ -16,6 +16,7 @@ from opendp_sim.accounting.budget import Budget, MeasureName
 from opendp_sim.accounting.conversion import zcdp_to_epsilon
 from opendp_sim.accounting.gaussian_curve import epsilon_up
 from opendp_sim.accounting.normal_tail import root_bounds
+from opendp_sim.core.errors import BudgetError
 from opendp_sim.core.rounding import float_down
 
 __all__ = ["BY_SQUARES", "delta_limit", "less", "most_of", "mu_left", "rest_text", "room_of"]
@@ -53,9 +54,17 @@ def most_of(measure: MeasureName, limit: Budget, fits: Callable[[float], bool]) 
     elif limit.epsilon is not None:
         found.append(limit.epsilon)
     most = min(found, default=0.0)
-    if not most or fits(most):
+    if not most or _held(fits, most):
         return most
-    return _greatest(fits, most)
+    return _greatest(lambda sum_: _held(fits, sum_), most)
+
+
+def _held(fits: Callable[[float], bool], sum_: float) -> bool:
+    """Say whether a sum fits; one that cannot be converted does not."""
+    try:
+        return fits(sum_)
+    except BudgetError:
+        return False
 
 
 def _rho_of(epsilon: float, delta: float) -> float:

@@ -201,8 +201,7 @@ def _most(measure: MeasureName, limit: Budget) -> float:
     more = (0.0,) * (_PARTS[measure] - 1)
 
     def fits(first: float) -> bool:
-        loss = (first, *more)
-        return Total(measure, loss, limit, _epsilon(measure, loss, limit)).fits
+        return total_of((Charge(measure, (first, *more)),), measure, limit).fits
 
     return most_of(measure, limit, fits)
 

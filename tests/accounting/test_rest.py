@@ -79,3 +79,23 @@ def test_a_run_of_two_and_one_of_one_leave_more_than_their_difference() -> None:
     assert total_of([Charge("zcdp", (0.25,))], "zcdp", Budget(rho=1.0)).left_text == "rho 0.75"
     over = total_of([Charge("gdp", (9.0,))], "gdp", limit)
     assert (over.left["epsilon"], over.share) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("measure", "limit"),
+    [
+        ("gdp", Budget(epsilon=1e-6, delta=1e-300)),
+        ("gdp", Budget(epsilon=1e9, delta=0.4)),
+        ("zcdp", Budget(epsilon=1e4, delta=1e-300)),
+        ("zcdp", Budget(epsilon=1e-6, delta=1e-6)),
+        ("approx_zcdp", Budget(epsilon=1e-300, delta=0.1)),
+        ("approx_zcdp", Budget(rho=1.0, delta=1e-6)),
+    ],
+)
+def test_limits_at_the_ends_of_floats_leave_something(measure: MeasureName, limit: Budget) -> None:
+    more = (0.0,) if measure == "approx_zcdp" else ()
+    for loss in (0.0, 1e-6, 1e3):
+        total = total_of([Charge(measure, (loss, *more))], measure, limit)
+        assert 0 <= total.share <= 1
+        assert all(value >= 0 for value in total.left.values())
+        assert total.left_text
