@@ -207,7 +207,14 @@ class IntervalCounts(Protocol):
         self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
     ) -> Linear:
         """Count records with ``lower <= x <= upper`` in ``column``, in steps: shapes (q,)."""
-        ...
+
+    def around(
+        self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
+    ) -> tuple[Linear, Linear]:
+        """Count the cells that lie in an interval, and those that meet it."""
+
+    def widest(self, column: int) -> float:
+        """Bound the variance of every such count, in units of one cell's variance."""
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,13 @@ from opendp_sim.dsl.planned import Planned
 from opendp_sim.dsl.release_plan import ReleasePlan
 from opendp_sim.spaces.released import Released, asking
 
-__all__ = ["DIRECT", "Wrong", "asked_later", "how_wrong", "size"]
+__all__ = ["ANSWERS", "DIRECT", "Wrong", "asked_later", "how_wrong", "size"]
 
 _NOISY = "noise_error"
 DIRECT = {"density", "distance"}
 """Questions whose answers are the sums themselves; others decide or fit something by them."""
+ANSWERS = DIRECT | {"interval_count"}
+"""The same with those that cannot be asked without a parameter."""
 _SHARES = {"density", "outliers"}
 """Questions that answer by shares of the records where they divide."""
 _RECORDS, _VOTES = "records", "votes"
@@ -193,11 +195,14 @@ def _of_posts(posts: Sequence[Post], last: Any) -> Iterator[Wrong]:
             yield _of_shares(noise, expected, decides=last.key not in DIRECT)
         if getattr(last, "mean", False):
             yield _of_means(noise, expected["least records"])
-        yield _of_sums(noise, record, direct=last.key in DIRECT)
+        yield _of_sums(noise, record, direct=last.key in ANSWERS)
     for name, value in expected.items():
         if name == _SUMS_OF_PRODUCTS:
-            told = f"2 of 3 sums within {size(value)} records"
-            yield Wrong(told, value, _RECORDS, " by noise; the answer is fitted to them")
+            told = f"2 of 3 released sums within {size(value)} records"
+            more = " by noise: the error of the sums, not of a coefficient, which is not stated"
+            yield Wrong(
+                told, more=more, short=f"2 of 3 sums, not coefficients, within {size(value)}"
+            )
         if name.startswith((_NOISY, "noise")):
             told = f"fitted to a sum that noise moves by up to {size(value)} in 2 of 3 runs"
             yield Wrong(told, short=f"fitted to a sum within {size(value)} in 2 of 3 runs")

@@ -5,12 +5,13 @@ Error formulas: ``interval_count.md``, beside this file.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.capabilities import Arrays, IntervalCounts
+from opendp_sim.core.capabilities import Arrays, IntervalCounts, Linear
 from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
@@ -19,7 +20,7 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.queries.parts.asked import check_queries, offered
 from opendp_sim.queries.parts.quantiles import quantile
 from opendp_sim.spaces.frame import middles_and_units
-from opendp_sim.spaces.released import Answers
+from opendp_sim.spaces.released import Answers, Released
 
 __all__ = ["IntervalCount"]
 
@@ -34,7 +35,7 @@ class IntervalCount(Mechanism):
         Input: a release of a sketch that offers ``interval_counts`` (``distance_tree``,
         ``moment_tree``, ``threshold_sketch``), and public queries of shape (q, d) in data units, of
         which only column j is used. Output: columns ``count``, ``noise_error`` (one standard
-        deviation), ``lower`` and ``upper``, each of shape (q, L).
+        deviation), ``lower`` and ``upper`` (about the true count, Lemma 2), each of shape (q, L).
 
     Stability
         Not a transformation.
@@ -97,12 +98,26 @@ class IntervalCount(Mechanism):
             centre = np.asarray(getattr(rows, "values", rows), dtype=np.float64)[:, self.column]
             reach = self.radius / (unit * float(scale[self.column]))
             found = offer.count(released, self.column, centre - reach, centre + reach)
-            noise = release.deviation * np.sqrt(np.broadcast_to(found.variance, found.values.shape))
-            half = quantile(release, self.confidence) * noise
-            columns = found.values, noise, found.values - half, found.values + half
+            inner, outer = offer.around(released, self.column, centre - reach, centre + reach)
+            noise, less, more = (_noise(release, part) for part in (found, inner, outer))
+            half = quantile(release, self.confidence)
+            lower = np.minimum(inner.values - half * less, found.values)
+            upper = np.maximum(outer.values + half * more, found.values)
+            columns = found.values, noise, lower, upper
             return {
                 name: np.ascontiguousarray(column.T)
                 for name, column in zip(COLUMNS, columns, strict=True)
             }
 
-        return Post(answer, takes="release", output=Answers(COLUMNS, offer.labels))
+        return Post(
+            answer,
+            takes="release",
+            output=Answers(COLUMNS, offer.labels),
+            expected={"noise_error": release.deviation * math.sqrt(offer.widest(self.column))},
+            of_a_record=1.0,
+        )
+
+
+def _noise(release: Released, found: Linear) -> NDArray[np.float64]:
+    spread: NDArray[np.float64] = np.sqrt(np.broadcast_to(found.variance, found.values.shape))
+    return release.deviation * spread

@@ -12,7 +12,7 @@ from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.rounding import up_text
 from opendp_sim.dsl.gaussian_facts import is_tight
-from opendp_sim.dsl.how_wrong import DIRECT
+from opendp_sim.dsl.how_wrong import ANSWERS
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.report.charts import attack_chart, error_chart
 
@@ -125,7 +125,7 @@ def _errors(plan: Plan) -> tuple[str, list[tuple[float, float]]] | None:
 def _of_what(plan: Plan, name: str) -> str:
     """Return what an error curve counts: answers, or the sums that they are made from."""
     output, _, error = name.partition(": ")
-    direct = plan.outputs[output].decl.post[-1].key in DIRECT
+    direct = plan.outputs[output].decl.post[-1].key in ANSWERS
     return "answers" if direct and error == "noise_error" else "such sums"
 
 

@@ -97,6 +97,23 @@ def test_intervals_cover_and_errors_are_as_stated(key: str, params: Any, noise: 
     assert np.mean(inside) > 0.9
 
 
+@pytest.mark.parametrize("key", ["threshold_sketch", "moment_tree", "distance_tree"])
+def test_interval_counts_cover_the_true_count(key: str) -> None:
+    """95 % intervals of coarse cells hold every question's true count in 90 % of 500 releases or more.
+
+    5.1 sigma below 95 %: below 1e-6 a question, and its cells' rounding only adds to it.
+    """
+    values = np.repeat(np.arange(65.0), 40)[:, None]
+    params: dict[str, Any] = {"thresholds": 9} if key == "threshold_sketch" else {"levels": 3}
+    made = Made(LINE, Rows(values, None), key, **params)
+    asked = np.array([-5.0, 3.0, 17.0, 30.0, 41.0, 62.0, 80.0])[:, None]
+    true = (np.abs(values - asked.T) <= 5 + 1e-9).sum(axis=0)[:, None]
+    scale = made.scale(rho=0.05)
+    found = [made.ask(asked, GAUSS, scale, key="interval_count", radius=5 / 64) for _ in range(500)]
+    inside = np.mean([(a["lower"] <= true) & (true <= a["upper"]) for a in found], axis=0)
+    assert inside.min() > 0.9
+
+
 def test_laplace_intervals_are_wider() -> None:
     about, _ = Made(LINE, some_rows(LINE, 3), "distance_tree", levels=3).release(LAPLACE, 4.0)
     assert math.isclose(quantile(about, 0.95), math.log(20) / math.sqrt(2))

@@ -165,6 +165,33 @@ def test_intervals_are_counted_with_the_stated_variance(key: str, least_squares:
         assert np.allclose(found.variance, variance, rtol=1e-9)
 
 
+@pytest.mark.parametrize("key", ["threshold_sketch", "moment_tree", "distance_tree"])
+@pytest.mark.parametrize("pieces", [1, 3, 5])
+def test_counts_inside_and_around_hold_the_true_count(key: str, pieces: int) -> None:
+    """Without noise, at every place of both ends in halves of a step, also outside of the range."""
+    params: dict[str, Any] = (
+        {"thresholds": {1: 1, 3: 7, 5: 63}[pieces]}
+        if key == "threshold_sketch"
+        else {"levels": pieces}
+    )
+    made = Made(UNEVEN, ROWS, key, **params)
+    offer = made.claim.capabilities["interval_counts"]
+    arrays = made.output.split(made.cells)  # type: ignore[attr-defined]
+    for column, places in ((0, np.arange(-12, 58, 0.5)), (1, np.arange(-3, 36, 0.5))):
+        low, high = (v.ravel() for v in np.meshgrid(places, places))
+        x = ROWS.values[:, column, None]
+        true = ((x >= low) & (x <= high)).sum(axis=0)
+        inner, outer = offer.around(arrays, column, low, high)
+        assert (inner.values[0] <= true + 1e-9).all()
+        assert (true <= outer.values[0] + 1e-9).all()
+        for found in (inner, outer, offer.count(arrays, column, low, high)):
+            assert found.variance.max() <= offer.widest(column) * (1 + 1e-9)
+        if key == "threshold_sketch" and pieces == 5:  # a threshold at every value
+            assert np.allclose(inner.values, outer.values)
+        inside = (low <= places[0]) & (high >= places[-1])
+        assert np.allclose(inner.values[:, inside], len(ROWS))
+
+
 # --- the closed forms of the proofs ---------------------------------------------------------------
 
 

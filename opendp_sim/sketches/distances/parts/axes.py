@@ -7,7 +7,7 @@ for bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,6 +24,7 @@ __all__ = [
     "dyadic_pieces",
     "fits",
     "grouped",
+    "in_and_around",
     "interval_sums",
     "powered",
     "splits",
@@ -91,6 +92,37 @@ def grouped(
     return found
 
 
+Cells = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""First cells of intervals, and one past the last."""
+
+
+def in_and_around(
+    cell_of: Callable[[NDArray[np.int64]], NDArray[np.int64]],
+    ends: tuple[int, int],
+    lower: NDArray[np.float64],
+    upper: NDArray[np.float64],
+) -> tuple[Cells, Cells]:
+    """Return the cells that lie in ``[lower, upper]``, and those that meet it.
+
+    Args:
+        cell_of: the cell of each grid value; it never falls from one value to the next.
+        ends: the smallest and the largest grid value of the column.
+        lower: where intervals begin, in steps.
+        upper: where they end.
+
+    Lemma 2 of ``interval_count.md``: a cell above that of the value before the first one inside holds
+    no record from below, and likewise at the other end.
+    """
+    low, top = ends
+    first = np.clip(np.ceil(lower), low, top + 1).astype(np.int64)
+    last = np.clip(np.floor(upper), low - 1, top).astype(np.int64)
+    before = np.where(first > low, cell_of(np.maximum(first - 1, low)) + 1, 0)
+    after = np.where(last < top, cell_of(np.minimum(last + 1, top)), cell_of(last * 0 + top) + 1)
+    begin = cell_of(np.minimum(first, top))
+    end = np.where(last >= first, cell_of(np.maximum(last, low)) + 1, begin)
+    return (before, np.maximum(np.where(last >= first, after, before), before)), (begin, end)
+
+
 @dataclass(frozen=True)
 class Dyadic:
     """A complete binary tree of height L over the integers ``lower .. lower + span - 1``.
@@ -137,6 +169,12 @@ class Dyadic:
         centres = self.doubled_centre(self.height) / 2
         first = np.searchsorted(centres, lower, side="left")
         return first, np.maximum(np.searchsorted(centres, upper, side="right"), first)
+
+    def in_and_around(
+        self, lower: NDArray[np.float64], upper: NDArray[np.float64]
+    ) -> tuple[Cells, Cells]:
+        """Return the leaves that lie in ``[lower, upper]``, and those that meet it."""
+        return in_and_around(self.leaves, (self.lower, self.lower + self.span - 1), lower, upper)
 
 
 def dyadic_pieces(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linear
 from opendp_sim.core.grid import chunks, count_ids
-from opendp_sim.sketches.distances.parts.axes import Dyadic, interval_sums, powered
+from opendp_sim.sketches.distances.parts.axes import Cells, Dyadic, interval_sums, powered
 from opendp_sim.sketches.distances.parts.moment_levels import MomentLevels
 from opendp_sim.sketches.distances.parts.moment_table import MomentTable
 from opendp_sim.sketches.parts.classes import Classes
@@ -157,10 +157,27 @@ class MomentReader(Classes, MomentLevels):
         self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
     ) -> Linear:
         """Count records in intervals of one column by the counts of maximal nodes."""
+        return self._between(released, column, self.axes[column].covering(lower, upper))
+
+    def around(
+        self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
+    ) -> tuple[Linear, Linear]:
+        """Count the leaves that lie in an interval, and those that meet it."""
+        inner, outer = self.axes[column].in_and_around(lower, upper)
+        return self._between(released, column, inner), self._between(released, column, outer)
+
+    def widest(self, column: int) -> float:
+        """Bound the variance of a count: both halves, or two nodes a level of which one is a half."""
+        levels = [
+            float(self.node_scale()[column, 0, 2**level - 2]) ** 2
+            for level in range(1, self.height + 1)
+        ]
+        return max(2 * levels[0], levels[0] + sum(levels[1:]), 2 * sum(levels[1:]))
+
+    def _between(self, released: Arrays, column: int, leaves: Cells) -> Linear:
         axis = self.axes[column]
         cells = (np.asarray(released["moments"]) * self.node_scale())[:, column, 0]
         variance = np.square(self.node_scale()[column, 0])[None, :]
-        leaves = axis.covering(lower, upper)
         sums = interval_sums(cells, leaves, axis.height, root=False)
         spread = interval_sums(variance, leaves, axis.height, root=False)
         return Linear(sums, spread[0], np.zeros(sums.shape[1]))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linear
 from opendp_sim.core.fast import INTERPOLATED
 from opendp_sim.core.grid import chunks, count_ids
-from opendp_sim.sketches.distances.parts.axes import columns_of, grouped
+from opendp_sim.sketches.distances.parts.axes import columns_of, grouped, in_and_around
 from opendp_sim.sketches.distances.parts.by_column import by_column
 from opendp_sim.sketches.parts.classes import Classes
 from opendp_sim.spaces.rows import GridRows, as_rows, floats_of
@@ -181,12 +181,41 @@ class ThresholdReader(Classes):
         self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
     ) -> Linear:
         """Count records in intervals of one column: a difference of two thresholds' counts."""
-        count, start = int(self.counts[column]), int(self.offsets[column])
+        count = int(self.counts[column])
         ratio = count / max(int(self.span[column]), 1)
         # Beyond the ends every level is alike: clipped, so that a vast radius fits an integer.
         from_, to = ((x - self.lower[column]) * ratio for x in (lower, upper))
         first = np.clip(np.ceil(from_), -2, count + 2).astype(np.int64) - 1
         last = np.maximum(np.clip(np.floor(to), -2, count + 2).astype(np.int64), first)
+        return self._between(released, column, first, last)
+
+    def around(
+        self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
+    ) -> tuple[Linear, Linear]:
+        """Count the levels whose records all lie in an interval, and those that meet it."""
+        ratio = float(self.counts[column]) / max(int(self.span[column]), 1)
+        low, own = self.lower[column : column + 1], np.array([ratio])
+
+        def level(steps: NDArray[np.int64]) -> NDArray[np.int64]:
+            return grouped(steps[:, None].astype(np.float64), low, own)[0]
+
+        ends = (int(self.lower[column]), int(self.lower[column] + self.span[column]))
+        inner, outer = (
+            self._between(released, column, first - 1, last - 1)
+            for first, last in in_and_around(level, ends, lower, upper)
+        )
+        return inner, outer
+
+    def widest(self, column: int) -> float:
+        """Bound the variance of a count: two thresholds, one and half the records, or all of them."""
+        del column
+        return max(0.5, 0.25 + 0.25 / self.weight**2, 1.0 / self.weight**2)
+
+    def _between(
+        self, released: Arrays, column: int, first: NDArray[np.int64], last: NDArray[np.int64]
+    ) -> Linear:
+        """Count records above level ``first`` and up to level ``last``."""
+        count, start = int(self.counts[column]), int(self.offsets[column])
         sizes = self.counted(released).sizes[:, None]
         signs = np.asarray(released["signs"])[:, start : start + count]
         # Records up to level i: none before the first, all from the last on, else (N + sign) / 2.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.capabilities import Arrays, Counted, DistanceReading, Linear
 from opendp_sim.core.grid import chunks, count_ids
 from opendp_sim.core.linear import public_product
-from opendp_sim.sketches.distances.parts.axes import Dyadic, columns_of, interval_sums
+from opendp_sim.sketches.distances.parts.axes import Cells, Dyadic, columns_of, interval_sums
 from opendp_sim.sketches.distances.parts.far_ends import FarEnds, consistent, consistent_variance
 from opendp_sim.sketches.distances.parts.nearest_cells import NearestCells
 from opendp_sim.sketches.parts.classes import Classes
@@ -258,8 +258,22 @@ class TreeReader(Classes):
         self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
     ) -> Linear:
         """Count records in intervals of one column by the counts of maximal nodes."""
-        axis = self.axes[column]
-        first, last = axis.covering(lower, upper)
+        return self._between(released, column, self.axes[column].covering(lower, upper))
+
+    def around(
+        self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
+    ) -> tuple[Linear, Linear]:
+        """Count the leaves that lie in an interval, and those that meet it."""
+        inner, outer = self.axes[column].in_and_around(lower, upper)
+        return self._between(released, column, inner), self._between(released, column, outer)
+
+    def widest(self, column: int) -> float:
+        """Bound the variance of a count: two nodes a level below the first (least squares: less)."""
+        nodes = max(1, self.height, 2 * (self.height - 1))
+        return nodes / float(self.multipliers[column]) ** 2
+
+    def _between(self, released: Arrays, column: int, leaves: Cells) -> Linear:
+        axis, (first, last) = self.axes[column], leaves
         sums = interval_sums(self.nodes(released)[:, column], (first, last), axis.height, root=True)
         if self.consistent:
             place = np.arange(2**axis.height)
