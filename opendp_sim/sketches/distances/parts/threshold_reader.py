@@ -197,7 +197,8 @@ class ThresholdReader(Classes):
         low, own = self.lower[column : column + 1], np.array([ratio])
 
         def level(steps: NDArray[np.int64]) -> NDArray[np.int64]:
-            return grouped(steps[:, None].astype(np.float64), low, own)[0]
+            found: NDArray[np.int64] = grouped(steps[:, None].astype(np.float64), low, own)[0]
+            return found
 
         ends = (int(self.lower[column]), int(self.lower[column] + self.span[column]))
         inner, outer = (
