@@ -18,10 +18,10 @@ import opendp.prelude as dp
 from opendp_sim.audit import Control, NoiseLaw, Report, Subject, Twin, audit, collect
 from opendp_sim.audit.distribution import distribution_layer
 from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.layers import SHARES
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise_law import LOOKS
 from opendp_sim.audit.residuals import residual_tests
-from opendp_sim.audit.runner import SHARES
 from opendp_sim.audit.spaces import GivenPairs
 from opendp_sim.audit.sweep import audit_constructor
 from tests.audit.mechanisms import audited

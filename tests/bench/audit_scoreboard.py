@@ -36,7 +36,7 @@ from tests.bench._audit_parts import BETA, controls, defects, mechanisms, power,
 from tests.bench._audit_rows import RowFile, engine_of  # noqa: E402
 from tests.bench._results import parser, table, write_section  # noqa: E402
 
-OF_A_FAMILY = "twins,controls"
+OF_A_FAMILY = "laws,mechanisms,twins,controls"
 PARTS = "laws,defects,power,mechanisms,twins,deep,controls"
 
 
@@ -236,7 +236,7 @@ def main() -> None:
     options = parser(__doc__ or "")
     options.add_argument("--seeds", type=int, default=20)
     options.add_argument("--deep-seeds", type=int, default=1)
-    options.add_argument("--control-audits", type=int, default=1000)
+    options.add_argument("--control-audits", type=int, help="default 1000, of a family 20")
     options.add_argument("--mechanism-seeds", type=int, default=3)
     options.add_argument("--only", help=f"parts, of {PARTS}, or `table`: print what is recorded")
     options.add_argument(
@@ -248,6 +248,7 @@ def main() -> None:
     options.add_argument("--engine", default=engine_of(ROOT), help="whose rows count")
     args = options.parse_args()
     args.only = args.only or (OF_A_FAMILY if args.family else PARTS)
+    args.control_audits = args.control_audits or (20 if args.family else 1000)
     if args.family and {"defects", "power"} & set(args.only.split(",")):
         options.error("the parts defects and power have no families")
     dp.enable_features("contrib", "honest-but-curious", "idealized-numerics")
