@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["is_odd", "own_file", "regular", "text_of"]
+__all__ = ["first_odd", "is_odd", "own_file", "regular", "text_of"]
 
 _STORE = b"SQLite format 3"
 
@@ -23,6 +23,17 @@ def text_of(raw: bytes) -> str | None:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
         return None
+
+
+def first_odd(raw: bytes) -> tuple[int, int]:
+    """Return line and column, from 1, of the first byte that is no UTF-8 text; of a store its first."""
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if text_of(raw[: error.start]) is not None:
+            before = raw[: error.start].decode("utf-8").split("\n")
+            return len(before), len(before[-1]) + 1
+    return 1, 1
 
 
 def is_odd(path: str | os.PathLike[str]) -> bool:

@@ -24,7 +24,7 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
-from opendp_sim.core.regular import is_odd, regular, text_of
+from opendp_sim.core.regular import first_odd, is_odd, regular, text_of
 from opendp_sim.dsl.diagnostic import FORMER, Diagnostic, Notes, Part, Path
 from opendp_sim.dsl.scalars import plain_scalar
 
@@ -109,7 +109,10 @@ def read(path: File, notes: Notes) -> Document:
         notes.error("OS302", "the spec is not UTF-8 text", (),
                     label="another kind of file, of which nothing is shown",
                     help="name a spec, or save it as UTF-8.")  # fmt: skip
-        return Document(name, [])
+        document = Document(name, [])
+        line, column = first_odd(raw)
+        document.spans[(), "value"] = Span(line, column, 1)
+        return document
     return parse(text, name, notes)
 
 

@@ -33,7 +33,7 @@ def as_json(findings: Iterable[Diagnostic], document: Document | None) -> list[d
             "label": cut(found.label, _TEXT),
             "help": cut(found.help, _TEXT),
         }
-        if document is not None and document.lines:
+        if document is not None and (document.lines or document.spans):
             entry |= _place(document, document.locate(found.path, found.part))
         entry["causes"] = [
             {"path": cut(pretty(cause.path), _TEXT), "label": cut(cause.label, _TEXT)}
@@ -52,6 +52,9 @@ def _one(found: Diagnostic, document: Document | None) -> str:
     head, tip = f"error[{found.code}]: {_text(found.title)}", _text(found.help)
     if document is None or not document.lines:
         place = shown(document.name if document is not None else pretty(found.path))
+        if document is not None and document.spans:  # of a text that is not quoted
+            span = document.locate(found.path, found.part)
+            place += f":{span.line}:{span.column}"
         return f"{head}\n  --> {place}\n   = {_text(found.label)}\n   = help: {tip}"
     main = document.locate(found.path, found.part)
     marks = [(main, "^", found.label)]
