@@ -93,12 +93,16 @@ class IntervalCount(Mechanism):
                 hint="columns are counted from 0 in the order in which they reach the sketch.",
             )  # fmt: skip
 
+        moved = 2.0 * getattr(release.queries, "rounding", 0.0)  # of a record, and of a query
+
         def answer(released: Arrays, queries: Any) -> dict[str, NDArray[np.float64]]:
             rows = check_queries(release, queries)
             centre = np.asarray(getattr(rows, "values", rows), dtype=np.float64)[:, self.column]
             reach = self.radius / (unit * float(scale[self.column]))
             found = offer.count(released, self.column, centre - reach, centre + reach)
-            inner, outer = offer.around(released, self.column, centre - reach, centre + reach)
+            less_far, farther = reach - moved, reach + moved
+            inner, _ = offer.around(released, self.column, centre - less_far, centre + less_far)
+            _, outer = offer.around(released, self.column, centre - farther, centre + farther)
             noise, less, more = (_noise(release, part) for part in (found, inner, outer))
             half = quantile(release, self.confidence)
             lower = np.minimum(inner.values - half * less, found.values)

@@ -6,6 +6,7 @@ Statistical tests use fresh noise, which has no seed; each states its chance of 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,28 @@ def test_interval_counts_cover_the_true_count(key: str) -> None:
     found = [made.ask(asked, GAUSS, scale, key="interval_count", radius=5 / 64) for _ in range(500)]
     inside = np.mean([(a["lower"] <= true) & (true <= a["upper"]) for a in found], axis=0)
     assert inside.min() > 0.9
+
+
+@pytest.mark.parametrize("key", ["threshold_sketch", "moment_tree", "distance_tree"])
+def test_ends_of_a_count_hold_raw_records_about_a_raw_question(key: str) -> None:
+    """The grid moved both by up to half a step; next to no noise, so that nothing else is in the ends."""
+    draws = np.random.default_rng(5)
+    params: dict[str, Any] = {"thresholds": 9} if key == "threshold_sketch" else {"levels": 3}
+    rounded = replace(LINE, rounding=0.5)
+    missed = 0
+    for _ in range(20):
+        raw, centres = draws.uniform(0, 64, 60), draws.uniform(-4, 68, 40)
+        made = Made(rounded, Rows(np.rint(raw)[:, None], None), key, **params)
+        without = Made(LINE, Rows(np.rint(raw)[:, None], None), key, **params)
+        radius = float(draws.uniform(0, 12))
+        asked = np.rint(centres)[:, None]
+        true = (np.abs(raw[:, None] - centres) <= radius).sum(axis=0)[:, None]
+        found = made.ask(asked, GAUSS, 1e-3, key="interval_count", radius=radius / 64)
+        assert (found["lower"] <= true).all()
+        assert (true <= found["upper"]).all()
+        found = without.ask(asked, GAUSS, 1e-3, key="interval_count", radius=radius / 64)
+        missed += ((true < found["lower"]) | (true > found["upper"])).sum()
+    assert missed > 0
 
 
 def test_laplace_intervals_are_wider() -> None:
