@@ -100,7 +100,8 @@ class Quantize(Mechanism):
 
         def steps(data: Any, low: Any, high: Any) -> Rows:
             given = as_rows(data)
-            values = np.divide(given.values, unit, dtype=np.float64)
+            raw = given.values if given.values.dtype.kind in "fiu" else given.values.astype("f8")
+            values = np.divide(raw, unit, dtype=np.float64)
             np.rint(values, out=values)  # in place: fresh pages cost as much as the arithmetic
             np.clip(values, low, high, out=values)
             values += 0.0  # one zero: which one `clip` returns depends on the shape

@@ -559,3 +559,16 @@ def test_native_chain_through_every_row_map() -> None:
     )
     assert chain.map(1) == 1.0
     assert len(chain(np.random.default_rng(0).normal(size=(50, 8)))) == 8 * 16
+
+
+@pytest.mark.parametrize("kind", ["O", "f2", "f4", "f8", "i1", "i8", "g"])
+def test_quantize_reads_numbers_of_every_kind_alike(kind: str) -> None:
+    """The quotient is made in one step from any of them: the same steps as from float64."""
+    claim = lookup("quantize")(bits=3, bounds=(-1.0, 1.0)).bind(
+        RealRows(width=2, lower=(-1.0,), upper=(1.0,)), Symmetric()
+    )
+    raw = np.array([[0.25, -9.0], [1.0, 0.5]]).astype(kind)
+    wanted = claim.function(Rows(np.asarray(raw, dtype=np.float64))).values
+    found = claim.function(Rows(raw)).values
+    assert found.dtype == np.float64
+    assert found.tobytes() == wanted.tobytes()
