@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["COUNTED", "INTERPOLATED", "Kernel"]
+__all__ = ["COUNTED", "INTERPOLATED", "TALLIED", "Kernel"]
 
 _WORTH = 2**28
 """Cells that a process works on before it compiles a kernel: some seconds of work."""
@@ -76,6 +76,26 @@ def _counted(product: Any, add: float, mask: int, labels: Any, out: Any) -> int:
     return foreign
 
 
+def _tallied(ids: Any, labels: Any, out: Any) -> int:
+    """Add one to ``out[c, label, ids[c, i]]``; return how many are outside.
+
+    Args:
+        ids: shape (C, n).
+        labels: shape (n,), or (0,) for one class.
+        out: shape (C, L, T).
+    """
+    foreign, alone = 0, len(labels) == 0
+    for c in range(ids.shape[0]):
+        for i in range(ids.shape[1]):
+            cell = ids[c, i]
+            label = 0 if alone else labels[i]
+            if cell < 0 or cell >= out.shape[2] or label < 0 or label >= out.shape[1]:
+                foreign += 1
+            else:
+                out[c, label, cell] += 1
+    return foreign
+
+
 def _interpolated(asked: Any, scales: Any, starts: Any, tables: Any, sums: Any) -> None:
     """Add to each query's sums the value at its level and its part of the rise to the next.
 
@@ -104,6 +124,8 @@ def _interpolated(asked: Any, scales: Any, starts: Any, tables: Any, sums: Any) 
 
 COUNTED = Kernel(_counted, "int64(float64[:,::1], float64, int64, int64[::1], int64[:,:,::1])")
 """Counts ids straight from products: ``PhaseProjection.count``."""
+TALLIED = Kernel(_tallied, "int64(int64[:,:], int64[::1], int64[:,:,:])")
+"""Counts ids that are there: ``grid.count_ids``. numpy's own count keeps other threads waiting."""
 INTERPOLATED = Kernel(
     _interpolated, "void(float64[:,:], float64[:,::1], int64[::1], float64[:,:,::1], float64[:,:])"
 )

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import SpaceError
-from opendp_sim.core.fast import COUNTED
+from opendp_sim.core.fast import COUNTED, TALLIED
 from opendp_sim.core.matrix_product import matrix_product
 
 __all__ = [
@@ -154,8 +154,8 @@ class PhaseProjection:
             ids = self.ids(values, matrix, modulus=modulus, starts=starts, room=room)
             count_ids(ids, labels, out, group)
             return
-        own = np.zeros(0, np.int64) if labels is None else np.array(labels, dtype=np.int64)
-        if compiled(self._product(values, matrix, room), _MAGIC, modulus - 1, own, out):
+        product = self._product(values, matrix, room)
+        if compiled(product, _MAGIC, modulus - 1, _own(labels), out):
             raise IndexError  # as the numpy code does; guarded, so nothing of it is seen
 
     @staticmethod
@@ -244,7 +244,7 @@ class UniversalHash:
 def count_ids(
     ids: NDArray[np.int64], labels: NDArray[np.int64] | None, out: NDArray[np.int64], group: int = 1
 ) -> None:
-    """Add one to ``out[c, label, id]`` for every column and row. Overwrites ``ids`` when labelled.
+    """Add one to ``out[c, label, id]`` for every column and row. May overwrite ``ids`` when labelled.
 
     Args:
         ids: shape (C, n), below ``out.shape[2]``.
@@ -252,6 +252,11 @@ def count_ids(
         out: shape (C, L, T).
         group: how many columns to count in one go; the i-th of a group has ``i * L * T`` added.
     """
+    compiled = TALLIED.after(ids.size) if group == 1 else None
+    if compiled is not None:
+        if compiled(ids, _own(labels), out):
+            raise IndexError  # as the numpy code does; guarded, so nothing of it is seen
+        return
     width = out.shape[1] * out.shape[2]
     if labels is not None:
         ids += labels.astype(np.int64, copy=False) * out.shape[2]  # a narrow product would wrap
@@ -259,6 +264,11 @@ def count_ids(
         some = ids[first : first + group]
         found = np.bincount(some.reshape(-1), minlength=len(some) * width)
         out[first : first + group] += found.reshape(-1, *out.shape[1:])
+
+
+def _own(labels: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Return labels as compiled code takes them: contiguous, 64 bits; none for one class."""
+    return np.zeros(0, np.int64) if labels is None else np.array(labels, dtype=np.int64)
 
 
 def group_starts(columns: int, width: int) -> tuple[int, NDArray[np.int64]]:

@@ -12,6 +12,7 @@ from opendp_sim.core.claims import Stable, Stage
 from opendp_sim.core.crew import Crew
 from opendp_sim.core.errors import InternalError
 from opendp_sim.core.guard import guarded
+from opendp_sim.core.memory import keep_freed_blocks
 from opendp_sim.core.pipeline import resolve
 from opendp_sim.sources.blocks import narrowed
 from opendp_sim.sources.threads import One, Threads, cores, one_blas_thread
@@ -112,6 +113,7 @@ def _crew(
     """Return so many threads over the dataset behind the row maps."""
     key, blocks = stages[-1].mechanism.key, narrowed(source_blocks, stages)
     workers, tell = workers or cores(), on_block or _untold
+    keep_freed_blocks()
 
     def ready() -> Callable[[Any], Any]:
         return guarded(lambda _: resolve(stages, blocks), key)(None)  # type: ignore[no-any-return]

@@ -9,6 +9,7 @@ import pytest
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.core import fast
+from opendp_sim.core.grid import count_ids
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import GridRows, Rows
@@ -21,6 +22,9 @@ KERNEL = {"gaussian": {"bandwidth": 2.0}}
 SKETCHES: dict[str, dict[str, Any]] = {
     "race_sketch": {"repetitions": 7, "buckets": 32, "family": FAMILY, "seed": 1},
     "fourier_sketch": {"frequencies": 9, "kernel": KERNEL, "seed": 2, "features": "random"},
+    "threshold_sketch": {"thresholds": 23},
+    "distance_tree": {"levels": 5},
+    "moment_tree": {"levels": 5},
 }
 
 
@@ -35,7 +39,7 @@ def compiling(monkeypatch: pytest.MonkeyPatch, worth: int) -> list[int]:
     real = fast._compiled
     monkeypatch.setattr(fast, "_compiled", compiled)
     monkeypatch.setattr(fast, "_WORTH", worth)
-    for kernel in (fast.COUNTED, fast.INTERPOLATED):
+    for kernel in (fast.COUNTED, fast.TALLIED, fast.INTERPOLATED):
         for name, value in {"_done": 0, "_tried": False, "_made": None}.items():
             monkeypatch.setattr(kernel, name, value)
     return made
@@ -114,3 +118,19 @@ def test_ids_outside_the_table_are_counted_and_touch_nothing(
     labels = np.array([0, 1, 0, 0, 0, 2, -1])
     assert run(product, 1.5 * 2.0**52, 2**51 - 1, labels, out) == 5
     assert out.tolist() == [[[1, 0, 0, 0], [0, 0, 0, 1]]]
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_ids_that_are_no_cells_are_counted_and_touch_nothing(
+    alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("numba")
+    compiling(monkeypatch, 0)
+    run: Any = fast.TALLIED.after(1)
+    out = np.zeros((1, 1 if alone else 2, 4), dtype=np.int64)
+    ids = np.array([[0, 3, 4, 2**62, -1, 2, 2]])
+    labels = np.zeros(0, np.int64) if alone else np.array([0, 1, 0, 0, 0, 2, -1])
+    assert run(ids, labels, out) == (3 if alone else 5)
+    assert out.tolist() == ([[[1, 0, 2, 1]]] if alone else [[[1, 0, 0, 0], [0, 0, 0, 1]]])
+    with pytest.raises(IndexError):
+        count_ids(ids, None if alone else labels, out)
