@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RowFile", "engine_of"]
+__all__ = ["RowFile", "engine_of", "tree_of"]
 
 
 _LAYERS = ("shape", "stability", "noise_law", "enumeration", "accountants", "distribution")
@@ -37,6 +37,15 @@ def engine_of(root: Path, *, whole: bool = False) -> str:
             waiting += _IMPORTED.findall(texts[name])
     code = version("opendp") + "".join(texts[name] for name in sorted(texts))
     return hashlib.sha256(code.encode()).hexdigest()[:12]
+
+
+def tree_of(root: Path) -> str:
+    """Return a short hash of the package, the twins and the cases: what a family's rows depend on."""
+    found = hashlib.sha256()
+    for folder in ("opendp_sim", "tests/audit", "tests/cases"):
+        for file in sorted((root / folder).rglob("*.py")):
+            found.update(file.relative_to(root).as_posix().encode() + file.read_bytes())
+    return found.hexdigest()[:12]
 
 
 class RowFile:

@@ -6,7 +6,8 @@
 script's section of RESULTS.md. Parts can be run alone, ``--only twins,controls``; the others keep what
 the record already says, and with ``--family vote_counts`` so do the twins of other families. Every audit is a line of ``--rows`` as soon as it has ended, seeds outermost, so
 a run that is cut off is continued by the same command and can be summed up before it ends
-(``--seeds 7``). Lines of another engine, a hash of the code of the layers and of OpenDP, do not count.
+(``--seeds 7``). Lines of another engine, a hash of the code of the layers and of OpenDP, do not count,
+and with ``--family`` none that were written before a change of the package or of its twins.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from opendp_sim.audit.evidence import RECORD  # noqa: E402
 from opendp_sim.core.mechanism import REGISTRY  # noqa: E402
 from tests.bench._audit_laws import laws  # noqa: E402
 from tests.bench._audit_parts import BETA, controls, defects, mechanisms, power, twins  # noqa: E402
-from tests.bench._audit_rows import RowFile, engine_of  # noqa: E402
+from tests.bench._audit_rows import RowFile, engine_of, tree_of  # noqa: E402
 from tests.bench._results import parser, table, write_section  # noqa: E402
 
 OF_A_FAMILY = "laws,mechanisms,twins,controls"
@@ -252,7 +253,7 @@ def main() -> None:
     if args.family and {"defects", "power"} & set(args.only.split(",")):
         options.error("the parts defects and power have no families")
     dp.enable_features("contrib", "honest-but-curious", "idealized-numerics")
-    rows = RowFile(args.rows, args.engine)
+    rows = RowFile(args.rows, args.engine + (f" {tree_of(ROOT)}" if args.family else ""))
     record: dict[str, Any] = json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {}
     parts: dict[str, Callable[[], Any]] = {
         "laws": lambda: laws(args.family),
