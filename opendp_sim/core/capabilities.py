@@ -29,7 +29,9 @@ __all__ = [
     "KernelSums",
     "Linear",
     "SecondMomentSums",
+    "Sliced",
     "SurrogateLoss",
+    "sliced",
 ]
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -164,8 +166,29 @@ class DistanceReading:
     stretch: float = 1.0
 
 
+@dataclass(frozen=True)
+class Sliced:
+    """How far sums of l2 distances are off over the draw of the directions that a sketch takes itself.
+
+    Attributes:
+        relative: deviation of a sum, as a share of it.
+        by_record: what is added for each record, in squares, in data units.
+    """
+
+    relative: float
+    by_record: float
+
+
+def sliced(sums: Any) -> Sliced | None:
+    """Return ``sums.sliced``: of sums of l2 distances; None for those of single columns' powers."""
+    return getattr(sums, "sliced", None)
+
+
 class DistanceSums(Protocol):
-    """``distance_sums``: sums of distances from queries to all records."""
+    """``distance_sums``: sums of distances from queries to all records.
+
+    One of l2 distances has ``sliced`` too.
+    """
 
     labels: tuple[str | int, ...] | None
     exponents: str

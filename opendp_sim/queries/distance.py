@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.capabilities import Arrays, DistanceReading, DistanceSums, Linear
+from opendp_sim.core.capabilities import Arrays, DistanceReading, DistanceSums, Linear, sliced
 from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import DataError, ReleaseError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
@@ -36,13 +36,14 @@ class Distance(Mechanism):
 
     Space
         Input: a release of a sketch that offers ``distance_sums`` (``threshold_sketch``,
-        ``moment_tree``, ``distance_tree``, ``moments_sketch``), and public queries of shape (q, d)
-        in data units; they may lie outside the data's bounds.
+        ``moment_tree``, ``distance_tree``, ``moments_sketch``, ``slice_sketch``), and public queries of
+        shape (q, d) in data units; they may lie outside the data's bounds.
         Output: columns ``distance``, ``noise_error`` (one standard deviation of the noise), ``bias``
         (the largest error of the structure), ``lower``, ``upper`` and ``records``, each of shape
         (q, L), L being the number of classes (1 without ``per_label``). The interval holds noise,
         bias, rounding to the grid, ``alpha``, and the deviation of a random projection before the
-        sketch (``l1_embedding``, ``jl_projection``). It is about the rows as they were clipped.
+        sketch (``l1_embedding``, ``jl_projection``) or in it (``slice_sketch``). It is about the rows
+        as they were clipped.
 
     Stability
         Not a transformation.
@@ -75,7 +76,8 @@ class Distance(Mechanism):
         param(
             "Exponent of the distance sum |x_j - y_j|**p; nothing for the sketch's own distance.",
             symbol="p", unit="none", default=None, ge=1, le=16,
-            hint="1 for threshold_sketch and moment_tree, any real p >= 1 for distance_tree.",
+            hint="1 for threshold_sketch and moment_tree, any real p >= 1 for distance_tree, nothing for "
+            "slice_sketch.",
         ),
     ] = None  # fmt: skip
     mean: Annotated[
@@ -119,16 +121,18 @@ class Distance(Mechanism):
             return self._columns(sums, reading, asked, released, release)
 
         power = sums.power if self.p is None else self.p
-        relative, lost = distortion(release, power)
+        relative, lost, each = distortion(sums, release, power)
         if relative:
             expected |= {"relative deviation of the projection": relative}
             expected["bias per record"] += lost
+        if each:
+            expected["deviation of the projection, per record"] = each
         return Post(
             answer,
             takes="release",
             output=Answers(COLUMNS, sums.labels, self.mean),
             expected=expected,
-            of_a_record=longest(release.queries, power),
+            of_a_record=longest(release.queries, power, whole=sliced(sums) is not None),
         )
 
     def _columns(
@@ -143,18 +147,18 @@ class Distance(Mechanism):
         sizes = np.broadcast_to(counted.sizes[:, None], found.values.shape)
         values, variance = found.values, np.broadcast_to(found.variance, sizes.shape)
         deviations = quantile(release, self.confidence)
-        relative, lost = distortion(release, reading.power)
+        relative, lost, each = distortion(sums, release, reading.power)
         # Per record, for as many records as there may be.
         most = np.maximum(sizes, 1.0) + deviations * release.deviation * counted.factor
-        steps = rounding(release, asked, reading.power)
+        steps = rounding(release, asked, reading.power, whole=sliced(sums) is not None)
         bias = found.missed + lost + steps
         noise = release.deviation * np.sqrt(variance)
-        low, high = interval(values, deviations * noise, deviations * relative)
+        drawn = deviations * each * most
+        low, high = interval(values, np.hypot(deviations * noise, drawn), deviations * relative)
         if self.mean:
             least = least_counted(release.deviation * counted.factor)
-            ends = ends_of_mean(
-                found, sizes, counted.factor, deviations * release.deviation, deviations * relative
-            )
+            reach = deviations * release.deviation
+            ends = ends_of_mean(found, sizes, counted.factor, reach, deviations * relative, drawn)
             seen = (sizes >= least) & np.isfinite(ends).all(axis=0)
             low = np.where(seen, ends[0], np.minimum(low, 0.0))
             high = np.where(seen, ends[1], np.maximum(high, 0.0))
@@ -186,15 +190,21 @@ def mean_of(
 
 
 def ends_of_mean(
-    found: Linear, sizes: NDArray[np.float64], factor: float, reach: float, relative: float
+    found: Linear,
+    sizes: NDArray[np.float64],
+    factor: float,
+    reach: float,
+    relative: float,
+    drawn: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the ends of a mean's interval, infinite where no size bounds it (Lemma 2).
 
     ``reach`` is the reached number of deviations times that of a cell; a projection's share of a sum
-    is one of the mean times the released size.
+    is one of the mean times the released size, and ``drawn`` what it adds for the records.
     """
     times, share = reach**2, relative * sizes
-    square, together = times * np.asarray(found.variance), times * np.asarray(found.with_count)
+    square = times * np.asarray(found.variance) + np.square(drawn)
+    together = times * np.asarray(found.with_count)
     return interval_of_ratio(found.values, sizes, square, together, times * factor**2 + share**2)
 
 
@@ -212,22 +222,31 @@ def interval(
     return (values - half) / rest, (values + half) / rest
 
 
-def distortion(release: Released, power: float) -> tuple[float, float]:
-    """Return what a random map before the sketch does to these sums: relative, and per record."""
-    stated = getattr(release.queries, "distortion", ())
-    return (stated[1], stated[2]) if stated and stated[0] == power else (0.0, 0.0)
+def distortion(sums: DistanceSums, release: Released, power: float) -> tuple[float, float, float]:
+    """Return what a random map before the sketch, or in it, does to these sums.
+
+    Deviation relative to them, largest loss per record, and deviation per record.
+    """
+    own, stated = sliced(sums), getattr(release.queries, "distortion", ())
+    if own is not None:
+        return own.relative, 0.0, own.by_record
+    return (stated[1], stated[2], 0.0) if stated and stated[0] == power else (0.0, 0.0, 0.0)
 
 
-def rounding(release: Released, asked: Any, power: float) -> NDArray[np.float64] | float:
+def rounding(
+    release: Released, asked: Any, power: float, *, whole: bool
+) -> NDArray[np.float64] | float:
     """Bound what rounding to the grid, of record and query, moves one record's distance: shape (q,).
 
     Half a step each, so a coordinate's difference moves by a step u at most, and its p-th power by
     ``p u (far + u)^(p-1)``; behind a projection the differences move by a vector of bounded length
-    (Lemma 3 of ``distance.md``).
+    (Lemma 3 of ``distance.md``). ``whole``: an l2 distance moves by that length itself.
     """
     rows = release.queries
     if not isinstance(rows, GridRows) or not rows.rounding:
         return 0.0
+    if whole:
+        return rows.moved("l2")
     step = 2 * rows.rounding * rows.unit
     if power == 1 and not rows.distortion:  # the slope is 1 wherever the query is
         return float(np.full(rows.width, step).sum())
@@ -243,10 +262,15 @@ def rounding(release: Released, asked: Any, power: float) -> NDArray[np.float64]
     return moved
 
 
-def longest(rows: Any, power: float) -> float:
-    """Return the p-th power of the longest distance of two grid points in the box, at most."""
+def longest(rows: Any, power: float, *, whole: bool) -> float:
+    """Return the p-th power of the longest distance of two grid points in the box, at most.
+
+    ``whole``: the l2 distance in place of a sum over columns.
+    """
     if not isinstance(rows, GridRows):
         return 0.0
+    if whole:
+        return math.sqrt(longest(rows, 2.0, whole=False))
     width = rows.width // max(len(rows.lower), 1)
     spans = [b - a for a, b in zip(rows.lower, rows.upper, strict=True)]
     return width * math.fsum(math.pow(span * rows.unit, power) for span in spans)

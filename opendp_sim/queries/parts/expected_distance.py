@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from opendp_sim.core.capabilities import sliced
 from opendp_sim.core.claims import Noise, Stable
 from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.queries.distance import least_counted
@@ -50,8 +51,9 @@ def expected_distance_error(asked: Asked, post: Mechanism) -> ExpectedError:
     power = getattr(post, "p", None) or sums.power
     if getattr(post, "mean", False):
         return _of_means(asked, post, scaled)
-    seen = size * _mean(points * asked.unit, as_rows(at).values * asked.unit, power, "l1")
-    meant = size * _mean(before, wanted, power, asked.claimed("l1"))
+    kind = "l1" if sliced(sums) is None else "l2"
+    seen = size * _mean(points * asked.unit, as_rows(at).values * asked.unit, power, kind)
+    meant = size * _mean(before, wanted, power, asked.claimed(kind))
     return ExpectedError(
         root_mean_square(answer["noise_error"][:, 0]),
         0.0,
@@ -75,8 +77,9 @@ def _of_means(asked: Asked, post: Any, scaled: dict[str, Any]) -> ExpectedError:
     of_size = variance * counted.factor**2
     of_each, together = (np.broadcast_to(part, (1, len(means)))[0] for part in noise)
     off, deviation, share = ratio_error(means, asked.size, least, of_each, together, of_size)
-    seen = _mean(points * asked.unit, as_rows(at).values * asked.unit, power, "l1")
-    meant = _mean(before, wanted, power, asked.claimed("l1"))
+    kind = "l1" if sliced(sums) is None else "l2"
+    seen = _mean(points * asked.unit, as_rows(at).values * asked.unit, power, kind)
+    meant = _mean(before, wanted, power, asked.claimed(kind))
     scale = share * asked.size
     own = root_mean_square(scale * (means - seen))
     maps = scale * root_mean_square(seen - meant)
