@@ -85,6 +85,8 @@ from opendp_sim.prelude import make_second_moments as make_second_moments
 from opendp_sim.prelude import then_second_moments as then_second_moments
 from opendp_sim.prelude import make_select as make_select
 from opendp_sim.prelude import then_select as then_select
+from opendp_sim.prelude import make_slice_sketch as make_slice_sketch
+from opendp_sim.prelude import then_slice_sketch as then_slice_sketch
 from opendp_sim.prelude import make_stable_set as make_stable_set
 from opendp_sim.prelude import then_stable_set as then_stable_set
 from opendp_sim.prelude import make_stable_top_k as make_stable_top_k

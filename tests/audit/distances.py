@@ -37,6 +37,7 @@ PARAMS: dict[str, dict[str, Any]] = {
     "moment_tree": {"levels": 2},
     "distance_tree": {"levels": 3},
     "moments_sketch": {},
+    "slice_sketch": {"directions": 4, "thresholds": 6, "seed": 1},
 }
 Points = Callable[[np.ndarray], np.ndarray]
 

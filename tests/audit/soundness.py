@@ -23,6 +23,7 @@ ARGUMENTS = {
             "moment_tree",
             "distance_tree",
             "moments_sketch",
+            "slice_sketch",
             "l1_embedding",
             "distance",
             "interval_count",

@@ -21,11 +21,12 @@ from tests.audit.faults import (
 from tests.audit.stand_ins import CHANGE_ONE, gaussian, laplace
 
 GAUSSIAN = "discrete_gaussian"
-H, T, D, M, E = (
+H, T, D, M, S, E = (
     "threshold_sketch",
     "moment_tree",
     "distance_tree",
     "moments_sketch",
+    "slice_sketch",
     "l1_embedding",
 )
 
@@ -92,6 +93,54 @@ def box_for_ball(x: Any) -> np.ndarray:
     return np.concatenate(
         [u1 * points.sum(axis=0), [u0 * len(points), u2 * np.square(points).sum()]]
     )
+
+
+def reader_of_slices() -> Any:
+    return k.claim_of(S).capabilities["distance_sums"]
+
+
+def principal_axes(points: np.ndarray) -> np.ndarray:
+    """Directions are the data's own: rows are turned to their principal axes."""
+    return points @ np.linalg.svd(points, full_matrices=True)[2].T
+
+
+def whole_squares(cells: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Squared lengths are added as they are, and not what is above or below their middle."""
+    cells[-1] += reader_of_slices().middle * len(points)
+    return cells
+
+
+def shares_of_the_data(cells: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Each threshold is centred at the share of the records that are above it."""
+    reader, count = reader_of_slices(), max(len(points), 1)
+    u1, fine = reader.multipliers[1], reader.slices.fine
+    above = cells[:-2].reshape(4, 6) / u1 + len(points) * reader.slices.shares
+    own = np.rint(above / count)
+    cells[:-2] = (u1 * (above - len(points) * own)).ravel()
+    # |phi|^2 is sum of f^2 [s > t] - 2 f [s > t] p + p^2: with the data's own p.
+    squares = (fine * above - 2 * above * own + len(points) * own**2).sum()
+    cells[-1] = squares - reader.middle * len(points)
+    return cells
+
+
+def rows_as_they_came(x: Any) -> np.ndarray:
+    """No row is shortened: levels are clipped, after all."""
+    reader, points = reader_of_slices(), k.points_of(x)
+    slices, (u0, u1) = reader.slices, reader.multipliers
+    found = np.floor(slices.projection.phases(np.clip(points * k.STEPS, -1e6, 1e6)))
+    levels = np.clip(found, 0, slices.thresholds)
+    above = (levels[:, None] > np.arange(slices.thresholds)[:, None]).sum(axis=2)
+    squares = slices.squares[levels.astype(int)].sum() - reader.middle * len(points)
+    centred = u1 * (slices.fine * above - len(points) * slices.shares)
+    return np.concatenate([centred.ravel(), [u0 * len(points), squares]]).astype(float)
+
+
+def of_one_direction() -> float:
+    """The scale at rho = 1 for what one direction adds to a squared length."""
+    reader = reader_of_slices()
+    (u0, u1), slices = reader.multipliers, reader.slices
+    each = slices.longest / slices.count
+    return math.sqrt((u0**2 + u1**2 * each + reader.half**2) / 2)
 
 
 # --- faults of the noise: (core, count, scale) -> releases ------------------------------------
@@ -345,6 +394,44 @@ MOMENTS = [
         lambda: k.release(M, after=means),
     ),
 ]
+SLICES = [
+    twin(
+        f"{S}/forgot_the_directions",
+        "the norm of one direction for all of them",
+        lambda: k.release(S, family=GAUSSIAN, scale=of_one_direction()),
+    ),
+    twin(
+        f"{S}/squares_not_centred",
+        "squared lengths as they are, calibrated for their half range",
+        lambda: k.release(S, family=GAUSSIAN, after=whole_squares),
+    ),
+    twin(
+        f"{S}/rows_as_they_came",
+        "levels are clipped, and rows are not",
+        lambda: k.release(S, family=GAUSSIAN, core=rows_as_they_came),
+    ),
+    twin(
+        f"{S}/principal_axes",
+        "directions are the records' principal axes",
+        lambda: k.release(S, family=GAUSSIAN, before=principal_axes),
+    ),
+    twin(
+        f"{S}/shares_of_the_data",
+        "thresholds are centred at the records' own shares",
+        lambda: k.release(S, family=GAUSSIAN, after=shares_of_the_data),
+    ),
+    twin(f"{S}/exact_count", "the count has no noise", lambda: k.release(S, add=exact_cells(-2))),
+    twin(
+        f"{S}/l2_scale_for_laplace",
+        "the L2 norm where L1 is due",
+        lambda: k.release(S, scale=math.sqrt(2) * k.scale_of(S, GAUSSIAN)),
+    ),
+    twin(
+        f"{S}/replace_as_add",
+        "calibrated for added records, claimed for replaced ones",
+        lambda: k.release(S, family=GAUSSIAN, metric=CHANGE_ONE),
+    ),
+]
 EMBEDDINGS = [
     twin(
         f"{E}/clip_from_data", "clipped at the data's quantile", lambda: k.row_map(clip_at_quantile)
@@ -440,14 +527,14 @@ ANSWERS = [
     ),
 ]
 
-TWINS = [*THRESHOLDS, *TREES, *COUNTS, *MOMENTS, *EMBEDDINGS, *ANSWERS]
+TWINS = [*THRESHOLDS, *TREES, *COUNTS, *MOMENTS, *SLICES, *EMBEDDINGS, *ANSWERS]
 CONTROLS = (
     [
         control(
             f"{key}/sound_{family.split('_')[1]}",
             lambda key=key, family=family: k.release(key, family=family),
         )  # type: ignore[misc]
-        for key in (H, T, D, M)
+        for key in (H, T, D, M, S)
         for family in ("discrete_laplace", GAUSSIAN)
     ]
     + [

@@ -23,6 +23,7 @@ THRESHOLDS = lookup("threshold_sketch")(thresholds=13, per_label=True, count_wei
 TREE = lookup("moment_tree")(levels=3, p=2, per_label=True)
 COUNTS = lookup("distance_tree")(levels=3)
 MOMENTS = lookup("moments_sketch")(per_label=True)
+SLICES = lookup("slice_sketch")(directions=7, thresholds=10, seed=2, per_label=True)
 
 
 def rows(values: list[list[float]], labels: list[int] | None = None) -> Rows:
@@ -78,6 +79,7 @@ CASES = {
         pairs=grid_pairs(LABELLED),
         attains=(no_rows(2, labels=True), rows([[24, 15], [24, 15]], [1, 1]), 2),
     ),
+    "slice_sketch": Case(mechanism=SLICES, domain=BALL, metric=Symmetric(), pairs=grid_pairs(BALL)),
     "l1_embedding": Case(
         mechanism=lookup("l1_embedding")(directions=5, seed=2, bits=6, clip=0.75),
         domain=BALL,

@@ -131,21 +131,13 @@ class SliceSketch(Mechanism):
         )
 
     def _advice(self, rows: GridRows) -> tuple[str, ...]:
+        told: tuple[str, ...] = ()
         if rows.width == 1:
-            return (
-                (
-                    "one column has one distance: `threshold_sketch` answers it exactly, with the noise of "
-                    "one query and no directions."
-                ),
-            )
-        if self.directions >= rows.width:
-            return ()
-        return (
-            (
-                f"{self.directions} directions in {rows.width} columns cost more noise than one a column: "
-                "raise `directions`."
-            ),
-        )
+            told = ("in one column `threshold_sketch` answers without directions, at less noise.",)
+        if self.directions < rows.width:
+            few = f"{self.directions} directions in {rows.width} columns"
+            told = (f"{few} cost more noise than one a column: raise `directions`.",)
+        return told
 
 
 make_slice_sketch, then_slice_sketch = constructors(SliceSketch)

@@ -97,7 +97,7 @@ class Slices:
         generator = public_generator(self.seed, _KEY, "directions")
         matrix = orthogonal_blocks(generator, self.rows.width, self.count)
         matrix *= self.length
-        offset = self.thresholds // 2 + self.dithers * 2.0**-_FINE_DITHERS
+        offset = self.dithers.astype(np.float64) * 2.0**-_FINE_DITHERS + self.thresholds // 2
         found = PhaseProjection.fit(matrix, offset, self.magnitude, f"{_KEY}.input_domain")
         self._certify(found)
         return found
@@ -105,7 +105,7 @@ class Slices:
     @property
     def magnitude(self) -> int:
         """The largest distance of a coordinate from the centre's."""
-        return max(max(self.centre.reach), 1)
+        return max(*self.centre.reach, 1)
 
     def _certify(self, found: PhaseProjection) -> None:
         """Refuse directions of whose blocks one is longer than Lemma 1 allows: by row sums."""
@@ -113,7 +113,7 @@ class Slices:
         for start in range(0, self.count, width):
             block = found.folded[start : start + width, :-1]
             gram = np.abs(public_product(block, block.T)).sum(axis=1)
-            if float(gram.max()) > most or int(found.bits.min()) < _FINE_DITHERS:
+            if not float(gram.max()) <= most or int(found.bits.min()) < _FINE_DITHERS:
                 raise ParameterError(
                     "OS102", f"{_KEY}.seed", expected="directions that floats hold orthonormal",
                     got="others", hint="take another seed, or quantize to fewer bits.",
@@ -143,17 +143,20 @@ class Slices:
     def shares(self) -> NDArray[np.int64]:
         """p_t times ``fine``: the share of a normal law of deviation B above each threshold."""
         at = (np.arange(self.thresholds) + 0.5) / self.thresholds * 2 - 1
-        return np.rint(self.fine * special.ndtr(-at * self.ends)).astype(np.int64)
+        above: NDArray[np.float64] = special.ndtr(-at * self.ends)
+        return np.rint(self.fine * above).astype(np.int64)
 
     @cached_property
     def squares(self) -> NDArray[np.int64]:
         """L: what a direction adds to the squared length of a record, by level (T + 1,)."""
-        return np.square(self._features).sum(axis=1)
+        found: NDArray[np.int64] = (self._features**2).sum(axis=1)
+        return found
 
     @property
     def _features(self) -> NDArray[np.int64]:
         above = np.arange(self.thresholds + 1)[:, None] > np.arange(self.thresholds)
-        return self.fine * above - self.shares
+        features: NDArray[np.int64] = self.fine * above - self.shares
+        return features
 
     @property
     def least(self) -> int:
@@ -192,15 +195,21 @@ class Slices:
         known = np.arange(_PARTS)[:, None]
         above, below = _PARTS * levels - known - 1, known - _PARTS * (levels + 1)
         nearest = np.square(np.maximum(np.maximum(above, below), 0))
-        each = np.bincount(self.dithers >> (_FINE_DITHERS - 4), minlength=_PARTS).tolist()
+        each: list[int] = np.bincount(self.dithers >> 12, minlength=_PARTS).tolist()
         blocks = -(-self.count // self.rows.width)
         reach = _PARTS * self.length * self.bound
         limit = math.ceil(blocks * reach * reach * (1 + 2 * _SLACK))
         fine = values << _FINE_SLOPES
-        steepest = int(fine.max()) * 64 // (_PARTS * self.thresholds) ** 2 + 1
-        found = []
-        for slope in sorted({steepest * part // 1024 for part in range(1025)}):
-            tops = (fine - slope * nearest).max(axis=1).tolist()
-            sums = sum(n * top for n, top in zip(each, tops, strict=True))
-            found.append(sums + slope * limit)
-        return int(min(found) >> _FINE_SLOPES)
+
+        def bound(slope: int) -> int:
+            tops: list[int] = (fine - slope * nearest).max(axis=1).tolist()
+            return sum(n * top for n, top in zip(each, tops, strict=True)) + slope * limit
+
+        low, high = 0, int(fine.max()) * 64 // (_PARTS * self.thresholds) ** 2 + 1
+        while high - low > 2:  # convex in the slope, and sound at every one
+            third = (high - low) // 3
+            if bound(low + third) <= bound(high - third):
+                high -= third
+            else:
+                low += third
+        return int(min(bound(slope) for slope in range(low, high + 1)) >> _FINE_SLOPES)
