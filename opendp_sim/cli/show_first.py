@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from textwrap import wrap
 
 from rich.console import Console
@@ -20,6 +20,7 @@ from opendp_sim.dsl.how_wrong import asked_later, how_wrong
 from opendp_sim.dsl.loss_in_words import in_words, spent_of
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.standing import standing
+from opendp_sim.dsl.wrong import Wrong
 
 __all__ = ["show_done", "show_first"]
 
@@ -28,7 +29,14 @@ _NAME = 20
 """Letters of a name that the first lines show; `-v` has the rest."""
 
 
-def show_first(plan: Plan, spec: str, out: Console, *, whole: bool = False) -> None:
+def show_first(
+    plan: Plan,
+    spec: str,
+    out: Console,
+    *,
+    whole: bool = False,
+    predicted: Mapping[str, Wrong] | None = None,
+) -> None:
     """Print five lines of one row each, a tree, and advice where there is any.
 
     Args:
@@ -36,9 +44,10 @@ def show_first(plan: Plan, spec: str, out: Console, *, whole: bool = False) -> N
         spec: its file, for the command that comes next.
         out: where to.
         whole: whether each line goes on over several rows, with the error of every output.
+        predicted: errors that were worked out from public points, by output: they come first.
     """
     wide = min(out.width, _WIDE)
-    for word, text in _answers(plan, whole=whole):
+    for word, text in _answers(plan, whole=whole, predicted=predicted or {}):
         _row(out, word, text, wide, whole=whole)
     last = _next(plan, shown(spec)) + ("" if whole else "; more: -v")
     # A command is never cut: somebody will copy it.
@@ -97,14 +106,16 @@ def _command(plan: Plan) -> str:
     return "opendp-sim session" if asked else "opendp-sim apply"
 
 
-def _answers(plan: Plan, *, whole: bool, runs: int = 0) -> Iterator[tuple[str, str]]:
+def _answers(
+    plan: Plan, *, whole: bool, runs: int = 0, predicted: Mapping[str, Wrong] | None = None
+) -> Iterator[tuple[str, str]]:
     if plan.privacy is None:
         yield "protected", "nobody: all data is declared public"
     else:
         yield "protected", f"{_who(plan)}. {_several(plan)}" if whole else _who(plan)
         sure = _sure_after(plan, runs) if runs else _sure(plan)
         yield "how sure", f"{sure}. {_runs(plan)}" if whole else sure
-    yield "how wrong", _wrong(plan, whole=whole)
+    yield "how wrong", _wrong(plan, predicted or {}, whole=whole)
     if plan.privacy is not None:
         cost = _spent(plan) if runs else _cost(plan)
         yield "cost", f"{cost}. {' '.join(in_words(plan))}" if whole else cost
@@ -188,10 +199,10 @@ def _runs(plan: Plan) -> str:
     )
 
 
-def _wrong(plan: Plan, *, whole: bool) -> str:
+def _wrong(plan: Plan, predicted: Mapping[str, Wrong], *, whole: bool) -> str:
     """Tell the errors, of outputs alike at once; the first error alone unless ``whole``."""
     alike = defaultdict(list)
-    told = how_wrong(plan)
+    told = {**predicted, **how_wrong(plan), **predicted}
     noun = " output" if told else " question"
     for name, error in (told or asked_later(plan)).items():
         alike[error.whole if whole else error.brief].append(name if whole else _short(name))
@@ -207,6 +218,7 @@ def _wrong(plan: Plan, *, whole: bool) -> str:
         (names[:1], text, noun),
         (names[:1], short, noun),
         (names[:1], short, ""),
+        (names[:1], short.partition(" (")[0], ""),
     ):
         left = every - len(few)
         more = f"; {left} more{of}{'s' if of and left > 1 else ''}" if left else ""

@@ -25,6 +25,7 @@ from opendp_sim.cli.show_plan import show_plan, show_types
 from opendp_sim.dsl.advice import advice
 from opendp_sim.dsl.plan import Plan, plan_file
 from opendp_sim.dsl.standing import standing
+from opendp_sim.dsl.wrong import as_predicted
 
 __all__ = ["check_command", "plan_command", "types_command"]
 
@@ -82,7 +83,10 @@ def plan_command(
             each = {name: asdict(parts) | {"total": parts.total} for name, parts in told.items()}
             say_json(found | ({"predicted": each} if each else {}))
         else:
-            show_first(plan, spec, console(), whole=verbose)
+            first = {
+                name: as_predicted(parts.total, parts.noise, size) for name, parts in told.items()
+            }
+            show_first(plan, spec, console(), whole=verbose, predicted=first)
             if verbose:
                 console().print()
                 show_plan(plan, console())

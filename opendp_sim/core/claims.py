@@ -285,6 +285,8 @@ class Post:
     """Whether the answer to a query depends on no other query; blocks of them can then be asked apart."""
     of_a_record: float = 0.0
     """The most that one record adds to the sum whose ``noise_error`` is expected; 0 where not known."""
+    unit: str = ""
+    """What an answer is counted in, for texts and axes: "records", "votes", "units of the columns"."""
 
 
 Claim = Stable | Private | Interactive | Post

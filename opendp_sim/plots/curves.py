@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from textwrap import wrap
 from typing import Any, Self
 
 from opendp_sim.accounting.attackers import Attacker, attacker_of
 from opendp_sim.accounting.conversion import zcdp_to_epsilon
 from opendp_sim.accounting.gaussian_curve import epsilon_up
 from opendp_sim.core.errors import ParameterError
+from opendp_sim.dsl.error_units import of_one_unit
 from opendp_sim.dsl.gaussian_facts import is_tight
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.plots.canvas import COLORS, MARKERS, Display, label
 
 __all__ = ["ErrorDisplay", "PrivacyDisplay"]
 
+_WIDE, _LINES = 58, 3
+"""Letters of a line below a picture, and such lines."""
 _TRIED = (0.25, 0.5, 1.0, 2.0, 4.0)
 _RATES = (0.001, 0.002, 0.005, 0.01, 0.02, *(i / 20 for i in range(1, 20)), 0.99)
 _DELTAS = tuple(10.0**-i for i in range(2, 13))
@@ -29,12 +33,20 @@ class ErrorDisplay(Display):
         epsilon: the budgets, rising.
         errors: name of output and error to one value for each budget.
         chosen: the program's own budget, or None.
+        unit: what all these errors are counted in; nothing where that is not known.
+        left_out: other errors of the program, which have another unit and are not drawn.
     """
 
     def __init__(
-        self, epsilon: Sequence[float], errors: Mapping[str, Sequence[float]], chosen: float | None
+        self,
+        epsilon: Sequence[float],
+        errors: Mapping[str, Sequence[float]],
+        chosen: float | None,
+        unit: str = "",
+        left_out: Sequence[str] = (),
     ) -> None:
         self.epsilon, self.errors, self.chosen = list(epsilon), dict(errors), chosen
+        self.unit, self.left_out = unit, tuple(left_out)
 
     @classmethod
     def from_plan(cls, plan: Plan, epsilon: Sequence[float] = _TRIED) -> Self:
@@ -46,7 +58,7 @@ class ErrorDisplay(Display):
         own = None if plan.privacy is None else plan.privacy.budget.epsilon
         budgets = sorted({*map(float, epsilon), *(() if own is None else (own,))})
         curve = plan.errors(budgets) if own is not None else None
-        kept = (
+        found = (
             {}
             if curve is None
             else {
@@ -55,13 +67,14 @@ class ErrorDisplay(Display):
                 if len(values) == len(budgets) and all(v > 0 and math.isfinite(v) for v in values)
             }
         )
+        unit, kept, others = of_one_unit(plan, found)
         if not kept:
             raise ParameterError(
                 "OS101", "plot", expected="a private program with a budget in epsilon and an output "
                 "that states an expected error", got="another",
                 hint="`opendp-sim plan` shows its errors; `--kind privacy` draws what an attacker gains.",
             )  # fmt: skip
-        return cls(budgets, kept, own)
+        return cls(budgets, kept, own, unit, others)
 
     def _draw(self, ax: Any) -> None:
         for i, (name, values) in enumerate(self.errors.items()):
@@ -82,9 +95,17 @@ class ErrorDisplay(Display):
         ax.set_xticks(self.epsilon, [f"{e:g}" for e in self.epsilon])
         ax.minorticks_off()
         ax.set_ylim(0, None)
-        ax.set_xlabel("epsilon (smaller is more private)")
-        ax.set_ylabel("expected error")
+        ax.set_xlabel("\n".join(["epsilon (smaller is more private)", *self._others()]))
+        ax.set_ylabel(f"expected error,\nin {label(self.unit)}" if self.unit else "expected error")
         ax.legend(frameon=False, fontsize=8)
+
+    def _others(self) -> list[str]:
+        """Return the lines that name what is not drawn, as it has another unit."""
+        if not self.left_out:
+            return []
+        named = dict.fromkeys(name.partition(": ")[2] for name in self.left_out)
+        text = f"not drawn, as it has another unit: {'; '.join(named)}".replace("_", " ")
+        return [label(line) for line in wrap(text, _WIDE)[:_LINES]]
 
 
 class PrivacyDisplay(Display):

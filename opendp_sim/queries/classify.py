@@ -110,6 +110,7 @@ class Classify(Mechanism):
             output=Answers(COLUMNS, sums.labels),
             expected={"noise_error": noise},
             of_a_record=1.0,
+            unit="records",
         )
 
     def _best(self, sums: NDArray[np.float64], sizes: Any, least: Any) -> dict[str, NDArray[Any]]:

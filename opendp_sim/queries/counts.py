@@ -97,4 +97,5 @@ class Counts(Mechanism):
             expected={"noise_error": noise},
             asks=False,
             of_a_record=1.0,
+            unit="votes",
         )

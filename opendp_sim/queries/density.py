@@ -27,6 +27,8 @@ from opendp_sim.spaces.rows import GridRows
 
 __all__ = ["Density"]
 
+_TRIED = np.concatenate([[0.0], np.geomspace(1e-6, 1e6, 4801)])
+"""Distances at which a record's deviation is looked at: neighbours differ by 0.6 %."""
 COLUMNS = ("density", "noise_error", "sketch_error", "lower", "upper", "records", "least_records")
 _OF_COUNT = 4.0
 """Deviations of the count that a class must exceed: an empty one does so 3 times in 100,000."""
@@ -111,8 +113,15 @@ class Density(Mechanism):
         expected = self._expected(
             math.sqrt(self._loss(sums)) * noise, deviation * sums.count_factor()
         )
-        if rounding:
-            expected["rounding, per record at most"] = rounding
+        expected |= {
+            f"{name}, per record at most": value
+            for name, value in (
+                ("bias", float(sums.bias())),
+                ("sampling", math.sqrt(self._loss(sums)) * most_sampled(sums)),
+                ("rounding", rounding),
+            )
+            if value
+        }
 
         def answer(released: Arrays, queries: Any) -> dict[str, NDArray[np.float64]]:
             asked = check_queries(domain, queries)
@@ -126,6 +135,7 @@ class Density(Mechanism):
             output=Answers(COLUMNS, sums.labels, self.normalise),
             expected=expected,
             of_a_record=1.0,
+            unit="a share of all records" if self.normalise else "records",
         )
 
     def _loss(self, sums: KernelSums) -> float:
@@ -245,6 +255,18 @@ class _Estimated:
             noise_variance=np.maximum(self.noise_variance + of_divisor, 0.0) / divisor**2,
             sketch_variance=self.sketch_variance / divisor**2,
         )
+
+
+def most_sampled(sums: KernelSums) -> float:
+    """Bound the deviation of one record's kernel value over the sketch's draws, wherever the record is.
+
+    The deviation of a sum is at most the sum of its records' deviations (Minkowski), so n records deviate
+    by at most n times this. The bias, which a sketch's bound holds too, is told beside it.
+    """
+    known = getattr(sums, "most_deviation", None)
+    if known is not None:
+        return float(known())
+    return max(0.0, float(sums.sketch_deviation(_TRIED[None, :]).max()) - float(sums.bias()))
 
 
 def rounded(sums: KernelSums, domain: Domain) -> float:

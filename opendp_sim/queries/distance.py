@@ -20,6 +20,7 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.queries.parts.asked import check_queries, extremes, offered
 from opendp_sim.queries.parts.quantiles import quantile
 from opendp_sim.queries.parts.ratios import interval_of_ratio
+from opendp_sim.queries.parts.units import of_distances
 from opendp_sim.spaces.released import Answers, Released
 from opendp_sim.spaces.rows import GridRows
 
@@ -127,12 +128,15 @@ class Distance(Mechanism):
             expected["bias per record"] += lost
         if each:
             expected["deviation of the projection, per record"] = each
+        if steps := _most_rounded(release, power, whole=sliced(sums) is not None):
+            expected["rounding, per record at most"] = steps
         return Post(
             answer,
             takes="release",
             output=Answers(COLUMNS, sums.labels, self.mean),
             expected=expected,
             of_a_record=longest(release.queries, power, whole=sliced(sums) is not None),
+            unit=of_distances(release.queries, power, summed=not self.mean),
         )
 
     def _columns(
@@ -231,6 +235,15 @@ def distortion(sums: DistanceSums, release: Released, power: float) -> tuple[flo
     if own is not None:
         return own.relative, 0.0, own.by_record
     return (stated[1], stated[2], 0.0) if stated and stated[0] == power else (0.0, 0.0, 0.0)
+
+
+def _most_rounded(release: Released, power: float, *, whole: bool) -> float:
+    """Bound what rounding moves one record's distance by, for queries inside of the rows' bounds."""
+    lower = np.array(getattr(release.queries, "lower", ()), dtype=np.float64)
+    if not lower.size:
+        return 0.0
+    asked = np.broadcast_to(lower, (1, getattr(release.queries, "width", lower.size)))
+    return float(np.max(rounding(release, asked, power, whole=whole)))
 
 
 def rounding(

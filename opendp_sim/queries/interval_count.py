@@ -119,6 +119,7 @@ class IntervalCount(Mechanism):
             output=Answers(COLUMNS, offer.labels),
             expected={"noise_error": release.deviation * math.sqrt(offer.widest(self.column))},
             of_a_record=1.0,
+            unit="records",
         )
 
 

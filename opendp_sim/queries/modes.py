@@ -115,6 +115,7 @@ class Modes(Mechanism):
             output=Answers(COLUMNS),
             expected={"noise_error": noise},
             of_a_record=1.0,
+            unit="records",
             asks=False,
         )
 

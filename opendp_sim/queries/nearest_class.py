@@ -17,6 +17,7 @@ from opendp_sim.core.errors import ParameterError, ReleaseError, SpaceError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.queries.parts.asked import check_queries, offered
+from opendp_sim.queries.parts.units import of_distances
 from opendp_sim.spaces.released import Answers, Released
 
 __all__ = ["NearestClass"]
@@ -143,7 +144,12 @@ def _by_means(offer: Any, release: Released, *, prior: bool) -> Post:
             DEVIATION: area * means.gap_deviation(values, order),
         }
 
-    return Post(classify, takes="release", output=Answers((*COLUMNS, DEVIATION), offer.labels))
+    return Post(
+        classify,
+        takes="release",
+        output=Answers((*COLUMNS, DEVIATION), offer.labels),
+        unit=of_distances(release.queries, 2.0),
+    )
 
 
 def _by_distances(offer: Any, release: Released) -> Post:
@@ -164,4 +170,9 @@ def _by_distances(offer: Any, release: Released) -> Post:
         margin = np.maximum(top[:, 0] - top[:, 1], 0.0) if scores.shape[1] > 1 else scores[:, 0]
         return {"label": order[:, 0].astype(np.int64), "margin": margin, "score": scores}
 
-    return Post(classify, takes="release", output=Answers(COLUMNS, offer.labels))
+    return Post(
+        classify,
+        takes="release",
+        output=Answers(COLUMNS, offer.labels),
+        unit=of_distances(release.queries, offer.power),
+    )

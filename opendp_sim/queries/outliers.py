@@ -110,4 +110,5 @@ class Outliers(Mechanism):
             output=Answers(COLUMNS, sums.labels),
             expected=density.expected,
             of_a_record=density.of_a_record,
+            unit=density.unit,
         )

@@ -114,6 +114,7 @@ class Regress(Mechanism):
             output=output,
             asks=asks,
             expected={noise: release.deviation * factor},
+            unit="the unit of the target column" if asks else "",
         )
 
     def _target(self, width: int) -> int:

@@ -84,4 +84,5 @@ class Sample(Mechanism):
             output=Answers(("candidate", "label")),
             expected={"noise_error": deviation * sums.noise_factor()},
             of_a_record=1.0,
+            unit="records",
         )

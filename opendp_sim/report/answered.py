@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from opendp_sim.accounting.release import Release
 from opendp_sim.core.shown import shown
+from opendp_sim.dsl.error_units import unit_of_answers
 from opendp_sim.dsl.execute import answer
 from opendp_sim.dsl.how_wrong import size
 from opendp_sim.dsl.inputs import open_points, open_queries
@@ -46,9 +47,8 @@ def answered(plan: Plan, output: str, file: Path) -> Figure | None:
     if found is None:
         return None
     asked = plan.outputs[found[0]].decl.post
-    return _bars(
-        found[1], next((c for c in (getattr(p, "confidence", 0.0) for p in asked) if c), 0.0)
-    )
+    sure = next((c for c in (getattr(p, "confidence", 0.0) for p in asked) if c), 0.0)
+    return _bars(found[1], sure, unit_of_answers(plan, found[0]))
 
 
 def rows_of(plan: Plan, output: str, file: Path, most: int = _SHOWN) -> Rows | None:
@@ -105,7 +105,9 @@ def _rows(found: Any, labels: Sequence[Any] | None) -> Iterator[dict[str, str]]:
         yield {name: str(column[i]) for name, column in flat.items()}
 
 
-def _bars(rows: Sequence[Mapping[str, str]], confidence: float = 0.0) -> Figure | None:
+def _bars(
+    rows: Sequence[Mapping[str, str]], confidence: float = 0.0, unit: str = ""
+) -> Figure | None:
     if not rows:
         return None
     for value in VALUES:
@@ -113,12 +115,18 @@ def _bars(rows: Sequence[Mapping[str, str]], confidence: float = 0.0) -> Figure 
         if names:
             bars = [_bar(name, rows[0], value, f":{name}") for name in names]
             text = "The first question, and its answer for each class. "
-            return _figure(bars, value, text + _noise(rows[:1]), confidence)
+            return _figure(bars, _labelled(value, unit), text + _noise(rows[:1]), confidence)
         if value in rows[0]:
             bars = [_bar(str(i), row, value, "") for i, row in enumerate(rows, 1)]
             text = f"The first {len(rows)} questions and their answers. "
-            return _figure(bars, value, text + _noise(rows), confidence)
+            return _figure(bars, _labelled(value, unit), text + _noise(rows), confidence)
     return None
+
+
+def _labelled(value: str, unit: str) -> str:
+    """Return what bars are, with their unit: a probability has its own."""
+    own = "from 0 to 1" if value == "probability" else f"in {unit}" if unit else ""
+    return f"{value}, {own}" if own else value
 
 
 def _noise(rows: Sequence[Mapping[str, str]]) -> str:

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.rounding import up_text
+from opendp_sim.dsl.error_units import of_one_unit, unit_of
 from opendp_sim.dsl.gaussian_facts import is_tight
 from opendp_sim.dsl.how_wrong import ANSWERS
 from opendp_sim.dsl.plan import Plan
@@ -97,10 +98,11 @@ def figures_of(plan: Plan) -> Iterator[Figure]:
         yield Figure(
             "What accuracy is left",
             error_chart(points, chosen, _said(plan, name)),
-            f"Known before any data is opened; about two of three {_of_what(plan, name)} come "
-            f"nearer. The "
-            "error stays the same however many records there are: with ten times the data it "
-            "matters a tenth.",
+            f"Known before any data is opened; noise moves about two of three {_of_what(plan, name)} "
+            "by less than this. It stays the same however many records there are: with ten times the "
+            "data it matters a tenth. What each record adds by rounding, by the draws of a sketch or by "
+            "a projection is no noise, has another unit and is not drawn: how wrong answers will be "
+            "says it.",
         )
 
 
@@ -116,7 +118,8 @@ def _errors(plan: Plan) -> tuple[str, list[tuple[float, float]]] | None:
         curve = plan.errors(budgets)
     except SimError:
         return None
-    for name, values in curve.errors.items():
+    _, drawn, _ = of_one_unit(plan, curve.errors)
+    for name, values in drawn.items():
         if len(values) == len(budgets) and all(v > 0 and math.isfinite(v) for v in values):
             return name, list(zip(budgets, values, strict=True))
     return None
@@ -130,10 +133,7 @@ def _of_what(plan: Plan, name: str) -> str:
 
 
 def _said(plan: Plan, name: str) -> str:
-    """Return what an error curve is about in words: its name is output and error."""
-    output, _, error = name.partition(": ")
-    if not error.startswith("noise_error"):
-        return f"expected {error.replace('_', ' ')} of `{output}`"
-    records = any(post.of_a_record == 1 for post in plan.outputs[output].posts)
+    """Return what an error curve is about in words, with its unit: its name is output and error."""
+    output = name.partition(": ")[0]
     of = "of" if _of_what(plan, name) == "answers" else "of sums for"
-    return f"typical error {of} `{output}`{', in records' if records else ''}"
+    return f"noise {of} `{output}`, in {unit_of(plan, name)}"

@@ -11,8 +11,14 @@ import pytest
 
 import opendp_sim as sim
 from opendp_sim.core.mechanism import lookup
-from opendp_sim.dsl.how_wrong import _STATED, _UNKNOWN, Wrong, asked_later, how_wrong, size
+from opendp_sim.dsl.error_units import of_one_unit, unit_of_answers
+from opendp_sim.dsl.how_wrong import _UNKNOWN, Wrong, asked_later, how_wrong, size
+from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.plan import plan_file
+from opendp_sim.dsl.predict import predict
+from opendp_sim.dsl.stated_errors import STATED, _th
+from opendp_sim.dsl.whole_error import Whole, whole_of
+from opendp_sim.dsl.wrong import as_predicted
 from opendp_sim.spaces.metrics import VectorNorm
 from opendp_sim.spaces.sketch import IntVector
 from tests._plans import planned
@@ -20,9 +26,9 @@ from tests._plans import planned
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.yaml"))
 
 
-def sizes_told(noise: float, least: float) -> str:
-    """Return how a plan tells a mean's noise: beside numbers of records that are not below the floor."""
-    first, second = (size(noise / of) for of in (100, 10_000))
+def sizes_told(whole: Whole, least: float) -> str:
+    """Return how a plan tells a mean's error: beside numbers of records that are not below the floor."""
+    first, second = (size(whole.at(of) / of) for of in (100, 10_000))
     if least > 10_000:
         return f"fewer than {math.ceil(least):,} records are not told from noise"
     if least > 100:
@@ -33,6 +39,23 @@ def sizes_told(noise: float, least: float) -> str:
     return f"2 of 3 answers within {first} with 100 records, {second} with 10,000"
 
 
+def check_sum(output, error, noise):
+    """A sum's line has its whole error, its noise, and its unit."""
+    whole, unit = whole_of(output, noise), next(p.unit for p in reversed(output.posts) if p.unit)
+    last = output.decl.post[-1]
+    assert error.of_leads == (last.key == "classify" and last.rule == "map")
+    if error.of_leads:
+        assert f"{size(2 * math.sqrt(2) * noise)} records" in error.brief
+    elif whole.has_parts:
+        assert f"within {size(whole.at(100))}" in error.brief
+        assert f"(noise {size(noise)})" in error.brief
+        assert f"within {size(whole.at(10_000))} if there are 10,000" in error.whole
+        assert unit in error.whole
+    else:
+        assert f"within {size(noise)} {unit}" in error.brief
+        assert ("of 100" in error.brief) == (unit == "records")
+
+
 @pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
 def test_every_output_that_answers_is_told(spec):
     plan = planned(spec)
@@ -41,26 +64,70 @@ def test_every_output_that_answers_is_told(spec):
         noise = next((v for k, v in output.expected.items() if k.startswith("noise_error")), None)
         last = output.decl.post[-1] if output.decl.post else None
         if noise is not None and getattr(last, "mean", False):
-            assert sizes_told(noise, output.expected["least records"]) in told[name].text
+            sizes = sizes_told(whole_of(output, noise), output.expected["least records"])
+            assert sizes in told[name].text
+            assert output.posts[-1].unit in told[name].whole
         elif "least records" in output.expected and last.key in {"density", "outliers"}:
             least = output.expected["least records"]
-            assert sizes_told(noise, least) in told[name].text
+            assert sizes_told(whole_of(output, noise), least) in told[name].text
             assert f"counts fewer than {math.ceil(least):,} is divided by that" in told[name].whole
             assert size(output.expected["noise of the number of records"]) in told[name].whole
         elif noise is not None:
             assert size(noise) in told[name].whole
-            record = max(post.of_a_record for post in output.posts)
-            assert record > 0, name
-            lead = 2 * math.sqrt(2) if told[name].of_leads else 1.0
-            of = "farthest records" if record != 1 else "records"
-            assert f"{size(lead * noise / record)} {of}" in told[name].brief
-            assert re.search(r"\((.*% of|.* times) 100\)$", told[name].brief)
-            assert told[name].of_leads == (last.key == "classify" and last.rule == "map")
+            assert max(post.of_a_record for post in output.posts) > 0, name
+            check_sum(output, told[name], noise)
         elif name in told:
             assert told[name].text == _UNKNOWN or re.search(r"\d", told[name].text)
     unknown = {name for name, error in told.items() if error.text == _UNKNOWN}
     assert all(plan.outputs[name].decl.post for name in unknown)
     assert not unknown or spec.stem in {"digit-distances", "digit-means", "ink-distances"}
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
+def test_every_expected_noise_has_the_unit_of_its_question(spec):
+    for name, output in planned(spec).outputs.items():
+        if any(word.startswith("noise_error") for word in output.expected):
+            assert unit_of_answers(planned(spec), name), name
+
+
+def test_no_curve_of_another_unit_is_drawn_beside_the_first():
+    """What a record is off by was drawn on the axis of a sum's noise."""
+    plan = planned(next(path for path in SPECS if path.stem == "digit-slices"))
+    unit, drawn, left_out = of_one_unit(plan, plan.errors([1.0]).errors)
+    assert unit == "units of the rows, summed"
+    assert list(drawn) == ["distances: noise_error"]
+    assert set(left_out) == {
+        "distances: bias per record",
+        "distances: relative deviation of the projection",
+    }
+
+
+@pytest.mark.parametrize("stem", ["digit-modes", "digit-scales"])
+def test_the_whole_error_holds_what_points_let_expect(stem):
+    """Noise, draws, projection, rounding and bias of all digits are within what a plan says at most."""
+    plan = planned(next(path for path in SPECS if path.stem == stem))
+    outputs = {k: v for k, v in plan.outputs.items() if v.decl.post[-1].key == "density"}
+    try:
+        found = predict(plan, SourceRef("builtin", "digits"), 1797)
+    except sim.SimError:
+        pytest.skip("its answers have labels")
+    for name, output in outputs.items():
+        if name in found:
+            whole = whole_of(output, output.expected["noise_error"])
+            assert found[name].noise <= found[name].total <= whole.at(1797)
+            told = as_predicted(found[name].total, found[name].noise, 1797)
+            assert f"within {size(found[name].total)} with 1,797 such records" in told.brief
+
+
+def test_squares_of_what_is_drawn_add_up_and_bias_adds_to_itself():
+    whole = Whole(3.0, {"sampling": 0.04, "projection": 0.0}, {"bias": 0.01, "rounding": 0.02})
+    assert whole.at(100) == pytest.approx(5.0 + 3.0)
+    assert [word for word, _ in whole.parts()] == [
+        "the draws of the sketch",
+        "rounding to the grid",
+        "the structure itself",
+    ]
+    assert not Whole(3.0, {"sampling": 0.0}, {}).has_parts
 
 
 @pytest.mark.parametrize(
@@ -78,7 +145,7 @@ def test_a_size_has_three_digits(value, text):
 
 
 def test_the_most_telling_fact_comes_first():
-    names = [name for name, *_ in _STATED]
+    names = [name for name, *_ in STATED]
     assert names.index("gap_for_95_percent") < names.index("threshold")
     assert names.index("deviation") < names.index("threshold")
 
@@ -124,7 +191,7 @@ def test_noise_turns_a_safe_lead_in_fewer_than_3_of_100():
     """The lead is two deviations of the difference of two noisy sums: exactly, by the normal curve."""
     plan = plan_file(next(path for path in SPECS if path.stem == "digit-density"))
     told = how_wrong(plan)
-    noise, lead = told["densities"].size, told["answers"].size
+    noise, lead = plan.outputs["densities"].expected["noise_error"], told["answers"].size
     turned = 0.5 * math.erfc(lead / (math.sqrt(2.0) * noise) / math.sqrt(2.0))
     assert 0.02 < turned < 0.03
     assert "`margin`" in told["answers"].whole
@@ -145,7 +212,8 @@ def test_a_median_s_noise_is_told_with_its_factor():
     told = how_wrong(plan)["density"].whole
     assert 100 < least < 10_000
     assert f"fewer than {math.ceil(least):,} records are not told from noise" in told
-    assert f"2 of 3 answers within {size(noise / 10_000)} with 10,000 records" in told
+    whole = whole_of(plan.outputs["density"], noise)
+    assert f"2 of 3 answers within {size(whole.at(10_000) / 10_000)} with 10,000 records" in told
 
 
 @pytest.mark.parametrize("key", ["choose_k", "noisy_max_gaussian"])
@@ -158,3 +226,25 @@ def test_the_larger_drop_wins_as_often_as_is_told(key):
     )  # the first drop is larger than the second by that
     wins = sum(claim.function(votes) == 1 for _ in range(1500)) / 1500  # type: ignore[union-attr]
     assert wins == pytest.approx(0.95, abs=0.03)
+
+
+def test_a_rank_is_a_word():
+    ranks = {
+        1: "1st",
+        2: "2nd",
+        13: "13th",
+        81: "81st",
+        103: "103rd",
+        111: "111th",
+        1002: "1,002nd",
+    }
+    assert {rank: _th(rank) for rank in ranks} == ranks
+
+
+def test_what_a_selection_lists_is_a_sentence():
+    plan = planned(next(path for path in SPECS if path.stem == "bright-pixels"))
+    told = how_wrong(plan)["pixels"]
+    assert told.brief == "an item 71.3 votes above the 81st is listed in 95 of 100 runs"
+    assert told.text.startswith(
+        "an item that has 71.3 votes more than the item with the 81st most votes is"
+    )

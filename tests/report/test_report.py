@@ -92,7 +92,7 @@ def test_a_spec_s_page_says_promise_flow_attacker_and_cost(tmp_path):
         "runs add up, but nothing counts them",
         "2 such runs on the same data",
         "a person with 10 rows",
-        "4.4%",
+        "2.5% by the draws of the sketch",
         "Recipients",
         "at most 54.8 times in 100, from this run alone",
         "this is all that this run costs",
@@ -110,7 +110,10 @@ def test_a_spec_s_page_says_promise_flow_attacker_and_cost(tmp_path):
         "Decision: may it be run, and how often",
         "In the folder of these files",
         "How wrong answers will be",
-        "within 4.43 records",
+        "2 of 3 answers within 6.5 records if there are 100 records",
+        "noise 4.43 whatever their number",
+        "3.7% by the projection",
+        "noise of `densities`, in records",
         "What the author was warned of",
         "jl_projection: in front",
         "What is not promised",
@@ -319,6 +322,8 @@ def test_an_answer_is_drawn_from_its_own_columns():
     figure = _bars([row], 0.95)
     assert figure.picture.count("<rect") == 2
     assert "In 95 of 100 cases the answer without noise lies on the line" in figure.caption
+    assert "density, in records" in _bars([row], 0.95, "records").picture
+    assert "probability, from 0 to 1" in _bars([{"probability": "0.5"}], 0.0, "records").picture
     assert _bars([{"coefficient": "1"}]) is None
     assert _bars([{"distance": "nan"}]) is None
     assert _items([1.5]) is None

@@ -213,3 +213,11 @@ def test_classes_are_disjoint_and_answers_agree() -> None:
         )["label"]
         == answer["density"].argmax(axis=1)
     ).all()
+
+
+def test_no_record_deviates_more_than_a_coin_of_one_half():
+    """The bound that needs no kernel is that of the kernel, at its worst distance."""
+    _, reader = built(repetitions=40, buckets=16, family={"p_stable_l2": {"width": 1.0}}, seed=1)
+    each = reader.sketch_deviation(np.geomspace(1e-4, 1e4, 4001)[None, :])
+    assert each.max() <= reader.most_deviation() <= 1.001 * each.max()
+    assert reader.most_deviation() == pytest.approx(0.5 / (15 / 16 * math.sqrt(40)))

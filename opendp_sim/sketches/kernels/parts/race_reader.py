@@ -299,9 +299,16 @@ class RaceReader(Classes):
         values: NDArray[np.float64] = self.mechanism.family.kernel(distance)
         return values
 
+    def most_deviation(self) -> float:
+        """Bound the deviation of one record without noise: that of a fair coin (Lemma 4)."""
+        share = 1.0 / self.mechanism.buckets if self.rehashed else 0.0
+        worst = 0.5 if share <= 0.5 else math.sqrt(share * (1.0 - share))
+        return worst / ((1.0 - share) * math.sqrt(self.mechanism.repetitions))
+
     def sketch_deviation(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Bound the deviation without noise (Lemma 4), per query, from real distances (n, q)."""
         share = 1.0 / self.mechanism.buckets if self.rehashed else 0.0
         kernel = self.kernel(distance)
-        spread: NDArray[np.float64] = np.sqrt(kernel + (1.0 - kernel) * share).sum(axis=0)
+        chance = kernel + (1.0 - kernel) * share
+        spread: NDArray[np.float64] = np.sqrt(chance * (1.0 - chance)).sum(axis=0)
         return spread / ((1.0 - share) * math.sqrt(self.mechanism.repetitions))

@@ -1,0 +1,55 @@
+"""The unit of each error that a plan expects: what may stand on one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from opendp_sim.dsl.planned import Planned
+from opendp_sim.dsl.wrong import RECORDS
+
+__all__ = ["of_one_unit", "unit_of", "unit_of_answers"]
+
+_SUMS = {
+    "noise_error times records": RECORDS,
+    "noise of a sum of products": "sums of products, to which a record adds at most 1",
+    "noise of the summed loss": "the summed loss",
+}
+"""Errors of sums that have a unit of their own, whatever the answers are counted in."""
+
+
+def unit_of_answers(plan: Planned, output: str) -> str:
+    """Return what an output's answers are counted in; nothing where its question does not say."""
+    return next((post.unit for post in reversed(plan.outputs[output].posts) if post.unit), "")
+
+
+def unit_of(plan: Planned, name: str) -> str | None:
+    """Return the unit of an error of answers or of their sums, None for what is an error of neither.
+
+    Args:
+        plan: the plan.
+        name: a name of its error curves: an output, a colon and an error.
+    """
+    output, _, error = name.partition(": ")
+    unit = unit_of_answers(plan, output) or "the answer's own unit"
+    if error == "noise_error":
+        return unit
+    if error == "noise_error of the sum":
+        return f"{unit}, summed"
+    return _SUMS.get(error)
+
+
+def of_one_unit(
+    plan: Planned, errors: Mapping[str, Sequence[float]]
+) -> tuple[str, dict[str, Sequence[float]], tuple[str, ...]]:
+    """Return the first unit, the errors that have it, and the names of all others.
+
+    What one record may be off by has another unit than a sum, and no budget changes it.
+    """
+    units = {name: unit_of(plan, name) for name in errors}
+    first = next((unit for unit in units.values() if unit is not None), "")
+    kept = {name: errors[name] for name in errors if units[name] == first}
+    return first, kept if first else {}, tuple(_left_out(errors, kept if first else {}))
+
+
+def _left_out(errors: Mapping[str, Sequence[float]], kept: Mapping[str, object]) -> Iterator[str]:
+    yield from (name for name in errors if name not in kept)

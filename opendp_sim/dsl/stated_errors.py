@@ -1,0 +1,77 @@
+"""What a release states of its own accuracy, in sentences: votes, selections, steps of a fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from opendp_sim.dsl.wrong import RECORDS, VOTES, Wrong, size
+
+__all__ = ["STATED", "of_release"]
+
+_LISTED = (
+    "an item that has {} votes more than the item with the {next_rank} most votes is listed in 95 of "
+    "100 runs"
+)
+STATED = (
+    ("votes_to_be_listed", "an item is listed in 95 of 100 runs from {} votes on", VOTES),
+    ("votes_for_95_percent", _LISTED, VOTES),
+    ("gap_for_95_percent", "a set that leads by {} votes passes its test in 95 of 100 runs", VOTES),
+    (
+        "drop_for_95_percent",
+        "of two drops the one larger by {} votes wins in 95 of 100 runs",
+        VOTES,
+    ),
+    ("deviation", "2 of 3 noisy vote counts within {}", VOTES),
+    (
+        "relative_vote_noise",
+        "2 of 3 vote counts within {:.0%} of the votes if some {neighbours:.0f} vote",
+        "",
+    ),
+    ("vote_noise", "2 of 3 vote counts within {}, of {voters:.0f} votes at most", VOTES),
+    ("threshold", "a set leading by under {} votes is held back in most runs", VOTES),
+    (
+        "noise_of_a_gradient_in_records",
+        "2 of 3 numbers of a step of the fit within {} records",
+        RECORDS,
+    ),
+)
+"""What a release states of its own accuracy, the most telling first, and what its number counts."""
+_FACTS = ("ranks", "neighbours", "voters")
+"""Other facts of a release that such a sentence names."""
+_MORE = {
+    "votes_to_be_listed": ", unless others take all places",
+    "votes_for_95_percent": ", unless other items fill the list before it; the item that it is compared "
+    "with, and all with fewer votes, are not listed",
+    "gap_for_95_percent": ": its last item is so far ahead of the next one",
+    "drop_for_95_percent": "; a drop is by how many votes an item is ahead of the next one",
+    "relative_vote_noise": "; with fewer voters the share is larger",
+}
+_SHORT = {
+    "votes_for_95_percent": "an item {} votes above the {next_rank} is listed in 95 of 100 runs",
+    "drop_for_95_percent": "a drop larger by {} votes wins 95 in 100",
+    "gap_for_95_percent": "a set ahead by {} votes passes 95 in 100",
+    "threshold": "a set ahead by under {} votes is mostly held back",
+    "relative_vote_noise": "2 of 3 vote counts within {:.0%} of the votes",
+    "noise_of_a_gradient_in_records": "2 of 3 parts of a step within {} records",
+}
+"""The same in a terminal's one line."""
+
+
+def of_release(expected: Mapping[str, Any]) -> Wrong | None:
+    """Return the most telling of what a release states of itself, or None where it states nothing."""
+    for name, text, noun in STATED:
+        if name in expected:
+            value = float(expected[name])
+            facts: dict[str, Any] = {key: float(expected[key]) for key in _FACTS if key in expected}
+            facts["next_rank"] = _th(int(facts.get("ranks", 0.0)) + 1)
+            told = text.format(size(value) if noun else value, **facts)
+            short = _SHORT.get(name, "").format(size(value) if noun else value, **facts)
+            return Wrong(told, value if noun else 0.0, noun, _MORE.get(name, ""), short=short)
+    return None
+
+
+def _th(rank: int) -> str:
+    """Return a rank as a word: 1st, 2nd, 3rd, 4th."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(rank % 10, "th")
+    return f"{rank:,}{'th' if rank % 100 in (11, 12, 13) else ending}"
