@@ -47,7 +47,9 @@ class L1Embedding(Mechanism):
         :math:`\lfloor \langle g_i, x - o \rangle / \zeta + 1/2 \rfloor` clipped to
         :math:`\pm 2^{b-1}` with :math:`\zeta = 2 c / 2^b` and a public centre o (zero, or the middle
         of the box where that is nearer); their unit is :math:`\sqrt{\pi/2}\, \zeta / k`, so sums
-        of absolute differences are l2 distances. Directions are orthogonal in blocks of d.
+        of absolute differences are l2 distances. Directions are orthogonal in blocks of d. For sums of
+        l2 distances under Gaussian noise `slice_sketch` has a third to a fifth of the noise of this map
+        and a `threshold_sketch`.
 
     Stability
         .. math:: d_{out} = d_{in}

@@ -162,6 +162,8 @@ def projected(map_name: str, bits: int, kind: str, runs: int) -> float:
     for seed in range(runs):
         if map_name == "jl_projection":
             steps = [lookup("jl_projection")(dimension=12, seed=seed), lookup("moments_sketch")()]
+        elif map_name == "slice_sketch":
+            steps = [lookup("slice_sketch")(directions=60, seed=seed)]
         else:
             embedding = lookup("l1_embedding")(directions=60, seed=seed)
             steps = [embedding, lookup("threshold_sketch")(thresholds=256)]
@@ -286,7 +288,7 @@ def rows(runs: int) -> Iterator[list[object]]:
                     0.95,
                     lattice(name, bits, dimension, runs),
                 ]
-    for map_name in ("jl_projection", "l1_embedding"):
+    for map_name in ("jl_projection", "l1_embedding", "slice_sketch"):
         for kind in ("one point", "a line", "a cloud"):
             for bits in (5, 10):
                 yield [

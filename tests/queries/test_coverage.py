@@ -101,7 +101,7 @@ def test_densities_cover_rows_between_the_steps(monkeypatch, name, bits, dimensi
         assert campaign.lattice(name, bits, dimension, 2) < 1.0
 
 
-@pytest.mark.parametrize("map_name", ["jl_projection", "l1_embedding"])
+@pytest.mark.parametrize("map_name", ["jl_projection", "l1_embedding", "slice_sketch"])
 def test_distances_behind_projections_cover_rounded_rows(map_name):
     """A step of 1/8 in each of 16 columns, on records in one point."""
     assert campaign.projected(map_name, 4, "one point", 4) == 1.0

@@ -79,11 +79,11 @@ class SliceSketch(Mechanism):
         int,
         param(
             "Number of random directions; of more than columns, whole blocks of as many as columns.",
-            symbol="k", unit="directions", default=4096, ge=1, le=65536,
-            hint="relative deviation 0.27 / sqrt(k), and the same noise from one direction a column on: "
-            "as many as time and memory allow.",
+            symbol="k", unit="directions", default=8192, ge=1, le=65536,
+            hint="relative deviation 0.26 / sqrt(k), and the same noise from one direction a column on; "
+            "as many as time allows.",
         ),
-    ] = 4096  # fmt: skip
+    ] = 8192  # fmt: skip
     thresholds: Annotated[
         int,
         param(
