@@ -48,8 +48,8 @@ class L1Embedding(Mechanism):
         :math:`\pm 2^{b-1}` with :math:`\zeta = 2 c / 2^b` and a public centre o (zero, or the middle
         of the box where that is nearer); their unit is :math:`\sqrt{\pi/2}\, \zeta / k`, so sums
         of absolute differences are l2 distances. Directions are orthogonal in blocks of d. For sums of
-        l2 distances under Gaussian noise `slice_sketch` has a third to a fifth of the noise of this map
-        and a `threshold_sketch`.
+        l2 distances `slice_sketch` has two thirds of the noise of this map and a `threshold_sketch` in
+        two columns, and a quarter from 16 on.
 
     Stability
         .. math:: d_{out} = d_{in}

@@ -59,6 +59,7 @@ STEPS: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "moments": ("row", [*ROWS, {"moments_sketch": {}}]),
     "tree": ("row", [*ROWS, {"distance_tree": {"levels": 4}}]),
     "thresholds": ("row", [*ROWS, {"threshold_sketch": {"thresholds": 8}}]),
+    "slices": ("row", [*ROWS, {"slice_sketch": {"directions": 20, "thresholds": 8, "seed": 1}}]),
     "persons": (
         "user",
         [{"bound_contributions": {"by": "user", "max_rows": 3, "seed": 5}}, *ROWS, RACE],

@@ -133,7 +133,9 @@ class SliceSketch(Mechanism):
     def _advice(self, rows: GridRows) -> tuple[str, ...]:
         told: tuple[str, ...] = ()
         if rows.width == 1:
-            told = ("in one column `threshold_sketch` answers without directions, at less noise.",)
+            told = (
+                "in one column `threshold_sketch` has about the same noise, and no directions.",
+            )
         if self.directions < rows.width:
             few = f"{self.directions} directions in {rows.width} columns"
             told = (f"{few} cost more noise than one a column: raise `directions`.",)

@@ -20,8 +20,8 @@ from opendp_sim.spaces.sketch import Sketch
 __all__ = ["ThresholdSketch", "make_threshold_sketch", "then_threshold_sketch"]
 
 _EMBEDDED = (
-    "for sums of l2 distances `slice_sketch`, in the place of the embedding and of this sketch, has a "
-    "third to a fifth of the noise."
+    "for sums of l2 distances `slice_sketch`, in the place of the embedding and of this sketch, has two "
+    "thirds of the noise in two columns and a quarter from 16 on."
 )
 
 
