@@ -1,4 +1,7 @@
-"""How many deviations of the noise an interval reaches, by the law of the noise."""
+"""How many deviations of the noise an interval reaches, by the law of the noise.
+
+Proof: ``quantiles.md``, beside this file.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,27 @@ __all__ = ["laplace_quantile", "quantile"]
 
 
 def laplace_quantile(release: Released, confidence: float) -> float:
-    """Return the quantile of one Laplace variable of variance 1, or 0 under noise of another law.
+    """Return the reach for one cell of Laplace noise, in its deviations, or 0 under another law.
 
     One cell (the total's) may carry nearly all of an estimate's noise, and its tails are then those of
-    the interval: ``P[|L| > t] = exp(-sqrt(2) t)``.
+    the interval: ``P[|L| > t] = exp(-t / scale)``.
     """
-    if release.noise is None or release.noise.family != "discrete_laplace":
+    noise = release.noise
+    if noise is None or noise.family != "discrete_laplace" or not noise.scale:
         return 0.0
-    return -math.log1p(-confidence) / math.sqrt(2)
+    return _reach(release, -math.log1p(-confidence) * noise.scale)
 
 
 def quantile(release: Released, confidence: float) -> float:
     """Return how many deviations an interval reaches: the larger of a normal's and a Laplace's."""
     normal = float(special.ndtri(0.5 + confidence / 2))
-    return max(normal, laplace_quantile(release, confidence))
+    if release.noise is None or not release.deviation:
+        return normal
+    scale = max(release.noise.scale, release.deviation)
+    return max(_reach(release, normal * scale), laplace_quantile(release, confidence))
+
+
+def _reach(release: Released, continuous: float) -> float:
+    """Return, in deviations, the reach of the continuous law and half a step of the noise (Lemma 1)."""
+    assert release.noise is not None  # noqa: S101 - the callers asked
+    return (continuous + float(release.noise.step) / 2) / release.deviation
