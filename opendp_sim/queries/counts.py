@@ -17,7 +17,7 @@ from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.shared_parameters import Confidence
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.queries.parts.asked import offered
-from opendp_sim.queries.parts.quantiles import quantile
+from opendp_sim.queries.parts.quantiles import reach
 from opendp_sim.spaces.cell import columned
 from opendp_sim.spaces.released import Answers
 
@@ -80,7 +80,7 @@ class Counts(Mechanism):
             )  # fmt: skip
         items = columned(list(offer.items))
         noise = release.deviation
-        half = quantile(release, self.confidence) * noise
+        half = reach(release, self.confidence) * noise
 
         def answer(released: Arrays, queries: Any = None) -> dict[str, NDArray[Any]]:
             del queries

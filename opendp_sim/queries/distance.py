@@ -11,15 +11,15 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.capabilities import Arrays, DistanceReading, DistanceSums, Linear, sliced
+from opendp_sim.core.capabilities import Arrays, DistanceReading, DistanceSums, sliced
 from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import DataError, ReleaseError
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.shared_parameters import Confidence
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.queries.parts.asked import check_queries, extremes, offered
-from opendp_sim.queries.parts.quantiles import quantile
-from opendp_sim.queries.parts.ratios import interval_of_ratio
+from opendp_sim.queries.parts.distance_ends import ends_of_mean, interval, least_counted, mean_of
+from opendp_sim.queries.parts.quantiles import quantile, reach
 from opendp_sim.queries.parts.units import of_distances
 from opendp_sim.spaces.released import Answers, Released
 from opendp_sim.spaces.rows import GridRows
@@ -150,19 +150,19 @@ class Distance(Mechanism):
         found, counted = reading.at(asked), sums.counted(released)
         sizes = np.broadcast_to(counted.sizes[:, None], found.values.shape)
         values, variance = found.values, np.broadcast_to(found.variance, sizes.shape)
-        deviations = quantile(release, self.confidence)
+        deviations, far = quantile(release, self.confidence), reach(release, self.confidence)
         relative, lost, each = distortion(sums, release, reading.power)
         # Per record, for as many records as there may be.
-        most = np.maximum(sizes, 1.0) + deviations * release.deviation * counted.factor
+        most = np.maximum(sizes, 1.0) + far * release.deviation * counted.factor
         steps = rounding(release, asked, reading.power, whole=sliced(sums) is not None)
         bias = found.missed + lost + steps
         noise = release.deviation * np.sqrt(variance)
         drawn = deviations * each * most
-        low, high = interval(values, np.hypot(deviations * noise, drawn), deviations * relative)
+        low, high = interval(values, np.hypot(far * noise, drawn), deviations * relative)
         if self.mean:
             least = least_counted(release.deviation * counted.factor)
-            reach = deviations * release.deviation
-            ends = ends_of_mean(found, sizes, counted.factor, reach, deviations * relative, drawn)
+            spread = far * release.deviation
+            ends = ends_of_mean(found, sizes, counted.factor, spread, deviations * relative, drawn)
             seen = (sizes >= least) & np.isfinite(ends).all(axis=0)
             low = np.where(seen, ends[0], np.minimum(low, 0.0))
             high = np.where(seen, ends[1], np.maximum(high, 0.0))
@@ -175,55 +175,6 @@ class Distance(Mechanism):
             name: np.ascontiguousarray(column.T)
             for name, column in zip(COLUMNS, columns, strict=True)
         }
-
-
-def least_counted(of_count: float) -> float:
-    """Return the released size below which a class is not told from noise, and is not divided by."""
-    return max(1.0, 4.0 * of_count)
-
-
-def mean_of(
-    found: Linear, sizes: NDArray[np.float64], factor: float, least: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return means and their variance to first order, in units of a cell's (Lemma 2)."""
-    divisor = np.maximum(sizes, least)
-    values = found.values / divisor
-    of_size = values * (values * factor**2 - 2 * found.with_count)
-    variance = found.variance + np.where(sizes > least, of_size, 0.0)
-    return values, np.maximum(variance, 0.0) / divisor**2
-
-
-def ends_of_mean(
-    found: Linear,
-    sizes: NDArray[np.float64],
-    factor: float,
-    reach: float,
-    relative: float,
-    drawn: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the ends of a mean's interval, infinite where no size bounds it (Lemma 2).
-
-    ``reach`` is the reached number of deviations times that of a cell; a projection's share of a sum
-    is one of the mean times the released size, and ``drawn`` what it adds for the records.
-    """
-    times, share = reach**2, relative * sizes
-    square = times * np.asarray(found.variance) + np.square(drawn)
-    together = times * np.asarray(found.with_count)
-    return interval_of_ratio(found.values, sizes, square, together, times * factor**2 + share**2)
-
-
-def interval(
-    values: NDArray[np.float64], reach: NDArray[np.float64], share: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return all S with ``(values - S)**2 <= reach**2 + (share S)**2``, as two ends (Lemma 2).
-
-    With a share of 1 or more (three random directions or fewer) nothing is too large.
-    """
-    rest = 1.0 - share**2
-    if rest <= 0:
-        return np.zeros_like(values), np.full_like(values, np.inf)
-    half = np.sqrt(np.square(share * values) + rest * np.square(reach))
-    return (values - half) / rest, (values + half) / rest
 
 
 def distortion(sums: DistanceSums, release: Released, power: float) -> tuple[float, float, float]:

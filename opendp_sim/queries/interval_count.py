@@ -18,7 +18,7 @@ from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.shared_parameters import Confidence
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.queries.parts.asked import check_queries, offered
-from opendp_sim.queries.parts.quantiles import quantile
+from opendp_sim.queries.parts.quantiles import reach
 from opendp_sim.spaces.frame import middles_and_units
 from opendp_sim.spaces.released import Answers, Released
 
@@ -98,13 +98,13 @@ class IntervalCount(Mechanism):
         def answer(released: Arrays, queries: Any) -> dict[str, NDArray[np.float64]]:
             rows = check_queries(release, queries)
             centre = np.asarray(getattr(rows, "values", rows), dtype=np.float64)[:, self.column]
-            reach = self.radius / (unit * float(scale[self.column]))
-            found = offer.count(released, self.column, centre - reach, centre + reach)
-            less_far, farther = reach - moved, reach + moved
+            radius = self.radius / (unit * float(scale[self.column]))
+            found = offer.count(released, self.column, centre - radius, centre + radius)
+            less_far, farther = radius - moved, radius + moved
             inner, _ = offer.around(released, self.column, centre - less_far, centre + less_far)
             _, outer = offer.around(released, self.column, centre - farther, centre + farther)
             noise, less, more = (_noise(release, part) for part in (found, inner, outer))
-            half = quantile(release, self.confidence)
+            half = reach(release, self.confidence)
             lower = np.minimum(inner.values - half * less, found.values)
             upper = np.maximum(outer.values + half * more, found.values)
             columns = found.values, noise, lower, upper

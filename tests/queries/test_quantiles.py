@@ -11,7 +11,7 @@ from scipy.stats import norm
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.core.claims import Noise
 from opendp_sim.core.mechanism import lookup
-from opendp_sim.queries.parts.quantiles import laplace_quantile, quantile
+from opendp_sim.queries.parts.quantiles import reach
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.released import Released
 from opendp_sim.spaces.rows import GridRows, Rows
@@ -47,8 +47,8 @@ def released(family: str, scale: float) -> tuple[Released, np.ndarray]:
 def test_one_cell_is_held_as_often_as_it_says(family: str, confidence: float) -> None:
     for scale in SCALES:
         release = released(family, scale)[0]
-        reach = quantile(release, confidence) * release.deviation
-        held = law(family, scale)[np.abs(FAR) <= reach + 1e-9].sum()
+        far = reach(release, confidence) * release.deviation
+        held = law(family, scale)[np.abs(FAR) <= far + 1e-9].sum()
         assert held >= confidence - 1e-12, (scale, held)
 
 
@@ -62,8 +62,8 @@ def test_sums_of_a_few_cells_are(family: str, cells: int) -> None:
             total = np.convolve(total, one, mode="same")
         release = released(family, scale)[0]
         for confidence in (0.8, 0.95, 0.99):
-            reach = quantile(release, confidence) * release.deviation * math.sqrt(cells)
-            assert total[np.abs(FAR) <= reach + 1e-9].sum() >= confidence, (scale, confidence)
+            far = reach(release, confidence) * release.deviation * math.sqrt(cells)
+            assert total[np.abs(FAR) <= far + 1e-9].sum() >= confidence, (scale, confidence)
 
 
 @pytest.mark.parametrize("family", FAMILIES[:2])
@@ -80,9 +80,14 @@ def test_a_count_in_an_interval_is(family: str, scale: float) -> None:
 
 
 def test_the_half_step_vanishes_beside_much_noise() -> None:
-    release = released("discrete_gaussian", 1e6)[0]
-    assert quantile(release, 0.95) == pytest.approx(norm.ppf(0.975), rel=1e-6)
-    assert laplace_quantile(release, 0.95) == 0.0
+    assert reach(released("discrete_gaussian", 1e6)[0], 0.95) == pytest.approx(
+        norm.ppf(0.975), 1e-6
+    )
     wide = released("discrete_laplace", 1e6)[0]
-    assert laplace_quantile(wide, 0.95) == pytest.approx(math.log(20) / math.sqrt(2), rel=1e-6)
-    assert quantile(wide, 0.5) == pytest.approx(norm.ppf(0.75), rel=1e-6)
+    assert reach(wide, 0.95) == pytest.approx(math.log(20) / math.sqrt(2), 1e-6)
+    assert reach(wide, 0.5) == pytest.approx(norm.ppf(0.75), 1e-6)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-300, 1e-160])
+def test_no_noise_is_no_division(scale: float) -> None:
+    assert math.isfinite(reach(released("discrete_laplace", scale)[0], 0.95))

@@ -14,6 +14,7 @@ from opendp_sim.core.claims import Noise
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps, resolve
 from opendp_sim.core.whole import whole_function
+from opendp_sim.queries.parts.distance_ends import interval
 from opendp_sim.queries.parts.expected_distance import expected_distance_error
 from opendp_sim.queries.parts.expected_error import Asked, expected_kernel_error
 from opendp_sim.queries.parts.ratios import interval_of_ratio, ratio_error
@@ -119,3 +120,13 @@ def test_mean_kernel_values_cover_and_are_expected(name, size):
     assert expected == pytest.approx(error, rel=0.08)
     if size == 300:
         assert told == pytest.approx(error, rel=0.1)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+def test_the_ends_of_a_sum_solve_their_equation(share: float) -> None:
+    values, reach = np.array([-3.0, 0.0, 7.5]), np.array([1.0, 2.0, 0.25])
+    for end in interval(values, reach, share):
+        assert np.allclose((values - end) ** 2, reach**2 + (share * end) ** 2)
+    low, high = interval(values, reach, 1.0)
+    assert (low == 0).all()
+    assert np.isinf(high).all()

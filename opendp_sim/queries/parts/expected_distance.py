@@ -13,7 +13,7 @@ import numpy as np
 from opendp_sim.core.capabilities import sliced
 from opendp_sim.core.claims import Noise, Stable
 from opendp_sim.core.mechanism import Mechanism
-from opendp_sim.queries.distance import least_counted
+from opendp_sim.queries.parts.distance_ends import least_counted
 from opendp_sim.queries.parts.expected_error import (
     Asked,
     ExpectedError,
