@@ -31,6 +31,7 @@ STEPS: dict[str, dict[str, Any]] = {
     "race 1,000 x 4,096": {
         "race_sketch": {"repetitions": 1000, "buckets": 4096, "family": STABLE, "seed": 1}
     },
+    "slices, 8,192 x 128": {"slice_sketch": {"seed": 1}},
     "Fourier, 500": {
         "fourier_sketch": {
             "frequencies": 500,
@@ -51,6 +52,8 @@ CASES = (
     ("race 100 x 256", "csv", 10**5, 16),
     ("race 1,000 x 4,096", "npz", 10**5, 16),
     ("race 1,000 x 4,096", "parquet", 10**6, 16),
+    ("slices, 8,192 x 128", "npz", 10**5, 16),
+    ("slices, 8,192 x 128", "parquet", 10**6, 16),
     ("Fourier, 500", "parquet", 10**5, 16),
     ("Fourier, 500", "parquet", 10**6, 16),
     ("Fourier, 500", "npz", 10**5, 64),
