@@ -1,7 +1,4 @@
-"""Claims: plain data that say what is proved about a mechanism on one space.
-
-A mechanism's ``bind`` returns one of four. Only the bridge makes OpenDP objects of them.
-"""
+"""Claims: what ``bind`` says is proved about a mechanism on one space. Only the bridge makes OpenDP's."""
 
 from __future__ import annotations
 

@@ -12,8 +12,9 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.capabilities import Arrays, KernelEstimates, KernelSums
+from opendp_sim.core.capabilities import Arrays
 from opendp_sim.core.claims import Post
+from opendp_sim.core.kernel_sums import KernelEstimates, KernelSums
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.on_use import special
 from opendp_sim.core.shared_parameters import Confidence

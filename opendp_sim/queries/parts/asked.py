@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.capabilities import KernelSums
 from opendp_sim.core.errors import DataError, SpaceError
+from opendp_sim.core.kernel_sums import KernelSums
 from opendp_sim.core.space import Domain
 from opendp_sim.spaces.released import Released
 

@@ -12,8 +12,9 @@ from typing import Annotated, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.capabilities import Arrays, KernelEstimates, KernelSums
+from opendp_sim.core.capabilities import Arrays
 from opendp_sim.core.errors import DataError, SpaceError
+from opendp_sim.core.kernel_sums import KernelEstimates, KernelSums
 from opendp_sim.core.mechanism import param
 from opendp_sim.core.on_use import spatial
 from opendp_sim.core.space import Domain

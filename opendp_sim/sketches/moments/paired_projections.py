@@ -11,9 +11,10 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.capabilities import Arrays, KernelSums
+from opendp_sim.core.capabilities import Arrays
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.constructors import constructors
+from opendp_sim.core.kernel_sums import KernelSums
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.shared_parameters import Seed
 from opendp_sim.core.space import Domain, Metric

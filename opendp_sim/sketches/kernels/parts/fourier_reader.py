@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.capabilities import Arrays, KernelEstimates
+from opendp_sim.core.capabilities import Arrays
 from opendp_sim.core.drawn import AT_ONCE, Drawn
 from opendp_sim.core.errors import InternalError
 from opendp_sim.core.grid import PhaseProjection, chunks, chunks_in_room
+from opendp_sim.core.kernel_sums import KernelEstimates
 from opendp_sim.core.linear import public_product, table_product
 from opendp_sim.core.memory import check_memory
 from opendp_sim.sketches.kernels.parts.frequencies import Parameters, drawn_phases

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.capabilities import Arrays, KernelEstimates
+from opendp_sim.core.capabilities import Arrays
 from opendp_sim.core.errors import ParameterError
+from opendp_sim.core.kernel_sums import KernelEstimates
 from opendp_sim.core.linear import public_product
 from opendp_sim.sketches.parts.classes import Classes
 from opendp_sim.spaces.rows import GridRows, as_rows

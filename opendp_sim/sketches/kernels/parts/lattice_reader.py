@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.capabilities import Arrays, KernelEstimates
+from opendp_sim.core.capabilities import Arrays
 from opendp_sim.core.claims import Block
 from opendp_sim.core.countable import LARGEST_FEATURE
 from opendp_sim.core.grid import PhaseProjection, chunks, room_for
+from opendp_sim.core.kernel_sums import KernelEstimates
 from opendp_sim.core.linear import public_product
 from opendp_sim.sketches.kernels.parts.fourier_reader import sample_variance
 from opendp_sim.sketches.kernels.parts.frequencies import Parameters

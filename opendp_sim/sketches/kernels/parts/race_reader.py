@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.capabilities import Arrays, KernelEstimates
+from opendp_sim.core.capabilities import Arrays
 from opendp_sim.core.drawn import AT_ONCE, Drawn
 from opendp_sim.core.grid import (
     PhaseProjection,
@@ -23,48 +23,18 @@ from opendp_sim.core.grid import (
     count_ids,
     group_starts,
 )
+from opendp_sim.core.kernel_sums import KernelEstimates
 from opendp_sim.core.memory import check_memory
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.sketches.kernels.parts.hash_families import Family, SignedProjections
+from opendp_sim.sketches.kernels.parts.race_parameters import Parameters
 from opendp_sim.sketches.parts.classes import Classes
 from opendp_sim.spaces.rows import GridRows, Rows, as_rows
 
-__all__ = ["Parameters", "RaceReader"]
+__all__ = ["RaceReader"]
 
 _TABLE_CELLS = 2**24
 """Raw id tables up to this many cells (128 MiB) are counted unhashed and rehashed once at the end."""
-
-
-class Parameters(Protocol):
-    """What the reader needs to know of its sketch."""
-
-    @property
-    def key(self) -> str:
-        """The sketch's name."""
-
-    @property
-    def repetitions(self) -> int:
-        """Number of independent hash functions."""
-
-    @property
-    def buckets(self) -> int:
-        """Counters a repetition."""
-
-    @property
-    def family(self) -> Family:
-        """The locality-sensitive hash."""
-
-    @property
-    def seed(self) -> int:
-        """Seed of the public draws."""
-
-    @property
-    def per_label(self) -> bool:
-        """Whether there is one structure a label."""
-
-    @property
-    def weight(self) -> int:
-        """The weight of the total's cell."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.capabilities import Arrays, KernelEstimates, KernelSums
+from opendp_sim.core.capabilities import Arrays
 from opendp_sim.core.claims import Stable
+from opendp_sim.core.kernel_sums import KernelEstimates, KernelSums
 from opendp_sim.sketches.kernels.parts.kernels import Rational
 
 __all__ = ["SumReader"]
