@@ -1,4 +1,4 @@
-"""Laws of native noise: read off a measurement's map, checked on its releases.
+"""Laws of native noise: read off a measurement's construction, checked on its releases.
 
 A law is used for prices and for draws. Float laws have prices only: ``x + z`` in doubles has holes that
 OpenDP's own noise does not have, so float noise is always drawn by OpenDP itself, at its argument.
@@ -15,6 +15,7 @@ from scipy import stats
 
 from opendp_sim.audit.noise import NoiseLaw
 from opendp_sim.core import dp
+from opendp_sim.core.bridge import construction
 
 __all__ = ["Law", "Laws", "is_shift"]
 
@@ -29,7 +30,17 @@ meets none a second time.
 """
 _FAR, _FARTHEST, _NARROW = 2.0**40, 60, {"8": 2.0**6, "16": 2.0**13, "32": 2.0**28}
 """Where a law is asked whether it follows its argument, in how many scales; less far in narrow types."""
-_ADDITIVE = ("AbsoluteDistance", "L1Distance", "L2Distance")
+_CONSTRUCTORS = {
+    "make_laplace": "laplace",
+    "make_geometric": "laplace",
+    "make_gaussian": "gaussian",
+}
+_MEASURES = {"MaxDivergence": "laplace", "ZeroConcentratedDivergence": "gaussian"}
+"""Of ``make_noise`` the measure says which family it adds."""
+_FINEST = -1074
+"""The granularity of float noise that OpenDP takes by itself: no float argument is rounded to it."""
+_FINE = 2.0**15
+"""Normal noise of a larger scale is imitated by rounding, and not from a table of its values."""
 _DELTA = 0.01
 
 
@@ -48,6 +59,24 @@ class Law:
     def noise(self) -> NoiseLaw:
         """The same law as the other layers know it."""
         return NoiseLaw(f"discrete_{self.family}" if self.whole else self.family, self.scale)
+
+    @property
+    def reach(self) -> float:
+        """How far whole noise goes; what is beyond has less than 1e-25 of the mass."""
+        return _FARTHEST * self.scale + 1
+
+    @property
+    def ends(self) -> float:
+        """The largest number, up to which an argument or whole noise is far from the type's ends."""
+        return 2.0 ** (int(self.carrier[1:]) - 2)
+
+    def clear_of_ends(self, argument: Any) -> bool:
+        """Say whether whole noise at an argument stays in its type: OpenDP stops it at the ends."""
+        if not self.whole:
+            return True
+        low = self.reach if self.carrier.startswith("u") else -self.ends
+        cells = argument if self.vector else [argument]
+        return all(low <= cell <= self.ends for cell in cells)
 
     def loss(self, first: Any, second: Any, delta: float = 0.0) -> tuple[float, float]:
         """Return what equal noisy values cost at two arguments: (epsilon, rho).
@@ -79,6 +108,8 @@ class Law:
         if self.family == "laplace":
             p = -math.expm1(-1 / self.scale)
             return list((rng.geometric(p, count) - rng.geometric(p, count)).tolist())
+        if self.scale > _FINE:
+            return list(np.rint(rng.normal(0.0, self.scale, count)).astype(np.int64).tolist())
         reach = int(12 * self.scale + 12)
         z = np.arange(-reach, reach + 1)
         weight = np.cumsum(np.exp(-(z.astype(float) ** 2) / (2 * self.scale**2)))
@@ -119,8 +150,8 @@ class Laws:
     rng: np.random.Generator
     known: dict[int, tuple[Any, Law | None, bool]] = field(default_factory=dict)
     """By identity of the object, which is kept, so that no other can get it."""
-    alike: dict[str, Law | None] = field(default_factory=dict)
-    """By domain, metric, measure and loss; none once an object of the kind did not fit."""
+    unlike: set[Law] = field(default_factory=set)
+    """Laws that an object did not fit which names them: no other is believed either."""
     tests: int = 0
 
     def of(self, made: Any, real: Any) -> tuple[Law | None, bool]:
@@ -128,35 +159,30 @@ class Laws:
         found = self.known.get(id(made))
         if found is not None and (found[2] or self.tests >= _MOST_TESTS):
             return found[1], found[2]
-        key = _identity(made)
-        if found is not None:
+        law, tested = _read_safely(made), found is not None
+        if law is not None and tested:
             self.tests += 1
-            law, tested = self._tested(made, real), True
-            self.alike[key] = law if self.alike.get(key, law) is not None else None
-        else:
-            if key not in self.alike:
-                self.alike[key] = _read_safely(made)
-            law, tested = self.alike[key], False
+            if not self._fits(law, made, real):
+                self.unlike.add(law)
+        law = None if law in self.unlike else law
         if found is not None or len(self.known) < _KNOWN:
             self.known[id(made)] = made, law, tested
         return law, tested
 
-    def _tested(self, made: Any, real: Any) -> Law | None:
+    def _fits(self, law: Law, made: Any, real: Any) -> bool:
+        """Compare releases to the law."""
+        zero: Any = 0 if law.whole else 0.0
         try:
-            law = _read(made)
-            if law is None:
-                return None
-            zero: Any = 0 if law.whole else 0.0
             if law.vector:
                 size = made.input_domain.size or 4
                 rows = [real(made, [zero] * size) for _ in range(max(4, _RELEASES // size))]
                 seen = np.ravel(np.asarray(rows, dtype=float))
             else:
                 seen = np.array([real(made, zero) for _ in range(_RELEASES)], dtype=float)
+            agrees = stats.ks_2samp(seen, law.reference(self.rng)).pvalue >= _RISK
+            return bool(agrees) and is_shift(law, made, real)
         except Exception:  # noqa: BLE001 - whatever refuses has no law here
-            return None
-        agrees = stats.ks_2samp(seen, law.reference(self.rng)).pvalue >= _RISK
-        return law if agrees and is_shift(law, made, real) else None
+            return False
 
 
 def _read_safely(made: Any) -> Law | None:
@@ -186,33 +212,26 @@ def is_shift(law: Law, made: Any, real: Any) -> bool:
     return True
 
 
-def _identity(made: Any) -> str:
-    try:
-        one = made.map(_one(made))
-    except Exception:  # noqa: BLE001
-        one = None
-    return f"{made.input_domain} {made.input_metric} {made.output_measure} {one}"
-
-
-def _one(made: Any) -> Any:
-    return 1 if str(made.input_distance_type)[0] in "iu" else 1.0
-
-
 def _read(made: Any) -> Law | None:
-    """Family and scale from domain, metric, measure and the map at 1; ``None`` for other kinds."""
-    metric = str(made.input_metric.type).split("<")[0]
-    domain = made.input_domain
+    """Family and scale from the construction that the object names; ``None`` for every other object.
+
+    A map is no way to know a law: it only bounds a loss, by any noise and as loosely as it likes.
+    """
+    name, given = construction(made)
+    measure, granularity = str(given.get("output_measure", "")), given.get("k")
+    family = _CONSTRUCTORS.get(name)
+    if name == "make_noise":
+        family = next((f for kind, f in _MEASURES.items() if measure.startswith(kind)), None)
+    domain, scale = made.input_domain, given.get("scale")
     vector = isinstance(domain, dp.VectorDomain)
     atom = domain.element_domain if vector else domain
-    if metric not in _ADDITIVE or not isinstance(atom, dp.AtomDomain):
+    if family is None or not isinstance(atom, dp.AtomDomain) or given.get("bounds") is not None:
         return None
-    whole = not str(atom.carrier_type).startswith("f")
-    measure, one = str(made.output_measure.type), made.map(_one(made))
     carrier = str(atom.carrier_type)
-    if not isinstance(one, float) or not 0 < one < math.inf:
+    whole = not carrier.startswith("f")
+    if granularity not in ((None, 0) if whole else (None, _FINEST)):
+        return None  # the argument is rounded to a grid before the noise
+    if type(scale) not in (int, float) or not 0 < scale < math.inf:
         return None
-    if measure.startswith("ZeroConcentrated"):
-        return Law("gaussian", math.sqrt(1 / (2 * one)), whole, vector, carrier)
-    if measure.startswith("MaxDivergence"):
-        return Law("laplace", 1 / one, whole, vector, carrier)
-    return None
+    law = Law(family, float(scale), whole, vector, carrier)
+    return law if not whole or law.reach <= law.ends else None

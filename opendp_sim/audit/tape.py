@@ -157,6 +157,7 @@ class Tape:
         if self.mode == "real" or self.inside or made is self.outer or self.foreign_thread:
             return real(made, argument)
         law, tested = self._law(real, made)
+        law = law if law is not None and _clear(law, argument) else None
         if self.checking and law is not None and not self.crooked:
             self.crooked = not self._really(lambda: is_shift(law, made, real))
         if self.mode in _LIVE:
@@ -253,6 +254,13 @@ class Tape:
         kept = zero if law is not None else argument
         self.draws.append(Draw(what, out, law, kept, options, seeded, free, _site()))
         return out
+
+
+def _clear(law: Law, argument: Any) -> bool:
+    try:
+        return law.clear_of_ends(argument)
+    except (TypeError, ValueError):  # OpenDP says itself what it does not take
+        return False
 
 
 def _as_taken(argument: Any) -> Any:

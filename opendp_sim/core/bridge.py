@@ -41,6 +41,7 @@ __all__ = [
     "ServiceParts",
     "answers_questions",
     "build",
+    "construction",
     "curve_measurement",
     "fill_bytes",
     "measure_of",
@@ -202,6 +203,13 @@ def _with_parts(measurement: dp.Measurement, claim: Private) -> dp.Measurement:
     if claim.noise is not None and claim.core is not None:
         measurement.sim_parts = Parts(claim.core, claim.noise)
     return measurement
+
+
+def construction(made: Any) -> tuple[str, dict[str, Any]]:
+    """Return the constructor of noise that OpenDP names on an object, and its arguments."""
+    told = getattr(made, "__opendp_dict__", {})
+    known = told.get("__module__") == "measurements"
+    return (told["__function__"], told["__kwargs__"]) if known else ("", {})
 
 
 def parts_of(measurement: dp.Measurement) -> Parts | None:

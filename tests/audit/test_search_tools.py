@@ -139,7 +139,7 @@ class _Made:
         made = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 2.0)
         self.input_domain, self.input_metric = made.input_domain, made.input_metric
         self.output_measure, self.map = made.output_measure, made.map
-        self.input_distance_type, self.releases = made.input_distance_type, 0
+        self.__opendp_dict__, self.releases = made.__opendp_dict__, 0
         self.rng, self.honest = np.random.default_rng(7), honest
 
     def real(self, _: object, argument: int) -> int:
