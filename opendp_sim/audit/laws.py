@@ -231,7 +231,7 @@ def _read(made: Any) -> Law | None:
     whole = not carrier.startswith("f")
     if granularity not in ((None, 0) if whole else (None, _FINEST)):
         return None  # the argument is rounded to a grid before the noise
-    if type(scale) not in (int, float) or not 0 < scale < math.inf:
+    if not isinstance(scale, (int, float)) or not 0 < scale < math.inf:
         return None
     law = Law(family, float(scale), whole, vector, carrier)
     return law if not whole or law.reach <= law.ends else None
