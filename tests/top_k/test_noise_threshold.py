@@ -282,4 +282,4 @@ def test_a_spec_that_counts_a_person_for_few_items_gets_it_by_default():
     told = str(few)
     assert "listed in 95 of 100 runs from 15.3 votes on" in told
     assert few.releases["top"].bound.claim.reason.startswith("noise_threshold: ")
-    assert "votes above rank" in str(sim_face.plan(text))
+    assert "listed in 95 of 100 runs, unless" in str(sim_face.plan(text))
