@@ -18,16 +18,21 @@ def report_command(
     about: Annotated[
         str,
         typer.Argument(
-            help="A spec, a plan, a certificate (.certificate.json), a .ledger, or an audit (.json)."
+            help="A spec, a plan, a certificate (.certificate.json), a .ledger, a session's store "
+            "(.session), or an audit (.json)."
         ),
     ],
     output: Annotated[
         str | None,
         typer.Option("--output", "-o", help="The page; default beside, ending in .html."),
     ] = None,
+    spec: Annotated[
+        Path | None,
+        typer.Option(help="Of a session's store: its spec, to say how many questions are left."),
+    ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Write one page about a spec, plan, certificate, ledger or audit, for whoever has to decide.
+    """Write one page about a spec, plan, certificate, ledger, session or audit, for whoever decides.
 
     No data is opened and nothing is spent. A certificate is verified first; one that does not verify
     gives no page.
@@ -37,7 +42,7 @@ def report_command(
 
         target = Path(output) if output is not None else Path(f"{about}.html")
         check_target(target, "page of `report`", kept_of(about))
-        page = page_of(about)
+        page = page_of(about, spec)
         there = target.exists()
         with replacing(target) as stream:
             stream.write(page.encode("utf-8"))

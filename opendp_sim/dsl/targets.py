@@ -138,7 +138,7 @@ def _needed(file: File) -> Kept:
         deep = len(saves[0].parts) - 1 if saves else 0
         for folder in (file.parent, *file.resolve().parents[deep : deep + 1]):  # as `verify` looks
             yield from kept_by(replace(program, written_folder=str(folder)), None)
-    elif file.suffix in (".ledger", ".npz", ".json"):
+    elif file.suffix in (".ledger", ".npz", ".json", ".session"):
         return
     elif is_plan(file):
         spec, values = spec_of(file)

@@ -12,7 +12,7 @@ from opendp_sim.report.plain_steps import in_words
 from opendp_sim.spaces.records import Column
 from opendp_sim.spaces.released import Released, asking
 
-__all__ = ["handed_out"]
+__all__ = ["handed_out", "most_questions"]
 
 _BROKEN = {
     "refuse": "a run stops where a value or a label breaks these bounds",
@@ -67,6 +67,11 @@ def _file(argument: Any) -> str:
     return str(argument)
 
 
+def most_questions(record: Any) -> int | None:
+    """Return how many questions a session answers at most; None where it goes on."""
+    return int(record.queries) if record is not None and record.key in _LIMITED else None
+
+
 def _column(column: Column) -> str:
     if column.role == "privacy_id":
         return f"{column.name} (names the person)"
@@ -95,8 +100,7 @@ def _rows_used(plan: Plan, data: str) -> list[str]:
 def _output(output: OutputType, release: ReleasePlan) -> str:
     saved = "" if output.decl.save is None else f", in {output.decl.save}"
     if output.decl.serve is not None:
-        record: Any = release.record
-        most = record.queries if record is not None and record.key in _LIMITED else None
+        most = most_questions(release.record)
         limit = "" if most is None else f", {most:,} at most"
         return (
             "a label for one question after another, with noisy votes where records vote, while "

@@ -14,6 +14,7 @@ from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.budget import Budget as Limit
 from opendp_sim.accounting.certificate import digest_of, read_certificate
 from opendp_sim.accounting.rest import rest_text
+from opendp_sim.accounting.session_standing import standing_of
 from opendp_sim.accounting.totals import Charge, total_of
 from opendp_sim.core.shown import shown
 from opendp_sim.dsl.plan import Plan, plan_file, plan_of
@@ -27,20 +28,23 @@ from opendp_sim.report.audited import audit_facts
 from opendp_sim.report.believed import believed
 from opendp_sim.report.facts import ALONE, CALLS, Facts, facts_of, verdict
 from opendp_sim.report.of_ledger import ledger_facts
+from opendp_sim.report.of_session import session_facts
 from opendp_sim.report.spread import spread_of
 from opendp_sim.report.tiles import Tile
 
 __all__ = ["page_of", "render"]
 
 
-def page_of(path: str | Path) -> str:
-    """Return the page about a spec, a plan document, a certificate, a ledger or an audit (``.json``).
+def page_of(path: str | Path, spec: str | Path | None = None) -> str:
+    """Return the page about a spec, a plan, a certificate, a ledger, a session's store or an audit.
 
-    A certificate is verified first: one that does not verify gives no page.
+    A certificate is verified first: one that does not verify gives no page. ``spec`` is what a store
+    was started with: its page says then how many questions are left.
 
     Raises:
         Refused: the spec does not type. ReleaseError (OS701): the certificate does not verify.
-        BudgetError (OS403): no readable ledger. AuditError (OS501): no audit's file.
+        BudgetError (OS403): no readable ledger. (OS407): a store that is open, damaged or of another
+            spec. AuditError (OS501): no audit's file.
     """
     file = Path(path)
     if file.suffix == ".ledger":
@@ -49,6 +53,10 @@ def page_of(path: str | Path) -> str:
         return render(_of_certificate(file))
     if file.suffix == ".json":
         return render(audit_facts(file))
+    store = standing_of(file) if file.suffix == ".session" else None
+    if store is not None:
+        plan = None if spec is None else plan_file(Path(spec))
+        return render(session_facts(file, store, plan, "" if spec is None else Path(spec).name))
     if file.suffix == ".plan":
         plan = load_plan(file)
         command = f"opendp-sim report {file.name}"
