@@ -51,7 +51,7 @@ COMMANDS = {
     "engine": ("engine:engine_app", "Look at an engine before private data is given to it."),
     "report": (
         "report:report_command",
-        "Write one page about a spec, plan, certificate, ledger or audit, for whoever has to decide.",
+        "Write one page about a spec, plan, certificate, ledger, session or audit, for whoever decides.",
     ),
     "plot": (
         "plot:plot_command",
