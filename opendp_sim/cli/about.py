@@ -42,7 +42,9 @@ __all__ = [
 def explain_command(
     word: Annotated[
         str,
-        typer.Argument(help="A mechanism, an error code, a word of a spec, or a stage of --spec."),
+        typer.Argument(
+            help="A mechanism, an error code, a word of a spec, a printed name, or a stage of --spec."
+        ),
     ],
     spec: Annotated[str | None, typer.Option(help="A spec whose stage is meant.")] = None,
     param: Params = None,

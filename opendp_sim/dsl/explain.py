@@ -19,6 +19,7 @@ from opendp_sim.dsl.grammar.pages import page_of, words_of_a_spec
 from opendp_sim.dsl.ir import Spec
 from opendp_sim.dsl.plain_text import first_sentence, plain_text
 from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.printed_names import PRINTED, known_as, page_of_a_name
 from opendp_sim.spaces.released import asking, offering
 
 __all__ = ["catalogue", "explain", "explain_stage", "facts_of", "partners"]
@@ -46,37 +47,43 @@ def partners(key: str) -> list[str]:
 
 
 def explain(word: str) -> str:
-    """Return the page of a mechanism, an error code or a word of a spec."""
+    """Return the page of a mechanism, an error code, a word of a spec, or a name that is printed."""
     if word.upper() in CATALOGUE:
         return _error(word.upper())
     if word == "audit":
         return files("opendp_sim").joinpath("audit", "guide.md").read_text("utf-8")
+    pages, printed = [], known_as(word)
     word = current_key(word)
-    if word in REGISTRY:
-        return _mechanism(REGISTRY[word])
     words = words_of_a_spec(Spec)
-    if word in words:
-        return page_of(word, words[word])
-    known = [*REGISTRY, *words]
+    if word in REGISTRY:
+        pages = [_mechanism(REGISTRY[word])]
+    elif word in words:
+        pages = [page_of(word, words[word])]
+    if printed is not None:
+        pages.append(page_of_a_name(printed))
+    if pages:
+        return "\n\n".join(pages)
     raise SpecError(
         "OS303",
         "explain",
-        expected=f"a mechanism, an error code, or one of {', '.join(Spec.words())}",
+        expected=f"a mechanism, an error code, a printed name, or one of {', '.join(Spec.words())}",
         got=word,
-        hint=nearest(word, known)
+        hint=nearest(word, [*REGISTRY, *words, *PRINTED])
         or nearest(word.upper(), CATALOGUE)
         or "`opendp-sim ops` lists the mechanisms.",
     )
 
 
 def facts_of(word: str) -> dict[str, Any]:
-    """Return what a program reads of a page that ``explain`` has: a mechanism, an error, or neither."""
+    """Return what a program reads of a page of ``explain``; nothing of a word of a spec."""
     if word.upper() in CATALOGUE:
         code = word.upper()
         return {"error": {"code": code, "means": CATALOGUE[code], "exit": _EXITS[code[2]]}}
-    key = current_key(word)
+    key, printed = current_key(word), known_as(word)
     if key not in REGISTRY:
-        return {}
+        if printed is None:
+            return {}
+        return {"name": dict(zip(("unit", "says"), PRINTED[printed], strict=True))}
     told = {name: asdict(about) for name, about in describe(REGISTRY[key]).items()}
     (entry,) = (entry for entry in catalogue() if entry["key"] == key)
     return {"mechanism": entry | {"parameters": told}}

@@ -1,0 +1,59 @@
+"""Every name that is printed beside a number has a page: ``opendp_sim.dsl.printed_names``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import opendp.prelude as dp
+import pytest
+
+from opendp_sim.core.errors import SpecError
+from opendp_sim.dsl.explain import explain, facts_of
+from opendp_sim.dsl.plan import plan_file
+from opendp_sim.dsl.printed_names import PRINTED
+from tests.cases import cases
+
+SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.yaml"))
+
+
+def _names(claim):
+    yield from getattr(claim, "expected", {})
+    yield from getattr(getattr(claim, "output", None), "columns", None) or ()
+
+
+def _stated():
+    dp.enable_features("contrib")
+    for case in cases().values():
+        yield from _names(case.mechanism.bind(case.domain, case.metric))
+    for plan in map(plan_file, SPECS):
+        for release in plan.releases.values():
+            yield from () if release.bound is None else _names(release.bound.claim)
+        for typed in plan.types.values():
+            yield from (name for stage in typed.stages for name in _names(stage.claim))
+        for output in plan.outputs.values():
+            yield from (name for post in output.posts for name in _names(post))
+
+
+def test_no_printed_name_is_without_its_page():
+    names = {name for name in _stated() if isinstance(name, str)}
+    assert {"least_records", "noise_error", "sampling, per record at most"} <= names
+    assert names - set(PRINTED) == set()
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_a_page_has_the_unit_and_one_sentence(name):
+    unit, said = PRINTED[name]
+    page = explain(name)
+    assert unit in page
+    assert said in page
+    assert said.endswith(".")
+    assert ". " not in said
+
+
+def test_a_name_is_found_as_people_write_it():
+    assert explain("least records:a") == explain("least records")
+    assert explain("noise error") == explain("noise_error")
+    assert facts_of("upper")["name"]["unit"] == "the answer's own unit"
+    assert explain("density").startswith("density (queries)")
+    with pytest.raises(SpecError, match="did you mean `least_records`"):
+        explain("lest_records")
