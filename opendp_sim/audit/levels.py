@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from opendp_sim.audit.alone import stands_alone
 from opendp_sim.audit.draw_tree import blurred, clean_tapes, guard_runs
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.laws import Law
@@ -91,7 +92,7 @@ def _on(tracer: Tracer, pair: Pair, law: Law) -> Evidence | None:
                 evidence = _at(tracer, pair, law, (left, right), level, sign)
                 if evidence is not None:
                     return evidence
-        except (TapeEndError, ArithmeticError, ValueError, TypeError):
+        except (TapeEndError, ArithmeticError, LookupError, ValueError, TypeError):
             continue
     return None
 
@@ -150,6 +151,8 @@ def _at(
         same = equal_runs(tracer.tape, tracer.obj, tracer.function, data)
         if not same or not _fits(tracer.obj, data, level, sign, share):
             return None
+    if not stands_alone(tracer, pair):
+        return None
     side = "at least" if sign > 0 else "at most"
     return Evidence(
         "event",

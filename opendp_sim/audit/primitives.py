@@ -28,7 +28,7 @@ import opendp.mod as native  # noqa: TID251 - the call that is put on the tape
 
 from opendp_sim.audit.ahead import Ahead
 from opendp_sim.audit.holders import Holders
-from opendp_sim.audit.proxies import Proxy, bits_maker, like, maker, noticed, served
+from opendp_sim.audit.proxies import Proxy, bits_maker, like, maker, noticed, seeds_maker, served
 from opendp_sim.audit.tape import Tape
 
 __all__ = ["tapped"]
@@ -104,6 +104,8 @@ _LEGACY = (
 _SHAPES = 9
 """Parameters that a law of scipy may have by position."""
 _BITS = "PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"
+_BELOW, _BYTES = ("posix", "ssl", "_ssl"), ("urandom", "getrandom", "RAND_bytes")
+"""Modules beneath ``os`` and beside it that have bytes by chance, where they are imported."""
 _SECRETS = ("randbits", "randbelow", "choice", "token_bytes", "token_hex")
 
 
@@ -151,7 +153,8 @@ def _modules(tape: Tape, undo: list[tuple[Any, str, Any]]) -> dict[int, Any]:
         (random, _RANDOM, "random"),
         (np.random, _LEGACY, "np.random"),
         (secrets, _SECRETS, "secrets"),
-        (os, ("urandom",), "os"),
+        (os, ("urandom", "getrandom"), "os"),
+        *((sys.modules[name], _BYTES, name) for name in _BELOW if name in sys.modules),
     ):
         for name in names:
             if hasattr(module, name):
@@ -169,6 +172,8 @@ def _modules(tape: Tape, undo: list[tuple[Any, str, Any]]) -> dict[int, Any]:
         real = getattr(module, name)
         make = maker(tape, real, label)
         put(module, name, like(real, make) if isinstance(real, type) else make)
+    seeds = like(np.random.SeedSequence, seeds_maker(np.random.SeedSequence, secrets.randbits))
+    put(np.random, "SeedSequence", seeds)
     for name in _BITS:
         real = getattr(np.random, name)
         put(np.random, name, like(real, bits_maker(tape, real)))

@@ -12,7 +12,7 @@ from opendp_sim.audit.laws import Law
 from opendp_sim.audit.picks import IN_PLACE, PICKS, lent, picked, shown, shuffled
 from opendp_sim.audit.tape import Tape
 
-__all__ = ["Proxy", "like", "maker", "noticed", "served"]
+__all__ = ["Proxy", "like", "maker", "noticed", "seeds_maker", "served"]
 
 _LOCATED = ("laplace", "normal", "gumbel", "logistic", "gauss", "normalvariate")
 _STATE = ("bit_generator", "_bit_generator")
@@ -223,6 +223,15 @@ def bits_maker(tape: Tape, real: Callable[..., Any]) -> Callable[..., Any]:
             seed = shown(given[0]) if given and given[0] is not None else ""
             tape.seeds[id(made)] = made, seed
         return made
+
+    return make
+
+
+def seeds_maker(real: Any, bits: Callable[[int], int]) -> Callable[..., Any]:
+    """Return a maker of numpy's seeds; those that take their own entropy take it from ``bits``."""
+
+    def make(entropy: Any = None, **options: Any) -> Any:
+        return real(bits(128) if entropy is None else entropy, **options)
 
     return make
 

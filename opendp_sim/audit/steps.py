@@ -21,7 +21,10 @@ from opendp_sim.audit.subject import Subject
 from opendp_sim.audit.tracer import Tracer
 from opendp_sim.audit.views import numbers
 
-CALCULATED = "exact, given the traced law (guard: real releases fit it)"
+CALCULATED = (
+    "calculated and not drawn: exact if all of its randomness is on the tapes and OpenDP's noise has the"
+    " law that its constructor names (guard: real releases fit it)"
+)
 
 __all__ = [
     "CALCULATED",

@@ -23,6 +23,12 @@ __all__ = ["support_step"]
 _TRIES, _LOOKS, _WORTH, _SHARE = 6, 30, 0.1, 0.5
 """Pairs tried, values looked at of each, how many must be out of reach, and the part of what is left."""
 
+_REACH = "outputs of one side are out of reach from the other, whatever the noise"
+_FLOATS = (
+    "floating-point noise: the last bits of the output tell the two datasets apart, for outputs of one"
+    " side are out of reach from the other (use OpenDP's noise, or noise on whole numbers)"
+)
+
 
 def support_step(tracer: Tracer) -> Evidence | None:
     """Bet that outputs of the left are out of reach from the right: floats with holes, few bits."""
@@ -48,7 +54,7 @@ def support_step(tracer: Tracer) -> Evidence | None:
             seconds, risk = max(1.2, tracer.left(0.5)), tracer.risk(0.01)
             won = lean_bets(partial(_one, run), pair, score, tracer.curve, seconds, risk, first=100)
             if won is not None:
-                detail = "outputs of one side are out of reach from the other, whatever the noise"
+                detail = _FLOATS if (rows != np.rint(rows)).any() else _REACH
                 return drawn(detail, won, tracer, words)
     return None
 
@@ -62,8 +68,8 @@ def _unreachable(tracer: Tracer, pair: Pair) -> Callable[[Any], Any] | None:
     """Return the score: 1 where bisecting the draw from the right finds no way to the output."""
     tape, function = tracer.tape, tracer.function
     _, draws = tape.run(function, pair.left, "record")
-    value = draws[0].value
-    if len(draws) != 1 or isinstance(value, bool) or not isinstance(value, (int, float)):
+    value = draws[0].value if len(draws) == 1 else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     if ".choice" in draws[0].what:
         return None

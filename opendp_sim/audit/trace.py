@@ -45,7 +45,7 @@ def trace_layer(tracer: Tracer) -> LayerResult:
         for step in STEPS:
             if tracer.left() <= 0:
                 break
-            evidence = step(tracer)
+            evidence = _taken(step, tracer)
             if evidence is not None:
                 break
     tracer.tape.end = math.inf
@@ -71,8 +71,23 @@ def trace_layer(tracer: Tracer) -> LayerResult:
     )
 
 
+def _taken(step: Callable[[Tracer], Any], tracer: Tracer) -> Any:
+    """Take a step; an error in it is no reason to give up those that follow, nor the other layers."""
+    try:
+        return step(tracer)
+    except Exception as error:  # noqa: BLE001 - an odd function may upset any step
+        name = step.__name__.removesuffix("_step").replace("_", " ")
+        tracer.unfinished = f"the search for {name} ended with {type(error).__name__}"
+        return None
+
+
 def _power(tracer: Tracer) -> str:
     """What the tapes would have shown."""
+    left = f"; {tracer.unfinished}" if tracer.unfinished else ""
+    return _shown(tracer) + left
+
+
+def _shown(tracer: Tracer) -> str:
     if tracer.stateful:
         return "the number of draws changes from call to call: repeated calls were tested, no pairs"
     if not tracer.seen.best:

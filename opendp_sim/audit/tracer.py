@@ -51,6 +51,8 @@ class Tracer:
     stateful: bool = False
     hidden: bool = False
     """Whether something random is not on the tape."""
+    unfinished: str = ""
+    """A calculated excess that no verdict followed, and steps that an error ended."""
     seen: Scan = field(default_factory=Scan)
     words: str = ""
     seconds_a_run: float = 0.0

@@ -7,6 +7,7 @@ import math
 import time
 from typing import Any
 
+from opendp_sim.audit.alone import stands_alone
 from opendp_sim.audit.draw_tree import (
     MOST_RUNS,
     Tree,
@@ -87,6 +88,7 @@ def _of_trees(tracer: Tracer, pair: Pair, left: Tree, right: Tree) -> Evidence |
             ):
                 continue
             sure = hockey_stick(first, second, float(epsilon), tapes)[0] > float(delta)
+            sure = sure and stands_alone(tracer, side)
             evidence = _tree_evidence(
                 tracer, side, (first, second), float(epsilon), float(delta), attained, event
             )

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from opendp_sim.audit.alone import stands_alone
 from opendp_sim.audit.draw_tree import clean_tapes
 from opendp_sim.audit.exact import ROUNDING, Shift, closed_form, fits, shift_of
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.glance import Glance
 from opendp_sim.audit.hidden import hidden_step
 from opendp_sim.audit.in_sight import ratio_in_sight, shows
-from opendp_sim.audit.lean import lean_bets
+from opendp_sim.audit.lean import Won, lean_bets
 from opendp_sim.audit.levels import level_step
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.sampling import differ
@@ -30,7 +31,7 @@ from opendp_sim.audit.steps import (
     verdict_run,
 )
 from opendp_sim.audit.support import support_step
-from opendp_sim.audit.tape import Draw, TapeEndError
+from opendp_sim.audit.tape import Draw, OutOfTimeError, TapeEndError
 from opendp_sim.audit.tracer import Tracer
 from opendp_sim.audit.tree_verdict import tree_step
 from opendp_sim.audit.views import View, decode, look, numbers
@@ -90,14 +91,11 @@ def _priced(tracer: Tracer, found: Found) -> Evidence | None:
         closed = closed_form(shift, tracer.subject.measure, tracer.claimed)
         tapes = 0 if closed is None else clean_tapes(tracer.tape, tracer.function, pair)
         if closed is not None and tapes:
-            evidence = _calculated(tracer, pair, shift, detail, closed)
-            measure, claimed = tracer.subject.measure, tracer.claimed
-            sure = (
-                closed_form(shift, measure, claimed, tapes) is not None
-                and ratio_in_sight(shift, measure, claimed) > 1 + ROUNDING[shift.whole]
-                and shows(tracer, shift, ((pair.left, view.draws), (pair.right, view.other)))
-            )
-            if evidence is not None and (sure or evidence.extra["how"] != "calculated"):
+            tracer.unfinished = f"{closed[1]} was calculated for a pair and could not be confirmed"
+            sure = _sure(tracer, pair, view, shift, tapes)  # first: bets take what seconds are left
+            evidence = _calculated(tracer, pair, shift, detail, closed, sure=sure)
+            if evidence is not None:
+                tracer.unfinished = ""
                 return evidence
         run, words = verdict_run(tracer)
         won = lean_bets(
@@ -116,6 +114,17 @@ def _priced(tracer: Tracer, found: Found) -> Evidence | None:
     if strength(tracer, pair, 0.06, seen) >= _WORTH:
         return bet_on_table(tracer, pair, detail, min(1.0, tracer.left()), 0.04, seen=seen)
     return None  # what is hidden only lowers the loss: not worth draws
+
+
+def _sure(tracer: Tracer, pair: Pair, view: View, shift: Shift, tapes: int) -> bool:
+    """Say whether a closed form may stand without draws."""
+    measure, claimed = tracer.subject.measure, tracer.claimed
+    return (
+        closed_form(shift, measure, claimed, tapes) is not None
+        and ratio_in_sight(shift, measure, claimed) > 1 + ROUNDING[shift.whole]
+        and shows(tracer, shift, ((pair.left, view.draws), (pair.right, view.other)))
+        and stands_alone(tracer, pair)
+    )
 
 
 def _costlier_flipped(tracer: Tracer, pair: Pair) -> bool:
@@ -200,12 +209,37 @@ def _row(run: Callable[[Any], Any], shift: Shift, data: Any) -> list[float]:
 
 
 def _calculated(
-    tracer: Tracer, pair: Pair, shift: Shift, detail: str, closed: tuple[Any, Any]
+    tracer: Tracer, pair: Pair, shift: Shift, detail: str, closed: tuple[Any, Any], *, sure: bool
 ) -> Evidence | None:
-    """A closed form, the guard, and bets on real draws beside it where they can see so much."""
+    """A closed form, the guard, and bets on real draws, without which only what is sure stands."""
     if not fits(shift, pair, tracer.obj, tracer.rng):
         return None
+    won: tuple[Won, str] | None = None
+    try:
+        won = _won_beside(tracer, pair, shift)
+    except OutOfTimeError:
+        if not sure:
+            raise
+    if won is None and not sure:
+        return None
     how, confidence, extra = "calculated", CALCULATED, dict[str, Any]()
+    if won is not None:
+        bets, words = won
+        how, pair = "calculated and drawn", bets.pair
+        confidence = f"calculated, and 1 - {math.exp(-bets.wealth.peak):.1g} (betting on {words})"
+        extra = {
+            "log_wealth": bets.wealth.peak,
+            "rounds": bets.wealth.rounds,
+            "epsilon": bets.bet.epsilon,
+            "delta": bets.bet.delta,
+        }
+    claimed = tracer.curve.text if callable(closed[0]) else closed[0]
+    extra["how"] = how
+    return Evidence("loss", detail, claimed, closed[1], pair, None, confidence, extra)
+
+
+def _won_beside(tracer: Tracer, pair: Pair, shift: Shift) -> tuple[Won, str] | None:
+    """Return bets that were won on releases of the object, or on runs of its function."""
     lent = tracer.rounds(pair)
     for run, words, seconds, rounds in (
         (tracer.obj, "releases of the object", 0.5, None),
@@ -222,20 +256,8 @@ def _calculated(
             rounds=rounds,
         )
         if won is not None:
-            how, pair = "calculated and drawn", won.pair
-            confidence = (
-                f"calculated, and 1 - {math.exp(-won.wealth.peak):.1g} (betting on {words})"
-            )
-            extra = {
-                "log_wealth": won.wealth.peak,
-                "rounds": won.wealth.rounds,
-                "epsilon": won.bet.epsilon,
-                "delta": won.bet.delta,
-            }
-            break
-    return Evidence(
-        "loss", detail, closed[0], closed[1], pair, None, confidence, {"how": how, **extra}
-    )
+            return won, words
+    return None
 
 
 # --- structure ------------------------------------------------------------------------------

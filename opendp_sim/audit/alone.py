@@ -1,0 +1,139 @@
+"""Whether a calculation may stand alone: a run along its tape must call nothing that may draw beside it.
+
+Equal tapes that gave equal outputs do not show a coin of one in a thousand, and a claim may rest on it.
+So before a calculated verdict stands without draws, the functions in C that a run calls are read off the
+interpreter: those of a module that is not known to draw nothing speak against it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.tape import TapeEndError
+from opendp_sim.audit.tracer import Tracer
+
+__all__ = ["stands_alone"]
+
+_QUIET = {
+    "_bisect",
+    "_collections",
+    "_csv",
+    "_datetime",
+    "_decimal",
+    "_functools",
+    "_heapq",
+    "_io",
+    "_json",
+    "_operator",
+    "_pickle",
+    "_signal",
+    "_sre",
+    "_statistics",
+    "_string",
+    "_struct",
+    "_thread",
+    "_weakref",
+    "array",
+    "binascii",
+    "builtins",
+    "cmath",
+    "collections",
+    "copy",
+    "datetime",
+    "decimal",
+    "fractions",
+    "functools",
+    "itertools",
+    "math",
+    "numpy",
+    "operator",
+    "re",
+    "statistics",
+    "string",
+    "struct",
+    "types",
+    "typing",
+    "unicodedata",
+    "zlib",
+    "_abc",
+    "abc",
+    "_ctypes",
+    "_hashlib",
+    "_blake2",
+    "_md5",
+    "_sha1",
+    "_sha2",
+    "_sha3",
+    "_queue",
+    "_sha256",
+    "_sha512",
+    "_contextvars",
+    "scipy",
+    "sys",
+    "gc",
+}
+"""Modules in C that draw nothing."""
+_NOISY = ("numpy.random", "scipy.stats", "scipy.linalg.interpolative")
+_OURS = "/opendp_sim/audit/", "/opendp/"
+_MAKER = "/opendp_sim/audit/proxies.py"
+_TAPES = 4
+
+
+def stands_alone(tracer: Tracer, pair: Pair) -> bool:
+    """Say whether no run on either side calls what may draw beside the tape."""
+    for data in (pair.left, pair.right):
+        for _ in range(_TAPES):
+            met = _called(tracer, data)
+            if met is None or met:
+                return False
+    return True
+
+
+def _called(tracer: Tracer, data: Any) -> set[str] | None:
+    """Return the modules that may draw of the functions in C that a forced run calls."""
+    met: set[str] = set()
+
+    def look(frame: Any, event: str, called: Any) -> None:
+        if event != "c_call":
+            return
+        name = _module(called)
+        if not _quiet(name) and not _ours(frame):
+            met.add(name)
+
+    before = sys.getprofile()
+    try:
+        _, draws = tracer.tape.run(tracer.function, data, "record")
+        sys.setprofile(look)
+        tracer.tape.run(tracer.function, data, "force", [draw.value for draw in draws])
+    except TapeEndError:
+        return None
+    finally:
+        sys.setprofile(before)
+    return met
+
+
+def _ours(frame: Any) -> bool:
+    """Say whether the call is the tape's or OpenDP's own, or makes a generator that is on the tape."""
+    file = _file(frame)
+    if any(part in file for part in _OURS):
+        return True
+    while frame is not None:
+        if _file(frame).endswith(_MAKER):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _file(frame: Any) -> str:
+    return str(frame.f_code.co_filename).replace("\\", "/")
+
+
+def _module(called: Any) -> str:
+    name = getattr(called, "__module__", None)
+    return name if isinstance(name, str) else type(getattr(called, "__self__", None)).__module__
+
+
+def _quiet(name: str) -> bool:
+    return name.split(".", maxsplit=1)[0] in _QUIET and not name.startswith(_NOISY)
