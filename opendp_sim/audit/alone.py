@@ -7,6 +7,7 @@ interpreter: those of a module that is not known to draw nothing speak against i
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Any
 
@@ -78,16 +79,18 @@ _QUIET = {
 _NOISY = ("numpy.random", "scipy.stats", "scipy.linalg.interpolative")
 _OURS = "/opendp_sim/audit/", "/opendp/"
 _MAKER = "/opendp_sim/audit/proxies.py"
-_TAPES = 4
+_TAPES = 6
 
 
 def stands_alone(tracer: Tracer, pair: Pair) -> bool:
     """Say whether no run on either side calls what may draw beside the tape."""
+    known: set[str] = set()
     for data in (pair.left, pair.right):
         for _ in range(_TAPES):
             met = _called(tracer, data)
-            if met is None or met:
+            if met is None or known & met:  # met once may be a finalizer's, of anything
                 return False
+            known |= met
     return True
 
 
@@ -102,7 +105,8 @@ def _called(tracer: Tracer, data: Any) -> set[str] | None:
         if not _quiet(name) and not _ours(frame):
             met.add(name)
 
-    before = sys.getprofile()
+    before, collects = sys.getprofile(), gc.isenabled()
+    gc.disable()  # what is collected meanwhile has finalizers, which are no part of the run
     try:
         _, draws = tracer.tape.run(tracer.function, data, "record")
         sys.setprofile(look)
@@ -111,6 +115,8 @@ def _called(tracer: Tracer, data: Any) -> set[str] | None:
         return None
     finally:
         sys.setprofile(before)
+        if collects:
+            gc.enable()
     return met
 
 
