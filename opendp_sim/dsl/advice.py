@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opendp_sim.accounting.little_protection import little_protection
+from opendp_sim.accounting.little_protection import large_delta, little_protection
 from opendp_sim.core.few_records import needed_records
 from opendp_sim.dsl.charging import ledger_path
 from opendp_sim.dsl.describe import stage_plain
@@ -13,10 +13,8 @@ from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.release_plan import ReleasePlan
 from opendp_sim.dsl.unlike_columns import unlike_columns
 
-__all__ = ["advice", "advised_of"]
+__all__ = ["advice", "advised_of", "size_guess"]
 
-_DELTA = 1e-3
-"""A delta of one over a thousand people."""
 _LEFT = 0.02
 _WHAT = {"gdp": "mu squared", "zcdp": "rho", "approx_zcdp": "rho"}
 _RECORDS = 1000
@@ -52,11 +50,17 @@ def _little(plan: Plan) -> Iterator[str]:
 
 def _delta(plan: Plan) -> Iterator[str]:
     delta = None if plan.privacy is None else plan.privacy.budget.delta
-    if delta is not None and delta > _DELTA:
-        yield (
-            f"delta {delta:g}: the claim would still hold if a record were published outright with "
-            "that chance; take it well below one over the number of people"
-        )
+    told = large_delta(delta, size_guess(plan))
+    if told is not None:
+        yield told
+
+
+def size_guess(plan: Plan) -> int | None:
+    """Return how many records a mechanism was told to expect, the most of them; None where none was."""
+    stated = [
+        dict(t.release.params).get("size") for t in plan.types.values() if t.release is not None
+    ]
+    return max((n for n in stated if isinstance(n, int) and n > 0), default=None)
 
 
 def _single(plan: Plan) -> Iterator[str]:

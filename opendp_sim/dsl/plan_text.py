@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from opendp_sim.accounting.little_protection import little_protection
+from opendp_sim.accounting.little_protection import large_delta, little_protection
 from opendp_sim.accounting.promise import promise
 from opendp_sim.core.rounding import up_text
 from opendp_sim.dsl.describe import bytes_a_record, labels, memory_a_core, memory_of
@@ -51,7 +51,9 @@ def lines_of(plan: Planned) -> list[tuple[str, str]]:
 def _lines(plan: Planned) -> Iterator[tuple[str, str]]:
     yield "plan", f"{plan.program.name}: no data was opened and nothing was spent"
     yield "promise", promise(plan.promised)
-    yield "warning", little_protection(None if plan.privacy is None else plan.privacy.budget) or ""
+    budget = None if plan.privacy is None else plan.privacy.budget
+    yield "warning", little_protection(budget) or ""
+    yield "warning", large_delta(None if budget is None else budget.delta) or ""
     for entry in plan.program.data:
         yield "data", f"{entry.name}, {_gate(entry)}"
     for name, release in plan.releases.items():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -108,14 +110,14 @@ def audit_facts(path: Path) -> Facts:
     """Gather the facts of an audit's file; nothing is run again."""
     found = read_audits(path)
     refuted = sum(audit.verdict == "refuted" for audit in found.audits)
-    first = found.audits[0]
+    first = next((audit for audit in found.audits if audit.verdict == "refuted"), found.audits[0])
     name = first.subject.partition(" (")[0].partition("#")[0]
     out = Facts(
         "Audit: an attempt to refute a privacy claim",
         name,
         _sentence(refuted),
         "record",
-        f"opendp-sim audit {name} --seed {first.seed} --budget {first.budget}",
+        _again(first, name, sum(audit.beta for audit in found.audits)),
     )
     risk, seconds = sum(a.beta for a in found.audits), sum(a.cpu_seconds for a in found.audits)
     runs = sum(layer.runs for audit in found.audits for layer in audit.layers)
@@ -133,6 +135,18 @@ def audit_facts(path: Path) -> Facts:
     ]
     out.details = [("versions", ", ".join(f"{k} {v}" for k, v in sorted(first.versions.items())))]
     return out
+
+
+def _again(audit: _Audit, name: str, risk: float) -> str:
+    """Return the command that repeats the finding; of a spec all parts are audited, and share a risk."""
+    of_spec = name.endswith((".yaml", ".yml"))
+    share = risk if of_spec else audit.beta
+    beta = "" if math.isclose(share, 1e-3, rel_tol=1e-9) else f" --beta {share!r}"
+    distance = "" if audit.d_in == 1 else f" --d-in {shlex.quote(str(audit.d_in))}"
+    return (
+        f"opendp-sim audit {shlex.quote(name)}{distance} --seed {audit.seed} --budget "
+        f"{audit.budget}{beta}"
+    )
 
 
 def _sentence(refuted: int) -> str:

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from opendp_sim.accounting.little_protection import large_delta
 from opendp_sim.accounting.promise import belief, promise, who
 from opendp_sim.core.rounding import up_text
+from opendp_sim.dsl.advice import size_guess
 from opendp_sim.dsl.loss_in_words import delta_in_words, epsilon_in_words, of_whom, spent_of
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.standing import standing
@@ -42,7 +44,8 @@ def tiles_of(plan: Plan, unit: Mapping[str, Any]) -> Iterator[Tile]:
             most = up_text(100 * belief(epsilon), 3)
             said = f"{said.removesuffix('.')}; a suspicion of 50% can rise to at most {most}%."
         yield Tile(f"epsilon = {up_text(epsilon, 3)}", said, warn=epsilon > 10)
-        yield Tile(f"delta = {up_text(delta, 2)}", _delta(delta, unit))
+        much = large_delta(delta, size_guess(plan))
+        yield Tile(f"delta = {up_text(delta, 2)}", much or _delta(delta, unit), warn=bool(much))
     else:
         yield Tile(promise(plan.promised), "the loss in the measure of the program")
     yield _whom(unit)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
+import shlex
 import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -16,6 +18,7 @@ import opendp_sim as sim
 from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.budget import Budget
 from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.little_protection import large_delta
 from opendp_sim.accounting.totals import Charge
 from opendp_sim.cli import app
 from opendp_sim.core.mechanism import REGISTRY
@@ -30,7 +33,7 @@ from opendp_sim.report.page import page_of, render
 from opendp_sim.report.tiles import Tile
 from tests._small import write_small
 from tests.accounting.test_ledger import TERMS
-from tests.report.audits import audit_file
+from tests.report.audits import audit_file, report
 
 SPECS = Path(__file__).parents[2] / "specs"
 HOSTILE = "<script>alert(1)</script>\x1b[2J"
@@ -276,6 +279,53 @@ def test_an_audit_s_page_says_what_was_looked_at(tmp_path):
     text = " ".join(sound(page_of(audit_file(tmp_path / "bad.json", refuted=True))).text)
     for said in ("The claim is wrong", "1 of 1 audited claims", "[1, 2]", "epsilon 0.5", "1.25"):
         assert said in text
+
+
+def test_an_audit_s_page_names_one_command_that_repeats_its_finding(tmp_path, monkeypatch):
+    """Of a spec: the same objects are audited with the same seed, distance and risk."""
+
+    def audited(_subject, d_in, budget, *, seed, beta, origin, **_):
+        return replace(report(text=origin), subject=origin, d_in=d_in, seed=seed, beta=beta)
+
+    monkeypatch.setattr("opendp_sim.cli.audit.audit", audited)
+    target = SPECS / "digit-means.yaml"
+    told = CliRunner().invoke(
+        app, ["audit", str(target), "--seed", "3", "--d-in", "2", "--beta", "0.01", "--json"]
+    )
+    (tmp_path / "a.json").write_text(told.stdout)
+    (command,) = re.findall(r"<pre>(opendp-sim audit .*?)</pre>", page_of(tmp_path / "a.json"))
+    again = CliRunner().invoke(app, [*shlex.split(command)[1:], "--json"])
+    one, two = json.loads(told.stdout), json.loads(again.stdout)
+    assert one["verdict"] == two["verdict"]
+    for first, second in zip(one["audits"], two["audits"], strict=True):
+        for word in ("subject", "seed", "beta", "budget", "d_in", "verdict"):
+            assert first[word] == second[word]
+
+
+def test_of_several_audits_the_page_s_command_is_that_of_the_refuted_one(tmp_path):
+    path = audit_file(tmp_path / "a.json", refuted=True)
+    held = json.loads(path.read_text())
+    sound_one = json.loads(audit_file(tmp_path / "b.json").read_text())["audits"][0]
+    bad = held["audits"][0] | {"subject": "m:bad", "d_in": 2, "beta": 5e-4}
+    path.write_text(json.dumps(held | {"audits": [sound_one | {"subject": "m:good"}, bad]}))
+    said = "opendp-sim audit m:bad --d-in 2 --seed 0 --budget quick --beta 0.0005"
+    assert said in page_of(path)
+
+
+def test_a_large_delta_is_a_warning_of_plan_and_page(tmp_path):
+    spec = write_small(tmp_path)
+    for text, told in ((".1", "once in 10 runs"), ("1.0e-6", "")):
+        budget = f"{{epsilon: 1.0, delta: {text}}}"
+        spec.write_text(re.sub(r"budget: \{.*?\}", f"budget: {budget}", spec.read_text()))
+        page, lines = page_of(spec), repr(sim.plan(spec))
+        if told:
+            assert 'class="warn"><b>delta = 0.1</b>' in page
+        for where in (page, lines):
+            assert ("is too large" in where) == bool(told)
+            assert told in where
+    assert large_delta(2e-3, 400) is None
+    assert large_delta(1e-3) is None
+    assert "expects 5,000" in large_delta(5e-4, 5000)
 
 
 @pytest.mark.parametrize(
