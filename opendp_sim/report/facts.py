@@ -52,6 +52,7 @@ class Facts:
     evidence: list[dict[str, str]] = field(default_factory=list)
     charges: list[tuple[str, str, str]] = field(default_factory=list)
     audits: list[Any] = field(default_factory=list)
+    checks: list[tuple[str, str]] = field(default_factory=list)
     details: list[tuple[str, str]] = field(default_factory=list)
 
 

@@ -18,7 +18,7 @@ from opendp_sim.accounting.session_standing import standing_of
 from opendp_sim.accounting.totals import Charge, total_of
 from opendp_sim.core.shown import shown
 from opendp_sim.dsl.plan import Plan, plan_file, plan_of
-from opendp_sim.dsl.plan_document import load_plan
+from opendp_sim.dsl.plan_document import load_plan, spec_of
 from opendp_sim.dsl.reader import draft_of
 from opendp_sim.dsl.standing import room
 from opendp_sim.dsl.verification import verify
@@ -26,6 +26,7 @@ from opendp_sim.dsl.verify_report import NOT_FOUND, NOT_OPENED
 from opendp_sim.report.answered import answered
 from opendp_sim.report.audited import audit_facts
 from opendp_sim.report.believed import believed
+from opendp_sim.report.checks import checks_of_certificate, checks_of_plan
 from opendp_sim.report.facts import ALONE, CALLS, Facts, facts_of, verdict
 from opendp_sim.report.of_ledger import ledger_facts
 from opendp_sim.report.of_session import session_facts
@@ -60,9 +61,13 @@ def page_of(path: str | Path, spec: str | Path | None = None) -> str:
     if file.suffix == ".plan":
         plan = load_plan(file)
         command = f"opendp-sim report {file.name}"
-        return render(facts_of(plan, "Plan: nothing was opened and nothing was spent", command))
+        facts = facts_of(plan, "Plan: nothing was opened and nothing was spent", command)
+        facts.checks = list(checks_of_plan(file, Path(spec_of(file)[0]), plan))
+        return render(facts)
     plan = plan_file(file)
-    return render(facts_of(plan, "Spec: nothing was opened and nothing was spent", _run(file)))
+    facts = facts_of(plan, "Spec: nothing was opened and nothing was spent", _run(file))
+    facts.checks = list(checks_of_plan(file, file, plan))
+    return render(facts)
 
 
 def _run(file: Path) -> str:
@@ -79,6 +84,7 @@ def _of_certificate(file: Path) -> Facts:
         f"Certificate of the file {record.file.name} (output {record.output})",
         f"opendp-sim verify {file.name}",
     )
+    facts.checks = list(checks_of_certificate(file, plan, record.signature))
     facts.believe = believed(plan, record.assumptions)
     saved = [o.decl.name for o in plan.outputs.values() if o.decl.save is not None]
     others = " (the others have pages of their own)" if len(saved) > 1 else ""

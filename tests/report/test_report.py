@@ -391,7 +391,7 @@ def test_hostile_text_is_text_wherever_a_page_prints_one():
     facts.wrong, facts.warnings = [(evil, evil)], [evil]
     facts.evidence = [dict.fromkeys(("key", "tier", "laws", "twins", "audits"), evil)]
     facts.charges, facts.details = [(evil, evil, evil)], [(evil, evil)]
-    facts.handed = [(evil, evil)]
+    facts.handed = facts.checks = [(evil, evil)]
     facts.wear, facts.about, facts.blank = [(evil, evil)], [(evil, evil)], [evil]
     page = render(facts)
     sound(page)
