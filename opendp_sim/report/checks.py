@@ -23,9 +23,9 @@ _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _AGAINST = """Is it the program that you reviewed? Name your own copy of the spec, not one that came with
 the file:"""
 _UNSIGNED = """Who made it? Nobody signed: whoever can rewrite all files can rewrite all hashes. The
-curator
-makes keys once, keeps the first file secret, gives you the second, and signs the next run (with the
-extra `sign` of the package; each run has a cost of its own). You check that run's certificate:"""
+curator makes keys once, keeps the first file secret, gives you the second, and signs the next run
+(with the extra `sign` of the package; each run has a cost of its own). You check that run's
+certificate:"""
 _SIGNED = """Who made it? It is signed by the key {}... Take the public key from the curator, not from
 whoever gave you the file:"""
 _LATER = """Once it may be run: the curator signs what comes out (with the extra `sign` of the package),
