@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 
 __all__ = ["About", "describe"]
 
+_MANY = {float: "numbers", int: "whole numbers", str: "names"}
 _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
@@ -51,7 +52,7 @@ def _kind(annotation: Any) -> str:
     if get_origin(annotation) is tuple:
         parts = get_args(annotation)
         if parts[-1] is Ellipsis:
-            return f"list of {_kind(parts[0])}"
+            return f"a list of {_MANY.get(parts[0]) or _kind(parts[0])}"
         return f"[{', '.join(map(_kind, parts))}]"
     if get_origin(annotation) is Literal:
         return "one of " + ", ".join(map(repr, get_args(annotation)))

@@ -41,7 +41,8 @@ CATALOGUE: dict[str, str] = {
     "OS304": "A value has the wrong type or shape.",
     "OS305": "A required entry is missing.",
     "OS306": "A stage's input has the wrong type for its step.",
-    "OS307": "A chain ends without noise, or an output names something that was not released.",
+    "OS307": "A stage has no `release:` (its chain ends without noise), or an output names something "
+    "that was not released.",
     "OS308": "A `${name}` cannot be resolved, or its value is outside the declared range.",
     "OS309": "A plan does not match the spec, the versions or the ledger it was made for.",
     "OS310": "A hole (`???`) of a template was not filled in.",

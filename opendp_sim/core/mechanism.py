@@ -63,6 +63,10 @@ def param(
     return info
 
 
+MISSING, TOO_FEW = "nothing", "too few entries"
+"""What came where a parameter, or an entry of a list, is missing: words of ours, which are not quoted."""
+
+
 class _Record(BaseModel):
     """An immutable, serialisable record whose refusals are coded and name the parameter."""
 
@@ -105,7 +109,9 @@ class _Record(BaseModel):
                 "OS102", cls.key, expected="parameters that go together", got=first["msg"],
                 hint=f"see `opendp-sim explain {cls.key}`.",
             )  # fmt: skip
-        got = "nothing" if first["type"] == "missing" else first["input"]
+        got = first["input"]
+        if first["type"] == "missing":
+            got = MISSING if len(first["loc"]) == 1 else TOO_FEW
         about = describe(cls)[name]
         found = ParameterError(
             "OS101", f"{cls.key}.{name}", expected=about.range, got=got, hint=about.hint

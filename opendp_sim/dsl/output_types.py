@@ -94,7 +94,7 @@ def unreleased(program: Program, types: Mapping[str, Typed | None], notes: Notes
         if typed is not None and typed.release is None and name not in used:
             last = typed.stages[-1].mechanism.key if typed.stages else typed.entry.name
             notes.error("OS307", f"stage `{name}` ends without a release", ("flow", name), part="key",
-                        label=f"ends in `{last}`, and nothing uses it",
+                        label=f"no `release:`: it ends in `{last}`, and nothing uses it",
                         help="add `release: {noise: gaussian, spend: 100%}`, or drop it.")  # fmt: skip
 
 
@@ -169,7 +169,7 @@ def _from_stage(
             label="its chain ends without noise" if typed.is_sketch else "still private",
             help=f"name `{released[0]}`, which is released."
             if released
-            else f"add `release: {{noise: gaussian, ...}}` to `{decl.source}`.",
+            else f"add `release: {{noise: gaussian, spend: 100%}}` to `{decl.source}`.",
         )
         return None
     bound = bounds.get(typed.name)

@@ -6,7 +6,15 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from opendp_sim.core.errors import ParameterError
-from opendp_sim.core.mechanism import REGISTRY, Mechanism, Option, current_key, one_of
+from opendp_sim.core.mechanism import (
+    MISSING,
+    REGISTRY,
+    TOO_FEW,
+    Mechanism,
+    Option,
+    current_key,
+    one_of,
+)
 from opendp_sim.dsl.diagnostic import Notes, Path, misspelt, nearest
 from opendp_sim.dsl.grammar.section import HOLE, hole_in, shown
 
@@ -146,7 +154,7 @@ def _report(
         error.code,
         f"`{error.where}` must be {error.expected}",
         where,
-        label=f"got {shown(error.got)}",
+        label=f"got {error.got if error.got in (MISSING, TOO_FEW) else shown(error.got)}",
         help=advice or error.hint,
     )
 
@@ -218,7 +226,7 @@ def _objects_to(option: Any, name: str, got: object) -> bool:
     """Say whether this option is refused: it has the value, the strange word, or lacks the parameter."""
     if not isinstance(option, dict):
         return True
-    return (option[name] == got) if name in option else (got == "nothing" or got in option)
+    return (option[name] == got) if name in option else (got == MISSING or got in option)
 
 
 def _within(path: Path, value: Any, error: Any) -> Path:

@@ -117,13 +117,16 @@ class PrivacyDisplay(Display):
         deltas: from large to small.
         epsilons: the epsilon that the claim gives at each delta.
         exact: whether the trade-off is the curve itself.
+        of: what is protected, as the axes call it: records or people.
     """
 
     size = (8.0, 3.6)
 
-    def __init__(self, measure: Any, loss: tuple[float, ...], *, exact: bool = False) -> None:
+    def __init__(
+        self, measure: Any, loss: tuple[float, ...], *, exact: bool = False, of: str = "records"
+    ) -> None:
         attacker: Attacker = attacker_of(measure, loss)
-        self.measure, self.loss, self.exact = measure, loss, exact
+        self.measure, self.loss, self.exact, self.of = measure, loss, exact, of
         self.rates = list(_RATES)
         self.power = [attacker.power(rate) for rate in _RATES]
         self.deltas, self.epsilons = _profile(measure, loss)
@@ -140,7 +143,8 @@ class PrivacyDisplay(Display):
                 "OS101", "plot", expected="a program that protects something", got="public data only",
                 hint="there is nothing for an attacker to gain.",
             )  # fmt: skip
-        return cls(plan.privacy.measure, plan.total, exact=is_tight(plan))
+        of = "records" if plan.privacy.unit.of == "row" else "people"
+        return cls(plan.privacy.measure, plan.total, exact=is_tight(plan), of=of)
 
     def plot(self, ax: Any = None, profile_ax: Any = None) -> Self:
         """Draw the trade-off on ``ax`` and, where the claim is a curve, the profile beside it."""
@@ -157,8 +161,8 @@ class PrivacyDisplay(Display):
         ax.set(
             xlim=(0, 1),
             ylim=(0, 1.01),
-            xlabel="absent people who are accused",
-            ylabel="present people who are found",
+            xlabel=f"absent {self.of} that are accused",
+            ylabel=f"present {self.of} that are found",
         )
         ax.legend(frameon=False, loc="lower right", fontsize=8)
         other = self._profile_ax

@@ -84,7 +84,7 @@ def figures_of(plan: Plan) -> Iterator[Figure]:
         yield Figure(
             "What an attacker gains",
             attack_chart(curve, worst, named.accused, named.found),
-            f"A spy who knows all other records says of some {of} that {named.said}. The dashed line is "
+            f"A spy who knows all other {of} says of some {of} that {named.said}. The dashed line is "
             f"guessing: it names as many of {named.of_others} as of {named.of_ones}. At the ring the "
             f"release helps most: {up_text(100 * worst, 3)} in 100 of {named.of_others} are named, and "
             f"instead of as many at most {attacker.found(worst)} in 100 of {named.of_ones}{exact}. "

@@ -249,6 +249,8 @@ def test_settings_of_the_documentation_start_this_server():
     command = [settings["glspc.server.command"], *settings["glspc.server.commandArguments"]]
     assert command == ["opendp-sim", "lsp"]
     assert settings["glspc.server.languageId"] == ["yaml"]
+    (inside,) = re.findall(r"`(\"glspc[^`]*)`", text)
+    assert list(json.loads(f"{{{inside}}}")["glspc.server.environmentVariables"]) == ["PATH"]
     assert text.count('cmd = {"opendp-sim", "lsp"}') == 2
     assert "lsp" in COMMANDS
 
