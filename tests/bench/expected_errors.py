@@ -19,6 +19,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 import numpy as np
 
 from opendp_sim.accounting.release import Release
+from opendp_sim.core.capabilities import sliced
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.queries.parts.expected_distance import expected_distance_error
 from opendp_sim.queries.parts.expected_error import Asked, expected_kernel_error, far
@@ -204,11 +205,21 @@ PAIRS = {
         ("distance", {}),
         epsilon=0.5,
     ),
+    "slices, l2": Pair(
+        "satimage",
+        36,
+        (GRID, {"slice_sketch": {"directions": 1024}}),
+        ("distance", {}),
+        epsilon=2.0,
+    ),
     "moments, 3 bits": Pair(
         "diamonds", 6, ({"quantize": {"bits": 3}}, {"moments_sketch": {}}), ("distance", {})
     ),
 }
-_SEEDED = ("fourier_sketch", "race_sketch", "exponential_sum", "jl_projection", "l1_embedding")
+_SEEDED = (
+    *("fourier_sketch", "race_sketch", "exponential_sum"),
+    *("jl_projection", "l1_embedding", "slice_sketch"),
+)
 
 
 def tables(folder: Path) -> dict[str, np.ndarray]:
@@ -238,7 +249,7 @@ def exact(pair: Pair, sums: Any, asked: Asked, rows: np.ndarray, queries: np.nda
         if key == "density":
             metric = {"l1": "cityblock", "l2": "euclidean"}[asked.claimed(sums.distance)]
             total += sums.kernel(far(part, queries, metric)).sum(axis=0)
-        elif asked.claimed("l1") == "l2":
+        elif sliced(sums) or asked.claimed("l1") == "l2":
             total += far(part, queries, "euclidean").sum(axis=0)
         else:
             power = given.get("p", sums.power)
