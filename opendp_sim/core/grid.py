@@ -254,8 +254,10 @@ def count_ids(
     """
     compiled = TALLIED.after(ids.size) if group == 1 else None
     if compiled is not None:
-        if compiled(ids, _own(labels), out):
-            raise IndexError  # as the numpy code does; guarded, so nothing of it is seen
+        own = _own(labels)
+        known = len(ids) <= len(out) and len(own) in (0 if labels is None else -1, ids.shape[1])
+        if not known or compiled(ids, own, out):
+            raise IndexError  # numpy would refuse or miscount; guarded, so nothing of it is seen
         return
     width = out.shape[1] * out.shape[2]
     if labels is not None:

@@ -134,3 +134,17 @@ def test_ids_that_are_no_cells_are_counted_and_touch_nothing(
     assert out.tolist() == ([[[1, 0, 2, 1]]] if alone else [[[1, 0, 0, 0], [0, 0, 0, 1]]])
     with pytest.raises(IndexError):
         count_ids(ids, None if alone else labels, out)
+
+
+def test_tables_of_another_shape_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    compiling(monkeypatch, 0)
+    out, ids = np.zeros((2, 1, 4), dtype=np.int64), np.zeros((3, 5), dtype=np.int64)
+    with pytest.raises(IndexError):
+        count_ids(ids, None, out)
+    for labels in (np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(6, np.int64)):
+        with pytest.raises(IndexError):
+            count_ids(ids[:2], labels, out)
+    assert not out.any()
+    count_ids(ids[:2, :0], np.zeros(0, np.int64), out)
+    assert not out.any()

@@ -307,6 +307,24 @@ def test_intervals_cover(kind: str, directions: int, mean: bool) -> None:
     assert held.min() >= 49
 
 
+@pytest.mark.parametrize(("directions", "confidence"), [(3, 0.95), (8, 0.95), (8, 0.8), (3, 0.5)])
+def test_few_directions_cover_where_dithers_decide(directions: int, confidence: float) -> None:
+    """Without noise: all records in one place, so that an error is a mean of a few dithers.
+
+    Fixed seeds. It held .904, .920, .707 and .379 of these before half a step was added.
+    """
+    line = GridRows(width=1, lower=(0,), upper=(10000,))
+    queries = 5000 + 78.125 * np.array([[0.2], [0.3], [0.43], [0.5], [1.43]])
+    exact, held = 400 * np.abs(queries[:, 0] - 5000), np.zeros(5)
+    for seed in range(200):
+        made = Made(
+            line, Rows(np.full((400, 1), 5000.0)), "slice_sketch", directions=directions, seed=seed
+        )
+        found = made.ask(queries, confidence=confidence)
+        held += (found["lower"][:, 0] <= exact) & (exact <= found["upper"][:, 0])
+    assert held.min() >= 200 * confidence
+
+
 def test_noise_is_the_stated_one_and_the_same_for_every_number_of_directions() -> None:
     """About 3.1 B / sqrt(2 rho) at the bound and 2.1 in the middle, a third to a fifth of the embedding's 10."""
     edge = np.array([[100.0, 0, 0, 0, 0], [0.0, 0, 0, 0, 0]])

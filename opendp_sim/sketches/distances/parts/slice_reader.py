@@ -218,7 +218,7 @@ class SliceReader(Classes):
         """Bound what clipping may cost, three deviations above its mean, and dithers, per record."""
         del p
         slices = self.slices
-        dither = _DITHER * self._unit * slices.count * slices.fine**2
+        dither = (_DITHER * slices.count + 0.5) * self._atom
         if slices.ends < 4.0 or slices.length * slices.bound <= slices.thresholds / 2:
             return dither
         tail, density = float(special.ndtr(-4.0)), math.exp(-8.0) / math.sqrt(2 * math.pi)
@@ -233,8 +233,12 @@ class SliceReader(Classes):
         relative = spread_of_blocks(self.rows.width, slices.count)
         if given and given[0] == 2:  # projected before: half of a square's error
             relative = math.hypot(relative, given[1] / 2)
-        level = self._unit * slices.count * slices.fine**2
-        return Sliced(relative, level / (2 * math.sqrt(slices.count)))
+        return Sliced(relative, self._atom * math.sqrt(slices.count) / 2)
+
+    @property
+    def _atom(self) -> float:
+        """The least change of a record's distance: one level of one direction, in data units."""
+        return self._unit * self.slices.fine**2
 
     @property
     def expected(self) -> dict[str, float]:
