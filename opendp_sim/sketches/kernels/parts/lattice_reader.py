@@ -34,8 +34,7 @@ _TOP = 1024
 """The largest multiplier."""
 _TABLE = 2**16
 """Most entries of the public table: finer turns are rounded to it (Lemma 5)."""
-_TOGETHER = 1024
-_ROWS = 2**12
+_TOGETHER, _ROWS = 1024, 2**12
 """Rows a sum: two sums below 2**31 then fit one integer."""
 _PACK = 2**32
 
