@@ -69,10 +69,11 @@ class Comparison:
 
 
 def refuse_private(plan: Plan) -> None:
-    """Refuse a plan whose exact answers nobody may see; call it before anything runs.
+    """Refuse a plan whose exact answers nobody may see, or that gives none; call it before anything runs.
 
     Raises:
-        SpecError (OS306): a dataset is neither built in nor declared public.
+        SpecError (OS306): a dataset is neither built in nor declared public. DataError (OS607): there is
+            nothing to compare.
     """
     for name, typed in plan.types.items():
         if typed.entry.source.kind != "builtin" and not typed.entry.public:
@@ -83,6 +84,11 @@ def refuse_private(plan: Plan) -> None:
                 got=f"stage `{name}` on data that is not declared public",
                 hint="leave --compare out, or try it on a built-in data set.",
             )
+    if not _to_compare(plan):
+        raise DataError(
+            "OS607", "compare", expected="an output that answers `density`, `classify` or `predict`",
+            got="none", hint="add such a `post:` and `queries:` with held-out records to an output.",
+        )  # fmt: skip
 
 
 def compare(done: Applied) -> list[Comparison]:
@@ -92,19 +98,18 @@ def compare(done: Applied) -> list[Comparison]:
         SpecError (OS306): the data is not public. DataError (OS607): there is nothing to compare.
     """
     refuse_private(done.plan)
-    found = [
-        _one(name, output, done)
-        for name, output in done.plan.outputs.items()
+    return [_one(name, output, done) for name, output in _to_compare(done.plan).items()]
+
+
+def _to_compare(plan: Plan) -> dict[str, OutputType]:
+    """Return the answered outputs whose exact answers are kernel sums or classes by them."""
+    return {
+        name: output
+        for name, output in plan.outputs.items()
         if output.decl.query is not None
         and _comparable(output.domain)
-        and not _offered(output, done).keys().isdisjoint(("kernel_sums", "class_scores"))
-    ]
-    if not found:
-        raise DataError(
-            "OS607", "compare", expected="an output that answers `density`, `classify` or `predict`",
-            got="none", hint="add such a `post:` and a `query:` with held-out records to an output.",
-        )  # fmt: skip
-    return found
+        and not _offered(output, plan).keys().isdisjoint(("kernel_sums", "class_scores"))
+    }
 
 
 def _comparable(answers: object) -> bool:
@@ -113,9 +118,9 @@ def _comparable(answers: object) -> bool:
     return {"density", "noise_error"} <= columns or {"label", "margin"} <= columns
 
 
-def _offered(output: OutputType, done: Applied) -> Mapping[str, Any]:
+def _offered(output: OutputType, plan: Plan) -> Mapping[str, Any]:
     """Return what the output's release offers, by name."""
-    stages = done.plan.releases[output.stage.name].asked_stages
+    stages = plan.releases[output.stage.name].asked_stages
     return {} if stages is None else getattr(stages[-1].claim, "capabilities", {})
 
 
@@ -131,7 +136,7 @@ def _model(output: OutputType, done: Applied, model: ClassScores) -> Comparison:
 
 
 def _one(name: str, output: OutputType, done: Applied) -> Comparison:
-    offered = _offered(output, done)
+    offered = _offered(output, done.plan)
     if "class_scores" in offered:
         return _model(output, done, offered["class_scores"])
     sketch = output.stage.sketch

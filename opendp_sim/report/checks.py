@@ -35,7 +35,8 @@ and you compare it with your own copy of the spec and with the curator's public 
 def checks_of_certificate(file: Path, plan: Plan, signature: Any) -> Iterator[Check]:
     """Yield what ``verify`` says besides: of the reader's own spec, and of the signature."""
     verify = f"opendp-sim verify {shlex.quote(file.name)}"
-    spec, signed = _spec_beside(file, plan.program.name), f"{verify} --signer curator.pub.pem"
+    spec = _spec_beside(file, plan.program.name)
+    signed = f"{verify} --spec {spec} --signer curator.pub.pem"
     yield _said(_AGAINST), f"{verify} --spec {spec}"
     if signature is None:
         made = f"{_KEYS}opendp-sim apply {spec} --sign curator.pem\n{signed}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +38,16 @@ def session_facts(
         file: the store.
         found: what it says.
         plan: of the spec; with it the page says how many questions are left and what is promised.
-        spec: the name of its file.
+        spec: its file, as seen from the store's folder.
 
     Raises:
         BudgetError (OS407): the ledger charged this store for another program than the plan's.
     """
     facts = Facts("Session", file.name, _PROMISE, "record", f"opendp-sim report {file.name}")
     if plan is not None:
-        facts = facts_of(plan, "Session", f"opendp-sim report {file.name} --spec {spec}")
+        facts = facts_of(
+            plan, "Session", f"opendp-sim report {file.name} --spec {shlex.quote(spec)}"
+        )
         facts.tiles = facts.tiles[:-1]
     facts.decision = "Decision: may the session go on"
     tiles = [Tile(f"{_questions(found.answered)} answered", "so far, by this store")]

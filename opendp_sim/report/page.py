@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,8 @@ def page_of(path: str | Path, spec: str | Path | None = None) -> str:
     store = standing_of(file) if file.suffix == ".session" else None
     if store is not None:
         plan = None if spec is None else plan_file(Path(spec))
-        return render(session_facts(file, store, plan, "" if spec is None else Path(spec).name))
+        beside = "" if spec is None else Path(os.path.relpath(spec, file.parent)).as_posix()
+        return render(session_facts(file, store, plan, beside))
     if file.suffix == ".plan":
         plan = load_plan(file)
         command = f"opendp-sim report {file.name}"

@@ -151,3 +151,16 @@ def test_answers_are_compared_in_the_geometry_of_the_kernel(
     assert found.geometry == geometry
     assert found.maps is not None
     assert found.maps < share * found.exact
+
+
+def test_a_run_that_leaves_nothing_to_compare_is_refused_before_it_is_charged(
+    tmp_path: Path,
+) -> None:
+    """It ran, charged the ledger and was then refused: who tried again paid twice."""
+    text = (SPECS / "digit-means.yaml").read_text("utf-8")
+    spec = tmp_path / "digit-means.yaml"
+    spec.write_text(text, "utf-8")
+    done = CliRunner().invoke(app, ["apply", str(spec), "--compare"])
+    assert done.exit_code != 0
+    assert "OS607" in done.output
+    assert [path.name for path in tmp_path.iterdir()] == ["digit-means.yaml"]
