@@ -10,25 +10,38 @@ import pytest
 
 BLOCKS = """
 import resource
+import sys
+import threading
 import numpy as np
 from opendp_sim.core.memory import keep_freed_blocks
 
 keep_freed_blocks()
 before = resource.getrusage(resource.RUSAGE_SELF)
-for _ in range(50):
-    rows = [np.ones(7_400_000 // 8) for _ in range(3)]
-    del rows
+
+def work():
+    for _ in range(20):
+        rows = [np.ones(3_700_000 // 8) for _ in range(int(sys.argv[2]))]
+        del rows
+
+threads = [threading.Thread(target=work) for _ in range(int(sys.argv[1]))]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+if not threads:
+    work()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before.ru_minflt)
 """
 
 
-def faults() -> int:
-    """Return how often the system had to hand out a page for fifty blocks of three arrays."""
-    command = [sys.executable, "-c", BLOCKS]
+def faults(threads: int, arrays: int) -> int:
+    """Return how often the system had to hand out a page for twenty blocks of arrays a thread."""
+    command = [sys.executable, "-c", BLOCKS, str(threads), str(arrays)]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators are left alone")
-def test_pages_of_a_block_are_used_again() -> None:
-    once = 3 * 7_400_000 // 4096
-    assert faults() < 2 * once
+@pytest.mark.parametrize(("threads", "arrays"), [(0, 6), (1, 20), (3, 20)])
+def test_pages_of_a_block_are_used_again(threads: int, arrays: int) -> None:
+    once = arrays * 3_700_000 // 4096
+    assert faults(threads, arrays) < 2 * once * max(1, threads)

@@ -131,6 +131,7 @@ class Pairs:
         """Add pairs that are sorted and distinct, and need not be looked at before the end."""
         self._users.append(users)
         self._items.append(items)
+        self._kept += len(users)
 
     def taken(self) -> tuple[Ints, Ints]:
         """Return what ``distinct`` does, and keep none of it."""
@@ -145,7 +146,7 @@ class Pairs:
         items = np.concatenate(self._items or none)
         self._users, self._items = [], []
         if len(users):
-            users, items = _packed(users, items)
+            users, items = _packed(users, items, self._kept)
         self._users, self._items, self._pending, self._kept = [users], [items], 0, len(users)
         return users, items
 
@@ -174,14 +175,18 @@ def by_user(gathered: Sequence[Pairs], crew: Crew) -> Sequence[Pairs]:
     return found
 
 
-def _packed(users: Ints, items: Ints) -> tuple[Ints, Ints]:
-    """Sort pairs as one number each where both ranges fit into 63 bits, and leave out repeated ones."""
+def _packed(users: Ints, items: Ints, runs: int) -> tuple[Ints, Ints]:
+    """Sort pairs as one number each where both ranges fit into 63 bits, and leave out repeated ones.
+
+    The first ``runs`` pairs come in sorted runs, which a stable sort only merges.
+    """
     low, first = int(users.min()), int(items.min())
     bits = (int(items.max()) - first).bit_length()
     if (int(users.max()) - low).bit_length() + bits <= 63:
         pairs = (users - low) << bits
         pairs |= items - first
-        pairs.sort()
+        pairs[runs:].sort()
+        pairs.sort(kind="stable")
         pairs = pairs[_starts(pairs)]
         return (pairs >> bits) + low, (pairs & ((1 << bits) - 1)) + first
     order = np.lexsort((items, users))
