@@ -12,6 +12,7 @@ from pathlib import Path
 from opendp_sim.accounting._durable import LOCK, SIDES, create
 from opendp_sim.accounting._entries import FORMAT, Terms, canonical, chained
 from opendp_sim.core.errors import BudgetError
+from opendp_sim.core.file_kinds import kind_of_file
 
 __all__ = [
     "BUSY",
@@ -123,7 +124,10 @@ def system_errors(path: Path) -> Iterator[None]:
             "and its permissions; what was recorded stands.",
         ) from None  # fmt: skip
     except (sqlite3.DatabaseError, UnicodeDecodeError):  # SQLite quotes a schema that is no text
-        raise refused(path, "a ledger", "a file of another kind", RESTORE) from None
+        found = kind_of_file(path)
+        own = found.name in ("ledger", "database", "bytes", "empty")
+        hint = RESTORE if own else f"name the ledger; {found.then or 'this is another file'}."
+        raise refused(path, "a ledger", found.said, hint) from None
     except OSError:
         raise refused(
             path, "a ledger that can be read and written", UNREADABLE,

@@ -24,6 +24,7 @@ from opendp_sim.accounting.strict_models import (
     read_both,
 )
 from opendp_sim.core.errors import ReleaseError
+from opendp_sim.core.file_kinds import kind_of_file
 from opendp_sim.core.regular import regular
 
 __all__ = [
@@ -173,6 +174,22 @@ def statement_digest(certificate: dict[str, Any]) -> str:
     return hashlib.sha256(canonical(stated).encode()).hexdigest()
 
 
+def _what_came(path: Path, where: str) -> str:
+    """Say what the file is; of what looks like a certificate, which of its parts is another one."""
+    found = kind_of_file(path)
+    same = found.name == "certificate"
+    return f"another value at {where}" if same and where != "the path" else found.said
+
+
+def _what_to_name(path: Path) -> str:
+    found = kind_of_file(path)
+    other = f"; {found.then}" if found.then and found.name != "certificate" else ""
+    return (
+        f"name the file that ends in .certificate.json{other}. Its format is on the page "
+        "`accounting/certificate.md`."
+    )
+
+
 def read_certificate(path: str | Path) -> tuple[Certificate, dict[str, Any]]:
     """Read a certificate: as a record, and as the plain JSON that digests are taken of.
 
@@ -183,9 +200,7 @@ def read_certificate(path: str | Path) -> tuple[Certificate, dict[str, Any]]:
     def refusal(where: str) -> ReleaseError:
         return ReleaseError(
             "OS701", str(path), expected=f"a certificate of format {FORMAT}, as `apply` writes it",
-            got=f"no such file, or another value at {where}",
-            hint="name the file that ends in .certificate.json; its format is on the page "
-            "`accounting/certificate.md`.",
+            got=_what_came(Path(path), where), hint=_what_to_name(Path(path)),
         )  # fmt: skip
 
     try:

@@ -22,6 +22,7 @@ from opendp_sim.accounting.atomic_files import replacing
 from opendp_sim.accounting.release_header import Header
 from opendp_sim.accounting.strict_models import is_heavy, read_both
 from opendp_sim.core.errors import ReleaseError, SimError
+from opendp_sim.core.file_kinds import kind_of_file
 from opendp_sim.core.memory import machine_memory
 from opendp_sim.core.randomness import fingerprint
 from opendp_sim.core.regular import regular
@@ -71,15 +72,12 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
                     arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
                 if describe(arrays[name]) != about:
                     raise foreign()
+    except ReleaseError:
+        raise foreign(path) from None
     except SimError:
         raise
-    except FileNotFoundError:
-        raise ReleaseError(
-            "OS701", "release", expected="a release file", got="no such file",
-            hint="check the path; `opendp-sim apply` writes releases where `save:` says.",
-        ) from None  # fmt: skip
     except Exception:  # noqa: BLE001 - a damaged archive fails in many ways
-        raise foreign() from None
+        raise foreign(path) from None
     return header, arrays
 
 
@@ -112,13 +110,22 @@ def _check_header(member: IO[bytes], about: Mapping[str, Any], size: int) -> Non
         raise foreign()
 
 
-def foreign() -> ReleaseError:
-    """Return the refusal of what is no release."""
+def foreign(path: str | os.PathLike[str] | None = None) -> ReleaseError:
+    """Return the refusal of what is no release: of a file, it says what that is instead."""
+    got, where = "a truncated, changed or foreign file", "release"
+    hint = (
+        "name the .npz of an output without `post`; if it is that, copy it again from its source."
+    )
+    if path is not None:
+        found, where = kind_of_file(Path(path)), os.fspath(path)
+        if found.name not in ("release", "archive", "bytes"):
+            got, then = found.said, f"; {found.then}" if found.then else ""
+            hint = (
+                f"name the .npz that `opendp-sim apply` wrote for an output without `post`{then}."
+            )
     return ReleaseError(
-        "OS701", "release", expected="a release file as this package wrote it",
-        got="a truncated, changed or foreign file", hint="name the .npz of an output "
-        "without `post`; if it is that, copy it again from where it was made.",
-    )  # fmt: skip
+        "OS701", where, expected="a release file as this package wrote it", got=got, hint=hint
+    )
 
 
 def describe(array: NDArray[Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from opendp_sim.cli._audit_spec import Auditable, spec_subjects
 from opendp_sim.cli._run import EXITS, AsJson, handled, say
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
+from opendp_sim.core.file_kinds import kind_of_file
 from opendp_sim.core.shown import shown
 
 __all__ = ["audit_command"]
@@ -79,19 +80,28 @@ def _subjects(target: str, distance: Any) -> list[Auditable]:
     if target.endswith((".yaml", ".yml")):
         return spec_subjects(Path(target), distance)
     module, colon, name = target.partition(":")
+    if Path(target).is_file():
+        raise _no_target(target)
     if module.replace(".", "").isidentifier() and not colon:
         return _whole_module(module, target)
     if not (module and colon and name):
-        raise AuditError(
-            "OS501", "audit.target", expected="a spec (*.yaml), a module, or module:factory", got=target,
-            hint="for example `opendp-sim audit my_package.mechanisms:noisy_count`.",
-        )  # fmt: skip
+        raise _no_target(target)
     dp.enable_features("contrib", "honest-but-curious")
     sys.path.insert(0, str(Path.cwd()))
     found = _imported(module, name)
     if isinstance(found, (dp.Transformation, dp.Measurement, dp.Odometer)) or not callable(found):
         return [(target, found, {})]
     return [(target, _made(found, target), {})]
+
+
+def _no_target(target: str) -> AuditError:
+    named = kind_of_file(target)
+    got = target if named.name == "missing" else f"{named.said}, at {target}"
+    then = f"{named.then}; " if named.then and named.name != "missing" else ""
+    return AuditError(
+        "OS501", "audit.target", expected="a spec (*.yaml), a module, or module:factory", got=got,
+        hint=f"{then}for example `opendp-sim audit my_package.mechanisms:noisy_count`.",
+    )  # fmt: skip
 
 
 def _whole_module(module: str, target: str) -> list[Auditable]:

@@ -24,7 +24,8 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
-from opendp_sim.core.regular import first_odd, is_odd, regular, text_of
+from opendp_sim.core.file_kinds import FileKind, kind_of_file
+from opendp_sim.core.regular import first_odd, regular, text_of
 from opendp_sim.dsl.diagnostic import FORMER, Diagnostic, Notes, Part, Path
 from opendp_sim.dsl.scalars import plain_scalar
 
@@ -78,6 +79,8 @@ class Document:
         return span.line, span.column
 
 
+_OTHERS = frozenset({"certificate", "audit", "plan", "table", "empty"})
+"""Files that are text and no spec: a table's first lines may be private, so none of it is kept."""
 _READ: dict[str, tuple[Event, ...]] = {}
 _SHORT, _MOST_READ = 10_000, 16
 """The last short texts' events are kept: a spec is read again for each plan, session and `verify`."""
@@ -94,26 +97,36 @@ def read(path: File, notes: Notes) -> Document:
         with regular(path).open("rb") as stream:
             raw = stream.read(4 * MAX_BYTES + 1)  # a character has four bytes at most
     except (OSError, ValueError):
-        label = "a pipe or a device" if is_odd(path) else "no such file, or not readable"
+        found = kind_of_file(path)
+        then = f"{found.then}; " if found.then else "check the path; "
         notes.error(
-            "OS601", f"cannot read `{name}`", (), label=label,
-            help="check the path; `opendp-sim init FILE` writes a template.",
+            "OS601", f"cannot read `{name}`", (), label=found.said,
+            help=f"{then}`opendp-sim init FILE` writes a template of a spec.",
         )  # fmt: skip
         return Document(name, [])
     if len(raw) > 4 * MAX_BYTES:
         document = Document(name, [])
         _too_large(notes)
         return document
-    text = text_of(raw)
+    text, found = text_of(raw), kind_of_file(path)
+    if text is not None and found.name in _OTHERS:
+        notes.error("OS304", f"`{name}` is no spec", (), label=found.said,
+                    help=_instead(found))  # fmt: skip
+        return Document(name, [])
     if text is None:  # it may be private: no line of it is kept, so that no message quotes one
         notes.error("OS302", "the spec is not UTF-8 text", (),
-                    label="another kind of file, of which nothing is shown",
-                    help="name a spec, or save it as UTF-8.")  # fmt: skip
+                    label=f"{found.said}, of which nothing is shown",
+                    help=_instead(found))  # fmt: skip
         document = Document(name, [])
         line, column = first_odd(raw)
         document.spans[(), "value"] = Span(line, column, 1)
         return document
     return parse(text, name, notes)
+
+
+def _instead(found: FileKind) -> str:
+    """Say what to name, and what the file is for that was named."""
+    return f"name a spec{f'; {found.then}' if found.then else ', or save it as UTF-8'}."
 
 
 def parse(text: str, name: str, notes: Notes) -> Document:

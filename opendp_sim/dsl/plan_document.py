@@ -19,6 +19,7 @@ from opendp_sim.accounting.strict_models import (
     read_strictly,
 )
 from opendp_sim.core.errors import SpecError
+from opendp_sim.core.file_kinds import kind_of_file
 from opendp_sim.core.regular import regular
 from opendp_sim.dsl.charging import ledger_path
 from opendp_sim.dsl.plan import Plan, plan_file
@@ -102,7 +103,7 @@ def spec_of(path: str | File) -> tuple[File, Plain]:
 def _document(path: str | File) -> _Document:
     text = _read(path)
     if text is None:
-        raise _moved(path, "a plan document", "another file")
+        raise _no_plan(path)
     return read_strictly(
         _Document,
         text,
@@ -110,6 +111,15 @@ def _document(path: str | File) -> _Document:
             path, "a plan document as `plan -o` writes it", f"another value at {where}"
         ),
     )
+
+
+def _no_plan(path: str | File) -> SpecError:
+    found = kind_of_file(path)
+    then = f"; {found.then}" if found.then else ""
+    return SpecError(
+        "OS309", str(path), expected="a plan document, as `plan -o` writes it", got=found.said,
+        hint=f"write one with `opendp-sim plan SPEC -o FILE.plan`{then}.",
+    )  # fmt: skip
 
 
 def load_plan(path: str | File, *, resuming: bool = False) -> Plan:

@@ -15,7 +15,7 @@ from opendp_sim.dsl.document import Document
 from opendp_sim.dsl.gaussian import rounded_stages
 from opendp_sim.dsl.grammar.privacy import read_privacy
 from opendp_sim.dsl.grammar.reading import missing, read_words
-from opendp_sim.dsl.grammar.section import HOLE, shown
+from opendp_sim.dsl.grammar.section import HOLE
 from opendp_sim.dsl.ir import Program, Spec, Unit
 from opendp_sim.dsl.parameters import resolve_parameters
 
@@ -61,7 +61,9 @@ def _draft(
     nothing = Program("", (), None, (), (), written_folder=folder)
     if not isinstance(data, dict):
         if not notes.findings:
-            notes.error("OS304", "a spec is a mapping", (), label=f"got {shown(data)}",
+            if document is not None:
+                document.lines = []  # it may be private, so that no message quotes a line of it
+            notes.error("OS304", "a spec is a mapping", (), label=_got(data),
                         help="`opendp-sim init FILE` writes a template.")  # fmt: skip
         return Draft(nothing, frozenset(), notes, document)
     body, values = resolve_parameters(data, given, notes)
@@ -89,6 +91,14 @@ def _draft(
     )
     broken = frozenset(n for those in named.values() for n, value in those.items() if value is None)
     return Draft(program, broken, notes, document, unit)
+
+
+def _got(data: Any) -> str:
+    """Say what came instead of a mapping: nothing of it is quoted."""
+    if data is None:
+        return "got nothing"
+    what = "a list" if isinstance(data, list) else "a text or a number"
+    return f"got {what}, of which nothing is shown"
 
 
 def _one_name_each(named: Mapping[str, Mapping[str, Any]], notes: Notes) -> None:

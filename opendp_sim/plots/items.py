@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from opendp_sim.accounting.table import Table
 from opendp_sim.core.errors import DataError
+from opendp_sim.core.file_kinds import kind_of_file
 from opendp_sim.core.regular import regular
 from opendp_sim.plots.canvas import COLORS, Display, label
 
@@ -62,13 +63,15 @@ class TopDisplay(Display):
             DataError (OS601, OS602): no such file, or no selection.
         """
         try:
-            found = json.loads(regular(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            return cls.of(json.loads(regular(path).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, DataError):
+            found = kind_of_file(path)
+            other = found.then and found.name != "json"
             raise DataError(
-                "OS601", str(path), expected="a selection that `apply` saved", got="no such file",
-                hint="name an output that ends in .json.",
+                "OS601", str(path), expected="a selection of items that `apply` saved",
+                got=f"{found.said} without items" if found.name == "json" else found.said,
+                hint=f"name an output that ends in .json{f'; {found.then}' if other else ''}.",
             ) from None  # fmt: skip
-        return cls.of(found)
 
     def _draw(self, ax: Any) -> None:
         places = list(range(len(self.items)))

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from opendp_sim.accounting.strict_models import Plain, Strict, read_strictly
 from opendp_sim.core.errors import AuditError, SimError
+from opendp_sim.core.file_kinds import kind_of_file
 from opendp_sim.core.regular import regular
 from opendp_sim.report.facts import Facts
 from opendp_sim.report.tiles import Tile
@@ -85,10 +86,12 @@ def read_audits(path: Path) -> Audits:
     """
 
     def refusal(where: str) -> SimError:
+        found = kind_of_file(path)
+        then = f"; {found.then}" if found.then and found.name != "audit" else ""
         return AuditError(
             "OS501", str(path), expected="what `opendp-sim audit TARGET --format json` prints",
-            got=f"no such file, or another value at {where}",
-            hint="write it with `opendp-sim audit TARGET --format json > audit.json`.",
+            got=f"another value at {where}" if found.name == "audit" else found.said,
+            hint=f"write it with `opendp-sim audit TARGET --format json > audit.json`{then}.",
         )  # fmt: skip
 
     try:

@@ -17,6 +17,8 @@ from opendp_sim.accounting.certificate import digest_of, read_certificate
 from opendp_sim.accounting.rest import rest_text
 from opendp_sim.accounting.session_standing import standing_of
 from opendp_sim.accounting.totals import Charge, total_of
+from opendp_sim.core.errors import SpecError
+from opendp_sim.core.file_kinds import kind_of_file
 from opendp_sim.core.shown import shown
 from opendp_sim.dsl.plan import Plan, plan_file, plan_of
 from opendp_sim.dsl.plan_document import load_plan, spec_of
@@ -35,6 +37,8 @@ from opendp_sim.report.spread import spread_of
 from opendp_sim.report.tiles import Tile
 
 __all__ = ["page_of", "render"]
+
+_NO_PAGE = frozenset({"release", "archive", "table", "empty", "folder", "odd"})
 
 
 def page_of(path: str | Path, spec: str | Path | None = None) -> str:
@@ -66,10 +70,21 @@ def page_of(path: str | Path, spec: str | Path | None = None) -> str:
         facts = facts_of(plan, "Plan: nothing was opened and nothing was spent", command)
         facts.checks = list(checks_of_plan(file, Path(spec_of(file)[0]), plan))
         return render(facts)
+    _refuse_others(file)
     plan = plan_file(file)
     facts = facts_of(plan, "Spec: nothing was opened and nothing was spent", _run(file))
     facts.checks = list(checks_of_plan(file, file, plan))
     return render(facts)
+
+
+def _refuse_others(file: Path) -> None:
+    """Refuse what no page is made of, and say what it is and what is done with it."""
+    found = kind_of_file(file)
+    if found.name in _NO_PAGE:
+        raise SpecError(
+            "OS304", str(file), expected="a spec, a plan, a certificate, a ledger, a session's store or "
+            "an audit", got=found.said, hint=f"{found.then or 'name one of them'}.",
+        )  # fmt: skip
 
 
 def _run(file: Path) -> str:

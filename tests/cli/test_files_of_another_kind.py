@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import zipfile
 from contextlib import closing
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from opendp_sim.cli import app
+from opendp_sim.core.file_kinds import kind_of_file
 from opendp_sim.core.regular import text_of
 
 PERSON = "anna-has-it"
@@ -74,7 +76,96 @@ def test_no_command_quotes_a_file_that_is_no_text(
         assert done.exit_code != 0 or command == "init", (file.name, said)
         if command in ("report", "check", "plan") and file.suffix == ".session":
             assert "not UTF-8 text" in said
-            assert "another kind of file, of which nothing is shown" in said
+            assert "a session's store, of which nothing is shown" in said
+
+
+TABLE = f"name,has\n{PERSON},1\n"
+OTHERS = {
+    "records.csv": (TABLE, "a table of values (CSV)"),
+    "a.csv": (TABLE, "`opendp-sim report a.csv.certificate.json` makes a page about it"),
+    "no": (TABLE, "of which nothing is shown"),
+    "list.yaml": (f"- {PERSON}\n- b\n", "got a list, of which nothing is shown"),
+    "empty.yaml": ("", "an empty file"),
+}
+"""Texts that are named where a spec belongs, and what is said of them."""
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("command", ["plan", "check", "apply", "report", "session", "types"])
+def test_a_text_that_is_no_spec_is_told_by_its_kind(
+    tmp_path: Path, name: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text, told = OTHERS[name]
+    Path(name).write_text(text)
+    Path("a.csv.certificate.json").write_text("{}")
+    done = CliRunner().invoke(app, [command, name])
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.exit_code == 1
+    assert PERSON not in said
+    assert told in said
+
+
+WRONG = {
+    "report small.npz": "got a saved release = help: `opendp-sim answer small.npz --post",
+    "verify small.npz": "got a saved release",
+    "verify small.yaml": "got a spec = help: name the file that ends in .certificate.json; `opendp-sim plan",
+    "apply small.npz.certificate.json": "= a certificate = help: name a spec; `opendp-sim verify small.npz.",
+    "check small.plan": "a plan, as `plan -o` writes it = help: name a spec; `opendp-sim apply small.plan`",
+    "plot small.npz.certificate.json -o p.svg": "got a certificate",
+    "ledger show small.npz": "got a saved release = help: name the ledger",
+    "answer small.yaml --post density --queries digits": "`small.yaml` expects a release file",
+    "answer smal.npz --post density --queries digits": "got no such file",
+    "plan smal.yaml": "= no such file = help: `small.yaml` is there; `opendp-sim init FILE`",
+    "plan gone/small.yaml": "its folder is not there either",
+    "plan .": "= a folder = help: name a file in it",
+    "report small.json": "got a JSON file",
+    "audit small.npz": "got a saved release, at small.npz",
+    "report gone.plan": "got no such file",
+}
+"""Commands with a wrong file, and what is said."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One file of each kind; none of them is read further than to its kind."""
+    made: Path = tmp_path_factory.mktemp("kinds")
+    with zipfile.ZipFile(made / "small.npz", "w") as archive:
+        archive.writestr("header.json", PERSON)
+    (made / "small.npz.certificate.json").write_text('{"format": "opendp_sim/certificate/2"}')
+    (made / "small.plan").write_text('{"format": "opendp_sim/plan/1"}')
+    (made / "small.yaml").write_text("# a note\nspec: opendp_sim/1\n")
+    (made / "small.json").write_text(f'["{PERSON}"]')
+    return made
+
+
+@pytest.mark.parametrize("command", WRONG)
+def test_a_wrong_file_is_told_by_its_kind_and_what_it_is_for(
+    folder: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    done = CliRunner().invoke(app, command.split())
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.exit_code in (1, 2, 3, 4, 5), said
+    assert PERSON not in said
+    assert WRONG[command] in said, said
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (b"", "empty"),
+        (b"PK\x03\x04 cut", "archive"),
+        (b"SQLite format 3\0", "database"),
+        (b"\xff\xfe", "bytes"),
+        (b"anything", "text"),
+        (b'{\n "audits": []}', "audit"),
+        (b"a\nspec: opendp_sim/1", "spec"),
+    ],
+)
+def test_a_file_has_a_kind(tmp_path: Path, content: bytes, name: str) -> None:
+    (tmp_path / "a").write_bytes(content)
+    assert kind_of_file(tmp_path / "a").name == name
 
 
 def test_what_is_a_text() -> None:
