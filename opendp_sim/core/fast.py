@@ -97,13 +97,13 @@ def _tallied(ids: Any, labels: Any, out: Any) -> int:
 
 
 def _interpolated(asked: Any, scales: Any, starts: Any, tables: Any, sums: Any) -> None:
-    """Add to each query's sums the value at its level and its part of the rise to the next.
+    """Add to each query's sums the value of its level's line at its place.
 
     Args:
         asked: shape (d, n), within the columns.
         scales: shape (d, 2): lower end, and levels a step.
         starts: shape (d + 1,), where a column's levels start in the tables.
-        tables: shape (2, L, levels): values, and rises to the next.
+        tables: shape (2, L, levels): of each line the value at place 0, and its rise a level.
         sums: shape (L, n).
     """
     for c in range(asked.shape[0]):
@@ -117,9 +117,8 @@ def _interpolated(asked: Any, scales: Any, starts: Any, tables: Any, sums: Any) 
             for q in range(asked.shape[1]):
                 place = (asked[c, q] - low) * ratio
                 level = np.int64(place)  # no place is below 0, nor beyond the last level
-                part = place - np.float64(level)
                 at = start + min(max(level, 0), last)
-                sums[label, q] += tables[0, label, at] + tables[1, label, at] * part
+                sums[label, q] += tables[0, label, at] + tables[1, label, at] * place
 
 
 COUNTED = Kernel(_counted, "int64(float64[:,::1], float64, int64, int64[::1], int64[:,:,::1])")

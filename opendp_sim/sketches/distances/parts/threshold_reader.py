@@ -116,13 +116,16 @@ class ThresholdReader(Classes):
         rises[:, self.offsets[1:] + np.arange(self.rows.width)] = (
             0.0  # nothing follows the last level
         )
+        table -= rises * np.concatenate([np.arange(count + 1.0) for count in self.counts])
         tables = np.stack([table, rises])
         return DistanceReading(1.0, lambda q: self._read(tables, sizes, q))
 
     def _read(
         self, tables: NDArray[np.float64], sizes: NDArray[np.float64], queries: Any
     ) -> Linear:
-        """Look up and interpolate: O(d) a query and class. Tables: at each level, and to the next."""
+        """Look up and interpolate: O(d) a query and class. Tables: of each level's line, the value that
+        it has at place 0, and its rise.
+        """
         values = floats_of(queries)
         sums, beyond = np.zeros((self.classes, len(values))), np.zeros(len(values))
         for part, columns in by_column(values):
@@ -149,15 +152,14 @@ class ThresholdReader(Classes):
             scales = np.stack([self.lower, ratio], axis=1)
             compiled(columns, scales, np.array(starts), tables, sums)
             return
-        floor, low, rise = np.empty((3, columns.shape[1]))
+        low, rise = np.empty((2, columns.shape[1]))
         level = np.empty(columns.shape[1], dtype=np.int64)
         for column, asked in enumerate(columns):
             if not inside[column]:
                 self._clip_columns(columns, [column], beyond)
             place = np.subtract(asked, self.lower[column], out=asked)
             place *= ratio[column]
-            np.copyto(level, np.floor(place, out=floor), casting="unsafe")
-            place -= floor
+            np.copyto(level, place, casting="unsafe")  # cut off: no place is below 0
             own = tables[:, :, starts[column] : starts[column + 1]]
             for out, at, to_next in zip(sums, *own, strict=True):
                 # Every level is one of the table's: clipping only spares numpy a buffer.
@@ -173,9 +175,12 @@ class ThresholdReader(Classes):
         """Move some columns' queries into the box, and add to ``beyond`` how far that was."""
         for column in which:
             asked, low = columns[column], float(self.lower[column])
-            inside = np.clip(asked, low, low + int(self.span[column]))
-            beyond += np.abs(asked - inside)
-            asked[:] = inside
+            high = low + int(self.span[column])
+            outside = np.flatnonzero((asked < low) | (asked > high))
+            far = asked[outside]
+            inside = np.clip(far, low, high)
+            beyond[outside] += np.abs(far - inside)
+            asked[outside] = inside
 
     def count(
         self, released: Arrays, column: int, lower: NDArray[Any], upper: NDArray[Any]
