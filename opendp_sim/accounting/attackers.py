@@ -21,12 +21,13 @@ from opendp_sim.accounting.budget import MeasureName
 from opendp_sim.accounting.normal_tail import root_bounds, upper_tail
 from opendp_sim.core.rounding import float_up, up_text
 
-__all__ = ["RATES", "Attacker", "attacker_of"]
+__all__ = ["RATES", "VERY_WEAK", "WORDS", "Attacker", "attacker_of"]
 
 RATES = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5)
 """False-positive rates at which a certificate states the trade-off curve."""
-_WORDS, _ELSE = ((60, "strong"), (75, "moderate"), (90, "weak")), "hardly any"
-"""Guesses in 100 that are right at most, and the word for the protection."""
+VERY_WEAK = "very weak"
+WORDS = ((60, "strong"), (75, "moderate"), (90, "weak"), (100, VERY_WEAK))
+"""Guesses in 100 that are right at most, and the word for the protection: the one scale of all texts."""
 _BITS = 80
 _ULPS = 1 + 1e-12
 """Float formulas below err by a few parts in 2**50."""
@@ -85,13 +86,13 @@ class Attacker:
     def strength(self) -> str:
         """One word for how much protection that leaves."""
         right = 50 * (1 + self.advantage)
-        return next((word for most, word in _WORDS if right <= most), _ELSE)
+        return next((word for most, word in WORDS if right <= most), VERY_WEAK)
 
     @property
     def words(self) -> str:
         """All words for a protection, each with the guesses right in 100 that it goes up to."""
-        told = ", ".join(f"{word} up to {most}" for most, word in _WORDS)
-        return f"by such guesses: {told}, {_ELSE} above"
+        told = ", ".join(f"{word} up to {most}" for most, word in WORDS[:-1])
+        return f"by such guesses: {told}, {VERY_WEAK} above"
 
     def plain(self) -> dict[str, Any]:
         """The JSON form: the advantage, and the trade-off curve at ``RATES``."""
@@ -105,12 +106,11 @@ class Attacker:
         """Say how many in 100 are found at most at false-positive rate ``rate``, rounded up."""
         return up_text(min(100.0, 100 * self.power(rate) * (1 - 1e-12)), 3)
 
-    @property
-    def sentence(self) -> str:
-        """One true sentence for a plan."""
+    def sentence(self, of: str) -> str:
+        """Return one true sentence for a plan; ``of`` is what is protected: records or people."""
         return (
-            "someone who knows all other records and accuses 1 in 100 innocents finds at most "
-            f"{self.found(0.01)} in 100 members; guessing finds 1"
+            f"someone who knows all other {of}, and wrongly names 1 in 100 of the absent, finds at most "
+            f"{self.found(0.01)} in 100 of the present; guessing finds 1"
         )
 
 

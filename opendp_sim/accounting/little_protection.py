@@ -1,7 +1,8 @@
-"""Budgets that protect hardly anybody, and too large a delta, in one plain line wherever one is read."""
+"""Budgets that hardly protect anybody, and too large a delta, in one plain line wherever one is read."""
 
 from __future__ import annotations
 
+from opendp_sim.accounting.attackers import VERY_WEAK
 from opendp_sim.accounting.budget import Budget
 
 __all__ = ["MOST_DELTA", "MOST_EPSILON", "large_delta", "little_protection"]
@@ -22,7 +23,7 @@ def little_protection(limit: Budget | None) -> str | None:
         value = stated.get(name)
         if value is not None and value > most:
             rest = f"1 is usual, and above {most:g} little is left"
-            return f"{name} {value:g} protects hardly anybody: {rest}"
+            return f"{name} {value:g} gives {VERY_WEAK} protection: {rest}"
     return None
 
 

@@ -9,7 +9,7 @@ from textwrap import wrap
 from rich.console import Console
 from rich.text import Text
 
-from opendp_sim.accounting.attackers import attacker_of
+from opendp_sim.accounting.attackers import VERY_WEAK, attacker_of
 from opendp_sim.accounting.totals import loss_text
 from opendp_sim.accounting.wear import after_runs, of_units
 from opendp_sim.cli.show_tree import tree
@@ -161,7 +161,7 @@ def _sure(plan: Plan) -> str:
     assert plan.privacy is not None  # noqa: S101 - the caller asked
     attacker = attacker_of(plan.privacy.measure, plan.total)
     word = attacker.strength
-    guess = "is right" if word == "hardly any" else "guesses right"  # a line has 69 letters
+    guess = "is right" if word == VERY_WEAK else "guesses right"  # a line has 69 letters
     return f"{word}: a spy at 50:50 then {guess} at most {attacker.right} times in 100"
 
 
@@ -192,9 +192,10 @@ def _runs(plan: Plan) -> str:
     """Say who the spy is, and that several runs add up."""
     assert plan.privacy is not None  # noqa: S101 - the caller asked
     attacker = attacker_of(plan.privacy.measure, plan.total)
+    of = "records" if plan.privacy.unit.of == "row" else "people"
     told = ", ".join(f"after {n} runs {after_runs(attacker, n).right}" for n in (2, 10))
     return (
-        "The spy sees all that is released and knows all other records; 50 is a coin toss. "
+        f"The spy sees all that is released and knows all other {of}; 50 is a coin toss. "
         f"Runs on the same data add up: {told}."
     )
 

@@ -188,11 +188,12 @@ def _total(plan: Plan, body: dict[str, Any], out: Console) -> None:
         )
     else:
         out.print(f"claim     {loss_text(measure, plan.total)} under {measure}")
-    whom = "one record" if plan.privacy.unit.of == "row" else "one person"
-    out.print(f"attacker  {whom}: {attacker_of(measure, plan.of_one).sentence}")
+    by_row = plan.privacy.unit.of == "row"
+    whom, of = ("one record", "records") if by_row else ("one person", "people")
+    out.print(f"attacker  {whom}: {attacker_of(measure, plan.of_one).sentence(of)}")
     if plan.of_one != plan.total:
         count = plan.privacy.unit.d_in
-        out.print(f"attacker  d_in {count}: {attacker_of(measure, plan.total).sentence}")
+        out.print(f"attacker  d_in {count}: {attacker_of(measure, plan.total).sentence(of)}")
 
 
 def _outputs(body: dict[str, Any], out: Console) -> None:

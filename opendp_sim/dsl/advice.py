@@ -80,12 +80,24 @@ def _unspent(plan: Plan) -> Iterator[str]:
     if plan.target is None or ledger_path(plan) is not None:
         return  # a ledger keeps what is left
     left = 1.0 - plan.total[0] / plan.target.whole[0]
-    if left > _LEFT:
+    more = " or ".join(_ways(plan))
+    if left > _LEFT and more:
         yield (
             f"{left:.0%} of the budget's {_WHAT.get(plan.target.measure, 'epsilon')} is "
-            "left: larger shares (`spend`) or smaller scales would use it for less noise and less "
-            "protection"
+            f"left: {more} would use it for less noise and less protection"
         )
+
+
+def _ways(plan: Plan) -> Iterator[str]:
+    """Yield what would use what is left: a share counts only where the noise is solved for it."""
+    solved = [r for r in plan.releases.values() if r.spend is not None]
+    stated = [name for name, r in plan.releases.items() if r.spend is None]
+    if solved and sum(r.spend or 0 for r in solved) < 1:
+        yield "larger shares (`spend`)"
+    if stated:
+        named = ", ".join(f"`{name}`" for name in stated[:3])
+        more = f" and {len(stated) - 3} more" if len(stated) > 3 else ""
+        yield f"smaller scales (of {named}{more}, whose scales the spec states)"
 
 
 def _by_a_model(plan: Plan) -> Iterator[str]:

@@ -20,6 +20,7 @@ from opendp_sim.dsl.ir import Spec
 from opendp_sim.dsl.plain_text import first_sentence, plain_text
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.printed_names import PRINTED, known_as, page_of_a_name
+from opendp_sim.dsl.symbols import SYMBOLS, page_of_a_symbol, symbol_of
 from opendp_sim.spaces.released import asking, offering
 
 __all__ = ["catalogue", "explain", "explain_stage", "facts_of", "partners"]
@@ -61,14 +62,18 @@ def explain(word: str) -> str:
         pages = [page_of(word, words[word])]
     if printed is not None:
         pages.append(page_of_a_name(printed))
+    symbol = symbol_of(word, REGISTRY) if word not in REGISTRY else None
+    if symbol is not None:
+        pages.insert(0, page_of_a_symbol(symbol, REGISTRY))
     if pages:
         return "\n\n".join(pages)
     raise SpecError(
         "OS303",
         "explain",
-        expected=f"a mechanism, an error code, a printed name, or one of {', '.join(Spec.words())}",
+        expected="a mechanism, an error code, a printed name or symbol, or one of "
+        f"{', '.join(Spec.words())}",
         got=word,
-        hint=nearest(word, [*REGISTRY, *words, *PRINTED])
+        hint=nearest(word, [*REGISTRY, *words, *PRINTED, *SYMBOLS])
         or nearest(word.upper(), CATALOGUE)
         or "`opendp-sim ops` lists the mechanisms.",
     )
@@ -82,7 +87,11 @@ def facts_of(word: str) -> dict[str, Any]:
     key, printed = current_key(word), known_as(word)
     if key not in REGISTRY:
         if printed is None:
-            return {}
+            return (
+                {}
+                if word not in SYMBOLS
+                else {"symbol": dict(zip(("unit", "says"), SYMBOLS[word], strict=True))}
+            )
         return {"name": dict(zip(("unit", "says"), PRINTED[printed], strict=True))}
     told = {name: asdict(about) for name, about in describe(REGISTRY[key]).items()}
     (entry,) = (entry for entry in catalogue() if entry["key"] == key)

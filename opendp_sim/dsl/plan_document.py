@@ -22,11 +22,17 @@ from opendp_sim.core.errors import SpecError
 from opendp_sim.core.file_kinds import kind_of_file
 from opendp_sim.core.regular import regular
 from opendp_sim.dsl.charging import ledger_path
+from opendp_sim.dsl.differences import told_differences
 from opendp_sim.dsl.plan import Plan, plan_file
 
 __all__ = ["FORMAT", "is_plan", "load_plan", "save_plan", "spec_of"]
 
 FORMAT = "opendp_sim/plan/1"
+
+
+_STATED = ("name", "privacy", "stages")
+_DERIVED = frozenset({"program", "attackers", "claim", "total", "conversion_delta", "memory_bytes"})
+"""Parts of a plan that are told first, as a spec states them, and those that only follow."""
 
 
 class _Document(Strict):
@@ -132,14 +138,25 @@ def load_plan(path: str | File, *, resuming: bool = False) -> Plan:
     found = _document(path)
     plan = plan_file(File(path).parent / found.spec, found.values)
     if plan.program.hash != found.plan.get("program"):
-        raise _moved(path, "the spec that was planned", "a spec that was edited since")
+        raise _moved(
+            path, "the spec that was planned", f"a spec that was edited since{_where(found, plan)}"
+        )
     if versions() != found.versions:
         raise _moved(path, "the versions that were planned with", "other versions")
     if not resuming and _head(plan) != found.ledger:
         raise _moved(path, "the ledger as it was", "a ledger with other entries")
     if json.loads(plan.canonical) != found.plan:
-        raise _moved(path, "the numbers that were planned", "other numbers")
+        raise _moved(path, "the numbers that were planned", f"other numbers{_where(found, plan)}")
     return plan
+
+
+def _where(found: _Document, plan: Plan) -> str:
+    """Name the parts of the plan that differ."""
+    ours = json.loads(plan.canonical)
+    ours = {name: ours[name] for name in (*_STATED, *ours) if name in ours and name not in _DERIVED}
+    theirs = {name: value for name, value in found.plan.items() if name not in _DERIVED}
+    told = told_differences(ours, theirs, second="the plan document")
+    return f": {told}" if told else ""
 
 
 def _head(plan: Plan) -> str | None:

@@ -61,7 +61,7 @@ def _draft(
     nothing = Program("", (), None, (), (), written_folder=folder)
     if not isinstance(data, dict):
         if not notes.findings:
-            if document is not None:
+            if document is not None and data is not None:
                 document.lines = []  # it may be private, so that no message quotes a line of it
             notes.error("OS304", "a spec is a mapping", (), label=_got(data),
                         help="`opendp-sim init FILE` writes a template.")  # fmt: skip

@@ -24,6 +24,7 @@ from opendp_sim.accounting.signature import check_signature, public_key
 from opendp_sim.core.errors import ReleaseError, SimError
 from opendp_sim.dsl.certify import certificate_path, derived_statement
 from opendp_sim.dsl.diagnostic import Refused
+from opendp_sim.dsl.differences import told_differences
 from opendp_sim.dsl.plan import Plan, plan_of
 from opendp_sim.dsl.reader import draft_of, draft_of_file
 from opendp_sim.dsl.verify_charge import check_charge, check_ledger, ledger_file
@@ -154,7 +155,8 @@ def _spec(report: Report, spec: str | File | None) -> None:
     if again.program.hash != report.plan.program.hash:
         raise ReleaseError(
             "OS701", str(spec), expected=f"the certified program {report.plan.program.hash[:16]}",
-            got=f"the program {again.program.hash[:16]}",
+            got=f"the program {again.program.hash[:16]}: "
+            f"{told_differences(again.program.plain(), report.plan.program.plain())}",
             hint="another spec, or it was edited since; leave --spec out to check the "
             "certificate by itself.",
         )  # fmt: skip

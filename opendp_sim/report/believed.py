@@ -8,14 +8,19 @@ from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.certificate import as_worded_now
 from opendp_sim.accounting.wear import of_units, wear
 from opendp_sim.dsl.plan import Plan
+from opendp_sim.spaces.released import Released
 
 __all__ = ["PLAIN", "UNIT", "believed", "not_promised"]
 
+COLUMNS = "The columns' declarations (widths, bounds, keys) come from public knowledge, not from the data."
+QUERIES = "The queries are public: they are not made from the private data."
+SEEDS = "The seeds of public matrices are not chosen after a look at the data."
+"""Sentences of a certificate that say something of some programs only."""
 UNIT = "The privacy unit is the one that the program states: rows, or all rows of one name."
 """The sentence of a certificate for which a page says who has how many rows."""
 PLAIN = {
-    "The seeds of public matrices are not chosen after a look at the data.": "The fixed numbers (seeds) "
-    "that public random matrices are made from are chosen without a look at the data.",
+    SEEDS: "The fixed numbers (seeds) that the program states for its public random draws are chosen "
+    "without a look at the data.",
     "OpenDP's samplers and this package's bulk samplers draw from the operating system's entropy.": "The "
     "random numbers of the noise come from the operating system, and nobody can foretell them.",
     "There are fewer than 2**31 records: they are counted while they are read, and more are "
@@ -57,9 +62,50 @@ _OF_VOTES = (
 
 def believed(plan: Plan, assumed: Sequence[str]) -> list[str]:
     """Return what a reader has to believe; ``assumed`` is in the words of a certificate."""
-    unit = _of_the_unit(plan)
-    stated = [unit if text == UNIT else PLAIN.get(text, text) for text in as_worded_now([*assumed])]
+    unit, kept = _of_the_unit(plan), [*_needed(plan, as_worded_now([*assumed]))]
+    stated = [unit if text == UNIT else PLAIN.get(text, text) for text in kept]
     return stated + [text for keys, text in _OF_VOTES if keys & _records(plan)]
+
+
+def _needed(plan: Plan, assumed: Sequence[str]) -> Iterator[str]:
+    """Leave out what this program has nothing of: questions, drawn matrices, declared bounds."""
+    for text in assumed:
+        if text == COLUMNS:
+            yield _of_columns(plan)
+        elif not (text == QUERIES and not _asks(plan)) and not (
+            text == SEEDS and not _seeded(plan)
+        ):
+            yield text
+
+
+def _asks(plan: Plan) -> bool:
+    """Say whether anything is asked, in the program or later of what it releases."""
+    return any(
+        output.decl.query is not None
+        or output.decl.public is not None
+        or output.decl.serve is not None
+        or output.posts
+        or isinstance(output.domain, Released)
+        for output in plan.outputs.values()
+    )
+
+
+def _seeded(plan: Plan) -> bool:
+    """Say whether a step draws public matrices, or the program states a seed."""
+    stages = [stage for one in plan.types.values() for stage in one.stages]
+    stated = any("seed" in stage.mechanism.model_fields_set for stage in stages)
+    return stated or any(len(getattr(stage.claim, "matrices", ())) for stage in stages)
+
+
+def _of_columns(plan: Plan) -> str:
+    """Name what is declared of this program's columns."""
+    columns = [c for entry in plan.program.data if not entry.public for c in entry.records.columns]
+    has = [("types", True), ("widths", any(c.is_vector for c in columns))]
+    has += [("bounds", any(c.bounds for c in columns)), ("labels", any(c.keys for c in columns))]
+    named = ", ".join(word for word, there in has if there)
+    return (
+        f"What is declared of the columns ({named}) comes from public knowledge, not from the data."
+    )
 
 
 def _records(plan: Plan) -> set[str]:

@@ -116,13 +116,9 @@ def _promise(plan: Plan, unit: Mapping[str, Any], noun: str) -> str:
 def verdict(attacker: Attacker, together: Attacker | None = None) -> str:
     """Return the end of the promise: the word for the protection, of all runs where there were others."""
     if together is None:
-        return f"{_word(attacker)} ({attacker.words})."
-    alone = f"this run alone: {_word(attacker)}"
-    return f"after all these runs {_word(together)} ({alone}; {attacker.words})."
-
-
-def _word(attacker: Attacker) -> str:
-    return "hardly worth the name" if attacker.strength == "hardly any" else attacker.strength
+        return f"{attacker.strength} ({attacker.words})."
+    alone = f"this run alone: {attacker.strength}"
+    return f"after all these runs {together.strength} ({alone}; {attacker.words})."
 
 
 def _noun(plan: Plan) -> str:

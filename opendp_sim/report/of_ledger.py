@@ -21,6 +21,24 @@ _DRAWN = 64
 """Runs in the picture: each needs a composition of its own."""
 
 
+_UNITS = {
+    "pure": "What is spent is epsilon, a number without a unit: 0 is no loss, and the epsilons of "
+    "several runs add up.",
+    "approx": "What is spent is epsilon and delta, two numbers without a unit: 0 is no loss. Delta is a "
+    "probability, and both add up over runs.",
+    "zcdp": "What is spent is rho, the loss of zero-concentrated differential privacy (zCDP), a number "
+    "without a unit: 0 is no loss, and the rhos of several runs add up. An epsilon beside it is what "
+    "that rho comes to at the limit's delta.",
+    "approx_zcdp": "What is spent is rho, the loss of zero-concentrated differential privacy (zCDP), and "
+    "a delta, a probability, both without a unit: 0 is no loss, and both add up over runs. An epsilon "
+    "beside them is what they come to at the limit's delta.",
+    "gdp": "What is spent is mu, the loss of Gaussian differential privacy (GDP), a number without a "
+    "unit: 0 is no loss. The squares of mu (mu^2) add up over runs, so two runs of mu 0.3 make mu 0.42. "
+    "An epsilon beside it is what that mu comes to at the limit's delta.",
+}
+"""What a ledger counts, in words, by its measure."""
+
+
 def ledger_facts(file: Path) -> Facts:
     """Gather the facts of a ledger; every number is OpenDP's composition of what it holds.
 
@@ -35,7 +53,7 @@ def ledger_facts(file: Path) -> Facts:
         "Ledger",
         file.name,
         "Every run that was made with this ledger is added up here, and none of them may pass the "
-        "limit. Runs on the same data without this ledger are not in it.",
+        f"limit. Runs on the same data without this ledger are not in it. {_UNITS[terms.measure]}",
         "record",
         f"opendp-sim ledger verify {file.name}",
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from opendp_sim.accounting.attackers import VERY_WEAK, attacker_of
 from opendp_sim.accounting.little_protection import large_delta
 from opendp_sim.accounting.promise import belief, promise, who
 from opendp_sim.core.rounding import up_text
@@ -43,7 +44,8 @@ def tiles_of(plan: Plan, unit: Mapping[str, Any]) -> Iterator[Tile]:
         if not delta and epsilon <= 20:  # under a pure claim alone is a suspicion bounded
             most = up_text(100 * belief(epsilon), 3)
             said = f"{said.removesuffix('.')}; a suspicion of 50% can rise to at most {most}%."
-        yield Tile(f"epsilon = {up_text(epsilon, 3)}", said, warn=epsilon > 10)
+        weak = attacker_of(plan.privacy.measure, plan.total).strength == VERY_WEAK
+        yield Tile(f"epsilon = {up_text(epsilon, 3)}", said, warn=weak)
         much = large_delta(delta, size_guess(plan))
         yield Tile(f"delta = {up_text(delta, 2)}", much or _delta(delta, unit), warn=bool(much))
     else:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
 from scipy import special
 
-from opendp_sim.accounting.attackers import RATES, Attacker
+from opendp_sim.accounting.attackers import RATES, VERY_WEAK, Attacker
+from opendp_sim.dsl.grammar.choosing import CHOOSING
 
 
 @pytest.mark.parametrize("mu", [0.0, 1e-6, 0.01, 0.2367, 1.0, 5.0, 40.0, 1e4])
@@ -79,10 +81,10 @@ def test_no_claim_is_no_bound():
 def test_the_sentence_rounds_up():
     for mu in np.geomspace(0.01, 8, 30):
         attacker = Attacker("gdp", (mu**2 / 2,))
-        shown = float(attacker.sentence.split("at most ")[1].split(" ")[0])
+        shown = float(attacker.sentence("records").split("at most ")[1].split(" ")[0])
         assert 100 * attacker.power(0.01) <= shown * (1 + 1e-9)
         assert shown <= 100 * attacker.power(0.01) * 1.01
-    assert "at most 1 in 100" in Attacker("gdp", (0.0,)).sentence
+    assert "at most 1 in 100" in Attacker("gdp", (0.0,)).sentence("people")
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 3.0, 8.0, 12.0, 800.0])
@@ -98,6 +100,21 @@ def test_a_guess_at_even_odds_is_told_rounded_up(measure, epsilon):
         assert attacker.right == "50"
 
 
+def test_a_sentence_names_the_unit():
+    one = Attacker("gdp", (0.1,))
+    assert "knows all other people" in one.sentence("people")
+    assert "knows all other records" in one.sentence("records")
+
+
+def test_the_words_of_epsilon_are_those_of_the_scale():
+    """`explain epsilon` states the largest epsilon of each word under pure DP."""
+    for epsilon, word in ((0.4, "strong"), (1.09, "moderate"), (2.19, "weak"), (2.2, VERY_WEAK)):
+        assert Attacker("pure", (epsilon,)).strength == word
+        assert word in CHOOSING["epsilon"]
+    told = re.findall(r"\d\.\d+", CHOOSING["epsilon"].partition("very weak")[2])
+    assert told[:3] == ["0.4", "1.09", "2.19"]
+
+
 def test_a_word_for_the_strength_follows_the_guess():
     words = [Attacker("pure", (epsilon,)).strength for epsilon in (0.0, 0.4, 1.0, 2.0, 4.0)]
-    assert words == ["strong", "strong", "moderate", "weak", "hardly any"]
+    assert words == ["strong", "strong", "moderate", "weak", "very weak"]

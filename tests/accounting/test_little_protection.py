@@ -1,4 +1,4 @@
-"""A budget that protects hardly anybody says so, wherever it is shown; every usual one says nothing."""
+"""A budget that protects very weakly says so, wherever it is shown; every usual one says nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opendp_sim.accounting.little_protection import MOST_EPSILON, little_protect
 from opendp_sim.dsl.advice import advice
 from opendp_sim.sklearn import Budget
 
-SAID = "protects hardly anybody"
+SAID = "gives very weak protection"
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ SAID = "protects hardly anybody"
     ],
     ids=str,
 )
-def test_what_protects_hardly_anybody_is_told(limit, said):
+def test_what_protects_very_weakly_is_told(limit, said):
     assert (SAID in (little_protection(limit) or "")) == said
 
 

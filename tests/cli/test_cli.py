@@ -361,7 +361,12 @@ def test_a_plan_says_where_it_stands_with_the_ledger(tmp_path):
     ("old", "new", "told"),
     [
         ("budget: {rho: 1.0}", "budget: {epsilon: 1.0, delta: 0.01}", "delta 0.01"),
-        ("{noise: gaussian}", "{noise: gaussian, spend: 40%}", "60% of the budget's rho is left"),
+        (
+            "{noise: gaussian}",
+            "{noise: gaussian, spend: 40%}",
+            "60% of the budget's rho is left: larger shares (`spend`) would",
+        ),
+        ("{noise: gaussian}", "{noise: gaussian, scale: 1000.0}", "is left: smaller scales (of `"),
         ("budget: {rho: 1.0}", "budget: {rho: 1.0e-9}", "records can add at most"),
         (
             "y: {dtype: float64, bounds: [0, 1]}}",

@@ -338,7 +338,11 @@ def test_a_plan_says_what_it_means_for_an_attacker(tmp_path):
     facts = plan.plain()["attackers"]
     assert facts["unit"]["advantage"] == pytest.approx(math.erf(0.25 / math.sqrt(2)), rel=1e-9)
     assert facts["one"]["advantage"] == pytest.approx(math.erf(0.125 / math.sqrt(2)), rel=1e-9)
-    assert Attacker("gdp", (0.125,)).sentence.endswith("3.39 in 100 members; guessing finds 1")
+    assert (
+        Attacker("gdp", (0.125,))
+        .sentence("records")
+        .endswith("3.39 in 100 of the present; guessing finds 1")
+    )
 
 
 @pytest.mark.parametrize("measure", ["pure", "approx", "zcdp", "approx_zcdp"])

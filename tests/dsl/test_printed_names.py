@@ -7,10 +7,13 @@ from pathlib import Path
 import opendp.prelude as dp
 import pytest
 
+from opendp_sim.core.about import describe
 from opendp_sim.core.errors import SpecError
+from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl.explain import explain, facts_of
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.printed_names import PRINTED
+from opendp_sim.dsl.symbols import SYMBOLS
 from tests.cases import cases
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.yaml"))
@@ -48,6 +51,29 @@ def test_a_page_has_the_unit_and_one_sentence(name):
     assert said in page
     assert said.endswith(".")
     assert ". " not in said
+
+
+@pytest.mark.parametrize("symbol", SYMBOLS)
+def test_a_symbol_has_a_page_with_its_unit_and_one_sentence(symbol):
+    unit, said = SYMBOLS[symbol]
+    page = explain(symbol)
+    assert f"{symbol} (a symbol or word of plans" in page
+    assert unit in page
+    assert said in page
+    assert said.endswith(".")
+
+
+def test_every_symbol_of_a_parameter_has_a_page():
+    symbols = {
+        part
+        for cls in REGISTRY.values()
+        for about in describe(cls).values()
+        for part in about.symbol.split(",")
+    }
+    for symbol in symbols - {"-", ""}:
+        assert "In proofs it stands for" in explain(symbol), symbol
+    assert explain("δ") == explain("delta").partition("\n\ndelta (a word")[0]
+    assert facts_of("d_in")["symbol"]["unit"] == "records or persons"
 
 
 def test_a_name_is_found_as_people_write_it():

@@ -10,7 +10,7 @@ from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.certificate import assumptions
 from opendp_sim.accounting.wear import of_units
 from opendp_sim.dsl.plan import plan_file
-from opendp_sim.report.believed import PLAIN, UNIT, believed, not_promised
+from opendp_sim.report.believed import COLUMNS, PLAIN, QUERIES, SEEDS, UNIT, believed, not_promised
 from tests._small import write_small
 
 SPECS = Path(__file__).parents[2] / "specs"
@@ -23,7 +23,7 @@ def test_each_plain_sentence_stands_for_one_of_a_certificate():
         for ingest in ("refuse", "enforce", "assume")
         for text in assumptions(ingest, by_person=True)
     }
-    assert {*PLAIN, UNIT} <= stated
+    assert {*PLAIN, UNIT, COLUMNS, QUERIES, SEEDS} <= stated
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,25 @@ def test_a_belief_names_the_unit_and_a_change_is_two_steps(tmp_path, unit, said,
     if steps == 2:
         two = of_units(attacker_of(plan.privacy.measure, plan.total), steps)
         assert f"at most {two.right} times in 100" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("spec", "has", "not_has"),
+    [
+        ("bright-pixels", ("(types)",), ("queries", "seeds", "matrices", "bounds")),
+        ("teacher-votes", ("(types, widths, bounds)",), ("The queries are public", "seeds")),
+        ("digit-means", ("(types, widths, bounds, labels)", "The queries are public"), ("seeds",)),
+        ("digit-density", ("(types, widths, bounds, labels)", "queries are public", "seeds"), ()),
+        ("writers-density", ("seeds", "queries are public"), ()),
+        ("digits-session", ("queries are public",), ("seeds",)),
+    ],
+)
+def test_a_page_asks_to_believe_what_its_release_has(spec, has, not_has):
+    plan = plan_file(SPECS / f"{spec}.yaml")
+    by_person = plan.privacy.unit.of != "row"
+    text = " ".join(believed(plan, assumptions("refuse", by_person=by_person)))
+    assert all(word in text for word in has)
+    assert not any(word in text for word in not_has)
 
 
 def test_a_person_s_name_is_what_a_belief_is_about():

@@ -104,7 +104,7 @@ def test_a_spec_s_page_says_promise_flow_attacker_and_cost(tmp_path):
         "passing it on weakens nothing",
         "with one record in the data, anything that is released, and anything that is done because of it",
         "a lead is safe from 12.5 records on",
-        "protection strong (by such guesses: strong up to 60, moderate up to 75, weak up to 90, hardly any above)",
+        "protection strong (by such guesses: strong up to 60, moderate up to 75, weak up to 90, very weak above)",
         "absent records that are accused",
         "changes by at most 1 row",
         "Nobody has more than one row in `digits`",
@@ -249,7 +249,7 @@ def test_the_verdict_of_a_run_is_that_of_all_runs_of_its_ledger():
         "after all these runs moderate (this run alone: strong; by"
     )
     worst = attacker_of("gdp", (30.0,))
-    assert verdict(own, worst).startswith("after all these runs hardly worth the name (this")
+    assert verdict(own, worst).startswith("after all these runs very weak (this")
 
 
 def test_what_no_ledger_was_there_to_say_is_not_said_to_be_in_it(applied, tmp_path):
