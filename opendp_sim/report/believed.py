@@ -12,7 +12,10 @@ from opendp_sim.spaces.released import Released
 
 __all__ = ["PLAIN", "UNIT", "believed", "not_promised"]
 
-COLUMNS = "The columns' declarations (widths, bounds, keys) come from public knowledge, not from the data."
+COLUMNS = (
+    "The columns' declarations (widths, bounds, keys) come from public knowledge, "
+    "not from the data."
+)
 QUERIES = "The queries are public: they are not made from the private data."
 SEEDS = "The seeds of public matrices are not chosen after a look at the data."
 """Sentences of a certificate that say something of some programs only."""
