@@ -23,6 +23,7 @@ from opendp_sim.cli._run import (
 from opendp_sim.cli.show_first import show_first
 from opendp_sim.cli.show_plan import show_plan, show_types
 from opendp_sim.dsl.advice import advice
+from opendp_sim.dsl.error_units import unit_of_answers
 from opendp_sim.dsl.plan import Plan, plan_file
 from opendp_sim.dsl.standing import standing
 from opendp_sim.dsl.wrong import as_predicted
@@ -84,7 +85,8 @@ def plan_command(
             say_json(found | ({"predicted": each} if each else {}))
         else:
             first = {
-                name: as_predicted(parts.total, parts.noise, size) for name, parts in told.items()
+                name: as_predicted(parts.total, parts.noise, size, unit_of_answers(plan, name))
+                for name, parts in told.items()
             }
             show_first(plan, spec, console(), whole=verbose, predicted=first)
             if verbose:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from opendp_sim.dsl.planned import Planned
-from opendp_sim.dsl.wrong import RECORDS
+from opendp_sim.dsl.wrong import BESIDE
 
-__all__ = ["of_one_unit", "unit_of", "unit_of_answers"]
+__all__ = ["divisor_of", "of_one_unit", "unit_of", "unit_of_answers"]
 
+_OF_MEANS = {"noise_error of the sum", "noise_error times records"}
+"""Errors of sums that a mean divides: what is drawn is the mean's, for a stated number of records."""
 _SUMS = {
-    "noise_error times records": RECORDS,
     "noise of a sum of products": "sums of products, to which a record adds at most 1",
     "noise of the summed loss": "the summed loss",
 }
@@ -33,9 +34,14 @@ def unit_of(plan: Planned, name: str) -> str | None:
     unit = unit_of_answers(plan, output) or "the answer's own unit"
     if error == "noise_error":
         return unit
-    if error == "noise_error of the sum":
-        return f"{unit}, summed"
+    if error in _OF_MEANS:
+        return f"{unit}, for means of {BESIDE[0]} records"
     return _SUMS.get(error)
+
+
+def divisor_of(name: str) -> int:
+    """Return what a drawn error is divided by: a number of records for that of a mean, else 1."""
+    return BESIDE[0] if name.partition(": ")[2] in _OF_MEANS else 1
 
 
 def of_one_unit(
@@ -47,7 +53,11 @@ def of_one_unit(
     """
     units = {name: unit_of(plan, name) for name in errors}
     first = next((unit for unit in units.values() if unit is not None), "")
-    kept = {name: errors[name] for name in errors if units[name] == first}
+    kept: dict[str, Sequence[float]] = {
+        name: [value / divisor_of(name) for value in errors[name]]
+        for name in errors
+        if units[name] == first
+    }
     return first, kept if first else {}, tuple(_left_out(errors, kept if first else {}))
 
 

@@ -97,12 +97,11 @@ def _of_posts(output: OutputType, posts: Sequence[Post], last: Any) -> Iterator[
         if name == _SUMS_OF_PRODUCTS:
             told = f"2 of 3 released sums within {size(value)}, where a record adds at most 1"
             more = ", by noise: the error of the sums, not of a coefficient, which is not stated"
-            yield Wrong(
-                told, more=more, short=f"2 of 3 sums, not coefficients, within {size(value)}"
-            )
+            short = f"2 of 3 sums, not coefficients, within {size(value)} records"
+            yield Wrong(told, more=more, short=short)
         if name.startswith((_NOISY, "noise")):
-            told = f"fitted to a sum that noise moves by up to {size(value)} in 2 of 3 runs"
-            yield Wrong(told, short=f"fitted to a sum within {size(value)} in 2 of 3 runs")
+            told = f"fitted to a summed loss that noise moves by up to {size(value)} in 2 of 3 runs"
+            yield Wrong(told, short=f"fitted to a summed loss within {size(value)} in 2 of 3 runs")
 
 
 def _of_sums(whole: Whole, record: float, unit: str, *, direct: bool) -> Wrong:
@@ -115,7 +114,9 @@ def _of_sums(whole: Whole, record: float, unit: str, *, direct: bool) -> Wrong:
             told = f"2 of 3 {counted} within {size(noise)} records"
             return Wrong(told, noise, RECORDS, f" by noise{decide}")
         told = f"2 of 3 {counted} within {size(noise)} {unit}"
-        return Wrong(told, more=f", by noise{_farthest(noise, record)}{decide}")
+        of = f", as {size(noise / record)} far records add" if record != 1 else ""
+        short = f"2 of 3 within {size(noise)} {_short(unit)}{of}"
+        return Wrong(told, more=f", by noise{_farthest(noise, record)}{decide}", short=short)
     first, second = (size(whole.at(of)) for of in BESIDE)
     named = RECORDS if counts else unit
     told = (
@@ -131,9 +132,14 @@ def _of_sums(whole: Whole, record: float, unit: str, *, direct: bool) -> Wrong:
         f": noise {size(noise)}{'' if counts else _farthest(noise, record)} whatever their number, and "
         f"at most{of} {each}{whole.cut_off()}. {_LIKE}{decide}"
     )
-    units = "" if counts else f" {unit.partition(' of ')[0].partition(',')[0]}"
-    short = f"2 of 3 within {first}{units} with {BESIDE[0]} records (noise {size(noise)})"
+    beside = f"of {BESIDE[0]} records" if counts else f"{_short(unit)} for {BESIDE[0]} records"
+    short = f"2 of 3 within {first} {beside} (noise {size(noise)})"
     return Wrong(told, more=more, short=short)
+
+
+def _short(unit: str) -> str:
+    """Return a unit for a terminal's one line: "units", "squared units"."""
+    return unit.partition(" of ")[0].partition(",")[0]
 
 
 def _farthest(noise: float, record: float) -> str:
@@ -167,6 +173,9 @@ def _of_shares(whole: Whole, expected: Mapping[str, float], *, decides: bool) ->
     )
     if not each:
         more = more.replace(" whatever their number", "", 1)
+    if least <= BESIDE[0]:
+        share = _percent(whole.at(BESIDE[0]) / BESIDE[0])
+        return Wrong(told, more=more, short=f"2 of 3 within {share} of all, if {BESIDE[0]} records")
     return Wrong(told, more=more, short=told.partition(", ")[0])
 
 
@@ -180,6 +189,10 @@ def _of_means(whole: Whole, least: float, unit: str) -> Wrong:
         "of the number of records comes on top. A class that counts "
         f"fewer than {math.ceil(least):,} is divided by that number: its answers are too near to 0"
     )
+    if least <= BESIDE[0]:
+        first = size(whole.at(BESIDE[0]) / BESIDE[0])
+        short = f"2 of 3 within {first} {_short(unit)} for {BESIDE[0]} records"
+        return Wrong(told, more=more, short=short)
     return Wrong(told, more=more, short=told.partition(", ")[0])
 
 

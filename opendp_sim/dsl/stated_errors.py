@@ -22,13 +22,13 @@ STATED = (
         "of two drops the one larger by {} votes wins in 95 of 100 runs",
         VOTES,
     ),
-    ("deviation", "2 of 3 noisy vote counts within {}", VOTES),
+    ("deviation", "2 of 3 noisy vote counts within {} votes", VOTES),
     (
         "relative_vote_noise",
         "2 of 3 vote counts within {:.0%} of the votes if some {neighbours:.0f} vote",
         "",
     ),
-    ("vote_noise", "2 of 3 vote counts within {}, of {voters:.0f} votes at most", VOTES),
+    ("vote_noise", "2 of 3 vote counts within {} of at most {voters:.0f} votes", VOTES),
     ("threshold", "a set leading by under {} votes is held back in most runs", VOTES),
     (
         "noise_of_a_gradient_in_records",

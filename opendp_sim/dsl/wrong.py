@@ -70,8 +70,11 @@ def size(value: float) -> str:
     return f"{near:,.0f}" if 1000 <= abs(near) < 1e12 else f"{near:.3g}"
 
 
-def as_predicted(total: float, noise: float, records: int) -> Wrong:
-    """Tell the whole error that public points and a public number of records let expect."""
-    short = f"2 of 3 within {size(total)} with {records:,} such records (noise {size(noise)})"
-    told = f"2 of 3 answers within {size(total)} if there are {records:,} records like these points"
+def as_predicted(total: float, noise: float, records: int, unit: str = "") -> Wrong:
+    """Tell the whole error that public points and a public number of records let expect, in its unit."""
+    few = unit.partition(" of ")[0].partition(",")[0]
+    beside = f"of {records:,}" if unit == RECORDS else f"{few} with {records:,}".strip()
+    short = f"2 of 3 within {size(total)} {beside} such records (noise {size(noise)})"
+    named = f"{size(total)} {unit}".strip()
+    told = f"2 of 3 answers within {named} if there are {records:,} records like these points"
     return Wrong(told, more=f", of which noise alone is {size(noise)}", short=short)

@@ -12,14 +12,14 @@ from opendp_sim.accounting.attackers import Attacker, attacker_of
 from opendp_sim.accounting.conversion import zcdp_to_epsilon
 from opendp_sim.accounting.gaussian_curve import epsilon_up
 from opendp_sim.core.errors import ParameterError
-from opendp_sim.dsl.error_units import of_one_unit
+from opendp_sim.dsl.error_units import divisor_of, of_one_unit
 from opendp_sim.dsl.gaussian_facts import is_tight
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.plots.canvas import COLORS, MARKERS, Display, label
 
 __all__ = ["ErrorDisplay", "PrivacyDisplay"]
 
-_WIDE, _LINES = 58, 3
+_WIDE, _LINES, _HIGH = 58, 3, 32
 """Letters of a line below a picture, and such lines."""
 _TRIED = (0.25, 0.5, 1.0, 2.0, 4.0)
 _RATES = (0.001, 0.002, 0.005, 0.01, 0.02, *(i / 20 for i in range(1, 20)), 0.99)
@@ -79,7 +79,7 @@ class ErrorDisplay(Display):
     def _draw(self, ax: Any) -> None:
         for i, (name, values) in enumerate(self.errors.items()):
             color, marker = COLORS[i % len(COLORS)], MARKERS[i % len(MARKERS)]
-            said = label(name.replace("_", " "))
+            said = label(_named(name))
             ax.plot(self.epsilon, values, color=color, marker=marker, markersize=4.5, label=said)
         if self.chosen is not None:
             ax.axvline(self.chosen, color="black", linewidth=0.8, linestyle=":")
@@ -96,8 +96,14 @@ class ErrorDisplay(Display):
         ax.minorticks_off()
         ax.set_ylim(0, None)
         ax.set_xlabel("\n".join(["epsilon (smaller is more private)", *self._others()]))
-        ax.set_ylabel(f"expected error,\nin {label(self.unit)}" if self.unit else "expected error")
+        ax.set_ylabel("\n".join(self._of_what()))
         ax.legend(frameon=False, fontsize=8)
+
+    def _of_what(self) -> list[str]:
+        """Return the lines beside the upright axis: none of them is longer than it."""
+        if not self.unit:
+            return ["expected error"]
+        return ["expected error,", *(label(line) for line in wrap(f"in {self.unit}", _HIGH))]
 
     def _others(self) -> list[str]:
         """Return the lines that name what is not drawn, as it has another unit."""
@@ -106,6 +112,13 @@ class ErrorDisplay(Display):
         named = dict.fromkeys(name.partition(": ")[2] for name in self.left_out)
         text = f"not drawn, as it has another unit: {'; '.join(named)}".replace("_", " ")
         return [label(line) for line in wrap(text, _WIDE)[:_LINES]]
+
+
+def _named(name: str) -> str:
+    """Return what a curve is called: of means, what is drawn is the error of a mean."""
+    if divisor_of(name) == 1:
+        return name.replace("_", " ")
+    return f"{name.partition(': ')[0]}: noise of a mean of {divisor_of(name):,} records"
 
 
 class PrivacyDisplay(Display):

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.rounding import up_text
-from opendp_sim.dsl.error_units import of_one_unit, unit_of
+from opendp_sim.dsl.error_units import divisor_of, of_one_unit, unit_of
 from opendp_sim.dsl.gaussian_facts import is_tight
 from opendp_sim.dsl.how_wrong import ANSWERS
 from opendp_sim.dsl.plan import Plan
@@ -99,10 +99,9 @@ def figures_of(plan: Plan) -> Iterator[Figure]:
             "What accuracy is left",
             error_chart(points, chosen, _said(plan, name)),
             f"Known before any data is opened; noise moves about two of three {_of_what(plan, name)} "
-            "by less than this. It stays the same however many records there are: with ten times the "
-            "data it matters a tenth. What each record adds by rounding, by the draws of a sketch or by "
-            "a projection is no noise, has another unit and is not drawn: how wrong answers will be "
-            "says it.",
+            f"by less than this. {_with_more(name)} What each record adds by rounding, by the draws of "
+            "a sketch or by a projection is no noise, has another unit and is not drawn: how wrong "
+            "answers will be says it.",
         )
 
 
@@ -125,9 +124,18 @@ def _errors(plan: Plan) -> tuple[str, list[tuple[float, float]]] | None:
     return None
 
 
+def _with_more(name: str) -> str:
+    """Say what more records do to an error that is drawn."""
+    if divisor_of(name) != 1:
+        return "With ten times the records it is a tenth."
+    return "It stays the same however many records there are: with ten times the data it matters a tenth."
+
+
 def _of_what(plan: Plan, name: str) -> str:
     """Return what an error curve counts: answers, or the sums that they are made from."""
     output, _, error = name.partition(": ")
+    if divisor_of(name) != 1:
+        return f"means of {divisor_of(name):,} records"
     direct = plan.outputs[output].decl.post[-1].key in ANSWERS
     return "answers" if direct and error == "noise_error" else "such sums"
 
@@ -135,5 +143,7 @@ def _of_what(plan: Plan, name: str) -> str:
 def _said(plan: Plan, name: str) -> str:
     """Return what an error curve is about in words, with its unit: its name is output and error."""
     output = name.partition(": ")[0]
+    if divisor_of(name) != 1:
+        return f"noise of `{output}`, in {unit_of(plan, name)}"
     of = "of" if _of_what(plan, name) == "answers" else "of sums for"
     return f"noise {of} `{output}`, in {unit_of(plan, name)}"

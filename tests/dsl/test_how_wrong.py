@@ -11,7 +11,7 @@ import pytest
 
 import opendp_sim as sim
 from opendp_sim.core.mechanism import lookup
-from opendp_sim.dsl.error_units import of_one_unit, unit_of_answers
+from opendp_sim.dsl.error_units import divisor_of, of_one_unit, unit_of_answers
 from opendp_sim.dsl.how_wrong import _UNKNOWN, Wrong, asked_later, how_wrong, size
 from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.plan import plan_file
@@ -52,7 +52,8 @@ def check_sum(output, error, noise):
         assert f"within {size(whole.at(10_000))} if there are 10,000" in error.whole
         assert unit in error.whole
     else:
-        assert f"within {size(noise)} {unit}" in error.brief
+        assert f"within {size(noise)} {unit}" in error.whole
+        assert f"within {size(noise)} {unit.partition(' of ')[0]}" in error.brief
         assert ("of 100" in error.brief) == (unit == "records")
 
 
@@ -102,6 +103,26 @@ def test_no_curve_of_another_unit_is_drawn_beside_the_first():
     }
 
 
+def test_an_error_of_means_is_drawn_for_means():
+    """Sums were drawn, on an axis that named a unit of sums, where means are what is answered."""
+    plan = planned(next(path for path in SPECS if path.stem == "digit-means"))
+    (found,) = plan.errors([1.0]).errors["distances: noise_error of the sum"]
+    unit, drawn, _ = of_one_unit(plan, plan.errors([1.0]).errors)
+    assert unit == "squared units of the columns, for means of 100 records"
+    assert drawn["distances: noise_error of the sum"] == [found / 100]
+    assert divisor_of("distances: noise_error of the sum") == 100
+    assert divisor_of("distances: noise_error") == 1
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
+def test_a_terminal_s_line_has_a_number_s_unit(spec):
+    """A bare number ("within 724") was told of no unit and as a share of nothing."""
+    plan = planned(spec)
+    for error in (how_wrong(plan) or asked_later(plan)).values():
+        of = "records|votes|units|of all|of 100|runs|95 in 100|the votes|held back"
+        assert error.text == _UNKNOWN or re.search(of, error.brief), error.brief
+
+
 @pytest.mark.parametrize("stem", ["digit-modes", "digit-scales"])
 def test_the_whole_error_holds_what_points_let_expect(stem):
     """Noise, draws, projection, rounding and bias of all digits are within what a plan says at most."""
@@ -115,8 +136,8 @@ def test_the_whole_error_holds_what_points_let_expect(stem):
         if name in found:
             whole = whole_of(output, output.expected["noise_error"])
             assert found[name].noise <= found[name].total <= whole.at(1797)
-            told = as_predicted(found[name].total, found[name].noise, 1797)
-            assert f"within {size(found[name].total)} with 1,797 such records" in told.brief
+            told = as_predicted(found[name].total, found[name].noise, 1797, "records")
+            assert f"within {size(found[name].total)} of 1,797 such records" in told.brief
 
 
 def test_squares_of_what_is_drawn_add_up_and_bias_adds_to_itself():

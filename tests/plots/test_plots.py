@@ -131,7 +131,9 @@ def test_errors_of_a_plan_are_those_of_the_plan():
     display = ErrorDisplay.from_plan(plan, [])
     own = plan.errors([1.0])
     assert display.epsilon == [display.chosen] == [1.0]
-    assert all(list(display.errors[name]) == list(own.errors[name]) for name in display.errors)
+    for name, drawn in display.errors.items():  # of means: for 100 records
+        assert name.endswith("of the sum")
+        assert list(drawn) == [value / 100 for value in own.errors[name]]
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +148,16 @@ def released(tmp_path_factory):
     )
     folder = tmp_path_factory.mktemp("released")
     return folder, fit.apply({"x": x, "y": y, "k": kinds}, into=folder)
+
+
+def test_a_long_unit_is_wrapped_and_not_cut() -> None:
+    unit = "squared units of the columns, for means of 100 records"
+    shown = ErrorDisplay([1.0, 2.0], {"a: noise_error of the sum": [1, 2]}, None, unit).plot()
+    text = shown.ax_.get_ylabel()
+    assert " ".join(text.split()) == f"expected error, in {unit}"
+    assert max(map(len, text.splitlines())) <= 32
+    (told,) = shown.ax_.get_legend().get_texts()
+    assert told.get_text() == "a: noise of a mean of 100 records"
 
 
 def test_maps_of_a_release_show_where_its_classes_are(released, tmp_path):
