@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any, Literal, NoReturn
 
 from opendp_sim.core.errors import CATALOGUE, SimError, SpecError
+from opendp_sim.core.shown import shown
 
 __all__ = ["Cause", "Diagnostic", "Notes", "Part", "Path", "Refused", "nearest", "pretty"]
 
@@ -64,6 +65,10 @@ class Refused(SpecError):  # noqa: N818 - reads as what happened
             got=first.label.removeprefix("got "),
             hint=first.help,
         )
+        said = (
+            f"{first.code} {pretty(first.path)}: {first.title}; {first.label}. Hint: {first.help}"
+        )
+        self.args = (shown(said),)  # a title is a sentence, not what was expected
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Keep the findings, without the document that they are about."""

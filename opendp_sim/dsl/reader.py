@@ -11,7 +11,7 @@ import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.core import dp
 from opendp_sim.dsl import document as yaml
 from opendp_sim.dsl.diagnostic import Notes
-from opendp_sim.dsl.document import Document
+from opendp_sim.dsl.document import Document, Span
 from opendp_sim.dsl.gaussian import rounded_stages
 from opendp_sim.dsl.grammar.privacy import read_privacy
 from opendp_sim.dsl.grammar.reading import missing, read_words
@@ -63,6 +63,7 @@ def _draft(
         if not notes.findings:
             if document is not None and data is not None:
                 document.lines = []  # it may be private, so that no message quotes a line of it
+                document.spans.setdefault(((), "value"), Span(1, 1, 1))
             notes.error("OS304", "a spec is a mapping", (), label=_got(data),
                         help="`opendp-sim init FILE` writes a template.")  # fmt: skip
         return Draft(nothing, frozenset(), notes, document)

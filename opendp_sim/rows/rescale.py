@@ -127,11 +127,16 @@ class Rescale(Mechanism):
                 scale = upper - lower
         else:
             scale = self._given(rows, "scale", self.scale)
-        if not ((scale >= 1.0 / _LARGEST) & (scale <= _LARGEST)).all():
-            raise ParameterError(
-                "OS102", f"{self.key}.scale", expected="units from 2**-1000 to 2**1000",
-                got="one outside", hint="give positive numbers, or change the unit of the data.",
+        outside = np.flatnonzero(~((scale >= 1.0 / _LARGEST) & (scale <= _LARGEST)))
+        if len(outside):
+            wrong = ParameterError(
+                "OS102", f"{self.key}.scale", expected="numbers above 0, from 2**-1000 to 2**1000",
+                got=f"{scale[outside[0]]:g}",
+                hint="give positive numbers, or change the unit of the data.",
             )  # fmt: skip
+            if not isinstance(self.scale, str) and len(self.scale) == rows.width:
+                wrong.inside = (int(outside[0]),)
+            raise wrong
         return scale
 
     def _bounds(

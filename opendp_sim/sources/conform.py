@@ -68,7 +68,8 @@ def missing_column(name: str, expected: str = "the column") -> DataError:
     """Return the refusal of a source without a declared column."""
     return DataError(
         "OS602", f"column {name}", expected=expected, got="no such column in the source",
-        hint="name the source's columns in `columns`, or map them in the source's own options.",
+        hint="name the source's columns in `columns`, or map them in the source's own options; if "
+        "another sign than a comma stands between the cells of a .csv, write `delimiter`.",
     )  # fmt: skip
 
 

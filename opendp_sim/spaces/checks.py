@@ -31,7 +31,8 @@ def real_rows(key: str, domain: Domain, metric: Metric, *, by_person: bool = Fal
     if not isinstance(domain, RealRows):
         raise SpaceError(
             "OS201", f"{key}.input_domain", expected="rows of finite floats",
-            got=type(domain).__name__, hint="put `select` or an array2_domain before this step.",
+            got=type(domain).__name__, hint="put this step before `quantize`."
+            if isinstance(domain, GridRows) else "put `select` or an array2_domain before this step.",
         )  # fmt: skip
     if not (by_person and domain.ids and isinstance(metric, IdDistance)):
         symmetric(key, metric)

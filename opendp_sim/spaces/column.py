@@ -136,7 +136,7 @@ class Column(Descriptor):
     def _check_entries(self, values: NDArray[Any]) -> None:
         """Refuse cells that hold no value of the column's kind."""
         if values.dtype.kind == "f" and not np.isfinite(values).all():
-            raise self._bad("OS603", "finite values", "NaN or infinity")
+            raise self._bad("OS603", "finite numbers", _NO_NUMBER)
         if self.dtype == "str" and not texts_there(values).all():
             raise self._bad("OS603", "a text in every cell", "a missing entry, or no plain text")
         if not self.keys and is_int64(values) and (values == MISSING).any():
@@ -147,6 +147,7 @@ class Column(Descriptor):
         return DataError(code, f"column {self.name}", expected=expected, got=got, hint=hint)
 
 
+_NO_NUMBER = "NaN, infinity, a text that is no number, or a line with another number of cells"
 _CLEAN = (
     "clean the data, mend the declaration, or use `ingest: enforce` (clamp to the bounds, drop records "
     "with NaN or foreign labels)."

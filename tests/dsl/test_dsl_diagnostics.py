@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from opendp_sim.cli import app
-from opendp_sim.core.errors import CATALOGUE
+from opendp_sim.core.errors import CATALOGUE, ParameterError
+from opendp_sim.dsl.diagnostic import Notes, Refused
 from tests._golden import FOLDER, compare
 
 PEOPLE = """
@@ -234,3 +235,13 @@ def test_no_text_makes_the_reader_fail_otherwise(text, beside):
     result = _run("check", "any.yaml")
     assert result.exit_code == 1
     assert "error[OS3" in result.stderr
+
+
+def test_a_refusal_in_python_reads_as_in_the_terminal() -> None:
+    notes = Notes()
+    error = ParameterError(
+        "OS102", "race.width", expected="a number above 0", got="0", hint="Say 1."
+    )
+    notes.from_error(error, ("flow", "x"))
+    said = str(Refused(notes.findings))
+    assert said == "OS102 flow.x: `race.width` expects a number above 0; got 0. Hint: Say 1."

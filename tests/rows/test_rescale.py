@@ -300,3 +300,9 @@ def test_without_bounds_only_numbers_will_do() -> None:
         with pytest.raises(SimError, match="OS204"):
             rescale(free, **params)
     assert rescale(free, centre="none", scale="unit").output.frame == ((0.0, 1.0),)  # type: ignore[union-attr]
+
+
+def test_the_unit_that_is_wrong_is_the_one_that_is_named() -> None:
+    with pytest.raises(ParameterError, match=r"above 0.*got 0") as refused:
+        rescale(STONES, scale=(1.0, 0.0, 3.0))
+    assert refused.value.inside == (1,)

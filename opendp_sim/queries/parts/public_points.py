@@ -68,7 +68,8 @@ def with_public(
     if told is None:
         raise DataError(
             "OS607", "public", expected="public points of their own", got="none",
-            hint="add `public: {npz: points.npz}` beside `queries:`, --public FILE, or public=points.",
+            hint="add `public: {npz: points.npz}` beside `queries:`, --public FILE, or in Python "
+            "public=a matrix of points.",
         )  # fmt: skip
     values = np.rint(np.asarray(check_queries(domain, told), dtype=np.float64))
     check_enough(len(values), "public points")
