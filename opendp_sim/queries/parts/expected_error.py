@@ -23,7 +23,15 @@ from opendp_sim.queries.density import least_records
 from opendp_sim.queries.parts.ratios import ratio_error
 from opendp_sim.spaces.rows import GridRows, RealRows, as_rows
 
-__all__ = ["Asked", "ExpectedError", "Floats", "expected_kernel_error", "far", "root_mean_square"]
+__all__ = [
+    "Asked",
+    "ExpectedError",
+    "Floats",
+    "expected_kernel_error",
+    "far",
+    "root_mean_square",
+    "shared_rows",
+]
 
 _FEWEST = 20
 _METRICS = {"l1": "cityblock", "l2": "euclidean"}
@@ -188,20 +196,44 @@ def _sampling(asked: Asked, sums: Any, points: Floats, at: Any, public: Any) -> 
     own = (apart - 2.0 * half * (half - 1) * pair) / (2.0 * half)
     variance = size * own + size * (size - 1) * pair
     if public is not None:
-        variance = variance + _with_public(asked, sums, points[: 2 * half], at, both, public)
+        variance = variance + _with_public(asked, sums, points[: 2 * half], at, (both, own), public)
     return np.maximum(variance, 0.0)
 
 
 def _with_public(
-    asked: Asked, sums: Any, points: Floats, at: Any, alone: Floats, public: Any
+    asked: Asked, sums: Any, points: Floats, at: Any, found: tuple[Floats, Floats], public: Any
 ) -> Floats:
-    """Return what public points add to the variance: mostly, they take (Lemma 2)."""
+    """Return what public points add to the variance: mostly, they take (Lemmas 2 and 4).
+
+    ``found`` holds the variance of the sum over ``points``, and that of one record's term.
+    """
+    alone, of_one = found
     grid: Any = asked.stages[-1].domain
     known = np.clip(np.rint(as_rows(public).values), grid.lower, grid.upper)
-    share, scale = asked.size / len(known), asked.size / len(points)
+    share = asked.size / len(known)
     own = _of(asked, sums, known, at)
     covariance = (_of(asked, sums, np.concatenate([points, known]), at) - alone - own) / 2
-    return np.asarray(share**2 * own - 2.0 * share * scale * covariance)
+    shared = shared_rows(points, known)
+    if shared:  # a record has no pair with itself: the data are other records of the same law
+        covariance = covariance - shared * of_one
+    pairs = len(points) * len(known) - shared
+    return np.asarray(share**2 * own - 2.0 * asked.size**2 * covariance / pairs)
+
+
+def shared_rows(points: Floats, known: Floats) -> float:
+    """Return how many rows both files have, besides those that two files of this law share by chance."""
+    values, of = np.unique(np.concatenate([points, known]), axis=0, return_inverse=True)
+    here, there = (
+        np.bincount(part, minlength=len(values)).astype(np.float64)
+        for part in np.split(of.reshape(-1), [len(points)])
+    )
+    equal, apart = float(here @ there), [n * (n - 1.0) for n in (len(points), len(known))]
+    chance = float(here @ (here - 1.0) + there @ (there - 1.0)) / sum(apart)
+    if chance >= 1.0:
+        return 0.0  # all rows are alike: nothing tells the files apart, and nothing has to
+    more = (equal - chance * len(points) * len(known)) / (1.0 - chance)
+    most = float(min(len(points), len(known)))
+    return min(more, most) if more > 3.0 * math.sqrt(equal) else 0.0
 
 
 def _variance(asked: Asked, sums: Any, points: Floats, at: Any) -> Floats | None:
