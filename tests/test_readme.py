@@ -64,6 +64,10 @@ def table_of_mechanisms():
     return "\n".join(["| what | mechanisms | questions |", "|---|---|---|", *lines])
 
 
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 200
+
+
 def test_the_table_of_mechanisms_is_the_catalogue_s():
     file = Path(__file__).parents[1] / "README.md"
     (held,) = re.findall(r"(?m)^\| what \|.*\n(?:\|.*\n)+", README)
