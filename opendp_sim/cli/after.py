@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path as File
 from typing import Annotated, Any
@@ -32,10 +32,13 @@ from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.targets import check_target, kept_of
 from opendp_sim.dsl.verification import load_checked, verify
 from opendp_sim.dsl.write import table_of, write_output
+from opendp_sim.dsl.wrong import NEGATIVE
 
 __all__ = ["answer_command", "ledger_app", "verify_command"]
 
 _SHOWN = 10
+_NEVER_BELOW = frozenset({"count", "density", "distance", "records", "votes"})
+"""Columns whose numbers are never below 0 but for noise."""
 
 
 def answer_command(
@@ -90,6 +93,14 @@ def answer_command(
             say("\t".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in row))
         if len(rows) > _SHOWN:
             say(f"... {len(rows) - _SHOWN} more; -o FILE writes them all")
+        if _negative(names, rows[:_SHOWN]):
+            say(NEGATIVE)
+
+
+def _negative(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:
+    """Say whether an answer that is shown is below 0, of those that could not be without noise."""
+    places = [at for at, name in enumerate(names) if name.partition(":")[0] in _NEVER_BELOW]
+    return any(isinstance(row[at], float | int) and row[at] < 0 for row in rows for at in places)
 
 
 def _beside(asked: Mapping[str, Any], answers: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from opendp_sim.dsl.wrong import RECORDS, VOTES, Wrong, size
 
-__all__ = ["STATED", "of_release"]
+__all__ = ["STATED", "of_release", "rank_word"]
 
 _LISTED = (
     "an item that has {} votes more than the item with the {next_rank} most votes is listed in 95 of "
@@ -45,7 +45,7 @@ _MORE = {
     "with, and all with fewer votes, are not listed",
     "gap_for_95_percent": ": its last item is so far ahead of the next one",
     "drop_for_95_percent": "; a drop is by how many votes an item is ahead of the next one",
-    "relative_vote_noise": "; with fewer voters the share is larger",
+    "relative_vote_noise": ": an estimate; with fewer voters the share is larger",
 }
 _SHORT = {
     "votes_for_95_percent": "an item {} votes above the {next_rank} is listed in 95 of 100 runs",
@@ -64,14 +64,14 @@ def of_release(expected: Mapping[str, Any]) -> Wrong | None:
         if name in expected:
             value = float(expected[name])
             facts: dict[str, Any] = {key: float(expected[key]) for key in _FACTS if key in expected}
-            facts["next_rank"] = _th(int(facts.get("ranks", 0.0)) + 1)
+            facts["next_rank"] = rank_word(int(facts.get("ranks", 0.0)) + 1)
             told = text.format(size(value) if noun else value, **facts)
             short = _SHORT.get(name, "").format(size(value) if noun else value, **facts)
             return Wrong(told, value if noun else 0.0, noun, _MORE.get(name, ""), short=short)
     return None
 
 
-def _th(rank: int) -> str:
+def rank_word(rank: int) -> str:
     """Return a rank as a word: 1st, 2nd, 3rd, 4th."""
     ending = {1: "st", 2: "nd", 3: "rd"}.get(rank % 10, "th")
     return f"{rank:,}{'th' if rank % 100 in (11, 12, 13) else ending}"

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["BESIDE", "RECORDS", "VOTES", "Wrong", "as_predicted", "share_of", "size"]
+__all__ = ["BESIDE", "NEGATIVE", "RECORDS", "VOTES", "Wrong", "as_predicted", "share_of", "size"]
 
 RECORDS, VOTES = "records", "votes"
+NEGATIVE = (
+    "A count, a sum or a mean may be below 0: noise of both signs is added, and the result is not cut "
+    "off at 0. Cut off, small numbers would be too large on average, and nobody would be protected "
+    "better."
+)
+"""Why an answer may be negative, in the words of a page and of a terminal."""
 BESIDE = (100, 10_000)
 """Numbers of records that an error is told beside: a plan knows none."""
 

@@ -10,7 +10,7 @@ from opendp_sim.accounting.attackers import Attacker, attacker_of
 from opendp_sim.accounting.certificate import assumptions
 from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.accounting.promise import promise
-from opendp_sim.accounting.wear import wear
+from opendp_sim.accounting.wear import after_runs, of_units, wear
 from opendp_sim.dsl.advice import advised_of
 from opendp_sim.dsl.grammar.about import FORM
 from opendp_sim.dsl.how_wrong import asked_later, how_wrong
@@ -19,6 +19,8 @@ from opendp_sim.report.believed import believed, not_promised
 from opendp_sim.report.figures import Figure, figures_of
 from opendp_sim.report.flows import Flow, flow_of
 from opendp_sim.report.handed_out import handed_out
+from opendp_sim.report.notes import notes_of
+from opendp_sim.report.selected import selected
 from opendp_sim.report.tiles import Tile, tiles_of
 
 __all__ = ["ALONE", "CALLS", "Facts", "facts_of", "verdict"]
@@ -40,10 +42,12 @@ class Facts:
     flows: list[Flow] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     wrong: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     handed: list[tuple[str, str]] = field(default_factory=list)
     wear: list[tuple[str, str]] = field(default_factory=list)
     about: list[tuple[str, str]] = field(default_factory=list)
     blank: list[str] = field(default_factory=list)
+    structured: bool = False
     decision: str = "Decision"
     free: str = "public: any number of questions, at no further cost"
     warnings: list[str] = field(default_factory=list)
@@ -66,9 +70,12 @@ def facts_of(plan: Plan, kind: str, command: str) -> Facts:
     out = Facts(kind, plan.program.name, _promise(plan, unit, noun), noun, command)
     out.tiles = list(tiles_of(plan, unit))
     out.flows = [flow_of(plan, name) for name in plan.releases]
+    out.structured = any(release.typed.is_sketch for release in plan.releases.values())
     out.figures = list(figures_of(plan))
     told = how_wrong(plan) or asked_later(plan)
     out.wrong = [(name, f"{error.whole}.") for name, error in told.items()]
+    out.notes = list(notes_of(plan, out.wrong))
+    out.wrong += selected(plan)
     out.handed = list(handed_out(plan))
     if any(output.decl.serve is not None for output in plan.outputs.values()):
         out.free = "public: answers; each one of a session reads the private data, and is paid for"
@@ -108,7 +115,8 @@ def _promise(plan: Plan, unit: Mapping[str, Any], noun: str) -> str:
     return (
         f"{_noun(plan)} Even somebody who sees everything that is released here, knows every other "
         f"{noun}, and starts at 50:50 about {done}, then guesses right at most {attacker.right} times "
-        f"in 100, {ALONE}; tossing a coin would be right 50 times. This package {CALLS}"
+        f"in 100, {ALONE}; tossing a coin would be right 50 times. {_uncounted(plan)}"
+        f"This package {CALLS}"
         f"{verdict(attacker)}"
     )
 
@@ -129,12 +137,36 @@ def _noun(plan: Plan) -> str:
     of = plan.privacy.unit.of
     if of == "row":
         return (
-            f"One record is one row of {data}, and this page protects rows: whoever has several is "
-            "protected less."
+            f"One record is one row of {data}. Is a row a person? The program does not say, and this "
+            "page protects rows: where every person has one row, every person is protected as is said "
+            f"here; whoever has several is protected less{_of_several(plan)}."
         )
     return (
         f"One person is here everything in {data} with the same `{of}`, however many rows that is. "
         f"Whoever has several `{of}` is protected less."
+    )
+
+
+def _of_several(plan: Plan) -> str:
+    """Say how much less somebody with two or ten rows is protected."""
+    assert plan.privacy is not None  # noqa: S101 - the caller asked
+    if plan.privacy.unit.count != 1:
+        return ""
+    attacker = attacker_of(plan.privacy.measure, plan.total)
+    found = [(count, of_units(attacker, count)) for count in (2, 10)]
+    told = [f"with {count} rows {one.right}" for count, one in found if one is not None]
+    return f" ({' and '.join(told)} such guesses in 100 are right at most)" if told else ""
+
+
+def _uncounted(plan: Plan) -> str:
+    """Say what the absence of a ledger means, where the number is that it makes uncertain."""
+    assert plan.privacy is not None  # noqa: S101 - the caller asked
+    if all(entry.ledger is not None for entry in plan.program.data if not entry.public):
+        return ""
+    two = after_runs(attacker_of(plan.privacy.measure, plan.total), 2).right
+    return (
+        f"There is no ledger, so nobody counts repeated releases: after a second run like this {two} "
+        "guesses in 100 are right at most, and nothing records or stops it. "
     )
 
 

@@ -62,8 +62,9 @@ def tiles_of(plan: Plan, unit: Mapping[str, Any]) -> Iterator[Tile]:
     else:
         yield Tile(
             "no ledger",
-            "runs add up, but nothing counts them and nothing stops the next one; nor can this page "
-            "say what else was released about the same records",
+            "nobody counts repeated releases: runs add up, and nothing records them or stops the next "
+            "one. Whoever decides limits the runs, or asks for a `ledger` in the spec, which does. This "
+            "page cannot say what else was released about the same records",
             warn=True,
         )
 

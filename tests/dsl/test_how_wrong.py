@@ -16,7 +16,7 @@ from opendp_sim.dsl.how_wrong import _UNKNOWN, Wrong, asked_later, how_wrong, si
 from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.predict import predict
-from opendp_sim.dsl.stated_errors import STATED, _th
+from opendp_sim.dsl.stated_errors import STATED, rank_word
 from opendp_sim.dsl.whole_error import Whole, whole_of
 from opendp_sim.dsl.wrong import as_predicted
 from opendp_sim.spaces.metrics import VectorNorm
@@ -259,7 +259,7 @@ def test_a_rank_is_a_word():
         111: "111th",
         1002: "1,002nd",
     }
-    assert {rank: _th(rank) for rank in ranks} == ranks
+    assert {rank: rank_word(rank) for rank in ranks} == ranks
 
 
 def test_what_a_selection_lists_is_a_sentence():

@@ -1,0 +1,66 @@
+"""Sentences under the errors of a page: what "2 of 3" is, what numbers come from, and those below 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.wrong import NEGATIVE
+from opendp_sim.spaces.released import Released
+
+__all__ = ["notes_of"]
+
+_SIZE = (
+    '"2 of 3" tells the size of an error: about one answer of three is off by more, one of twenty by '
+    "more than double."
+)
+_EXAMPLES = (
+    "The numbers of records that a line names (100 and 10,000) are examples: nothing is guessed about "
+    "this data. Such a line is an upper limit: to the noise, which is known exactly, it adds the most "
+    "that each record can be off by."
+)
+_NOISE_ALONE = (
+    "Where a line speaks of noise alone, whatever the method itself gets wrong comes on top."
+)
+_COUNTS = (
+    "A record counts for a density where it is near to what was asked, and for a sum of distances the "
+    "more the farther it is."
+)
+_GUESSED = (
+    "A share of the votes is an estimate: it follows from the number of neighbours that a question "
+    "should find, which the program sets from its public guess of the number of records (`size`: {}) "
+    "and of questions (`queries`: {}). With half as many neighbours the share is larger."
+)
+
+
+def notes_of(plan: Plan, wrong: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield what the errors of this program need to be read rightly."""
+    told = " ".join(text for _, text in wrong)
+    if "2 of 3" in told:
+        yield _SIZE
+        if "if there are 100 records" in told or "with 100 records" in told:
+            yield _EXAMPLES
+        if " by noise" in told:
+            yield _NOISE_ALONE
+    posts = [post for output in plan.outputs.values() for post in output.posts]
+    if any(post.of_a_record for post in posts):
+        yield _COUNTS
+    for release in plan.releases.values():
+        facts = {} if release.bound is None else getattr(release.bound.claim, "expected", {})
+        if "relative_vote_noise" in facts:
+            guess = (getattr(release.record, name, None) for name in ("size", "queries"))
+            yield _GUESSED.format(*(f"{n:,}" if n is not None else "none" for n in guess))
+    if _may_be_negative(plan):
+        yield NEGATIVE
+
+
+def _may_be_negative(plan: Plan) -> bool:
+    """Say whether noisy numbers are handed out: answers with a unit, a release, or ranked counts."""
+    if plan.privacy is None:
+        return False
+    for output in plan.outputs.values():
+        if any(post.unit or post.of_a_record for post in output.posts):
+            return True
+        if not output.posts and isinstance(output.domain, Released):
+            return True
+    return False

@@ -1,0 +1,108 @@
+"""A selection's page says what decides, what a wrong name is, and how many names are right."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opendp_sim.dsl.plan import plan_file
+from opendp_sim.dsl.wrong import NEGATIVE
+from opendp_sim.report.facts import facts_of
+from opendp_sim.report.notes import notes_of
+from opendp_sim.report.selected import right_names, selected
+from opendp_sim.sketches.counts.vote_counts import VoteCounts  # noqa: F401 - in the catalogue
+from opendp_sim.spaces.metrics import VectorNorm
+from opendp_sim.spaces.sketch import IntVector
+from opendp_sim.top_k.gaussian_top_k import GaussianTopK
+from opendp_sim.top_k.peel import Peel
+from tests._plans import planned
+
+SPECS = Path(__file__).parents[2] / "specs"
+
+
+def told(stem: str) -> dict[str, str]:
+    return dict(selected(planned(SPECS / f"{stem}.yaml")))
+
+
+def test_what_decides_a_wrong_name_and_how_many_are_right():
+    found = told("bright-pixels")
+    assert "the 4th item is ahead of the 5th" in found["pixels: what decides"]
+    assert "deviation of 4.48 votes" in found["pixels: what decides"]
+    assert (
+        "An item of the 80th rank may stand in the place of the 4th"
+        in found["pixels: a wrong name"]
+    )
+    right = found["pixels: how many names are right"]
+    assert "Of 4 names at least so many are expected to be right" in right
+    assert "computed from the noise alone" in right
+    assert "the 76 others" in right
+
+
+def test_every_selection_of_every_spec_says_what_decides():
+    for stem in ("bright-pixels", "bright-pixels-few", "bright-pixels-published"):
+        plan = planned(SPECS / f"{stem}.yaml")
+        deciding = {name.partition(":")[0] for name in told(stem) if name.endswith("what decides")}
+        assert deciding == {*plan.outputs} - {"truncated_set"}
+    assert told("digit-density") == {}
+    published = told("bright-pixels-published")
+    assert "that nothing is given" in published["stable_set: a wrong name"]
+    assert "Then the names are drawn one by one" in published["tested_set: what decides"]
+
+
+@pytest.mark.parametrize("by_draws", [True, False])
+def test_the_number_of_right_names_is_what_the_mechanism_gives(by_draws):
+    """150 runs of the mechanism on the worst case: within 5 deviations of what a page tells."""
+    k, others, scale = 5, 45, 20.0
+    space = IntVector(k + others), VectorNorm("linf" if by_draws else "l2", monotone=by_draws)
+    made = Peel(k=k, scale=scale) if by_draws else GaussianTopK(k=k, scale=scale)
+    claim = made.bind(*space)
+    deviation = claim.expected["deviation"]  # type: ignore[union-attr]
+    for lead in (1.0, 3.0):
+        votes = np.full(k + others, 1000)
+        votes[:k] += round(lead * deviation)
+        runs = [sum(int(i) < k for i in claim.function(votes)) for _ in range(150)]  # type: ignore[union-attr]
+        expected = right_names(k, others, round(lead * deviation) / deviation, by_draws=by_draws)
+        room = 5 * max(np.std(runs), 0.3) * math.sqrt(1 / 150 + 1 / 400)
+        assert np.mean(runs) == pytest.approx(expected, abs=room)
+
+
+def test_more_lead_and_fewer_others_leave_more_right():
+    rising = [right_names(10, 90, lead, by_draws=True) for lead in (0.0, 1.0, 3.0, 6.0, 12.0)]
+    assert rising == sorted(rising)
+    assert rising[0] == pytest.approx(1.0, abs=0.3)
+    assert rising[-1] == pytest.approx(10.0, abs=0.01)
+    assert right_names(10, 5, 1.0, by_draws=True) > right_names(10, 500, 1.0, by_draws=True)
+
+
+def test_the_size_of_the_noise_stands_on_the_way_of_a_record():
+    for stem, said in (
+        ("bright-pixels", "The size of its noise: 4.48 votes (deviation) on each count."),
+        (
+            "bright-pixels-few",
+            "The size of its noise: at most 2.3 votes in 19 of 20 runs, on each count.",
+        ),
+        ("digits-session", "13% of the votes (deviation) on the votes of a class"),
+        ("digits-private-knn", "votes (its scale) on the votes of a class"),
+    ):
+        facts = facts_of(planned(SPECS / f"{stem}.yaml"), "", "")
+        assert any(said in box.text for flow in facts.flows for box in flow.boxes), stem
+
+
+@pytest.mark.parametrize(
+    ("stem", "has", "has_not"),
+    [
+        ("digit-density", ("upper limit", "A record counts", NEGATIVE), ("estimate",)),
+        ("digits-session", ("is an estimate", "(`size`: 1,300)", "(`queries`: 500)"), (NEGATIVE,)),
+        ("bright-pixels", (), ("2 of 3", "A record counts", NEGATIVE)),
+    ],
+)
+def test_notes_are_those_of_the_program(stem, has, has_not):
+    plan = plan_file(SPECS / f"{stem}.yaml")
+    facts = facts_of(plan, "", "")
+    text = " ".join(facts.notes)
+    assert facts.notes == list(notes_of(plan, facts.wrong))
+    assert all(said in text for said in has)
+    assert not any(said in text for said in has_not)
