@@ -140,11 +140,12 @@ def _right(facts: Mapping[str, float], k: int | None, release: ReleasePlan) -> s
         for lead in _LEADS
     )
     return (
-        f"It depends on the counts, which are private, so no number is promised. Of {k:,} names at least "
-        f"so many are expected to be right if the {rank_word(k)} item is ahead of the "
-        f"{rank_word(k + 1)}: {told}. This is computed from the noise alone, as a mean of {_RUNS} "
-        f"simulated runs, for the worst case: the first {k:,} counts are equal, and so are the {others:,} others. No data and no "
-        "guess about it is used; with counts that are spread out more names are right."
+        "It depends on the counts, which are private, so no number is promised. "
+        f"Of {k:,} names at least so many are expected to be right if the {rank_word(k)} item is ahead "
+        f"of the {rank_word(k + 1)}: {told}. "
+        f"This is computed from the noise alone, as a mean of {_RUNS} simulated runs, for the worst "
+        f"case: the first {k:,} counts are equal, and so are the {others:,} others. "
+        "No data and no guess about it is used; with counts that are spread out more names are right."
     )
 
 
