@@ -221,6 +221,10 @@ _SERVED = {
         "a share of all votes",
         "The noise in a class's votes over the votes of the neighbours aimed at.",
     ),
+    "noise_of_votes": (
+        _VOTES,
+        "The noise in a class's votes where the spec states its scale; a neighbour has at most one vote.",
+    ),
     "rho_per_query": ("rho of zCDP", "The loss that one query costs."),
     "rounds": ("rounds", "How many draws are made, one item after another."),
     "scale": (_VOTES, "The scale of the noise that is added before ranks are compared."),

@@ -28,6 +28,11 @@ STATED = (
         "2 of 3 vote counts within {:.0%} of the votes if some {neighbours:.0f} vote",
         "",
     ),
+    (
+        "noise_of_votes",
+        "2 of 3 vote counts within {} votes; the {neighbours:.0f} neighbours have up to one each",
+        "",
+    ),
     ("vote_noise", "2 of 3 vote counts within {} of at most {voters:.0f} votes", VOTES),
     ("threshold", "a set leading by under {} votes is held back in most runs", VOTES),
     (
@@ -45,6 +50,8 @@ _MORE = {
     "with, and all with fewer votes, are not listed",
     "gap_for_95_percent": ": its last item is so far ahead of the next one",
     "drop_for_95_percent": "; a drop is by how many votes an item is ahead of the next one",
+    "noise_of_votes": ": an estimate, for as many neighbours as are aimed at. How much less than one "
+    "each of them weighs depends on the data, so no share is stated",
     "relative_vote_noise": ": an estimate; with fewer voters the share is larger",
 }
 _SHORT = {
@@ -53,6 +60,7 @@ _SHORT = {
     "gap_for_95_percent": "a set ahead by {} votes passes 95 in 100",
     "threshold": "a set ahead by under {} votes is mostly held back",
     "relative_vote_noise": "2 of 3 vote counts within {:.0%} of the votes",
+    "noise_of_votes": "2 of 3 vote counts within {} votes ({neighbours:.0f} neighbours)",
     "noise_of_a_gradient_in_records": "2 of 3 parts of a step within {} records",
 }
 """The same in a terminal's one line."""
@@ -65,8 +73,9 @@ def of_release(expected: Mapping[str, Any]) -> Wrong | None:
             value = float(expected[name])
             facts: dict[str, Any] = {key: float(expected[key]) for key in _FACTS if key in expected}
             facts["next_rank"] = rank_word(int(facts.get("ranks", 0.0)) + 1)
-            told = text.format(size(value) if noun else value, **facts)
-            short = _SHORT.get(name, "").format(size(value) if noun else value, **facts)
+            number = value if name == "relative_vote_noise" else size(value)
+            told = text.format(number, **facts)
+            short = _SHORT.get(name, "").format(number, **facts)
             return Wrong(told, value if noun else 0.0, noun, _MORE.get(name, ""), short=short)
     return None
 

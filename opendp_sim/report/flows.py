@@ -21,6 +21,7 @@ _OWN_NOISE = (
     ("scale", "{} votes (its scale)"),
     ("count_noise", "{} records (deviation) on a number of neighbours"),
     ("relative_vote_noise", "{} (deviation) on the votes of a class, about"),
+    ("noise_of_votes", "{} votes (deviation) on the votes of a class, about"),
     ("vote_noise", "{} votes (its scale) on the votes of a class"),
     ("noise_of_a_gradient_in_records", "as much as {} records could move a step (deviation)"),
 )

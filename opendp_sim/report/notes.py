@@ -27,9 +27,9 @@ _COUNTS = (
     "more the farther it is."
 )
 _GUESSED = (
-    "A share of the votes is an estimate: it follows from the number of neighbours that a question "
+    "The noise of the votes is an estimate: it follows from the number of neighbours that a question "
     "should find, which the program sets from its public guess of the number of records (`size`: {}) "
-    "and of questions (`queries`: {}). With half as many neighbours the share is larger."
+    "and of questions (`queries`: {}). With fewer neighbours it is a larger share of the votes."
 )
 
 
@@ -47,7 +47,7 @@ def notes_of(plan: Plan, wrong: Sequence[tuple[str, str]]) -> Iterator[str]:
         yield _COUNTS
     for release in plan.releases.values():
         facts = {} if release.bound is None else getattr(release.bound.claim, "expected", {})
-        if "relative_vote_noise" in facts:
+        if {"relative_vote_noise", "noise_of_votes"} & facts.keys():
             guess = (getattr(release.record, name, None) for name in ("size", "queries"))
             yield _GUESSED.format(*(f"{n:,}" if n is not None else "none" for n in guess))
     if _may_be_negative(plan):

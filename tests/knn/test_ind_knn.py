@@ -22,6 +22,7 @@ from opendp_sim.core.errors import (
     SpaceError,
 )
 from opendp_sim.core.pipeline import bind_steps
+from opendp_sim.dsl.stated_errors import of_release
 from opendp_sim.knn.ind_knn import IndKnn, make_ind_knn
 from opendp_sim.knn.parts.noise import Stock
 from opendp_sim.knn.parts.owners import Owners
@@ -141,6 +142,17 @@ def test_measured_vote_noise_is_what_the_answer_and_the_plan_say():
     scale = rule.vote_scale(0.7) * np.sqrt(rule.neighbours)
     facts = rule.facts(rule.count_scale, None, rule.minimum_count)
     assert facts["relative_vote_noise"] == pytest.approx(scale / (0.7 * rule.neighbours))
+
+
+def test_a_stated_scale_of_votes_is_told_in_votes():
+    """7 % of the votes was told where 14 % was measured on digits: neighbours weigh less than one vote."""
+    rule = Rule(0.108, 500, 1300, 10)
+    facts = rule.facts(rule.count_scale, 0.88, rule.minimum_count)
+    assert "relative_vote_noise" not in facts
+    assert facts["noise_of_votes"] == pytest.approx(0.88 * np.sqrt(rule.neighbours))
+    told = of_release(facts)
+    assert told is not None
+    assert told.brief == f"2 of 3 vote counts within 11.4 votes ({rule.neighbours:.0f} neighbours)"
 
 
 @pytest.mark.parametrize(

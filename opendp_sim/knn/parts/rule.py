@@ -137,16 +137,20 @@ class Rule:
             minimum: the least count that the vote noise is scaled to.
         """
         neighbours = self.neighbours
-        # Where somebody else set the scale, the heaviest neighbour counts as typical.
-        vote = self.vote_scale(1.0) if vote is None else vote
+        # Where somebody else set the scale, the heaviest neighbour counts as typical: of the total of
+        # the votes, which are lighter, the noise is then a larger share than a plan can know.
+        stated, vote = vote is not None, self.vote_scale(1.0) if vote is None else vote
+        noise = vote * math.sqrt(max(neighbours, minimum))
         counted, voted = 0.5 / count / count, 0.5 / max(vote, 1e-99) ** 2
         near, few = counted + voted / max(neighbours, minimum), counted + voted / minimum
         return {
             "neighbours": neighbours,
             "count_noise": count,
             "minimum_count": float(minimum),
-            # Deviation of a vote over the total of the votes, at K* neighbours.
-            "relative_vote_noise": vote * math.sqrt(max(neighbours, minimum)) / neighbours,
+            # Deviation of a vote, or over the total of the votes, at K* neighbours.
+            **(
+                {"noise_of_votes": noise} if stated else {"relative_vote_noise": noise / neighbours}
+            ),
             "queries_a_typical_record_serves": self.rho / (near * self.share),
             "queries_a_record_near_to_all_serves": self.rho / few,
             # The same for the class means of unit vectors, released once with the whole budget.
