@@ -146,6 +146,8 @@ def _report(
         return
     if error.expected.startswith("one of ") and isinstance(error.got, str):
         advice = nearest(error.got, [w.strip(" '") for w in error.expected[7:].split(",")])
+    elif error.expected.startswith("one of {") and isinstance(error.got, dict) and error.got:
+        advice = nearest(str(next(iter(error.got))), [option.key for option in _options(cls)])
     elif error.expected.startswith("bool"):
         advice = "write true or false: in YAML 1.2 yes, no, on and off are plain words"
     else:

@@ -15,11 +15,12 @@ from opendp_sim.core.space import Descriptor
 from opendp_sim.spaces.cell import LONGEST, MISSING, is_int64, plain
 from opendp_sim.spaces.encoded import ENCODED
 
-__all__ = ["Column", "texts_there"]
+__all__ = ["DTYPES", "Column", "texts_there"]
 
 _ARRAY = re.compile(r"array\[\s*(f32|f64|i32|i64|u8)\s*,\s*([1-9]\d{0,6})\s*\]")
 _NUMPY = {"f32": "f4", "f64": "f8", "i32": "i4", "i64": "i8", "u8": "u1"}
 _SCALARS = ("category", "int64", "float64", "str", *ENCODED)
+DTYPES = ("array", *_SCALARS)
 
 
 @dataclass(frozen=True)

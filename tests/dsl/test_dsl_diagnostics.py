@@ -13,6 +13,9 @@ from typer.testing import CliRunner
 from opendp_sim.cli import app
 from opendp_sim.core.errors import CATALOGUE, ParameterError
 from opendp_sim.dsl.diagnostic import Notes, Refused
+from opendp_sim.dsl.document import parse
+from opendp_sim.dsl.plan import plan_of
+from opendp_sim.dsl.reader import draft_of
 from tests._golden import FOLDER, compare
 
 PEOPLE = """
@@ -245,3 +248,38 @@ def test_a_refusal_in_python_reads_as_in_the_terminal() -> None:
     notes.from_error(error, ("flow", "x"))
     said = str(Refused(notes.findings))
     assert said == "OS102 flow.x: `race.width` expects a number above 0; got 0. Hint: Say 1."
+
+
+SPECS = Path(__file__).parents[2] / "specs"
+MISSPELT = [
+    ("digit-density", "noise: gaussian", "noise: gausian", "`gaussian`"),
+    ("digit-density", "release: {noise", "release: {nois", "`noise`"),
+    ("digit-density", "spend: 100%", "spnd: 100%", "`spend`"),
+    ("digit-density", "of: row", "of: rows", "`row`"),
+    ("digit-density", "p_stable_l2", "p_stabel_l2", "`p_stable_l2`"),
+    ("digit-density", "dtype: category", "dtype: categry", "`category`"),
+    ("digit-density", "array[f32, 64]", "aray[f32, 64]", "`array`"),
+    ("digit-density", "privacy:", "privcy:", "`privacy`"),
+    ("digit-density", "measure: gdp", "measure: gpd", "`gdp`"),
+    ("digit-density", "builtin: digits}", "builtin: digit}", "`digits`"),
+    ("digit-density", "- quantize", "- quantise", "`quantize`"),
+    ("digit-density", "from: densities", "from: densitys", "`densities`"),
+    ("writers-density", "of: writer", "of: writr", "`writer`"),
+    ("writers-density", "srp: ", "spr: ", "`srp`"),
+    ("bright-pixels", "mechanism:", "mechansm:", "`mechanism`"),
+    ("bright-pixels", "top_k: {", "topk: {", "`top_k`"),
+    ("bright-pixels", "item: pixel", "item: pixl", "'pixel'"),
+    ("digits-session", "serve: session", "serve: sesion", "`session`"),
+]
+
+
+@pytest.mark.parametrize(("stem", "right", "wrong", "meant"), MISSPELT, ids=lambda text: text)
+def test_a_misspelt_word_of_a_spec_is_recognised(stem, right, wrong, meant):
+    text = (SPECS / f"{stem}.yaml").read_text("utf-8")
+    assert right in text
+    notes = Notes()
+    document = parse(text.replace(right, wrong, 1), "spec.yaml", notes)
+    with pytest.raises(Refused) as refused:
+        plan_of(draft_of(document.data, folder=str(SPECS), document=document, notes=notes))
+    helps = " ".join(finding.help for finding in refused.value.findings)
+    assert f"did you mean {meant}" in helps

@@ -1,4 +1,4 @@
-"""The commands of pages and of the README: they work as they stand, and refuse what they should."""
+"""The commands of pages and of the officer's tutorial: they work as they stand, and refuse what they should."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def blocks(page):
     ]
 
 
-def test_the_readme_s_signature_is_made_and_checked(folder, monkeypatch):
+def test_the_officer_s_signature_is_made_and_checked(folder, monkeypatch):
     monkeypatch.chdir(folder.parent)
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "tutorials" / "officer.md").read_text(encoding="utf-8")
     (block,) = [b for b in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) if "--sign " in b]
     assert "--spec" in block
     said = ran(block.replace("\\\n", " "))

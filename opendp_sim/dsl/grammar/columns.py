@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 from opendp_sim.core.errors import SimError, SpecError
-from opendp_sim.dsl.diagnostic import Notes, Path
+from opendp_sim.dsl.diagnostic import Notes, Path, nearest
 from opendp_sim.dsl.grammar.reading import named
 from opendp_sim.dsl.grammar.section import Reader, Refusal, Section, own, word
 from opendp_sim.spaces.cell import MISSING
+from opendp_sim.spaces.column import DTYPES
 from opendp_sim.spaces.encoded import day, day_text
 from opendp_sim.spaces.records import Column, Records
 
@@ -83,6 +84,11 @@ class ColumnWords(Section):
                 error = SpecError(
                     error.code, error.where, expected=error.expected, got=error.got,
                     hint=f"did you mean `{meant}`? A column of vectors is `array[{self.dtype}, 8]`.",
+                )  # fmt: skip
+            elif part == "dtype" and (near := nearest(self.dtype.partition("[")[0], DTYPES)):
+                error = SpecError(
+                    error.code, error.where, expected=error.expected, got=error.got,
+                    hint=f"{near} {error.hint}",
                 )  # fmt: skip
             notes.from_error(error, (*path, part) if part in self.model_fields_set else path)
 

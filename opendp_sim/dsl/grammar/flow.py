@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, current_key
-from opendp_sim.dsl.diagnostic import Notes, Path
+from opendp_sim.dsl.diagnostic import Notes, Path, nearest
 from opendp_sim.dsl.grammar.json_schema import Schema
 from opendp_sim.dsl.grammar.section import (
     HOLE,
@@ -106,9 +106,16 @@ def _release(value: Any, path: Path, notes: Notes) -> ReleaseDecl | None:
         return _noise(value, path, notes)
     if isinstance(value, dict) and "mechanism" in value:
         return _mechanism(value, path, notes)
+    words = ("noise", "mechanism")
+    if isinstance(value, dict):
+        strange = next((name for name in value if nearest(name, words)), None)
+        if strange is not None:
+            notes.unknown(strange, words, (*path, strange), "entry")
+            return None
+    near = nearest(value, ["none"]) if isinstance(value, str) else ""
     notes.error("OS304", "a release is {noise: ...}, {mechanism: {...}} or none", path,
                 label=f"got {shown(value)}",
-                help="write release: {noise: gaussian, scale: solve, spend: 100%}.")  # fmt: skip
+                help=near or "write release: {noise: gaussian, scale: solve, spend: 100%}.")  # fmt: skip
     return None
 
 
@@ -119,9 +126,14 @@ def _noise(value: dict[str, Any], path: Path, notes: Notes) -> ReleaseDecl | Non
     noises = noise_keys()
     if key not in noises:
         shape = f"`noise` must be one of {', '.join(sorted(noises))}"
+        near = nearest(key, noises) if isinstance(key, str) else ""
         notes.error("OS303", shape, (*path, "noise"), label=f"got {shown(key)}",
-                    help="gaussian for gdp and zcdp budgets, laplace for pure ones.")  # fmt: skip
+                    help=near or "gaussian for gdp and zcdp budgets, laplace for pure ones.")  # fmt: skip
         return None
+    words = {*REGISTRY[key].model_fields, "spend", "scale"}
+    for strange in value:
+        if strange not in words and strange != "noise":
+            notes.unknown(strange, words, (*path, strange), f"argument of `{key}`")
     rest = {n: v for n, v in value.items() if n not in ("noise", "spend", "scale")}
     scale, solved = value.get("scale", "solve"), value.get("scale", "solve") == "solve"
     spend = _spend(value, path, notes)

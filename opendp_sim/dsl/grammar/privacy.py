@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from opendp_sim.accounting.budget import Budget, MeasureName
-from opendp_sim.dsl.diagnostic import Notes, Path
+from opendp_sim.dsl.diagnostic import Notes, Path, nearest
 from opendp_sim.dsl.grammar.budget import BUDGET, check_budget
 from opendp_sim.dsl.grammar.data import DataEntry
 from opendp_sim.dsl.grammar.reading import read_words
@@ -98,8 +98,9 @@ def _hides_somebody(unit: Unit, data: Mapping[str, DataEntry | None], notes: Not
     if unit.of == "row" or unit.of in named or len(known) < len(data):
         return True
     persons = {e.records.privacy_id.name for e in known if e.records.privacy_id}
-    advice = f"write `of: {min(persons)}`" if persons else "write `of: row`"
+    near = nearest(unit.of, ["row", *persons]).removesuffix("?")
+    advice = near or (f"write `of: {min(persons)}`" if persons else "write `of: row`")
     notes.error("OS303", "the unit names no column with `role: privacy_id`",
                 ("privacy", "unit", "of"), label=f"`{unit.of}`",
-                help=f"{advice}, or give that column the role.")  # fmt: skip
+                help=f"{advice}{'? If not,' if near else ', or'} give that column the role.")  # fmt: skip
     return False

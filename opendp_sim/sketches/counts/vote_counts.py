@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -225,10 +226,12 @@ class VoteCounts(Mechanism):
     def _column(self, domain: Records, name: str, dtypes: tuple[str, ...]) -> Column:
         column = domain.column(name)
         if column is None or column.dtype not in dtypes:
+            near = [] if column else get_close_matches(name, [c.name for c in domain.columns], n=1)
             raise SpaceError(
                 "OS204", f"{self.key}.input_domain", expected=f"a column {name} of {', '.join(dtypes)}",
                 got="none" if column is None else column.dtype,
-                hint="declare the column with its dtype in `columns`.",
+                hint=f"did you mean {near[0]!r}?" if near else "declare the column with its dtype in "
+                "`columns`.",
             )  # fmt: skip
         return column
 
