@@ -91,7 +91,7 @@ def test_a_mechanism_s_page_has_formulas_lemmas_predictions_and_measurements(mad
     for part in (
         "$$\nL_1 = R + w",
         "**Lemma 1 (stability).**",
-        "within 6.5 with 100 records",
+        "within 6.5 of 100 records",
         "## What was measured",
         "tests/bench",
         "````text\nrace_sketch (sketches)",

@@ -202,7 +202,8 @@ def _naming(error: DataError, name: str, ref: SourceRef) -> DataError:
     """Return the refusal with the dataset's name and file, which are public."""
     argument = ref.argument.get("file") if isinstance(ref.argument, Mapping) else ref.argument
     where = f"data.{name} ({ref.kind} {argument})"
-    if str(argument) not in error.where:
+    missing = error.got == NO_FILE and str(argument) != error.where  # relative to which folder?
+    if missing or str(argument) not in error.where:
         where += f": {error.where}"
     return DataError(error.code, where, expected=error.expected, got=error.got, hint=error.hint)
 

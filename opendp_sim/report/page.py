@@ -108,7 +108,11 @@ def _of_certificate(file: Path) -> Facts:
     facts.decision = f"Decision: may this file be handed out, and to whom{others}"
     released = file.parent / record.file.name
     beside = spread_of(plan, record.output, released)
-    facts.wrong = [(name, beside.get(name, text)) for name, text in facts.wrong]
+    facts.wrong = [
+        (name, beside.get(name, text))
+        for name, text in facts.wrong
+        if ": " not in name or name.startswith(f"{record.output}: ")
+    ]
     shown_answer = answered(plan, record.output, released)
     if shown_answer is not None:
         facts.figures.append(shown_answer)

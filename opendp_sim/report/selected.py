@@ -76,6 +76,11 @@ def _decides(facts: Mapping[str, float], k: int | None) -> str:
         )
     if "deviation" in facts and k is not None:
         return _between_counts(facts, k)
+    if "threshold" in facts and k is not None:
+        return (
+            "By how many votes the last item of a set is ahead of the next one, beside the noise: a set "
+            f"that is ahead by less than {threshold} votes is held back in most runs."
+        )
     return ""
 
 
@@ -102,6 +107,17 @@ def _between_counts(facts: Mapping[str, float], k: int) -> str:
 
 def _wrong(facts: Mapping[str, float], k: int | None, release: ReleasePlan) -> str:
     drawn = "deviation" in facts or "deviation_if_peeled" in facts
+    if (
+        not drawn
+        and "gap_for_95_percent" not in facts
+        and {"threshold", "ranks"} <= facts.keys()
+        and k
+    ):
+        last = rank_word(int(facts["ranks"]))
+        return (
+            f"A set of up to {int(facts['ranks']):,} items may pass, and {k:,} names are drawn from it: "
+            f"an item of the {last} rank may stand in the place of the {rank_word(k)}; no lower one can."
+        )
     if drawn and k is not None:
         ranks = facts.get("ranks")
         told = (

@@ -14,10 +14,13 @@ import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 from rich.console import Console
+from typer.testing import CliRunner
 
 from opendp_sim import __version__
 from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.cli import after, app
 from opendp_sim.cli.about import schema_text
+from opendp_sim.cli.after import _negative
 from opendp_sim.cli.show_first import show_first
 from opendp_sim.cli.show_tree import tree
 from opendp_sim.core.about import describe
@@ -30,6 +33,7 @@ from opendp_sim.dsl.explain import partners
 from opendp_sim.dsl.grammar.data import SOURCE_KINDS
 from opendp_sim.dsl.grammar.pages import words_of_a_spec
 from opendp_sim.dsl.ir import TEMPLATE, Spec
+from opendp_sim.dsl.wrong import NEGATIVE
 from opendp_sim.spaces.released import Released
 from tests._cli import run as _run
 from tests._golden import FOLDER, compare
@@ -515,3 +519,17 @@ def test_the_installed_entry_point_runs():
     )
     assert done.returncode == 0
     assert "quantize" in done.stdout
+
+
+def test_a_count_below_0_is_explained(monkeypatch):
+    """Noise is not cut off: whoever sees -3 records reads why."""
+    assert not _negative(["count", "lower"], [[3.0, -1.0]])
+    assert _negative(["density:a", "density:b"], [[3.0, 0.0], [1.0, -0.5]])
+    assert not _negative(["label", "count"], [["-1", 2]])
+    monkeypatch.setattr(after, "load_checked", lambda _: None)
+    for answer, said in (([4.0, -3.0], True), ([4.0, 0.0], False)):
+        told = {"count": np.array(answer)}
+        monkeypatch.setattr(after, "ask", lambda *_, told=told: (told, None, {}))
+        done = CliRunner().invoke(app, ["answer", "a.npz", "--post", "counts"])
+        assert done.exit_code == 0, done.output
+        assert (NEGATIVE in " ".join(done.stdout.split())) is said
