@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from opendp_sim.core.claims import Interactive, Noise, Post
@@ -12,6 +12,7 @@ from opendp_sim.core.space import Domain
 from opendp_sim.dsl.diagnostic import Notes, Path, nearest
 from opendp_sim.dsl.ir import OutputDecl, Program
 from opendp_sim.dsl.read_steps import locate
+from opendp_sim.dsl.stated_errors import accuracy_of
 from opendp_sim.dsl.typed import Bound, Typed
 from opendp_sim.dsl.types import bind_release, release_record
 from opendp_sim.spaces.released import Answers, Released
@@ -27,17 +28,20 @@ class OutputType:
         stage: the released stage that it comes from.
         posts: every post-processing claim since the release, this output's last.
         domain: what a query is answered with; the release itself when ``posts`` is empty.
+        stated: what a release states of its own accuracy: votes, selections, steps of a fit.
     """
 
     decl: OutputDecl
     stage: Typed
     posts: tuple[Post, ...]
     domain: Domain | None
+    stated: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def expected(self) -> dict[str, float]:
-        """Expected errors that the post-processing states."""
-        return {name: float(v) for post in self.posts for name, v in post.expected.items()}
+        """Expected errors that the post-processing states, or without any the release itself."""
+        told = {name: float(v) for post in self.posts for name, v in post.expected.items()}
+        return told if self.posts else dict(self.stated)
 
 
 def released_domain(typed: Typed, bound: Bound | None) -> Domain | None:
@@ -176,7 +180,8 @@ def _from_stage(
     if bound is None and typed.release.kind != "none":
         bound = bind_release(typed, release_record(typed.release, probe=True))
         bounds[typed.name] = bound  # many outputs may be of one release
-    return OutputType(decl, typed, (), released_domain(typed, bound))
+    told = {} if bound is None else accuracy_of(bound.claim.expected)
+    return OutputType(decl, typed, (), released_domain(typed, bound), told)
 
 
 def _output(decl: OutputDecl, base: OutputType, notes: Notes) -> OutputType | None:

@@ -180,6 +180,7 @@ _SERVED = {
         _VOTES,
         "The standard deviation of the noise in a count or in the votes that are compared.",
     ),
+    "deviation_of_counts": (_VOTES, "The standard deviation of the noise in a released count."),
     "deviation_if_peeled": (
         _VOTES,
         "The standard deviation of the noise in a count, if no clear gap was found first.",
@@ -192,6 +193,15 @@ _SERVED = {
         _VOTES,
         "The gap between kept and left items that passes the test in 95 of 100 runs.",
     ),
+    "lead_for_95_percent": (
+        _VOTES,
+        "How far an item must be ahead of the first that has no place to be released in 95 of 100 runs.",
+    ),
+    "order_for_95_percent": (
+        _VOTES,
+        "How far apart two items must be for the one with more votes to come first in 95 of 100 runs.",
+    ),
+    "places": (_ITEMS, "How many items are released."),
     "items_per_user": (_ITEMS, "The most items that one user can vote for."),
     "minimum_count": ("neighbours", "The least number of neighbours that votes are scaled to."),
     "neighbours": ("records", "How many near records a query's threshold aims at."),

@@ -7,7 +7,7 @@ from typing import Any
 
 from opendp_sim.dsl.wrong import RECORDS, VOTES, Wrong, size
 
-__all__ = ["STATED", "of_release", "rank_word"]
+__all__ = ["STATED", "accuracy_of", "of_release", "rank_word"]
 
 _LISTED = (
     "an item that has {} votes more than the item with the {next_rank} most votes is listed in 95 of "
@@ -22,7 +22,8 @@ STATED = (
         "of two drops the one larger by {} votes wins in 95 of 100 runs",
         VOTES,
     ),
-    ("deviation", "2 of 3 noisy vote counts within {} votes", VOTES),
+    ("lead_for_95_percent", _LISTED.replace("next_rank", "next_place"), VOTES),
+    ("deviation", "2 of 3 vote counts, which are not released, within {} votes", VOTES),
     (
         "relative_vote_noise",
         "2 of 3 vote counts within {:.0%} of the votes if some {neighbours:.0f} vote",
@@ -42,7 +43,7 @@ STATED = (
     ),
 )
 """What a release states of its own accuracy, the most telling first, and what its number counts."""
-_FACTS = ("ranks", "neighbours", "voters")
+_FACTS = ("ranks", "places", "neighbours", "voters")
 """Other facts of a release that such a sentence names."""
 _MORE = {
     "votes_to_be_listed": ", unless others take all places",
@@ -55,6 +56,7 @@ _MORE = {
     "relative_vote_noise": ": an estimate; with fewer voters the share is larger",
 }
 _SHORT = {
+    "lead_for_95_percent": "an item {} votes above the {next_place} is listed in 95 of 100 runs",
     "votes_for_95_percent": "an item {} votes above the {next_rank} is listed in 95 of 100 runs",
     "drop_for_95_percent": "a drop larger by {} votes wins 95 in 100",
     "gap_for_95_percent": "a set ahead by {} votes passes 95 in 100",
@@ -66,18 +68,40 @@ _SHORT = {
 """The same in a terminal's one line."""
 
 
+def accuracy_of(expected: Mapping[str, Any]) -> dict[str, float]:
+    """Return what a release states of its own accuracy, by name."""
+    names = {name for name, _, _ in STATED} | {"order_for_95_percent", "deviation_of_counts"}
+    return {name: float(value) for name, value in expected.items() if name in names}
+
+
 def of_release(expected: Mapping[str, Any]) -> Wrong | None:
     """Return the most telling of what a release states of itself, or None where it states nothing."""
     for name, text, noun in STATED:
         if name in expected:
             value = float(expected[name])
             facts: dict[str, Any] = {key: float(expected[key]) for key in _FACTS if key in expected}
-            facts["next_rank"] = rank_word(int(facts.get("ranks", 0.0)) + 1)
+            for of in ("rank", "place"):
+                facts[f"next_{of}"] = rank_word(int(facts.get(f"{of}s", 0.0)) + 1)
             number = value if name == "relative_vote_noise" else size(value)
             told = text.format(number, **facts)
             short = _SHORT.get(name, "").format(number, **facts)
-            return Wrong(told, value if noun else 0.0, noun, _MORE.get(name, ""), short=short)
+            more = _MORE.get(name, "") + _ranked(expected)
+            return Wrong(told, value if noun else 0.0, noun, more, short=short)
     return None
+
+
+def _ranked(expected: Mapping[str, Any]) -> str:
+    """Say what a ranking tells besides items: their order, and noisy counts where they are paid for."""
+    if "order_for_95_percent" not in expected:
+        return ""
+    order, noise = expected["order_for_95_percent"], expected.get("deviation_of_counts")
+    counts = "no counts are released"
+    if noise is not None:
+        counts = f"2 of 3 counts within {size(float(noise))} votes"
+    return (
+        f"; of two items the one that has {size(float(order))} votes more comes first in 95 of 100 "
+        f"runs; {counts}"
+    )
 
 
 def rank_word(rank: int) -> str:

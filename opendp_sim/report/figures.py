@@ -110,7 +110,7 @@ def _errors(plan: Plan) -> tuple[str, list[tuple[float, float]]] | None:
     privacy = plan.privacy
     if privacy is None or privacy.budget.epsilon is None:
         return None
-    if not any(output.expected for output in plan.outputs.values()):
+    if not any(output.posts and output.expected for output in plan.outputs.values()):
         return None
     budgets = sorted({*_TRIED, privacy.budget.epsilon})
     try:

@@ -19,7 +19,7 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.spaces.counts import KnownCounts, Votes, need_candidates, votes_space
 from opendp_sim.top_k.parts.gap_utility import check_k
 from opendp_sim.top_k.parts.peeling import NEEDS_CATALOGUE
-from opendp_sim.top_k.parts.ranked import RANKED, ranked_items
+from opendp_sim.top_k.parts.ranked import RANKED, leads_of_noise, ranked_items
 from opendp_sim.top_k.parts.selection import OPENDP, SCALE, Coins, gaussian_rho
 
 __all__ = [
@@ -115,10 +115,8 @@ class GaussianTopK(Mechanism):
             function=lambda data: draw_noisy_top(
                 OPENDP, votes, data, self.k, self.scale, ranked=self.ranked
             ),
-            expected={
-                "items_per_user": float(items_of(domain) or touched),
-                "deviation": self.scale,
-            },
+            expected={"items_per_user": float(items_of(domain) or touched), "deviation": self.scale}
+            | leads_of_noise(self.scale, self.k, candidates, ranked=self.ranked),
         )
 
 

@@ -24,7 +24,7 @@ from opendp_sim.top_k.parts.peeling import (
     rounds_for,
 )
 from opendp_sim.top_k.parts.peeling_profile import peeling_profile
-from opendp_sim.top_k.parts.ranked import RANKED, no_ranks
+from opendp_sim.top_k.parts.ranked import RANKED, leads_of_draws, no_ranks
 from opendp_sim.top_k.parts.selection import ACCOUNTING, OPENDP, SCALE, Accounting, peel_rho
 
 __all__ = ["Peel", "make_peel", "then_peel"]
@@ -109,7 +109,8 @@ class Peel(Mechanism):
             if single
             else lambda d_in: peel_rho(rounds, self.scale, votes.users(d_in)),
             function=lambda data: draw(OPENDP, votes, data, self.k, self.scale),
-            expected={"rounds": float(rounds), "deviation": self.scale * np.pi / 6**0.5},
+            expected={"rounds": float(rounds), "deviation": self.scale * np.pi / 6**0.5}
+            | leads_of_draws(self.scale, self.k, candidates, ranked=self.ranked),
         )
 
 

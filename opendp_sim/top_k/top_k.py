@@ -52,7 +52,9 @@ class TopK(Mechanism):
     Space
         Input: vote counts under L∞ distance (monotone: the distance is a number of users), or under
         L2 distance where the rule picks `gaussian_top_k`. Output: a list of items in the public order
-        (None where `stable_top_k` finds no stable set).
+        (None where `stable_top_k` finds no stable set); with ``ranked`` columns ``rank`` and ``item``,
+        and ``count``, noisy, where the rule picks `gaussian_top_k` or `noise_threshold`: draws of
+        other mechanisms pay for an order and for no count.
 
     Stability
         Not a transformation.
