@@ -8,6 +8,7 @@ from typing import Any
 from opendp_sim.accounting._entries import Entry, counted
 from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.promise import who
 from opendp_sim.accounting.totals import Charge, Total
 from opendp_sim.core.rounding import up_text
 from opendp_sim.report.charts import burn_chart
@@ -78,10 +79,18 @@ def ledger_facts(file: Path) -> Facts:
     ]
     facts.details = [
         ("measure", str(terms.measure)),
-        ("unit", str(terms.unit)),
+        ("unit", _protected(str(terms.unit))),
         ("head", _head(entries)),
     ]
     return facts
+
+
+def _protected(unit: str) -> str:
+    """Say in words what a ledger's unit protects: `add_remove 1 of row` is one record."""
+    kind, number, _, of = (*unit.split(" ", 3), "", "", "")[:4]
+    if kind not in ("add_remove", "replace") or not number.isdigit():
+        return unit
+    return f"{who({'of': of, kind: int(number)})} (`{unit}`)"
 
 
 def _left(total: Total) -> str:

@@ -10,13 +10,14 @@ import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from typer.testing import CliRunner
 
 import opendp_sim as sim
 from opendp_sim.accounting.attackers import attacker_of
-from opendp_sim.accounting.budget import Budget
+from opendp_sim.accounting.budget import Budget, MeasureName
 from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.little_protection import large_delta
 from opendp_sim.accounting.totals import Charge
@@ -28,7 +29,7 @@ from opendp_sim.report.charts import burn_chart, round_ticks
 from opendp_sim.report.facts import Facts, verdict
 from opendp_sim.report.figures import Figure
 from opendp_sim.report.flows import Box, Flow
-from opendp_sim.report.of_ledger import _DRAWN, ledger_facts
+from opendp_sim.report.of_ledger import _DRAWN, _UNITS, _protected, ledger_facts
 from opendp_sim.report.page import page_of, render
 from opendp_sim.report.tiles import Tile
 from tests._small import write_small
@@ -462,3 +463,18 @@ def test_a_long_ledger_is_drawn_in_part_and_told_in_whole(tmp_path):
     assert len(facts.charges) == _DRAWN + 2
     assert f"The first {_DRAWN} of {_DRAWN + 2} runs" in facts.figures[0].caption
     assert not any(tile.warn for tile in facts.tiles)
+
+
+def test_a_ledger_s_page_says_in_words_what_is_spent_and_for_whom(tmp_path):
+    assert set(_UNITS) == set(get_args(MeasureName))
+    assert all(text.startswith("What is spent is") for text in _UNITS.values())
+    with Ledger.open(tmp_path / "a.ledger", TERMS):
+        pass
+    facts = ledger_facts(tmp_path / "a.ledger")
+    assert _UNITS[TERMS.measure] in facts.promise
+    assert (
+        _protected("add_remove 1 of row") == "one record added or removed (`add_remove 1 of row`)"
+    )
+    assert _protected("replace 1 of name").startswith("one person (column `name`) replaced")
+    assert _protected("something else") == "something else"
+    assert dict(facts.details)["unit"] == _protected(str(TERMS.unit))
