@@ -28,6 +28,9 @@ class KernelEstimates:
         jump: shape (L,): the length of the interval that one repetition is in, as far as the release
             tells; 0 where no repetition can miss what another one shows.
         jump_noise: deviations of a cell that noise may have added to ``jump``.
+        grain: shape (L,): as ``jump``, of what the steps of the features alone add to a repetition. It
+            is seen in every repetition of one sketch, but not in those of a difference of two.
+        sampled: shape (L, q): ``variance`` without what only an interval adds to it; None where nothing is.
         skew: the largest skewness of the mean over repetitions, besides what ``jump`` is for.
         noise_share: the share of an estimate's noise variance that ``variance`` shows.
     """
@@ -38,8 +41,15 @@ class KernelEstimates:
     freedom: NDArray[np.float64]
     jump: NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))
     jump_noise: float = 0.0
+    grain: NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))
+    sampled: NDArray[np.float64] | None = None
     skew: float = 0.0
     noise_share: float = 1.0
+
+    @property
+    def plain_variance(self) -> NDArray[np.float64]:
+        """The unbiased sample variance: that of an interval may be larger."""
+        return self.variance if self.sampled is None else self.sampled
 
 
 class KernelSums(Protocol):

@@ -139,6 +139,8 @@ def expected_kernel_error(asked: Asked, post: Mechanism) -> ExpectedError:
     exact = _mean(sums, points * asked.unit, as_rows(at).values * asked.unit, sums.distance)
     maps = exact - _mean(sums, before, wanted, asked.claimed(sums.distance))
     noise = loss * asked.deviation * sums.noise_factor() * np.ones_like(exact)
+    if public is not None:
+        noise = np.hypot(noise, _of_number(asked, sums, at, public))
     bias = _bias(asked, sums, points, at, exact, drawn=drawn)
     share, off, least = 1.0, np.zeros(1), 0.0
     if getattr(post, "normalise", False):
@@ -200,6 +202,22 @@ def _sampling(asked: Asked, sums: Any, points: Floats, at: Any, public: Any) -> 
     return np.maximum(variance, 0.0)
 
 
+def _known(asked: Asked, public: Any) -> Floats:
+    """Return public points as the sketch has them: on its grid, in its box."""
+    grid: Any = asked.stages[-1].domain
+    known: Floats = np.clip(np.rint(as_rows(public).values), grid.lower, grid.upper)
+    return known
+
+
+def _of_number(asked: Asked, sums: Any, at: Any, public: Any) -> Floats:
+    """Return what the noise of the released number adds with public points, by query: Errors there."""
+    known = _known(asked, public)
+    own = sums.estimate(_cells(asked, known), at).groups[0, 0]
+    exact = _mean(sums, known * asked.unit, as_rows(at).values * asked.unit, sums.distance)
+    of_count = asked.deviation * sums.count_factor()
+    return np.asarray(of_count * np.abs(exact - own / len(known)))
+
+
 def _with_public(
     asked: Asked, sums: Any, points: Floats, at: Any, found: tuple[Floats, Floats], public: Any
 ) -> Floats:
@@ -208,8 +226,7 @@ def _with_public(
     ``found`` holds the variance of the sum over ``points``, and that of one record's term.
     """
     alone, of_one = found
-    grid: Any = asked.stages[-1].domain
-    known = np.clip(np.rint(as_rows(public).values), grid.lower, grid.upper)
+    known = _known(asked, public)
     share = asked.size / len(known)
     own = _of(asked, sums, known, at)
     covariance = (_of(asked, sums, np.concatenate([points, known]), at) - alone - own) / 2
@@ -240,7 +257,7 @@ def _variance(asked: Asked, sums: Any, points: Floats, at: Any) -> Floats | None
     found = sums.estimate(_cells(asked, points), at)
     if found.repetitions == 1 or not np.isfinite(found.variance).all():
         return None  # no draws, or one
-    variance: Floats = found.variance[0] / found.repetitions
+    variance: Floats = found.plain_variance[0] / found.repetitions
     return variance
 
 

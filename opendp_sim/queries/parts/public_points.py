@@ -36,6 +36,8 @@ PublicPoints = Annotated[
 
 _METRICS = {"l1": "cityblock", "l2": "euclidean"}
 _FEWEST = 20
+_FOURTH = 3.57
+"""How many times more skew a fourth power of a normal variable is than a square: 10.1 and 2.83."""
 _ROOM = 2**22
 """Most kernel values that are held at once."""
 
@@ -143,6 +145,7 @@ class _WithPublic:
             groups=found.groups + share[None, :, None] * exact,
             variance=found.variance + found.repetitions * np.square(of_size),
             jump=self._jump(released, share),
+            skew=_FOURTH * found.skew,
         )
 
     def _jump(self, released: Arrays, share: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -152,7 +155,8 @@ class _WithPublic:
         them apart may be one that was not drawn.
         """
         nowhere = self.points[:0]
-        data, own = (self.sums.estimate(of, nowhere).jump for of in (released, self._cells))
+        read = (self.sums.estimate(of, nowhere) for of in (released, self._cells))
+        data, own = (np.asarray(one.jump + one.grain) for one in read)
         found: NDArray[np.float64] = data + share * own[:1]
         return found
 

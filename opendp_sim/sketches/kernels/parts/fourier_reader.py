@@ -115,6 +115,17 @@ class FourierReader(Classes):
         inner = self.table[:, 0] * np.cos(angles) + self.table[:, 1] * np.sin(angles)
         return float(inner.mean() * np.sinc(1.0 / turn))
 
+    @cached_property
+    def coarseness(self) -> float:
+        """How far a feature pair is from the smooth one at most, over the response (Lemma 9).
+
+        A pair stands for an arc of phases, and is farthest from one of its ends.
+        """
+        angles = np.arange(self.mechanism.phases + 1) * (2.0 * math.pi / self.mechanism.phases)
+        smooth = self.response * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        ends = (smooth[:-1] - self.table, smooth[1:] - self.table)
+        return max(float(np.hypot(*end.T).max()) for end in ends) / self.response
+
     @property
     def gain(self) -> float:
         """``S`` over the response: how much quantised phases lengthen a unit feature."""
@@ -195,24 +206,26 @@ class FourierReader(Classes):
         # Satterthwaite: D - 1 for one term, less for terms of unlike sizes.
         certain = (doubt == 0.0) | ~np.isfinite(doubt)
         freedom = np.where(certain, max(1, count - 1), variance**2 / np.where(certain, 1.0, doubt))
-        hidden, skew = self._hidden(groups)
-        jump = hidden * np.maximum(self.totals(released)[0], 0.0)
-        return KernelEstimates(sums, variance, count, freedom, jump, skew=skew)
+        hidden, grain, skew = self._hidden(groups)
+        records = np.maximum(self.totals(released)[0], 0.0)
+        return KernelEstimates(
+            sums, variance, count, freedom, hidden * records, grain=grain * records, skew=skew
+        )
 
-    def _hidden(self, groups: int) -> tuple[float, float]:
-        """Return what a repetition may hide of one record, and the skewness of a group's mean.
+    def _hidden(self, groups: int) -> tuple[float, float, float]:
+        """Return what a repetition may hide of one record, its steps' part, and a mean's skewness.
 
         A frequency of a heavy-tailed spectrum that sees a small distance is rare: no drawn one may.
         """
-        hidden = skew = 0.0
+        hidden = grain = skew = 0.0
         for term in self.terms:
+            share = 2.0 * abs(term.weight) * self.mechanism.frequencies / term.size
             if math.isinf(term.kernel.skewness):
-                hidden += (
-                    2.0 * self.gain * abs(term.weight) * self.mechanism.frequencies / term.size
-                )
+                hidden += self.gain * share
             else:
+                grain += self.coarseness * share
                 skew = max(skew, term.kernel.skewness / math.sqrt(max(1, term.size // groups)))
-        return hidden, skew
+        return hidden, grain, skew
 
     def totals(self, released: Arrays) -> tuple[NDArray[np.float64], float]:
         """Return the released sizes per class and their deviation per unit of cell noise."""

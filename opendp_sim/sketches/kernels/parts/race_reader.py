@@ -187,16 +187,17 @@ class RaceReader(Classes):
                     sums[group, label, part] = found[group::groups].mean(axis=0)
                 # One repetition tells nothing about its own error.
                 squares[label, part] = found.var(axis=0, ddof=1) if repetitions > 1 else math.inf
-        jump = np.abs(counts).max(axis=(1, 2)).astype(np.float64)
+        jump, sampled = np.abs(counts).max(axis=(1, 2)).astype(np.float64), squares
         if self.rehashed:
             share = 1.0 / self.mechanism.buckets
             # Few records meet the query by chance, and together: all buckets tell how far they may err.
             met = counts.astype(np.float64).var(axis=2).mean(axis=1)
             squares, jump = np.maximum(squares, met[:, None]), jump / (1.0 - share)
             sums = (sums - self._sizes(released)[None, :, None] * share) / (1.0 - share)
-            squares /= (1.0 - share) ** 2
+            squares, sampled = (part / (1.0 - share) ** 2 for part in (squares, sampled))
+        freedom = np.array(max(1.0, repetitions - 1.0))
         return KernelEstimates(
-            sums, squares, repetitions, np.array(max(1.0, repetitions - 1.0)), jump, jump_noise=1.0
+            sums, squares, repetitions, freedom, jump, jump_noise=1.0, sampled=sampled
         )
 
     def _asked(self, values: NDArray[np.float64]) -> NDArray[np.int64]:

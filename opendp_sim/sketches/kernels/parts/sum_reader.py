@@ -71,6 +71,7 @@ class SumReader:
         scaled = zip(self.weights, found, strict=True)
         sums = sum(weight * one.groups for weight, one in scaled)
         total = sum(w * w * one.variance for w, one in zip(self.weights, found, strict=True))
+        sampled = [w * w * one.plain_variance for w, one in zip(self.weights, found, strict=True)]
         least = np.min([one.freedom.min() for one in found if one.freedom.size], initial=math.inf)
         return KernelEstimates(
             np.asarray(sums),
@@ -78,6 +79,8 @@ class SumReader:
             found[0].repetitions,
             np.asarray(least),
             jump=np.asarray(sum(w * one.jump for w, one in zip(self.weights, found, strict=True))),
+            grain=np.asarray(sum(w * one.grain for w, one in zip(self.weights, found, strict=True))),
+            sampled=np.asarray(sum(sampled)),
             skew=max(one.skew for one in found),
         )
 
