@@ -30,7 +30,7 @@ class KernelEstimates:
         jump_noise: deviations of a cell that noise may have added to ``jump``.
         grain: shape (L,): as ``jump``, of what the steps of the features alone add to a repetition. It
             is seen in every repetition of one sketch, but not in those of a difference of two.
-        sampled: shape (L, q): ``variance`` without what only an interval adds to it; None where nothing is.
+        sampled: shape (L, q): ``variance`` without what only intervals add; None where nothing is.
         skew: the largest skewness of the mean over repetitions, besides what ``jump`` is for.
         noise_share: the share of an estimate's noise variance that ``variance`` shows.
     """

@@ -12,7 +12,8 @@ from opendp_sim.accounting.release import Release
 from opendp_sim.core.claims import Noise
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps
-from opendp_sim.queries.parts.expected_error import Asked, expected_kernel_error, shared_rows
+from opendp_sim.queries.parts.expected_error import Asked, expected_kernel_error
+from opendp_sim.queries.parts.shared_rows import shared_rows
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import Rows
 from tests.queries.test_expected_error import SIZE, SKETCHES, SPACE, exact_flat, points

@@ -250,7 +250,7 @@ def test_the_plan_expects_what_points_take_away(folder):
     (folder / "spec.yaml").write_text(text.replace("    public: {npz: known.npz}\n", ""))
     without = predict(plan_file(folder / "spec.yaml"), like, SIZE)["answers"]
     assert with_points.sampling < 0.7 * without.sampling
-    assert with_points.noise == without.noise
+    assert without.noise < with_points.noise < 1.1 * without.noise  # the number's noise is in
 
 
 @pytest.mark.parametrize(

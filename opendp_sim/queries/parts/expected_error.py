@@ -21,17 +21,10 @@ from opendp_sim.core.on_use import spatial
 from opendp_sim.core.pipeline import on_queries, resolve
 from opendp_sim.queries.density import least_records
 from opendp_sim.queries.parts.ratios import ratio_error
+from opendp_sim.queries.parts.shared_rows import shared_rows
 from opendp_sim.spaces.rows import GridRows, RealRows, as_rows
 
-__all__ = [
-    "Asked",
-    "ExpectedError",
-    "Floats",
-    "expected_kernel_error",
-    "far",
-    "root_mean_square",
-    "shared_rows",
-]
+__all__ = ["Asked", "ExpectedError", "Floats", "expected_kernel_error", "far", "root_mean_square"]
 
 _FEWEST = 20
 _METRICS = {"l1": "cityblock", "l2": "euclidean"}
@@ -235,22 +228,6 @@ def _with_public(
         covariance = covariance - shared * of_one
     pairs = len(points) * len(known) - shared
     return np.asarray(share**2 * own - 2.0 * asked.size**2 * covariance / pairs)
-
-
-def shared_rows(points: Floats, known: Floats) -> float:
-    """Return how many rows both files have, besides those that two files of this law share by chance."""
-    values, of = np.unique(np.concatenate([points, known]), axis=0, return_inverse=True)
-    here, there = (
-        np.bincount(part, minlength=len(values)).astype(np.float64)
-        for part in np.split(of.reshape(-1), [len(points)])
-    )
-    equal, apart = float(here @ there), [n * (n - 1.0) for n in (len(points), len(known))]
-    chance = float(here @ (here - 1.0) + there @ (there - 1.0)) / sum(apart)
-    if chance >= 1.0:
-        return 0.0  # all rows are alike: nothing tells the files apart, and nothing has to
-    more = (equal - chance * len(points) * len(known)) / (1.0 - chance)
-    most = float(min(len(points), len(known)))
-    return min(more, most) if more > 3.0 * math.sqrt(equal) else 0.0
 
 
 def _variance(asked: Asked, sums: Any, points: Floats, at: Any) -> Floats | None:

@@ -185,7 +185,8 @@ class _WithPublic:
     def with_count(self) -> float:
         """Return the covariance of an estimate and the number, per unit of a cell's variance.
 
-        What the number adds through the points' own error is a variance here, not a covariance.
+        What the number adds through the points' own error is a variance here; its covariance with an
+        estimate that reads the same cell is left out, and no coverage that was tried shows it.
         """
         return self.sums.with_count()
 

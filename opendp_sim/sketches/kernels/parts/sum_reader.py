@@ -79,7 +79,9 @@ class SumReader:
             found[0].repetitions,
             np.asarray(least),
             jump=np.asarray(sum(w * one.jump for w, one in zip(self.weights, found, strict=True))),
-            grain=np.asarray(sum(w * one.grain for w, one in zip(self.weights, found, strict=True))),
+            grain=np.asarray(
+                sum(w * one.grain for w, one in zip(self.weights, found, strict=True))
+            ),
             sampled=np.asarray(sum(sampled)),
             skew=max(one.skew for one in found),
         )
