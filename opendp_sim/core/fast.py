@@ -64,15 +64,18 @@ def _counted(product: Any, add: float, mask: int, labels: Any, out: Any) -> int:
         labels: shape (n,), or (0,) for one class.
         out: shape (C, L, T).
     """
-    foreign, alone = 0, len(labels) == 0
+    foreign, alone, places = 0, len(labels) == 0, labels.view(np.uint64)
+    keep, classes, size = np.uint64(mask), np.uint64(out.shape[1]), np.uint64(out.shape[2])
     for c in range(product.shape[0]):
-        for i in range(product.shape[1]):
-            cell = np.float64(product[c, i] + add).view(np.int64) & mask
-            label = 0 if alone else labels[i]
-            if cell >= out.shape[2] or label < 0 or label >= out.shape[1]:
-                foreign += 1
+        row, own = product[c], out[c]
+        for i in range(len(row)):
+            # Without a sign no place is counted from the end: a quarter of the time.
+            cell = np.float64(row[i] + add).view(np.uint64) & keep
+            label = np.uint64(0) if alone else places[i]
+            if cell < size and label < classes:
+                own[label, cell] += 1
             else:
-                out[c, label, cell] += 1
+                foreign += 1
     return foreign
 
 
@@ -84,15 +87,16 @@ def _tallied(ids: Any, labels: Any, out: Any) -> int:
         labels: shape (n,), or (0,) for one class.
         out: shape (C, L, T).
     """
-    foreign, alone = 0, len(labels) == 0
+    foreign, alone, places = 0, len(labels) == 0, labels.view(np.uint64)
+    classes, size = np.uint64(out.shape[1]), np.uint64(out.shape[2])
     for c in range(ids.shape[0]):
         for i in range(ids.shape[1]):
-            cell = ids[c, i]
-            label = 0 if alone else labels[i]
-            if cell < 0 or cell >= out.shape[2] or label < 0 or label >= out.shape[1]:
-                foreign += 1
-            else:
+            cell = np.uint64(ids[c, i])  # below 0: beyond every place
+            label = np.uint64(0) if alone else places[i]
+            if cell < size and label < classes:
                 out[c, label, cell] += 1
+            else:
+                foreign += 1
     return foreign
 
 

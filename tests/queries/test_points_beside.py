@@ -69,9 +69,8 @@ def test_points_with_the_data_s_mean_and_variance(frequencies: int, apart: float
     """What is left is of the fourth order, far more skew than a square: .85 to .90 covered before."""
     covered, count = [], 10_000_000
     for seed in range(80):
-        params = {
-            "frequencies": frequencies, "kernel": GAUSS, "features": "random", "seed": seed, "phases": 4096,
-        }  # fmt: skip
+        params = {"frequencies": frequencies, "kernel": GAUSS, "seed": seed}
+        params |= {"features": "random", "phases": 4096}
         stages = bound("fourier_sketch", params, 1, 8.0, 24)
         middle, left, right = (
             cells(stages, np.full((1, 1), at)) for at in (4.0, 4.0 - 2 * apart, 4.0 + 2 * apart)
@@ -90,10 +89,16 @@ def test_points_with_the_data_s_mean_and_variance(frequencies: int, apart: float
 HASHES = {"family": {"p_stable_l2": {"width": 2.0}}}
 PLANNED: list[tuple[str, dict[str, Any], float, int, bool]] = [
     ("fourier_sketch", {"frequencies": 16, "features": "random"}, 0.1, 100, True),
-    ("fourier_sketch", {"frequencies": 150, "features": "random", "count_weight": 2000}, 0.2, 100, True),
+    (
+        "fourier_sketch",
+        {"frequencies": 150, "features": "random", "count_weight": 2000},
+        0.2,
+        100,
+        True,
+    ),
     ("race_sketch", {"repetitions": 24, "buckets": 2, **HASHES}, 1.0, 1000, False),
     ("race_sketch", {"repetitions": 100, "buckets": 4, **HASHES}, 1.0, 1000, False),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("key", "params", "mu", "size", "public"), PLANNED)

@@ -19,8 +19,8 @@ def shared_rows(points: Floats, known: Floats) -> float:
         np.bincount(part, minlength=len(values)).astype(np.float64)
         for part in np.split(of.reshape(-1), [len(points)])
     )
-    equal, apart = float(here @ there), [n * (n - 1.0) for n in (len(points), len(known))]
-    chance = float(here @ (here - 1.0) + there @ (there - 1.0)) / sum(apart)
+    equal, apart = float(here.dot(there)), [n * (n - 1.0) for n in (len(points), len(known))]
+    chance = float(here.dot(here - 1.0) + there.dot(there - 1.0)) / sum(apart)
     if chance >= 1.0:
         return 0.0  # all rows are alike: nothing tells the files apart, and nothing has to
     more = (equal - chance * len(points) * len(known)) / (1.0 - chance)
