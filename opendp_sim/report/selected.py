@@ -92,10 +92,11 @@ def _of_many(k: int | None) -> str:
 
 def _between_counts(facts: Mapping[str, float], k: int) -> str:
     deviation = facts["deviation"]
+    first = facts.get("order_for_95_percent", _FIRST * deviation)
     told = (
         f"By how many votes the {rank_word(k)} item is ahead of the {rank_word(k + 1)}, beside the "
         f"noise: the noise on each count has a standard deviation of {size(deviation)} votes. Of two "
-        f"items the one with {size(_FIRST * deviation)} votes more comes first in 95 of 100 runs."
+        f"items the one with {size(first)} votes more comes first in 95 of 100 runs."
     )
     if "votes_for_95_percent" not in facts:
         return told
