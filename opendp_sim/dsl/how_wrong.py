@@ -28,6 +28,11 @@ _SHARES = {"density", "outliers"}
 """Questions that answer by shares of the records where they divide."""
 _UNKNOWN = "not stated: it depends on the data"
 _LIKE = "`opendp-sim plan --like POINTS` says how large it is for data like public points"
+_WORST = (
+    "Noise is that of the query where it is largest; column `noise_error` has each answer's own, and "
+    f"{_LIKE}"
+)
+"""The noise of a sum of distances depends on where the query is, and a plan opens no queries."""
 _SUMS_OF_PRODUCTS = "noise of a sum of products"
 """One record adds at most 1 to such a sum: columns are scaled to [-1, 1] (``regress.md``)."""
 
@@ -113,15 +118,16 @@ def _of_sums(whole: Whole, record: float, unit: str, *, direct: bool) -> Wrong:
         if counts:
             told = f"2 of 3 {counted} within {size(noise)} records"
             return Wrong(told, noise, RECORDS, f" by noise{decide}")
-        told = f"2 of 3 {counted} within {size(noise)} {unit}"
-        of = f", as {size(noise / record)} far records add" if record != 1 else ""
-        short = f"2 of 3 within {size(noise)} {_short(unit)}{of}"
-        return Wrong(told, more=f", by noise{_farthest(noise, record)}{decide}", short=short)
+        told = f"2 of 3 {counted} within {size(noise)} {unit} at most"
+        short = f"2 of 3 within {size(noise)} {_short(unit)} at most"
+        more = f", by noise{_farthest(noise, record)}{decide}. {_WORST}"
+        return Wrong(told, more=more, short=short)
     first, second = (size(whole.at(of)) for of in BESIDE)
     named = RECORDS if counts else unit
+    most = "" if counts else " at most"
     told = (
-        f"2 of 3 {counted} within {first} {named} if there are {BESIDE[0]:,} records, within {second} "
-        f"if there are {BESIDE[1]:,}"
+        f"2 of 3 {counted} within {first} {named}{most} if there are {BESIDE[0]:,} records, within "
+        f"{second} if there are {BESIDE[1]:,}"
     )
     each = ", ".join(
         f"{_percent(value) if counts else f'{size(value)} for each of them'} by {word}"
@@ -130,9 +136,11 @@ def _of_sums(whole: Whole, record: float, unit: str, *, direct: bool) -> Wrong:
     of = " of all records" if counts else ""
     more = (
         f": noise {size(noise)}{'' if counts else _farthest(noise, record)} whatever their number, and "
-        f"at most{of} {each}{whole.cut_off()}. {_LIKE}{decide}"
+        f"at most{of} {each}{whole.cut_off()}. {_LIKE if counts else _WORST}{decide}"
     )
-    beside = f"of {BESIDE[0]} records" if counts else f"{_short(unit)} for {BESIDE[0]} records"
+    beside = (
+        f"of {BESIDE[0]} records" if counts else f"{_short(unit)} at most for {BESIDE[0]} records"
+    )
     short = f"2 of 3 within {first} {beside} (noise {size(noise)})"
     return Wrong(told, more=more, short=short)
 
@@ -184,14 +192,16 @@ def _of_means(whole: Whole, least: float, unit: str) -> Wrong:
     told = _at_sizes(whole, least)
     each = ", ".join(f"{size(value)} by {word}" for word, value in whole.parts())
     more = (
-        f", in {unit}: noise {size(whole.noise)} divided by their number"
+        f" at most, in {unit}: noise {size(whole.noise)} divided by their number"
         f"{f', and at most {each} whatever their number' if each else ''}{whole.cut_off()}. The noise "
         "of the number of records comes on top. A class that counts "
-        f"fewer than {math.ceil(least):,} is divided by that number: its answers are too near to 0"
+        f"fewer than {math.ceil(least):,} is divided by that number: its answers are too near to 0. "
+        f"{_WORST}"
     )
     if least <= BESIDE[0]:
         first = size(whole.at(BESIDE[0]) / BESIDE[0])
-        short = f"2 of 3 within {first} {_short(unit)} for {BESIDE[0]} records"
+        named = _short(unit).replace("squared units", "units²")
+        short = f"2 of 3 within {first} {named} at most for {BESIDE[0]} records"
         return Wrong(told, more=more, short=short)
     return Wrong(told, more=more, short=told.partition(", ")[0])
 

@@ -208,6 +208,16 @@ def test_what_is_asked_later_has_an_error_too(columns):
     assert both[0] == both[1]
 
 
+@pytest.mark.parametrize("stem", ["digit-slices", "digit-distances", "digit-means"])
+def test_a_distance_s_error_is_said_to_be_the_largest(stem):
+    """Its noise depends on where the query is: 82.5 was told like a typical error where 58.8 was measured."""
+    plan = plan_file(next(path for path in SPECS if path.stem == stem))
+    told = next(iter(how_wrong(plan).values()))
+    assert " at most" in told.brief
+    assert "column `noise_error` has each answer's own" in told.whole
+    assert "plan --like" in told.whole
+
+
 def test_noise_turns_a_safe_lead_in_fewer_than_3_of_100():
     """The lead is two deviations of the difference of two noisy sums: exactly, by the normal curve."""
     plan = plan_file(next(path for path in SPECS if path.stem == "digit-density"))
