@@ -28,7 +28,7 @@ __all__ = ["Distance"]
 
 _LARGEST = 450
 """Binary digits of a p-th power: its square, times all records, is a float."""
-COLUMNS = ("distance", "noise_error", "bias", "lower", "upper", "records")
+COLUMNS = ("distance", "noise_error", "bias", "lower", "upper", "records", "least_records")
 
 
 @register
@@ -40,8 +40,10 @@ class Distance(Mechanism):
         ``moment_tree``, ``distance_tree``, ``moments_sketch``, ``slice_sketch``), and public queries of
         shape (q, d) in data units; they may lie outside the data's bounds.
         Output: columns ``distance``, ``noise_error`` (one standard deviation of the noise), ``bias``
-        (the largest error of the structure), ``lower``, ``upper`` and ``records``, each of shape
-        (q, L), L being the number of classes (1 without ``per_label``). The interval holds noise,
+        (the largest error of the structure), ``lower``, ``upper``, ``records`` and ``least_records``
+        (the size below which a class is not told from noise, and which a mean divides by at least),
+        each of shape (q, L), L being the number of classes (1 without ``per_label``). The interval
+        holds noise,
         bias, rounding to the grid, ``alpha``, and the deviation of a random projection before the
         sketch (``l1_embedding``, ``jl_projection``) or in it (``slice_sketch``). It is about the rows
         as they were clipped.
@@ -159,8 +161,8 @@ class Distance(Mechanism):
         noise = release.deviation * np.sqrt(variance)
         drawn = deviations * each * most
         low, high = interval(values, np.hypot(far * noise, drawn), deviations * relative)
+        least = least_counted(release.deviation * counted.factor)
         if self.mean:
-            least = least_counted(release.deviation * counted.factor)
             spread = far * release.deviation
             ends = ends_of_mean(found, sizes, counted.factor, spread, deviations * relative, drawn)
             seen = (sizes >= least) & np.isfinite(ends).all(axis=0)
@@ -170,7 +172,8 @@ class Distance(Mechanism):
             noise, bias = release.deviation * np.sqrt(variance), bias * np.ones_like(sizes)
         else:
             bias = bias * most
-        columns = values, noise, bias, low / reading.stretch - bias, high + bias, sizes
+        low, high, floor = low / reading.stretch - bias, high + bias, np.full_like(values, least)
+        columns = values, noise, bias, low, high, sizes, floor
         return {
             name: np.ascontiguousarray(column.T)
             for name, column in zip(COLUMNS, columns, strict=True)
