@@ -105,7 +105,7 @@ class FourierSketch(Mechanism):
         param(
             "Steps of a full turn, a power of two: the size of the public table.", symbol="P",
             unit="phases", default=64, ge=4, le=4096,
-            hint="64 costs 0.04 % of the signal and no bias; fewer is hardly faster.",
+            hint="64 costs 0.04 % of the signal; 1024 narrows intervals with public points.",
         ),
     ] = 64  # fmt: skip
     features: Annotated[
