@@ -19,7 +19,7 @@ from opendp_sim.cli._run import (
 )
 from opendp_sim.cli._stop import note_charge
 from opendp_sim.cli.show_comparison import show_comparison
-from opendp_sim.cli.show_first import show_done
+from opendp_sim.cli.show_first import show_advice, show_done
 from opendp_sim.cli.show_plan import show_plan
 from opendp_sim.core.memory import process_memory
 from opendp_sim.dsl.applied import Applied
@@ -104,6 +104,7 @@ def apply_command(
         say("")
         runs = 2 if earlier.same and done.resumed is None else 1
         show_done(plan, _next_of(done), console(), whole=verbose, runs=runs)
+        show_advice(plan, console(), whole=verbose)
         if verbose:
             say("")
             show_plan(plan, console(), before=before)

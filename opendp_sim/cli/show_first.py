@@ -22,7 +22,7 @@ from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.standing import standing
 from opendp_sim.dsl.wrong import Wrong
 
-__all__ = ["show_done", "show_first"]
+__all__ = ["show_advice", "show_done", "show_first"]
 
 _WIDE, _MARGIN = 80, 11
 _NAME = 20
@@ -57,11 +57,15 @@ def show_first(
         row = Text(shown(line))
         row.truncate(wide, overflow="ellipsis")
         out.print(row)
-    advised = advised_of(plan)
-    if advised:
+    if advised_of(plan):
         out.print()
-    for text in advised:
-        _row(out, "advice", text, wide, whole=True)
+    show_advice(plan, out)
+
+
+def show_advice(plan: Plan, out: Console, *, whole: bool = True) -> None:
+    """Print what is allowed and seldom meant; in one row each unless ``whole``."""
+    for text in advised_of(plan):
+        _row(out, "advice", text, min(out.width, _WIDE), whole=whole)
 
 
 def show_done(

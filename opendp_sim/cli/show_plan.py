@@ -19,6 +19,7 @@ from opendp_sim.dsl.describe import dropped
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.plan_text import each_record
 from opendp_sim.dsl.standing import standing
+from opendp_sim.dsl.unlike_columns import own_units
 
 __all__ = ["show_plan", "show_types"]
 
@@ -40,6 +41,8 @@ def show_types(plan: Plan, out: Console) -> None:
             parts += [
                 Text(shown(f"advice: {step['step']}: {text}")) for text in step.get("advice", ())
             ]
+        if told := own_units(plan.types[name]) if own else "":
+            parts.append(Text(shown(told)))
         out.print(Padding(Group(*parts), (0, 0, 1, 2)))
 
 

@@ -20,9 +20,9 @@ from opendp_sim.cli._run import (
     say,
     say_json,
 )
-from opendp_sim.cli.show_first import show_first
+from opendp_sim.cli.show_first import show_advice, show_first
 from opendp_sim.cli.show_plan import show_plan, show_types
-from opendp_sim.dsl.advice import advice
+from opendp_sim.dsl.advice import advice, advised_of
 from opendp_sim.dsl.error_units import unit_of_answers
 from opendp_sim.dsl.plan import Plan, plan_file
 from opendp_sim.dsl.standing import standing
@@ -36,12 +36,13 @@ def check_command(spec: SpecPath, param: Params = None, json_: AsJson = False) -
     with handled(as_json_text=json_):
         plan = plan_file(spec, parameters(param))
         if json_:
-            say_json({"errors": [], "program": plan.program.hash})
+            say_json({"errors": [], "program": plan.program.hash, "advice": advised_of(plan)})
         else:
             say(
                 f"{spec}: fine; {counted(len(plan.types), 'stage')}, "
                 f"{counted(len(plan.outputs), 'output')}, program {plan.program.hash[:16]}"
             )
+            show_advice(plan, console())
 
 
 def types_command(spec: SpecPath, param: Params = None, json_: AsJson = False) -> None:

@@ -46,7 +46,8 @@ class Distance(Mechanism):
         holds noise,
         bias, rounding to the grid, ``alpha``, and the deviation of a random projection before the
         sketch (``l1_embedding``, ``jl_projection``) or in it (``slice_sketch``). It is about the rows
-        as they were clipped.
+        as they were clipped. Distances are in data units; after a ``rescale`` by ranges or by numbers
+        they are in those units: every column counts in ranges.
 
     Stability
         Not a transformation.

@@ -39,7 +39,8 @@ class Rescale(Mechanism):
         Input: rows of d finite floats under symmetric distance; a dataset has shape (n, d).
         Output: :math:`z_j = (x_j - c_j) / h_j`, of the same shape. With ``scale: range`` a column
         with bounds l, u has :math:`h = u - l` and becomes about [-1/2, 1/2]; the type carries c and
-        h, and answers that are points or columns come back in the data's own units.
+        h, and answers that are points or columns come back in the data's own units; distances,
+        and the bandwidths of kernels, are those of the rescaled rows: in ranges, or in units of h.
 
     Stability
         .. math:: d_{out} = d_{in}
@@ -85,7 +86,8 @@ class Rescale(Mechanism):
             "What a column is divided by: the length of its bounds, 1, or numbers, one for all or "
             "one a column.", symbol="h", unit="data units", default="range",
             hint="range where columns have unlike units; numbers to say how much each one matters; "
-            "unit to say that distances in data units are meant.",
+            "unit to say that distances in data units are meant. After range or numbers distances, "
+            "bandwidths and widths count in these units: 0.1 is a tenth of a range.",
         ),
     ] = "range"  # fmt: skip
 

@@ -9,7 +9,8 @@ from opendp_sim.spaces.rows import GridRows, RealRows
 
 __all__ = ["fine_rows", "grid_rows", "kept_distance", "real_rows", "symmetric"]
 
-_FEWEST_STEPS = 64
+FEWEST_STEPS = 64
+"""Grid steps below which a column's own resolution is too coarse for its relation to others."""
 
 
 def symmetric(key: str, metric: Metric) -> None:
@@ -68,15 +69,23 @@ def fine_rows(key: str, domain: Domain, metric: Metric) -> GridRows:
     """
     rows = grid_rows(key, domain, metric)
     steps = [high - low for low, high in zip(rows.lower, rows.upper, strict=True)]
-    if rows.rounding and min(steps) < _FEWEST_STEPS:
+    if rows.rounding and min(steps) < FEWEST_STEPS:
         coarse = steps.index(min(steps))
+        hint = (
+            "put `rescale: {scale: range}` before `quantize`, which makes columns of unlike units "
+            "alike; or quantize to more bits."
+        )
+        if rows.frame:
+            hint = (
+                "change the `rescale` before `quantize` to `{scale: range}`, which makes columns of "
+                "unlike units alike; or quantize to more bits."
+            )
         raise SpaceError(
             "OS203",
             f"{key}.input_domain",
-            expected=f"at least {_FEWEST_STEPS} grid steps in every column",
+            expected=f"at least {FEWEST_STEPS} grid steps in every column",
             got=f"{min(steps)} in column {coarse}, beside {max(steps):,} in the widest",
-            hint="put `rescale: {scale: range}` before `quantize`, which makes columns of unlike units "
-            "alike; or quantize to more bits.",
+            hint=hint,
         )
     return rows
 

@@ -45,9 +45,10 @@ def told(frame: Frame) -> str:
     middles, units = {c for c, _ in frame}, {h for _, h in frame}
     if middles == {0.0} and units == {1.0}:
         return ", in data units as declared"
-    shown = f"{min(units):.6g}" if len(units) == 1 else f"{min(units):.6g} to {max(units):.6g}"
     moved = "" if middles == {0.0} else f" about {_span(middles)}"
-    return f", one unit is {shown} of the data{moved}"
+    if len(units) == 1:
+        return f", one unit is {min(units):.6g} of the data{moved}"
+    return f", each column in its own unit, {min(units):.6g} to {max(units):.6g} of the data"
 
 
 def _span(values: set[float]) -> str:

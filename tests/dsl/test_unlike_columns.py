@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from opendp_sim.cli import app
 from opendp_sim.dsl.advice import advice
+from opendp_sim.dsl.diagnostic import Refused
 from opendp_sim.dsl.plan import plan_file
 
 SPEC = """
@@ -100,3 +104,47 @@ def test_it_is_quiet_where_units_were_thought_of(tmp_path: Path) -> None:
     moments = SKETCH.format(key="second_moments", params="")
     assert said(tmp_path, "- rescale: {scale: unit, centre: none}", FOURIER) == []
     assert said(tmp_path, "- rescale: {scale: range}", moments) == []
+
+
+def planned_at(tmp_path: Path, rescale: str, release: str) -> Path:
+    said(tmp_path, rescale, release)
+    return tmp_path / "stones.yaml"
+
+
+def test_a_column_that_is_rounded_away_in_chosen_units_is_told(tmp_path: Path) -> None:
+    path = planned_at(tmp_path, "- rescale: {scale: unit}", FOURIER)
+    (text,) = advice(plan_file(path))
+    assert text.startswith(
+        "fourier_sketch on stones: column `carat` has 0 grid steps beside the 4,096"
+    )
+    path = planned_at(tmp_path, "- rescale: {scale: range}", FOURIER)
+    assert advice(plan_file(path)) == []
+
+
+def test_who_skips_the_plan_is_told_too(tmp_path: Path) -> None:
+    path = str(planned_at(tmp_path, "", FOURIER))
+    for command in ("check", "apply"):
+        run = CliRunner().invoke(app, [command, path])
+        assert run.exit_code == 0, run.output
+        assert "advice     fourier_sketch on stones: column `price` holds 100.0%" in run.output
+    run = CliRunner().invoke(app, ["check", path, "--json"])
+    assert "holds 100.0%" in json.loads(run.output)["advice"][0]
+
+
+def test_a_rescale_that_stands_there_is_to_be_changed(tmp_path: Path) -> None:
+    moments = SKETCH.format(key="second_moments", params="")
+    told = {}
+    for rescale in ("", "- rescale: {scale: unit}"):
+        with pytest.raises(Refused) as refused:
+            said(tmp_path, rescale, moments)
+        told[rescale] = " ".join(str(refused.value).split())
+    assert "put `rescale: {scale: range}` before" in told[""]
+    assert "change the `rescale` before" in told["- rescale: {scale: unit}"]
+
+
+def test_a_plan_names_the_unit_of_each_column(tmp_path: Path) -> None:
+    path = str(planned_at(tmp_path, "- rescale: {scale: range}", FOURIER))
+    run = CliRunner().invoke(app, ["plan", path, "-v"])
+    text = " ".join(run.output.split())
+    assert "`carat` 4 about 2, `price` 20000 about 10000" in text
+    assert "distances, bandwidths count in units" in text
