@@ -33,7 +33,8 @@ class DPKernelClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
         bounds: public ``(low, high)`` of all columns, ``(lows, highs)``, or ``{column: (low, high)}``;
             unlike columns are each counted in their own range, and so is the bandwidth.
         data_norm: rows are shortened to this L2 norm. At least one of the two.
-        classes: every label that could occur.
+        classes: every label that could occur. A record with another label, or with a cell that is no
+            number, is left out at fit without a word: that there is one is private.
         bandwidth: h of the kernel ``exp(-r**2 / (2 h**2))``.
         priors: ``uniform``, or ``empirical``: large classes weigh more.
         engine: ``gauss_transform`` (up to three columns), ``fourier``, ``race``, or ``auto``: the

@@ -32,7 +32,8 @@ class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         bounds: public ``(low, high)`` of all columns, ``(lows, highs)``, or ``{column: (low, high)}``;
             unlike columns are each counted in their own range.
         data_norm: rows are shortened to this L2 norm. At least one of the two.
-        classes: every label that could occur.
+        classes: every label that could occur. A record with another label, or with a cell that is no
+            number, is left out at fit without a word: that there is one is private.
         max_iter: noisy gradients; all together cost epsilon.
         size: a public guess of the number of records, or None.
         unit: ``row``, or ``groups``: the persons that ``fit(X, y, groups=ids)`` names.

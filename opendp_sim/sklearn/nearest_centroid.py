@@ -33,7 +33,8 @@ class DPNearestCentroid(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         bounds: public ``(low, high)`` of all columns, ``(lows, highs)``, or ``{column: (low, high)}``;
             unlike columns are each counted in their own range.
         data_norm: rows are shortened to this L2 norm; noise grows with it. At least one of the two.
-        classes: every label that could occur.
+        classes: every label that could occur. A record with another label, or with a cell that is no
+            number, is left out at fit without a word: that there is one is private.
         priors: ``uniform``, or ``empirical``: large classes win close calls.
         unit: ``row``, or ``groups``: the persons that ``fit(X, y, groups=ids)`` names.
         max_rows: rows used of one person, with ``unit="groups"``.

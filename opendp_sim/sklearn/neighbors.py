@@ -49,7 +49,8 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         epsilon: the loss of all predictions together, at ``delta``.
         delta: of the conversion.
         bounds: public ``(low, high)`` of all columns, ``(lows, highs)``, or ``{column: (low, high)}``.
-        classes: every label that could occur.
+        classes: every label that could occur. A record with another label, or with a cell that is no
+            number, is left out at fit without a word: that there is one is private.
         queries: how many predictions there will be; no more are answered. Fewer are more accurate.
         size: a public guess of the number of records; within a factor of two is enough.
         reference: public rows that look like queries, 50 or more; None if the first batch is that large.

@@ -31,7 +31,8 @@ class DPRidgeClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         epsilon: the loss of one fit, at ``delta``; all classes together.
         delta: None with ``measure="pure"``.
         bounds: public ``(low, high)`` of all features, or ``(lows, highs)``.
-        classes: every label that could occur.
+        classes: every label that could occur. A record with another label, or with a cell that is no
+            number, is left out at fit without a word: that there is one is private.
         radius: rows whose features, indicators and constant 1, each scaled to [-1, 1], are longer
             than this are shortened, which only weights them; noise grows with its square.
         unit: ``row``, or ``groups``: the persons that ``fit(X, y, groups=ids)`` names.
