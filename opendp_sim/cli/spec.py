@@ -63,7 +63,10 @@ def plan_command(
     ] = None,
     like: Annotated[
         str | None,
-        typer.Option(help="Public points that look like the data: a file, or a built-in dataset."),
+        typer.Option(
+            help="Public points that look like the data: a file, or a built-in dataset. For outputs of "
+            "`density` and `distance` with `queries:`, without classes."
+        ),
     ] = None,
     size: Annotated[
         int,

@@ -39,8 +39,9 @@ def predict(plan: Plan, like: SourceRef, size: int) -> dict[str, ExpectedError]:
     if not found:
         raise DataError(
             "OS607", "plan.like", got="none",
-            expected="an output of `density` or `distance`, without labels, with a `query:`",
-            hint="leave `--like` out, or add public queries to the output.",
+            expected="an output of `density` or `distance`, without labels, with `queries:`",
+            hint="leave `--like` out, or add public queries to the output; errors of classes and models "
+            "are not worked out.",
         )  # fmt: skip
     return found
 

@@ -219,6 +219,10 @@ _SERVED = {
         "After how many a record is left out if queries find all records alike.",
     ),
     "ranks": ("ranks", "How many of the most voted items are looked at."),
+    "records_of_a_rare_class": (
+        "records",
+        "A class of fewer records than about so many may hardly ever be predicted.",
+    ),
     "relative_noise_of_class_means": (
         "a share of the mean's length",
         "The noise in class means, were they released instead.",

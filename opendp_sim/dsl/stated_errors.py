@@ -9,9 +9,14 @@ from opendp_sim.dsl.wrong import RECORDS, VOTES, Wrong, size
 
 __all__ = ["STATED", "accuracy_of", "of_release", "rank_word"]
 
+_CLASS = "records of a class"
 _LISTED = (
     "an item that has {} votes more than the item with the {next_rank} most votes is listed in 95 of "
     "100 runs"
+)
+_RARE = (
+    "the share of right labels is not stated, as it depends on the data; a class of fewer than about {} "
+    "records may hardly ever be predicted, however many labels are right"
 )
 STATED = (
     ("votes_to_be_listed", "an item is listed in 95 of 100 runs from {} votes on", VOTES),
@@ -36,6 +41,7 @@ STATED = (
     ),
     ("vote_noise", "2 of 3 vote counts within {} of at most {voters:.0f} votes", VOTES),
     ("threshold", "a set leading by under {} votes is held back in most runs", VOTES),
+    ("records_of_a_rare_class", _RARE, _CLASS),
     (
         "noise_of_a_gradient_in_records",
         "2 of 3 numbers of a step of the fit within {} records",
@@ -46,6 +52,8 @@ STATED = (
 _FACTS = ("ranks", "places", "neighbours", "voters")
 """Other facts of a release that such a sentence names."""
 _MORE = {
+    "records_of_a_rare_class": ". Where classes are far apart smaller ones are found. To see how often "
+    "it is right, run the same steps on public records like the data and count, class by class",
     "votes_to_be_listed": ", unless others take all places",
     "votes_for_95_percent": ", unless other items fill the list before it; the item that it is compared "
     "with, and all with fewer votes, are not listed",
@@ -56,6 +64,7 @@ _MORE = {
     "relative_vote_noise": ": an estimate; with fewer voters the share is larger",
 }
 _SHORT = {
+    "records_of_a_rare_class": "not stated; a class under {} records may never be told",
     "lead_for_95_percent": "an item {} votes above the {next_place} is listed in 95 of 100 runs",
     "votes_for_95_percent": "an item {} votes above the {next_rank} is listed in 95 of 100 runs",
     "drop_for_95_percent": "a drop larger by {} votes wins 95 in 100",

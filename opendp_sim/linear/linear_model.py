@@ -17,7 +17,7 @@ from opendp_sim.core import dp
 from opendp_sim.core.bridge import plain_measurement
 from opendp_sim.core.claims import Private
 from opendp_sim.core.constructors import constructors
-from opendp_sim.core.few_records import too_few
+from opendp_sim.core.few_records import rare_records, too_few
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.rounding import float_up, sqrt_up
 from opendp_sim.core.space import Domain, Metric
@@ -45,7 +45,9 @@ class LinearModel(Mechanism):
         Input: labelled rows of d columns on an integer grid under symmetric distance. Output: a flat
         int64 vector: if whitened, the matrix ``whitening`` of shape (d+1, d+1) in units of 2**-24;
         then ``weights`` of shape (d+1, L), in logits times 2**24 for a row of length 1, the constant
-        cell last. A release of it is asked by ``predict``.
+        cell last. A release of it is asked by ``predict``. With unequal classes the share of right
+        labels says little: a class of few records may never be predicted (a plan says of how few).
+        ``fourier_features`` before it, public random features, let it follow curved borders.
 
     Stability
         Not a transformation.
@@ -157,6 +159,7 @@ class LinearModel(Mechanism):
             expected={
                 "weights": float(width * len(labels)),
                 "steps": float(self.steps),
+                "records_of_a_rare_class": float(rare_records(self.rho)),
                 "noise_of_a_gradient_in_records": descent.scale / sqrt_up(descent.gradient_square),
             },
             reason=self._reason(descent),

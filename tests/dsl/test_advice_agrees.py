@@ -6,11 +6,15 @@ import itertools
 import math
 import re
 
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
-from opendp_sim.core.few_records import needed_records, too_few
+from opendp_sim.cli import app
+from opendp_sim.core.few_records import needed_records, rare_records, too_few
 from opendp_sim.dsl.advice import advice
+from opendp_sim.dsl.how_wrong import how_wrong
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.knn.hybrid_knn import HybridKnn
 from opendp_sim.knn.ind_knn import IndKnn
@@ -124,3 +128,53 @@ def test_who_needs_the_release_for_more_is_told_nothing(tmp_path):
     assert told(tmp_path, sketch=KERNELS, extra=density)[1] == []
     assert told(tmp_path, extra="  all: {from: noisy, save: release.npz}\n")[1] == []
     assert told(tmp_path, measure="pure", sketch=KERNELS)[1] == []  # no linear model under pure DP
+
+
+LINEAR = """
+spec: opendp_sim/1
+name: table
+data:
+  rows:
+    source: {{npz: rows.npz}}
+    columns:
+      x: {{dtype: float64, bounds: [0.0, 1.0]}}
+      y: {{dtype: float64, bounds: [0.0, 1.0]}}
+      kind: {{dtype: category, keys: [a, b]}}
+privacy: {{unit: {{add_remove: 1, of: row}}, measure: zcdp, budget: {{epsilon: 1.0, delta: 1.0e-6}}}}
+flow:
+  model:
+    from: rows
+    steps: [{{select: {{features: [x, y], label: kind}}}}, {{quantize: {{bits: 12}}}}{features}]
+    release: {{mechanism: linear_model, spend: 100%}}
+outputs:
+  asked: {{from: model, post: [predict: {{}}], queries: {{npz: asked.npz}}, save: out/a.csv}}
+"""
+
+
+def test_a_model_says_of_classes_what_can_be_said(tmp_path):
+    """Unequal classes: of how few records one is lost, and that public features are there."""
+    path = tmp_path / "table.yaml"
+    np.savez(tmp_path / "asked.npz", x=np.zeros(4), y=np.zeros(4))
+    np.savez(tmp_path / "rows.npz", x=np.zeros(4), y=np.zeros(4), kind=np.array(list("abab")))
+    path.write_text(LINEAR.format(features=""), "utf-8")
+    plan = plan_file(path)
+    told = how_wrong(plan)["asked"]
+    rare = rare_records(plan.releases["model"].loss[0])
+    assert 30 < rare < 50
+    assert told.brief == f"not stated; a class under {rare} records may never be told"
+    assert "count, class by class" in told.whole
+    (said,) = [text for text in advice(plan) if "fourier_features" in text]
+    assert "unequal classes" in said
+    waves = ", {fourier_features: {frequencies: 8, bandwidth: 0.5, seed: 1}}"
+    path.write_text(LINEAR.format(features=waves), "utf-8")
+    assert not [text for text in advice(plan_file(path)) if "fourier_features" in text]
+
+
+def test_a_like_that_cannot_be_is_refused_in_the_spec_s_own_words(tmp_path):
+    path = tmp_path / "table.yaml"
+    np.savez(tmp_path / "asked.npz", x=np.zeros(4), y=np.zeros(4))
+    np.savez(tmp_path / "rows.npz", x=np.zeros(4), y=np.zeros(4), kind=np.array(list("abab")))
+    path.write_text(LINEAR.format(features=""), "utf-8")
+    run = CliRunner().invoke(app, ["plan", str(path), "--like", str(tmp_path / "rows.npz")])
+    assert run.exit_code != 0
+    assert "with `queries:`" in " ".join(run.output.split())
