@@ -11,6 +11,7 @@ from opendp_sim.audit.corpus import Control, Twin, collect
 from opendp_sim.audit.counting import certified_epsilon
 from opendp_sim.audit.enumeration import Coins, tree_pmf
 from opendp_sim.audit.noise import NoiseLaw
+from opendp_sim.audit.reading import read
 from opendp_sim.audit.report import Report
 from opendp_sim.audit.runner import assert_not_refuted, audit
 from opendp_sim.audit.sarif import to_sarif
@@ -30,6 +31,7 @@ __all__ = [
     "certified_epsilon",
     "collect",
     "outcome",
+    "read",
     "to_sarif",
     "tree_pmf",
 ]

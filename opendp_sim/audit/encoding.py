@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ WIDEST = 400
 _LONGEST_SYMBOL = 400
 _BLOCK = 16
 _LETTERS = 64
+_CAUSE = r"The above exception was the direct cause|During handling of the above exception"
+"""What stands between the exceptions of one traceback, which OpenDP puts into its own."""
 _PLAIN = (int, float, str, bytes, type(None))
 
 
@@ -28,9 +31,19 @@ class Raised:
 
     @classmethod
     def of(cls, error: Exception) -> Raised:
-        """Return the class and the last line of an exception (what a traceback ends with)."""
-        lines = [line.strip() for line in str(error).split("\n") if len(line.strip()) > 2]
-        return cls(f"{type(error).__name__}: {lines[-1] if lines else ''}"[:200])
+        """Return class and last line of an exception (what a traceback ends with), and its causes."""
+        told, notes = str(error), getattr(error, "__notes__", ())
+        text = f"{type(error).__name__}: {_last_line(told)}"[:200]
+        causes = [_last_line(part) for part in re.split(_CAUSE, told)[:-1]]
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else None
+        causes += [] if cause is None else [cls.of(cause).text]
+        return cls("; ".join([text, *map(str, notes), *(f"caused by {c}" for c in causes)])[:400])
+
+
+def _last_line(text: str) -> str:
+    told = (line.strip() for line in text.split("\n"))
+    lines = [line for line in told if line.strip("\"')(")]  # an error of OpenDP ends with a bracket
+    return lines[-1][:200] if lines else ""
 
 
 def outcome(function: Callable[[Any], Any], data: Any) -> Any:

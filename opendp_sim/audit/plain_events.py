@@ -12,10 +12,13 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit.encoding import Raised
+from opendp_sim.audit.literals import literal
+from opendp_sim.audit.parts import Read, parts_of
 
-__all__ = ["PlainEvent", "plain_events"]
+__all__ = ["PlainEvent", "both_hold", "plain_events"]
 
 _CUTS, _CELLS, _SYMBOLS, _LISTED, _TEXTS = 24, 8, 60, 12, 4
+_LISTING, _BOTH, _MEMBERS = 0.15, 0.75, 12
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,6 @@ class PlainEvent:
             return False
 
 
-Read = Callable[[Any], Any]
-
-
 def _kind_is(kind: str, output: Any) -> bool:
     return type(output).__name__ == kind
 
@@ -61,24 +61,35 @@ def _equal(read: Read, at: Any, output: Any) -> bool:
     return bool(read(output) == at)
 
 
-def _listed(event: list[str], output: Any) -> bool:
-    return repr(output) in event
+def _listed(event: list[Any], output: Any) -> bool:
+    return (output.tolist() if isinstance(output, np.ndarray) else output) in event
 
 
-def _part(key: Any, output: Any) -> Any:
-    return output[key]
+def _ends(text: str, output: Any) -> bool:
+    return isinstance(output, Raised) and output.text.endswith(text)
 
 
-def _gap(one: Any, two: Any, output: Any) -> Any:
-    return output[one] - output[two]
+def _has_part(part: Any, output: Any) -> bool:
+    return part in output
 
 
-def _has_name(key: Any, output: Any) -> bool:
-    return key in output
+def _count_above(cut: float, most: int, output: Any) -> bool:
+    return bool(sum(v >= cut for v in output) >= most)
 
 
-def _first_is(key: Any, part: Any, output: Any) -> bool:
-    return bool(output[key][0] == part)
+def _both(one: PlainEvent, two: PlainEvent, output: Any) -> bool:
+    return one.holds(output) and two.holds(output)
+
+
+def both_hold(one: PlainEvent, two: PlainEvent) -> PlainEvent:
+    """Return the event that two hold."""
+    text = f"{one.text} and {two.text}"
+    cost = one.cost + two.cost + _BOTH
+    return PlainEvent(text, partial(_both, one, two), cost, one.exceptions or two.exceptions)
+
+
+def _gap(one: Read, two: Read, output: Any) -> Any:
+    return one(output) - two(output)
 
 
 def plain_events(left: Sequence[Any], right: Sequence[Any]) -> Iterator[PlainEvent]:
@@ -92,6 +103,10 @@ def plain_events(left: Sequence[Any], right: Sequence[Any]) -> Iterator[PlainEve
         for text, _ in texts.most_common(_TEXTS) if len(texts) > 1 else ():
             event = f"getattr(output, 'text', '') == {text!r}"
             yield PlainEvent(event, partial(_says, text), 0.25, exceptions=True)
+        ends = Counter(" " + v.text.split()[-1] for v in both if isinstance(v, Raised))
+        for end, _ in ends.most_common(_TEXTS) if len(ends) > 1 else ():
+            event = f"getattr(output, 'text', '').endswith({end!r})"
+            yield PlainEvent(event, partial(_ends, end), 0.25, exceptions=True)
     if any(v is None for v in both):
         yield PlainEvent("output is None", lambda o: o is None)
     kinds = sorted({type(v).__name__ for v in both})
@@ -100,7 +115,7 @@ def plain_events(left: Sequence[Any], right: Sequence[Any]) -> Iterator[PlainEve
         yield PlainEvent(text, partial(_kind_is, kind), 0.5)
     yield from _numbers(both, "output", lambda o: o)
     yield from _symbols(left, right)
-    shaped = [v for v in both if isinstance(v, (list, tuple, np.ndarray, Mapping, str))]
+    shaped = [v for v in both if isinstance(v, (list, tuple, np.ndarray, Mapping, str, bytes))]
     if shaped:
         yield from _of_parts(shaped)
 
@@ -109,7 +124,9 @@ def _numbers(
     values: Sequence[Any], name: str, read: Callable[[Any], Any], cost: float = 0.0
 ) -> Iterator[PlainEvent]:
     """Rays, NaN and frequent values of a number."""
-    told = []
+    told: list[float] = []
+    guard = "output is not None and " if name == "output" and None in _kinds(values) else ""
+    name = guard + name
     for value in values:
         try:
             number = read(value)
@@ -122,21 +139,35 @@ def _numbers(
     if not told:
         return
     if any(math.isnan(v) for v in told):
-        yield PlainEvent(f"{name} != {name}", lambda o: read(o) != read(o), cost)
+        plain = name.removeprefix(guard)
+        yield PlainEvent(f"{name} != {plain}", lambda o: read(o) != read(o), cost)
     known = np.array([v for v in told if not math.isnan(v)])
     cuts = (
         np.unique(np.quantile(known, np.linspace(0, 1, _CUTS + 1), method="nearest"))
         if known.size
         else ()
     )
+    spread = float(np.ptp(known[np.isfinite(known)])) if np.isfinite(known).any() else 0.0
     for cut in cuts:
-        at = _short(float(cut))
-        yield PlainEvent(f"{name} >= {at!r}", partial(_above, read, at), cost)
-        yield PlainEvent(f"{name} <= {at!r}", partial(_below, read, at), cost)
+        at = _short(_rounded(float(cut), spread))
+        yield PlainEvent(f"{name} >= {literal(at)}", partial(_above, read, at), cost)
+        yield PlainEvent(f"{name} <= {literal(at)}", partial(_below, read, at), cost)
     for value, count in Counter(told).most_common(4):
         if count > 0.02 * len(told) and not math.isnan(value):
             at = _short(value)
-            yield PlainEvent(f"{name} == {at!r}", partial(_equal, read, at), cost + 0.25)
+            yield PlainEvent(f"{name} == {literal(at)}", partial(_equal, read, at), cost + 0.25)
+
+
+def _kinds(values: Sequence[Any]) -> set[Any]:
+    return {None if v is None else type(v) for v in values}
+
+
+def _rounded(value: float, spread: float) -> float:
+    """Return a cut with few digits, where that moves it by little."""
+    if not math.isfinite(value) or value == int(value):
+        return value
+    short = float(f"{value:.4g}")
+    return short if abs(short - value) <= 1e-3 * spread else value
 
 
 def _short(value: float) -> int | float:
@@ -148,85 +179,85 @@ def _short(value: float) -> int | float:
 
 def _symbols(left: Sequence[Any], right: Sequence[Any]) -> Iterator[PlainEvent]:
     """The outputs that are more frequent on one side, as a list, when there are few of them."""
-    a, b = (Counter(repr(v) for v in side if not isinstance(v, Raised)) for side in (left, right))
-    if not 0 < len(a.keys() | b.keys()) <= _SYMBOLS:
+    values = {repr(v): v for v in (*left, *right) if not isinstance(v, Raised)}
+    if not 0 < len(values) <= _SYMBOLS:
         return
+    a, b = (Counter(repr(v) for v in side if not isinstance(v, Raised)) for side in (left, right))
     for first, second in ((a, b), (b, a)):
         for ratio in (1.0, 2.0, 4.0, 16.0):
-            event = sorted(s for s in first if first[s] > ratio * second[s] + 2)
-            if 0 < len(event) <= _LISTED:
-                if len(event) == 1:
-                    text = f"repr(output) == {event[0]!r}"
-                else:
-                    text = f"repr(output) in {event!r}"
-                yield PlainEvent(text, partial(_listed, event), 0.5)
+            seen = sorted(s for s in first if first[s] > ratio * second[s] + 2)
+            if not 0 < len(seen) <= _LISTED:
+                continue
+            event = [values[s] for s in seen]
+            event = [v.tolist() if isinstance(v, np.ndarray) else v for v in event]
+            told = f"== {literal(event[0])}" if len(event) == 1 else f"in {literal(event)}"
+            cost = 0.5 + _LISTING * len(event)
+            name = "output.tolist()" if isinstance(values[seen[0]], np.ndarray) else "output"
+            yield PlainEvent(f"{name} {told}", partial(_listed, event), cost)
 
 
 def _of_parts(shaped: Sequence[Any]) -> Iterator[PlainEvent]:
-    """Lengths, cells, differences and sums of two cells."""
+    """Lengths, parts, members, differences, sums, and how many cells are large."""
     sizes = {len(v) for v in shaped}
     for size in sorted(sizes) if 1 < len(sizes) <= 20 else ():
         yield PlainEvent(f"len(output) >= {size}", partial(_above, len, size), 0.25)
         yield PlainEvent(f"len(output) <= {size}", partial(_below, len, size), 0.25)
-    keys = _keys(shaped)
-    for key in keys:
-        yield from _numbers(shaped, f"output[{key!r}]", partial(_part, key), 0.25)
-        yield from _same(shaped, key)
-    for i, one in enumerate(keys[:5]):
-        for two in keys[i + 1 : 5]:
-            yield from _numbers(
-                shaped, f"(output[{one!r}] - output[{two!r}])", partial(_gap, one, two), 0.75
-            )
-    for key in _names(shaped):
-        yield PlainEvent(f"{key!r} in output", partial(_has_name, key), 0.25)
-    if all(isinstance(v, (list, tuple)) for v in shaped):
+    parts = parts_of(shaped)
+    for name, read in parts:
+        yield from _numbers(shaped, name, read, 0.25)
+        yield from _same(shaped, name, read)
+    yield from _gaps(shaped, parts[:5])
+    yield from _members(shaped)
+    if all(isinstance(v, (list, tuple, np.ndarray)) for v in shaped):
         yield from _numbers(shaped, "sum(output)", sum, 0.75)
+        yield from _counts(shaped)
 
 
-def _same(shaped: Sequence[Any], key: Any) -> Iterator[PlainEvent]:
+def _gaps(shaped: Sequence[Any], parts: list[tuple[str, Read]]) -> Iterator[PlainEvent]:
+    """Differences of two parts."""
+    for i, (one, first) in enumerate(parts):
+        for two, second in parts[i + 1 :]:
+            gap = partial(_gap, first, second)
+            yield from _numbers(shaped, f"({one} - {two})", gap, 0.75)
+
+
+def _counts(shaped: Sequence[Any]) -> Iterator[PlainEvent]:
+    """How many cells are above a cut: noise of every cell, added up by a person."""
+    try:
+        cells = np.array([v for v in shaped if len(v) == len(shaped[0])], dtype=float)
+    except (TypeError, ValueError):
+        return
+    if cells.ndim != 2 or not 3 <= cells.shape[1] <= 64 or not np.isfinite(cells).all():
+        return
+    for cut in np.unique(np.quantile(cells, (0.25, 0.5, 0.75), method="nearest")):
+        at = _short(_rounded(float(cut), float(np.ptp(cells))))
+        for most in range(1, cells.shape[1] + 1, max(1, cells.shape[1] // 12)):
+            text = f"sum(v >= {literal(at)} for v in output) >= {most}"
+            yield PlainEvent(text, partial(_count_above, at, most), 1.0)
+
+
+def _members(shaped: Sequence[Any]) -> Iterator[PlainEvent]:
+    """Names that some mappings have, and symbols that some lists have."""
+    held: Counter[Any] = Counter()
+    for value in shaped[:400]:
+        if isinstance(value, (Mapping, list, tuple)):
+            held.update({v for v in value if isinstance(v, (str, int, bool))})
+    if len(held) > 4 * _CELLS and not any(isinstance(v, Mapping) for v in shaped):
+        return
+    for key, count in held.most_common(_MEMBERS):
+        if count < min(len(shaped), 400):
+            yield PlainEvent(f"{literal(key)} in output", partial(_has_part, key), 0.25)
+
+
+def _same(shaped: Sequence[Any], name: str, read: Read) -> Iterator[PlainEvent]:
     """A part that is a name or a truth value equals one of the frequent ones."""
     seen: Counter[Any] = Counter()
     for value in shaped[:400]:
         try:
-            part = value[key]
-        except Exception:  # noqa: BLE001, S112
+            part = read(value)
+        except Exception:  # noqa: BLE001, S112 - an output without this part
             continue
         if isinstance(part, (str, bool)) or part is None:
             seen[part] += 1
-        elif isinstance(part, (tuple, list)) and part and isinstance(part[0], str):
-            seen[part[0]] += 1
     for part, _ in seen.most_common(4):
-        nested = not any(value[key] == part for value in shaped[:50] if _has(value, key))
-        if nested:
-            text = f"output[{key!r}][0] == {part!r}"
-            yield PlainEvent(text, partial(_first_is, key, part), 0.25)
-        else:
-            yield PlainEvent(
-                f"output[{key!r}] == {part!r}", partial(_equal, partial(_part, key), part), 0.25
-            )
-
-
-def _has(value: Any, key: Any) -> bool:
-    try:
-        value[key]
-    except Exception:  # noqa: BLE001
-        return False
-    return True
-
-
-def _keys(shaped: Sequence[Any]) -> list[Any]:
-    first = shaped[0]
-    if isinstance(first, Mapping):
-        return list(dict.fromkeys(k for v in shaped[:200] if isinstance(v, Mapping) for k in v))[
-            :_CELLS
-        ]
-    if isinstance(first, np.ndarray) and first.ndim != 1:
-        return []
-    return list(range(min(_CELLS, max(len(v) for v in shaped[:200]))))
-
-
-def _names(shaped: Sequence[Any]) -> list[Any]:
-    maps = [v for v in shaped if isinstance(v, Mapping)]
-    return [
-        key for key, n in Counter(k for v in maps for k in v).most_common(_CELLS) if n < len(maps)
-    ]
+        yield PlainEvent(f"{name} == {part!r}", partial(_equal, read, part), 0.25)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit.findings import Evidence, LayerResult
-from opendp_sim.audit.witness import Witness, stability_script
+from opendp_sim.audit.scripts import stability_script
+from opendp_sim.audit.witness import Witness
 
 __all__ = ["Report", "plain"]
 
@@ -35,6 +36,8 @@ class Report:
     """CPU seconds of this process; ``seconds`` are of the clock on the wall."""
     witness: Witness | None = None
     """A plain event that shows the finding, certified on draws of its own."""
+    unread: tuple[str, ...] = ()
+    """Types of objects in outputs of which not all was read."""
     opaque: bool = False
     """Whether a measurement was audited whose noiseless part nobody declared."""
 
@@ -122,7 +125,7 @@ class Report:
                 f"  {layer.layer:<16} {layer.status:<12} {layer.seconds:6.2f} s  {note}".rstrip()
             )
         if self.evidence is None:
-            lines += ["", *_stronger(self)]
+            lines += ["", *_stronger(self), *map(_unread, self.unread)]
             lines += [
                 "not refuted is not a proof: see audit/known_limits.md for what was not looked at."
             ]
@@ -150,6 +153,7 @@ class Report:
             "how": None if self.evidence is None else self.evidence.extra.get("how"),
             "witness": plain(self.witness),
             "script": self.replay if self.evidence is not None else None,
+            "unread": list(self.unread),
             "versions": self.versions,
             "refuted_by": self.layer or None,
             "evidence": plain(self.evidence),
@@ -197,12 +201,17 @@ def _evidence_lines(evidence: Evidence, layer: str) -> list[str]:
 def _witness_lines(witness: Witness) -> list[str]:
     """Say the plain event, how often it was seen, and what that certifies."""
     p, q = witness.hits
+    bound = f"epsilon >= {witness.epsilon:.4g} at delta {witness.delta:.3g}, risk 1e-3"
     return [
         f"    event      {witness.event}",
         f"    seen       {p} of {witness.runs} on x = {_short(witness.pair.left)},",
         f"               {q} of {witness.runs} on y = {_short(witness.pair.right)}",
-        f"    certified  epsilon >= {witness.epsilon:.4g} at delta {witness.delta:.3g}, risk 1e-3",
+        f"    certified  {bound}{'' if witness.certified else ': draws alone do not show it'}",
     ]
+
+
+def _unread(kind: str) -> str:
+    return f"output holds an object of type {kind} that was not read: not refuted says nothing about it."
 
 
 def _stronger(report: Report) -> list[str]:

@@ -20,8 +20,10 @@ from opendp_sim.audit.members import MemberPairs, quiet_member
 from opendp_sim.audit.mining import Mined, mined
 from opendp_sim.audit.neighbours import Pair, PairSpace
 from opendp_sim.audit.reachable import functions_of
+from opendp_sim.audit.reading import Reader
 from opendp_sim.audit.report import Report, versions
 from opendp_sim.audit.sampling import begin_coins
+from opendp_sim.audit.scripts import Shown
 from opendp_sim.audit.spaces import space_of
 from opendp_sim.audit.subject import Subject, read_subject
 from opendp_sim.audit.witness import Witness, find_witness
@@ -30,6 +32,9 @@ from opendp_sim.core.errors import AuditError
 from opendp_sim.core.randomness import public_generator
 
 __all__ = ["assert_not_refuted", "audit"]
+
+_LONGER = 3
+"""How many times its seconds the search for a plain event gets, where the layers left them."""
 
 
 def audit(
@@ -142,6 +147,8 @@ def _subject(
         core, noise = traced, driver.noise
     subject = read_subject(obj, d_in, core=core, noise=noise, drive=driver, sample=sample)
     subject = replace(subject, traced=core is not None and core is traced)
+    if subject.private:
+        subject = replace(subject, run=Reader().reading(subject.run))
     check_claimed(subject, d_in)
     return subject
 
@@ -178,7 +185,8 @@ def _reported(
         if layer.status == "refuted":
             break
     subject, evidence = case.subject, layers[-1].evidence
-    witness = _witness(subject, evidence, case.budget, origin) if driver is None else None
+    spent = time.process_time() - begin[1]
+    witness = _witness(case, evidence, origin, driver, spent)
     return Report(
         subject.name,
         case.d_in,
@@ -192,20 +200,44 @@ def _reported(
         driver.words if isinstance(driver, Driver) else "",
         time.process_time() - begin[1],
         witness,
+        tuple(getattr(subject.run, "reader", Reader()).unread),
         subject.private and subject.core is None,
     )
 
 
 def _witness(
-    subject: Subject, evidence: Evidence | None, budget: Budget, origin: str
+    case: Case, evidence: Evidence | None, origin: str, driver: Any, spent: float
 ) -> Witness | None:
     """Look for a plain event of the refuted pair; for a transformation there are the outputs."""
-    seconds = budget.witness_seconds
-    if evidence is None or evidence.pair is None or not subject.private or seconds <= 0:
+    subject, seconds = case.subject, case.budget.witness_seconds
+    alone = driver is None or isinstance(subject.outer, dp.Measurement)
+    if (
+        evidence is None
+        or evidence.pair is None
+        or not subject.private
+        or seconds <= 0
+        or not alone
+    ):
         return None
-    curve = subject.curve(evidence.pair.distance)
-    member = quiet_member(subject.input_domain)
-    return find_witness(subject.run, evidence.pair, curve, seconds, origin=origin, member=member)
+    drive = "" if driver is None else "drive"
+    if isinstance(driver, Driver):
+        drive = f"default_driver(M, {case.d_in!r})"
+    return find_witness(
+        getattr(subject.run, "raw", subject.run),
+        evidence.pair,
+        subject.curve(evidence.pair.distance),
+        max(seconds, min(_LONGER * seconds, case.budget.total - spent)),
+        member=quiet_member(subject.input_domain),
+        shown=Shown(origin=origin, drive=drive, note=_calculated(evidence)),
+    )
+
+
+def _calculated(evidence: Evidence) -> str:
+    """Return what a script says of a finding that its draws do not show."""
+    return (
+        f"{evidence.kind}: {evidence.detail}\nclaimed {evidence.claimed}\n"
+        f"measured {evidence.measured} ({evidence.confidence})"
+    )
 
 
 def assert_not_refuted(

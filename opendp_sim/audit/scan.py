@@ -15,6 +15,7 @@ import numpy as np
 from opendp_sim.audit.encoding import Raised
 from opendp_sim.audit.members import quiet_member
 from opendp_sim.audit.neighbours import Pair, PairSpace
+from opendp_sim.audit.reading import Reader
 from opendp_sim.audit.sampling import differ
 from opendp_sim.audit.tape import Tape, TapeEndError
 from opendp_sim.audit.views import Claim, View, alike, look, numbers
@@ -169,8 +170,9 @@ def direct_function(
     same = [f for f in functions if entered and f.__code__ is entered[0]]
     if len(same) != 1:
         return None
+    own = Reader().reading(same[0])
     pairs = [space.draw(rng) for _ in range(_PROBES)]
-    return same[0] if all(equal_runs(tape, obj, same[0], pair.left) for pair in pairs) else None
+    return own if all(equal_runs(tape, obj, own, pair.left) for pair in pairs) else None
 
 
 def equal_runs(tape: Tape, obj: Any, function: Callable[[Any], Any], data: Any) -> bool:

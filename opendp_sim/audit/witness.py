@@ -1,31 +1,36 @@
-"""A counterexample that a person can check: a plain event, a small pair, six lines that count it.
+"""A counterexample that a person can check: a plain event, a small pair, a few lines that count it.
 
 The event that won the bets may be a learned score. Here simple events are tried on outputs of the refuted
-pair, the best is chosen on one sample and certified on another; only what was certified is shown.
+pair, the best are chosen on one sample and again on a second, and certified on a third. Where draws
+do not certify any, the best is shown with what was calculated of it, and the script says so.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from opendp_sim.audit.choosing import Chosen, best_events, ranked_again
 from opendp_sim.audit.counting import certified_delta, certified_epsilon
 from opendp_sim.audit.curves import Curve
-from opendp_sim.audit.encoding import outcome
+from opendp_sim.audit.encoding import Raised, outcome
+from opendp_sim.audit.literals import literal
 from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.plain_events import PlainEvent, plain_events
+from opendp_sim.audit.reading import read
+from opendp_sim.audit.scripts import Shown, event_script, planned
+from opendp_sim.audit.shrinking import MOST, Search, affordable, releases_of, shrunk_pair
 
-__all__ = ["Witness", "find_witness", "outcome", "stability_script"]
+__all__ = ["Witness", "find_witness", "outcome"]
 
-_FEWEST, _MOST, _RISK = 60, 4000, 1e-3
-_SHRINK, _KEEP = 0.4, 0.75
-_GLANCED, _TWICE = 40, 2
-"""Runs a side that judge a smaller pair; a pair that is too slow for two looks is kept."""
-_LARGEST_SCRIPT = 2_000_000
-_POINTS = 9
+_FEWEST, _FIRST, _RISK = 60, 800, 1e-3
+_HANDFUL = 8
+_FAR = 200_000
+"""Runs a side that a script asks for at most; what they do not show is said to be calculated."""
+_SHRINK, _KEPT, _TRIED = 0.4, 16, 3
+_SHARES = 0.3, 1.0
+"""Parts of the seconds that end a first and a second look."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,8 @@ class Witness:
     """Certified: the loss is at least this, at ``delta``."""
     delta: float
     script: str
+    certified: bool = True
+    """Whether these draws break the claim by themselves."""
 
 
 def find_witness(
@@ -49,210 +56,112 @@ def find_witness(
     curve: Curve,
     seconds: float,
     *,
-    origin: str = "",
     member: Callable[[Any], bool] = lambda _: True,
+    shown: Shown | None = None,
 ) -> Witness | None:
-    """Return a plain event that certifies the finding; ``None`` when none of those tried does.
+    """Return a plain event that shows the finding; ``None`` when outputs suggest none.
 
     Args:
         run: releases of the object itself.
         pair: the refuted pair.
         curve: the claim.
         seconds: CPU seconds.
-        origin: ``module:factory``, for the script.
         member: whether a smaller dataset is in the domain.
+        shown: what the script says of the object and of what was calculated.
     """
-    begin = time.process_time()
-    count = _affordable(run, pair, 0.3 * seconds)
-    if count < _FEWEST:
-        return None
-    left, right = (_outputs(run, data, count) for data in (pair.left, pair.right))
-    found = _best(left, right, curve, begin + 0.6 * seconds)
-    if found is None:
-        return None
-    event, epsilon, delta, swapped = found
-    pair = pair.flipped() if swapped else pair
-    pair = _shrunk(run, pair, event, (epsilon, delta), member, min(_SHRINK, 0.3 * seconds))
-    rest = seconds - (time.process_time() - begin)
-    count = max(_FEWEST, min(_MOST, _affordable(run, pair, rest)))
-    hits = _hits(run, pair, event, count)
-    if certified_delta(hits, (count, count), epsilon, _RISK) <= delta:
-        return None
-    bound = certified_epsilon(hits, (count, count), delta, _RISK)
-    script = _script(pair, event, (hits[0] / count, hits[1] / count), (epsilon, delta), origin)
-    return Witness(event.text, pair, hits, count, bound, delta, script)
-
-
-def _affordable(run: Callable[[Any], Any], pair: Pair, seconds: float) -> int:
-    begin = time.process_time()
-    for data in (pair.left, pair.right):
-        outcome(run, data)
-    cost = max(time.process_time() - begin, 1e-5)
-    return int(min(_MOST, seconds / cost))
-
-
-def _outputs(run: Callable[[Any], Any], data: Any, count: int) -> list[Any]:
-    return [outcome(run, data) for _ in range(count)]
-
-
-def _hits(run: Callable[[Any], Any], pair: Pair, event: PlainEvent, count: int) -> tuple[int, int]:
-    return (
-        sum(event.holds(outcome(run, pair.left)) for _ in range(count)),
-        sum(event.holds(outcome(run, pair.right)) for _ in range(count)),
-    )
-
-
-def _points(curve: Curve) -> list[tuple[float, float]]:
-    """Return a few points (epsilon, delta) of the claim."""
-    step = max(1, len(curve.grid) // _POINTS)
-    return [
-        (float(e), float(d)) for e, d in zip(curve.grid[::step], curve.deltas[::step], strict=True)
-    ]
-
-
-def _best(
-    left: Sequence[Any], right: Sequence[Any], curve: Curve, end: float
-) -> tuple[PlainEvent, float, float, bool] | None:
-    """Return event and point of the claim with the largest excess in errors, and whether swapped.
-
-    Events come in the order of their plainness; what is not looked at until ``end`` is left out.
-    """
-    best: tuple[float, PlainEvent, float, float, bool] | None = None
-    points, n = _points(curve), len(left)
-    for event in plain_events(left, right):
-        if best is not None and time.process_time() > end:
+    begin, out = time.process_time(), None
+    for share in _SHARES:  # most findings are gross: a short look shows them
+        search = Search(lambda data: read(run(data)), curve, begin + share * seconds, member)
+        shown = replace(shown or Shown(), read=_has_objects(run, pair))
+        found = _looked(search, out.pair if out else pair, shown)
+        out = found or out
+        if out is not None and out.certified:
             break
-        p, q = sum(map(event.holds, left)) / n, sum(map(event.holds, right)) / n
-        for a, b, swapped in ((p, q, False), (q, p, True)):
-            for epsilon, delta in points:
-                factor = math.exp(min(epsilon, 50.0))
-                error = math.sqrt((a + factor * factor * b + 4 / n) / n)
-                size = (a - factor * b - delta) / error - event.cost
-                if best is None or size > best[0]:
-                    best = size, event, epsilon, delta, swapped
-    return None if best is None or best[0] <= 0 else best[1:]
+    return out
 
 
-def _shrunk(
-    run: Callable[[Any], Any],
-    pair: Pair,
-    event: PlainEvent,
-    point: tuple[float, float],
-    member: Callable[[Any], bool],
-    seconds: float,
-) -> Pair:
-    """Leave out records of both sides while the event keeps most of its excess, on a few draws."""
-    if not isinstance(pair.left, list) or not isinstance(pair.right, list):
+def _looked(search: Search, pair: Pair, shown: Shown) -> Witness | None:
+    pair = _lightened(search, pair)
+    count = max(_HANDFUL, min(_FIRST, affordable(search.run, pair, search.left(0.25))))
+    left, right = (releases_of(search.run, data, count) for data in (pair.left, pair.right))
+    found = best_events(left, right, search.curve, _KEPT)
+    if not found:
+        return None
+    count = max(_HANDFUL, min(MOST, affordable(search.run, pair, search.left(0.3))))
+    more = [releases_of(search.run, data, count) for data in (pair.left, pair.right)]
+    found = ranked_again([c.event for c in found], more[0], more[1], search.curve)
+    chosen = found[0]
+    pair = shrunk_pair(search, pair, chosen, min(_SHRINK, search.left(0.3)))
+    return _certified(search, pair, found[:_TRIED], shown)
+
+
+def _has_objects(run: Callable[[Any], Any], pair: Pair) -> bool:
+    """Say whether releases have parts that plain Python does not reach by an index."""
+    raw = [outcome(run, data) for data in (pair.left, pair.right) for _ in range(3)]
+    return any(not isinstance(v, Raised) and read(v) is not v for v in raw)
+
+
+def _lightened(search: Search, pair: Pair) -> Pair:
+    """Return a smaller pair where the whole one is too slow to count anything."""
+    if affordable(search.run, pair, search.left(0.25)) >= 4 * _FEWEST:
         return pair
-    end = time.process_time() + seconds
-    if _affordable(run, pair, seconds) < _TWICE * _GLANCED:
-        return pair
-
-    def excess(of: Pair) -> float:
-        p, q = _hits(run, of, event, _GLANCED)
-        return p / _GLANCED - math.exp(min(point[0], 50.0)) * q / _GLANCED - point[1]
-
-    goal = _KEEP * excess(pair)
-    better = goal > 0
-    while better and time.process_time() < end:
-        better = False
-        for small in _smaller(pair):
-            if time.process_time() > end:
-                break
-            if member(small.left) and member(small.right) and excess(small) >= goal:
-                pair, better = small, True
-                break
-    return pair
+    left, right = (releases_of(search.run, data, _HANDFUL) for data in (pair.left, pair.right))
+    found = best_events(left, right, search.curve, 1)
+    return shrunk_pair(search, pair, found[0], search.left(0.7), _HANDFUL // 2) if found else pair
 
 
-def _smaller(pair: Pair) -> Iterator[Pair]:
-    """Yield the pair without half, a quarter, ... one of the records that both sides share."""
-    shared = _shared(pair.left, pair.right)
-    size = len(shared)
-    while size >= 1:
-        for start in range(0, len(shared), size):
-            drop = shared[start : start + size]
-            mine, other = {i for i, _ in drop}, {j for _, j in drop}
-            yield replace(
-                pair,
-                left=[v for i, v in enumerate(pair.left) if i not in mine],
-                right=[v for j, v in enumerate(pair.right) if j not in other],
-                genome=None,
-            )
-        size //= 2
-
-
-def _shared(left: list[Any], right: list[Any]) -> list[tuple[int, int]]:
-    """Match equal records of both sides, each once."""
-    places: dict[str, list[int]] = {}
-    for j, value in reversed(list(enumerate(right))):
-        places.setdefault(repr(value), []).append(j)
-    return [(i, places[repr(v)].pop()) for i, v in enumerate(left) if places.get(repr(v))]
-
-
-# --- scripts ----------------------------------------------------------------------------
-
-
-def _made(origin: str, name: str) -> tuple[str, str]:
-    """Return the line that imports what makes the object, and the expression that makes it."""
-    if ":" in origin and not origin.endswith((".yaml", ".yml")):
-        module, factory = origin.split(":", 1)
-        return f"from {module} import {factory} as make", "make() if callable(make) else make"
-    return f"# {name}: your object", f"{name}"
-
-
-def _script(
-    pair: Pair,
-    event: PlainEvent,
-    rates: tuple[float, float],
-    point: tuple[float, float],
-    origin: str,
-) -> str:
-    """Return six lines that count the event on both sides and print the certified bound."""
-    first, made = _made(origin, "obj")
-    n = _planned(rates, point)
-    drawn = "outcome(M, data)" if event.exceptions else "M(data)"
-    loading = "certified_epsilon, outcome" if event.exceptions else "certified_epsilon"
-    return "\n".join(
-        [
-            f"{first}; from opendp_sim.audit import {loading}"
-            if not first.startswith("#")
-            else f"from opendp_sim.audit import {loading}  {first}",
-            f"M, n = {made}, {n}",
-            f"x, y = {pair.left!r}, {pair.right!r}",
-            f"hit = lambda output: {event.text}",
-            f"p, q = (sum(bool(hit({drawn})) for _ in range(n)) for data in (x, y))",
-            (
-                'print(p / n, q / n, "epsilon is at least", certified_epsilon((p, q), (n, n), '
-                f'{point[1]:.6g}, 1e-3), "at delta {point[1]:.3g}; claimed", M.map({pair.distance!r}))'
-            ),
-        ]
-    )
-
-
-def _planned(rates: tuple[float, float], point: tuple[float, float]) -> int:
-    """Return how many runs certify the event at these rates, with three standard errors to spare."""
-    n = 200
-    while n < _LARGEST_SCRIPT:
-        p, q = (n * rate for rate in rates)
-        low = int(max(0, p - 3 * math.sqrt(p + 1)))
-        high = int(min(n, q + 3 * math.sqrt(q + 1)))
-        if certified_delta((low, high), (n, n), point[0], _RISK) > point[1]:
+def _certified(search: Search, pair: Pair, found: list[Chosen], shown: Shown) -> Witness:
+    """Count the events on a third sample, and write the first that it certifies, else the best."""
+    count = max(_HANDFUL, min(MOST, affordable(search.run, pair, search.left())))
+    sides = [releases_of(search.run, data, count) for data in (pair.left, pair.right)]
+    out: list[Witness] = []
+    for chosen in found:
+        turned, (one, two) = (pair.flipped(), sides[::-1]) if chosen.swapped else (pair, sides)
+        hits = sum(map(chosen.event.holds, one)), sum(map(chosen.event.holds, two))
+        bound = certified_delta(hits, (count, count), chosen.point[0], _RISK / len(found))
+        sure = bound > chosen.point[1]
+        if out and not sure:
+            continue
+        out = [_written(turned, chosen, (one, two), hits, shown, sure=sure)]
+        if sure:
             break
-        n = int(1.5 * n)
-    return n
+    return out[0]
 
 
-def stability_script(pair: Pair, origin: str, claimed: Any) -> str:
-    """Return the lines that show two outputs further apart than the stability map says."""
-    first, made = _made(origin, "obj")
-    return "\n".join(
-        [
-            first,
-            f"T, x, y = {made}, {pair.left!r}, {pair.right!r}",
-            (
-                f'print(T(x), T(y), "at distance {pair.distance!r}; '
-                f'claimed at most", T.map({pair.distance!r}))  # {claimed}'
-            ),
-        ]
+def _written(
+    pair: Pair,
+    chosen: Chosen,
+    sides: tuple[list[Any], list[Any]],
+    hits: tuple[int, int],
+    shown: Shown,
+    *,
+    sure: bool,
+) -> Witness:
+    """Return the witness with its script."""
+    count, event = len(sides[0]), chosen.event
+    rates = hits[0] / count, hits[1] / count
+    outputs = [*sides[0], *sides[1]]
+    same = sure and _fixed(sides[0]) and _fixed(sides[1])
+    runs = planned(rates, chosen.point)
+    shown = replace(
+        shown,
+        point=chosen.point,
+        count=runs if sure else min(runs, _FAR),
+        note="" if sure or runs < _FAR else _apology(shown.note),
+        raised=any(isinstance(v, Raised) for v in outputs),
+        same=same,
     )
+    text = f"output == {literal(sides[0][0])}, as ever from this object" if same else event.text
+    bound = certified_epsilon(hits, (count, count), chosen.point[1], _RISK)
+    script = event_script(pair, event, shown, outputs[:2000])
+    return Witness(text, pair, hits, count, bound, chosen.point[1], script, sure)
+
+
+def _apology(note: str) -> str:
+    why = "Draws do not show what was found: this event is too rare on one side, or its excess too small."
+    return f"{why}\n{note}" if note else why
+
+
+def _fixed(outputs: Sequence[Any]) -> bool:
+    first = repr(outputs[0])
+    return all(repr(output) == first for output in outputs)

@@ -1,0 +1,147 @@
+"""The lines that show a finding again: draw from both sides, count a plain event, print the bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opendp_sim.audit.counting import certified_delta
+from opendp_sim.audit.literals import imports_of, literal
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.plain_events import PlainEvent
+
+__all__ = ["Shown", "event_script", "planned", "stability_script"]
+
+LARGEST = 2_000_000
+_RISK = 1e-3
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a script says beside its event."""
+
+    point: tuple[float, float] = (0.0, 0.0)
+    """Epsilon and delta of the claim that the event is compared to."""
+    count: int = 0
+    """Runs a side."""
+    origin: str = ""
+    drive: str = ""
+    """The expression of what asks an interactive release."""
+    note: str = ""
+    """A comment: what was calculated, where draws do not show it."""
+    raised: bool = False
+    """Whether a release raised."""
+    read: bool = False
+    """Whether outputs are objects whose parts are read."""
+    same: bool = False
+    """Whether the event is what the left side of one object always releases."""
+
+
+def _made(origin: str, name: str) -> tuple[str, str]:
+    """Return the line that imports what makes the object, and the expression that makes it."""
+    if ":" in origin and not origin.endswith((".yaml", ".yml")):
+        module, factory = origin.split(":", 1)
+        return f"from {module} import {factory} as make", "make() if callable(make) else make"
+    return f"# {name}: your object", f"{name}"
+
+
+def event_script(pair: Pair, event: PlainEvent, shown: Shown, outputs: Sequence[Any]) -> str:
+    """Return lines that count an event on both sides and print frequencies and the certified bound.
+
+    Args:
+        pair: the datasets.
+        event: the event.
+        shown: what is said beside it.
+        outputs: releases that the event must be able to look at.
+    """
+    first, made = _made(shown.origin, "obj")
+    drawn = "drive(M(data))" if shown.drive else "M(data)"
+    names = ["certified_epsilon"]
+    if event.exceptions or shown.raised:
+        called = "lambda data: drive(M(data))" if shown.drive else "M"
+        drawn, names = f"outcome({called}, data)", [*names, "outcome"]
+    if shown.read:
+        drawn, names = f"read({drawn})", [*names, "read"]
+    loading = f"from opendp_sim.audit import {', '.join(names)}"
+    x, y = literal(pair.left), literal(pair.right)
+    needed = imports_of(x, y, event.text)
+    delta = shown.point[1]
+    lines = [f"{first}; {loading}" if not first.startswith("#") else f"{loading}  {first}"]
+    lines += [needed] if needed else []
+    lines += [f"M, n = {made}, {shown.count}", f"x, y = {x}, {y}"]
+    if shown.drive.startswith("default_driver"):
+        lines += [
+            "from opendp_sim.audit.drivers import default_driver",
+            f"drive = {shown.drive}  # what the audit asked",
+        ]
+    elif shown.drive:
+        lines += ["# drive: as it was passed to the audit"]
+    if shown.same:
+        lines += [
+            "# One object, made once: what it adds to its answers may be kept, and another's differs.",
+            f"same = repr({drawn.replace('data)', 'x)')})",
+            "hit = lambda output: repr(output) == same",
+        ]
+    else:
+        lines += _hit(event, outputs)
+    lines += [f"# {line}" for line in shown.note.split("\n") if line]
+    return "\n".join(
+        [
+            *lines,
+            f"p, q = (sum(bool(hit({drawn})) for _ in range(n)) for data in (x, y))",
+            (
+                'print(p / n, q / n, "epsilon is at least", certified_epsilon((p, q), (n, n), '
+                f'{delta:.6g}, 1e-3), "at delta {delta:.3g}; claimed", M.map({pair.distance!r}))'
+            ),
+        ]
+    )
+
+
+def _hit(event: PlainEvent, outputs: Sequence[Any]) -> list[str]:
+    """Return the event as a function that takes each of these outputs."""
+    names: dict[str, Any] = {}
+    plain = f"hit = lambda output: {event.text}"
+    try:
+        exec(f"{imports_of(event.text)}\n{plain}", names)  # noqa: S102 - the event's own text
+        for output in outputs:
+            bool(names["hit"](output))
+    except Exception:  # noqa: BLE001 - outputs of several kinds
+        return [
+            "def hit(output):  # what the event does not fit is not in it",
+            f"    try: return {event.text}",
+            "    except Exception: return False",
+        ]
+    return [plain]
+
+
+def planned(rates: tuple[float, float], point: tuple[float, float]) -> int:
+    """Return how many runs certify the event at these rates, with three standard errors to spare."""
+    n = 200
+    while n < LARGEST:
+        p, q = (n * rate for rate in rates)
+        low = int(max(0, p - 3 * math.sqrt(p + 1)))
+        high = int(min(n, q + 3 * math.sqrt(q + 1)))
+        if certified_delta((low, high), (n, n), point[0], _RISK) > point[1]:
+            break
+        n = int(1.5 * n)
+    return n
+
+
+def stability_script(pair: Pair, origin: str, claimed: Any) -> str:
+    """Return the lines that show two outputs further apart than the stability map says."""
+    first, made = _made(origin, "obj")
+    x, y = literal(pair.left), literal(pair.right)
+    needed = imports_of(x, y)
+    return "\n".join(
+        [
+            first,
+            *([needed] if needed else []),
+            f"T, x, y = {made}, {x}, {y}",
+            (
+                f'print(T(x), T(y), "at distance {pair.distance!r}; '
+                f'claimed at most", T.map({pair.distance!r}))  # {claimed}'
+            ),
+        ]
+    )

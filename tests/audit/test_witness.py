@@ -1,0 +1,209 @@
+"""Counterexamples for people: what is printed runs as it stands, and shows the finding."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime as dt
+import decimal
+import fractions
+import io
+import math
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+from opendp_sim.audit import audit, encoding
+from opendp_sim.audit.choosing import best_events
+from opendp_sim.audit.curves import pure_curve
+from opendp_sim.audit.literals import imports_of, literal
+from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.parts import parts_of
+from opendp_sim.audit.plain_events import PlainEvent
+from opendp_sim.audit.reading import Reader, read
+from opendp_sim.audit.scripts import Shown, event_script
+from opendp_sim.audit.shrinking import affordable
+from opendp_sim.audit.witness import find_witness
+
+dp.enable_features("contrib", "honest-but-curious")
+_INTS = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+_NANS = dp.vector_domain(dp.atom_domain(T=float, nan=True)), dp.symmetric_distance()
+_NUMBER = dp.atom_domain(T=int), dp.absolute_distance(T=int)
+
+
+def _measurement(function, epsilon=1.0, space=_INTS):
+    return dp.m.make_user_measurement(
+        *space, dp.max_divergence(), function, lambda d: epsilon * float(d)
+    )
+
+
+def _said(script: str, obj: object) -> str:
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told):
+        exec(script, {"obj": obj})  # noqa: S102 - the printed lines
+    return told.getvalue()
+
+
+def _certified(script: str, obj: object) -> float:
+    return float(_said(script, obj).split("at least ")[1].split(" ")[0])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [1, 2.5, "a'b", None, True, b"\0"],
+        [math.inf, -math.inf],
+        (np.float32(1.5), np.int16(3), np.bool_(True)),
+        np.array([[1.0, math.inf]]),
+        np.array([], dtype=float).reshape(0, 2),
+        [dt.date(2020, 1, 2), dt.datetime(2020, 1, 2, 3), dt.timedelta(3)],  # noqa: DTZ001
+        [decimal.Decimal("1.5"), fractions.Fraction(1, 3)],
+        {"k": (1,), 2: {3}},
+        range(3),
+    ],
+)
+def test_a_dataset_is_written_as_what_makes_it_again(value: object) -> None:
+    text, names = literal(value), {}
+    exec(imports_of(text), names)  # noqa: S102
+    made = eval(text, names)  # noqa: S307
+    assert repr(made) == repr(value)
+
+
+def test_nan_and_frames_are_written_too() -> None:
+    assert math.isnan(eval(literal(math.nan)))  # noqa: S307
+    pd = pytest.importorskip("pandas")
+    text = literal(pd.DataFrame({"a": [1, 2]}))
+    assert imports_of(text) == "import pandas as pd"
+    assert eval(text, {"pd": pd}).equals(pd.DataFrame({"a": [1, 2]}))  # noqa: S307
+
+
+def test_an_event_of_numbers_steps_over_what_is_no_number() -> None:
+    """A release that is sometimes None, and sometimes raises, is counted all the same."""
+    noise = dp.m.make_laplace(*_NUMBER, 0.5)
+
+    def release(rows: list[int]) -> int | None:
+        noisy = noise(len(rows))
+        if noisy < -3:
+            raise ValueError("too small")
+        return noisy if noisy >= 1 else None
+
+    obj = _measurement(release, 0.5)
+    witness = find_witness(obj, Pair([], [1], 1), pure_curve(0.5), 1.0)
+    assert witness is not None
+    assert _certified(witness.script, obj) > 0.5
+    pair = Pair([], [math.nan], 1)
+    script = event_script(
+        pair, PlainEvent("output >= 1", lambda o: o >= 1), Shown(count=9), [None, 2]
+    )
+    assert "hit(output):" in script
+    assert "0.0 0.0" in _said(script, _measurement(lambda _: None, space=_NANS))
+
+
+def test_noise_that_an_object_keeps_is_shown_on_any_object() -> None:
+    def factory() -> object:
+        kept = dp.m.make_laplace(*_NUMBER, 100.0)(0)
+        return _measurement(lambda rows: len(rows) + kept)
+
+    report = audit(factory(), 1, seed=0)
+    assert "One object, made once" in report.replay
+    for _ in range(3):
+        assert _certified(report.replay, factory()) > 1
+
+
+@dataclasses.dataclass
+class _Hidden:
+    value: int
+    rows: int = dataclasses.field(repr=False)
+
+
+class _Slots:
+    __slots__ = ("rows", "value")
+
+    def __init__(self, value: int, rows: int) -> None:
+        self.value, self.rows = value, rows
+
+
+class _Silent:
+    def __init__(self, value: int, rows: int) -> None:
+        self.value, self._rows = value, rows
+
+    def __repr__(self) -> str:
+        return f"Silent({self.value})"
+
+
+_WRAPS = [
+    _Hidden,
+    _Slots,
+    _Silent,
+    complex,
+    lambda value, rows: iter([value, rows]),
+    lambda value, rows: (v for v in (value, rows)),
+    lambda value, rows: lambda q="sum": value if q == "sum" else rows,
+    lambda value, rows: [value, {"rows": decimal.Decimal(rows)}],
+    lambda value, rows: f'{{"value": {value}, "meta": {{"n": {rows}}}}}',
+    lambda value, rows: np.array([(value, rows)], dtype=[("v", "i8"), ("n", "i8")]),
+    lambda value, rows: np.ma.masked_array([value, rows], mask=[False, True]),
+]
+
+
+@pytest.mark.parametrize("wrap", _WRAPS)
+def test_what_an_output_holds_is_read_and_shown(wrap) -> None:
+    noise = dp.m.make_laplace(*_NUMBER, 1.0)
+    obj = _measurement(lambda rows: wrap(noise(len(rows)), len(rows)))
+    witness = find_witness(obj, Pair([], [1], 1), pure_curve(1.0), 1.0)
+    assert witness is not None
+    assert witness.certified
+    assert _certified(witness.script, obj) > 3
+
+
+def test_plain_outputs_are_read_as_they_are() -> None:
+    for value in (3, "a", [1, 2.0], {"a": [1]}, (1, (2, 3)), np.zeros(3), [[1], {"b": None}]):
+        assert read(value) is value
+
+
+def test_what_is_not_read_is_named() -> None:
+    reader = Reader()
+    assert reader.read([object(), 1]) == ["<object>", 1]
+    assert list(reader.unread) == ["object"]
+    deep = Reader()
+    deep.read(iter(range(10_000)))
+    assert "beyond" in next(iter(deep.unread))
+    report = audit(_measurement(lambda _: object()), 1, seed=0)
+    assert "output holds an object of type object that was not read" in str(report)
+    assert report.to_dict()["unread"] == ["object"]
+
+
+def test_causes_and_notes_of_an_exception_are_outputs() -> None:
+    def fails(rows: list[int]) -> int:
+        raise RuntimeError("bad luck") from ValueError(len(rows))
+
+    told = [encoding.outcome(f, [1, 2]).text for f in (fails, _measurement(fails))]
+    assert ["bad luck" in text and "ValueError: 2" in text for text in told] == [True, True], told
+    error = ValueError("x")
+    error.add_note("of 3 rows")
+    assert encoding.Raised.of(error).text == "ValueError: x; of 3 rows"
+
+
+def test_two_small_parts_are_one_event() -> None:
+    left = [(i % 2, 500 + i if i % 2 else i) for i in range(400)]
+    right = [(i % 2, i if i % 2 or i % 3 else 500 + i) for i in range(400)]
+    best = best_events(left, right, pure_curve(1.0), 1)[0]
+    assert " and " in best.event.text
+    assert {sum(map(best.event.holds, side)) for side in (left, right)} >= {0}
+    assert [name for name, _ in parts_of([[1, [2]]])] == ["output[0]", "output[1][0]"]
+
+
+def test_a_large_pair_is_made_small_before_it_is_counted() -> None:
+    def release(rows: list[int]) -> int:
+        if 5 in rows:
+            raise ValueError("missing value code")
+        return 0
+
+    obj = _measurement(release)
+    pair = Pair([-2] * 60_000, [*[-2] * 60_000, 5], 1)
+    assert affordable(obj, pair, 0.1) < 100
+    witness = find_witness(obj, pair, pure_curve(1.0), 2.0)
+    assert witness is not None
+    assert len(witness.script) < 1500
+    assert _certified(witness.script, obj) > 3
