@@ -20,6 +20,10 @@ from opendp_sim.spaces.released import Released, asking
 __all__ = ["ANSWERS", "DIRECT", "Wrong", "asked_later", "how_wrong", "size"]
 
 _NOISY = "noise_error"
+_NO_COEFFICIENT = (
+    "That is not stated, because the fit shrinks slopes by as much as the noisy sums call for, and "
+    " by how much that moves them depends on the true slopes, which nothing released bounds"
+)
 DIRECT = {"density", "distance"}
 """Questions whose answers are the sums themselves; others decide or fit something by them."""
 ANSWERS = DIRECT | {"interval_count", "counts"}
@@ -101,7 +105,7 @@ def _of_posts(output: OutputType, posts: Sequence[Post], last: Any) -> Iterator[
     for name, value in expected.items():
         if name == _SUMS_OF_PRODUCTS:
             told = f"2 of 3 released sums within {size(value)}, where a record adds at most 1"
-            more = ", by noise: the error of the sums, not of a coefficient, which is not stated"
+            more = f", by noise: the error of the sums, not of a coefficient. {_NO_COEFFICIENT}"
             short = f"2 of 3 sums, not coefficients, within {size(value)} records"
             yield Wrong(told, more=more, short=short)
         if name.startswith((_NOISY, "noise")):

@@ -37,6 +37,9 @@ class Regress(Mechanism):
         ``prediction`` of shape (q,); or, with ``answer: coefficients``, the column ``coefficient``
         of shape (d,): the intercept, then the other columns in order, in data units.
 
+        No error of a coefficient is stated: the fit shrinks slopes by as much as the noisy sums call
+        for, and what that moves depends on the true slopes, which nothing released bounds.
+
     Stability
         Not a transformation.
 

@@ -279,3 +279,9 @@ def test_what_a_selection_lists_is_a_sentence():
     assert told.text.startswith(
         "an item that has 71.3 votes more than the item with the 81st most votes is"
     )
+
+
+def test_a_regression_says_why_a_coefficient_has_no_error():
+    plan = plan_file(next(path for path in SPECS if path.stem == "digit-regression"))
+    (told,) = {error.whole for error in how_wrong(plan).values() if "coefficient" in error.whole}
+    assert "depends on the true slopes, which nothing released bounds" in told
