@@ -12,7 +12,7 @@ import numpy as np
 
 from opendp_sim.audit.atoms import Source
 from opendp_sim.audit.datasets import atom_of
-from opendp_sim.audit.joined_words import counted, joined
+from opendp_sim.audit.joined_words import counted, joined, repeated
 from opendp_sim.audit.members import quiet_member
 from opendp_sim.audit.mining import LARGEST_SIZE, MOST_SIZES, Mined
 from opendp_sim.audit.neighbours import Edit, Pair, RecordSpace, _Genome
@@ -41,7 +41,8 @@ def _values(source: Source, found: Mined, member: Callable[[Any], bool]) -> list
                 [word, word.upper(), f" {word}", f"{word} "] if len(found.words) < 12 else [word]
             )
         wanted += [str(n) for n in sorted(found.numbers)[:20]]
-        wanted = joined(found.words) + counted(found.words, found.numbers) + wanted
+        made = joined(found.words) + repeated(found.words)
+        wanted = made + counted(found.words, found.numbers) + wanted
     elif isinstance(sample, int) and not isinstance(sample, bool):
         whole = sorted({int(c) for c in found.numbers if c == int(c)}, key=lambda c: (abs(c), c))
         wanted += [c for n in whole for c in (n, n + 1, n - 1)] + [-c for c in whole]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.joined_words import PARTS, SPLITS
+from opendp_sim.audit.joined_words import PARTS, REPEATS, SPLITS
 from opendp_sim.audit.reachable import attribute, held, names_of
 
 __all__ = ["Mined", "mined"]
@@ -76,7 +76,7 @@ def mined(functions: list[types.FunctionType]) -> Mined:
 
     for function in functions:
         code(function.__code__)
-        out.words.update((SPLITS | PARTS) & set(names_of(function.__code__)))
+        out.words.update((SPLITS | PARTS | REPEATS) & set(names_of(function.__code__)))
         for value in held(function):
             out.take(value)
         owner = getattr(function, "__self__", None)

@@ -13,7 +13,7 @@ from opendp_sim.audit.curves import Curve
 from opendp_sim.audit.encoding import outcome
 from opendp_sim.audit.neighbours import Pair
 
-__all__ = ["MOST", "Search", "affordable", "releases_of", "shrunk_pair"]
+__all__ = ["MOST", "Search", "affordable", "releases_of", "shrunk_pair", "smaller"]
 
 MOST = 20_000
 _KEEP = 0.75
@@ -71,7 +71,7 @@ def shrunk_pair(
     better, tried = goal > 0, 0
     while better and (time.process_time() < end or tried < _ALWAYS):
         better = False
-        for small in _smaller(pair):
+        for small in smaller(pair):
             tried += 1
             if time.process_time() > end and tried > _ALWAYS:
                 break
@@ -82,7 +82,7 @@ def shrunk_pair(
     return pair
 
 
-def _smaller(pair: Pair) -> Iterator[Pair]:
+def smaller(pair: Pair) -> Iterator[Pair]:
     """Yield the pair without half, a quarter, ... one of the records that both sides share."""
     shared = _shared(pair.left, pair.right)
     size = len(shared)

@@ -20,12 +20,13 @@ from opendp_sim.audit.literals import literal
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.reading import read
 from opendp_sim.audit.scripts import Shown, event_script, planned
-from opendp_sim.audit.shrinking import MOST, Search, affordable, releases_of, shrunk_pair
+from opendp_sim.audit.shrinking import MOST, Search, affordable, releases_of, shrunk_pair, smaller
 
 __all__ = ["Witness", "find_witness", "outcome"]
 
 _FEWEST, _FIRST, _RISK = 60, 800, 1e-3
 _HANDFUL = 8
+_LONG, _FEW, _TRIED_SMALLER, _AS_MUCH = 200, 20, 6, 0.8
 _FAR = 200_000
 """Runs a side that a script asks for at most; what they do not show is said to be calculated."""
 _SHRINK, _KEPT, _TRIED = 0.4, 16, 3
@@ -102,12 +103,40 @@ def _has_objects(run: Callable[[Any], Any], pair: Pair) -> bool:
 
 
 def _lightened(search: Search, pair: Pair) -> Pair:
-    """Return a smaller pair where the whole one is too slow to count anything."""
+    """Return a smaller pair where the whole one is long, or too slow to count anything."""
+    long = isinstance(pair.left, list) and len(repr(pair.left)) > _LONG
+    pair = _shortened(search, pair) if long else pair
     if affordable(search.run, pair, search.left(0.25)) >= 4 * _FEWEST:
         return pair
     left, right = (releases_of(search.run, data, _HANDFUL) for data in (pair.left, pair.right))
     found = best_events(left, right, search.curve, 1)
     return shrunk_pair(search, pair, found[0], search.left(0.7), _HANDFUL // 2) if found else pair
+
+
+def _shortened(search: Search, pair: Pair) -> Pair:
+    """Leave out what both sides share while some event, whichever, shows as much of an excess.
+
+    An event that names what a long dataset gives, such as its length, is lost with any of its records.
+    """
+    end, best, better = time.process_time() + search.left(0.5), _shown(search, pair), True
+    while better and best > 0:
+        better = False
+        for tried, small in enumerate(smaller(pair)):
+            if time.process_time() > end or tried > _TRIED_SMALLER:
+                break
+            if not (search.member(small.left) and search.member(small.right)):
+                continue
+            if _shown(search, small) >= _AS_MUCH * best:
+                pair, better = small, True
+                break
+    return pair
+
+
+def _shown(search: Search, pair: Pair) -> float:
+    """Return by how many errors an event of few releases exceeds the claim."""
+    left, right = (releases_of(search.run, data, _FEW) for data in (pair.left, pair.right))
+    found = best_events(left, right, search.curve, 1)
+    return found[0].size if found else 0.0
 
 
 def _certified(search: Search, pair: Pair, found: list[Chosen], shown: Shown) -> Witness:

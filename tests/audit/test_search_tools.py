@@ -18,7 +18,7 @@ from opendp_sim.audit.encoding import Raised, unordered
 from opendp_sim.audit.glance import Glance, excess
 from opendp_sim.audit.guessed import guessed_source
 from opendp_sim.audit.guided import _overflowing
-from opendp_sim.audit.joined_words import counted, joined
+from opendp_sim.audit.joined_words import counted, joined, repeated
 from opendp_sim.audit.laws import Law, Laws
 from opendp_sim.audit.lean import text_of
 from opendp_sim.audit.mining import Mined
@@ -130,6 +130,9 @@ def test_words_are_joined_by_the_marks_that_a_code_takes_apart() -> None:
     assert "x;x" in joined({"x", ";"})
     assert "a b" in joined({"a", "b", "split"})
     assert joined({"a", "b"}) == []
+    assert {"bab", "bab" + "ab" * 7, "cac"} <= set(joined({"a", "b", "c", "split"}))
+    assert "abab" in repeated({"ab", "count"})
+    assert repeated({"ab"}) == []
 
 
 class _Made:
