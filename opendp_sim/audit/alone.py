@@ -1,8 +1,9 @@
-"""Whether a calculation may stand alone: a run along its tape must call nothing that may draw beside it.
+"""Whether a calculation may stand alone: nothing that a run meets draws beside its tape, or keeps state.
 
 Equal tapes that gave equal outputs do not show a coin of one in a thousand, and a claim may rest on it.
-So before a calculated verdict stands without draws, the functions in C that a run calls are read off the
-interpreter: those of a module that is not known to draw nothing speak against it.
+So before a calculated verdict stands without draws, all that the function can meet is followed and must
+be of known kinds (``closed_world.py``), runs must leave it as it was, and the functions in C that they
+call are read off the interpreter besides: those of a module that may draw speak against it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import gc
 import sys
 from typing import Any
 
+from opendp_sim.audit.closed_world import World, roots_of
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.tape import TapeEndError
 from opendp_sim.audit.tracer import Tracer
@@ -21,11 +23,9 @@ _QUIET = {
     "_bisect",
     "_collections",
     "_csv",
-    "_datetime",
     "_decimal",
     "_functools",
     "_heapq",
-    "_io",
     "_json",
     "_operator",
     "_pickle",
@@ -42,7 +42,6 @@ _QUIET = {
     "cmath",
     "collections",
     "copy",
-    "datetime",
     "decimal",
     "fractions",
     "functools",
@@ -60,7 +59,6 @@ _QUIET = {
     "zlib",
     "_abc",
     "abc",
-    "_ctypes",
     "_hashlib",
     "_blake2",
     "_md5",
@@ -73,7 +71,6 @@ _QUIET = {
     "_contextvars",
     "scipy",
     "sys",
-    "gc",
 }
 """Modules in C that draw nothing."""
 _NOISY = ("numpy.random", "scipy.stats", "scipy.linalg.interpolative")
@@ -83,15 +80,20 @@ _TAPES = 6
 
 
 def stands_alone(tracer: Tracer, pair: Pair) -> bool:
-    """Say whether no run on either side calls what may draw beside the tape."""
-    known: set[str] = set()
+    """Say whether no run on either side can meet what may draw beside the tape."""
+    world = World()
+    outer = tracer.tape.outer
+    roots = [tracer.function] if outer is None else roots_of(outer)
+    if not world.take([*roots, pair.left, pair.right]):
+        return False
+    before, known = world.state(), set[str]()
     for data in (pair.left, pair.right):
         for _ in range(_TAPES):
             met = _called(tracer, data)
             if met is None or known & met:  # met once may be a finalizer's, of anything
                 return False
             known |= met
-    return True
+    return world.state() == before
 
 
 def _called(tracer: Tracer, data: Any) -> set[str] | None:
@@ -109,6 +111,8 @@ def _called(tracer: Tracer, data: Any) -> set[str] | None:
     gc.disable()  # what is collected meanwhile has finalizers, which are no part of the run
     try:
         _, draws = tracer.tape.run(tracer.function, data, "record")
+        if not World().take([draw.value for draw in draws]):
+            return None
         sys.setprofile(look)
         tracer.tape.run(tracer.function, data, "force", [draw.value for draw in draws])
     except TapeEndError:

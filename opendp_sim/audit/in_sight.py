@@ -54,12 +54,13 @@ def shows(tracer: Tracer, shift: Shift, sides: tuple[tuple[Any, tuple[Draw, ...]
         sides: either dataset with its draws.
     """
     end, places = time.process_time() + 2 * _SECONDS, places_of(normal=shift.law.gaussian)
-    every = math.ceil(2 * (len(places) + _TAPES) * tracer.seconds_a_run / _SECONDS)
+    cells = sum(np.size(draw.argument) for _, draws in sides[:1] for draw in draws)
+    runs = len(places) * (len(_PATTERNS) if cells > 1 else 1) + _TAPES
+    every = math.ceil(2 * runs * tracer.seconds_a_run / _SECONDS)
     every = min(max(1, every), _SPARSE)  # of a slow function fewer
     try:
         for number, (data, draws) in enumerate(sides):
-            forced = [_forced(draws, place, tracer.rng) for place in places[::every]]
-            for values in [*forced, *[None] * (_TAPES // every)]:
+            for values in _tried(draws, places, every, tracer.rng):
                 late = time.process_time() > end
                 if late or not _shown(tracer, shift, number, data, draws, values):
                     return False
@@ -68,15 +69,55 @@ def shows(tracer: Tracer, shift: Shift, sides: tuple[tuple[Any, tuple[Draw, ...]
     return True
 
 
-def _forced(draws: tuple[Draw, ...], place: float, rng: np.random.Generator) -> list[Any]:
-    """Return noisy values so many scales from their arguments, up in some cells and down in others."""
+def _tried(
+    draws: tuple[Draw, ...], places: NDArray[np.float64], every: int, rng: np.random.Generator
+) -> list[Any]:
+    """Return the noisy values of the runs to come; ``None`` where they are drawn."""
+    cells = sum(np.size(draw.argument) for draw in draws)
     out: list[Any] = []
+    for number, place in enumerate(places[::every]):
+        patterns = _PATTERNS if cells > 1 else _PATTERNS[:1]
+        out += [_forced(draws, one(place, places, cells, number, rng)) for one in patterns]
+    return out + [None] * (_TAPES // every)
+
+
+def _together(
+    place: float, _: NDArray[np.float64], cells: int, __: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Return one place for all cells, up in some and down in others."""
+    return np.asarray(place * (rng.choice([-1.0, 1.0], cells) if cells > 1 else np.ones(cells)))
+
+
+def _one_far(
+    place: float, _: NDArray[np.float64], cells: int, number: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Return common noise, and one cell after the other at the place."""
+    out = rng.normal(0.0, 1.0, cells)
+    out[(number + int(rng.integers(2))) % cells] = place
+    return out
+
+
+def _apart(
+    _: float, places: NDArray[np.float64], cells: int, __: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Return a place of its own for every cell, in half of them one that noise often has."""
+    far, common = rng.choice(places, cells), rng.normal(0.0, 1.0, cells)
+    return np.where(rng.random(cells) < rng.random(), far, common)
+
+
+_PATTERNS = _together, _one_far, _apart
+
+
+def _forced(draws: tuple[Draw, ...], places: NDArray[np.float64]) -> list[Any]:
+    """Return noisy values so many scales from their arguments, one place a cell."""
+    out: list[Any] = []
+    done = 0
     for draw in draws:
         law = draw.law or draw.free
         assert law is not None  # noqa: S101 - a shift has none without
         at = np.asarray(draw.argument, dtype=float)
-        signs = rng.choice([-1.0, 1.0], at.shape) if len(draws) > 1 or at.size > 1 else 1.0
-        values = at + place * law.scale * signs
+        values = at + law.scale * places[done : done + at.size].reshape(at.shape)
+        done += at.size
         values = np.rint(values) if law.whole else values
         out.append(_like(draw.value, values))
     return out

@@ -22,8 +22,9 @@ from opendp_sim.audit.tracer import Tracer
 from opendp_sim.audit.views import numbers
 
 CALCULATED = (
-    "calculated and not drawn: exact if all of its randomness is on the tapes and OpenDP's noise has the"
-    " law that its constructor names (guard: real releases fit it)"
+    "calculated and not drawn: exact if all of its randomness is on the tapes, OpenDP's noise has the"
+    " law that its constructor names (guard: real releases fit it), and no branch on values of the noise"
+    " that were not tried carries the claim"
 )
 
 __all__ = [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import secrets
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 
 from opendp_sim.audit import audit
 from opendp_sim.audit.exact import Shift
-from opendp_sim.audit.in_sight import places_of, ratio_in_sight
+from opendp_sim.audit.in_sight import _PATTERNS, places_of, ratio_in_sight
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise import NoiseLaw
 from opendp_sim.audit.sampling import begin_coins, both_sides
@@ -122,3 +124,37 @@ def test_batches_of_one_size_have_coins_of_their_own() -> None:
     assert len({tuple(one) for one in first}) == 4
     begin_coins()
     assert sides() == first
+
+
+PLACES = places_of(normal=False)
+
+
+def test_cells_are_forced_apart_and_not_to_one_place_only() -> None:
+    """One cell far out beside common noise of the others, either of them, on both sides."""
+    rng = np.random.default_rng(0)
+    for cells in (2, 3, 8):
+        far = np.array([one(12.0, PLACES, cells, n, rng) for n in range(99) for one in _PATTERNS])
+        beyond = np.abs(far) > 9
+        assert np.abs(far[:3]).max() <= 40
+        for cell in range(cells):
+            rest = np.delete(np.abs(far), cell, axis=1)
+            assert (beyond[:, cell] & (rest <= 2.5).all(axis=1)).any()
+            assert (beyond[:, cell] & (rest[:, 0] <= 1)).any()
+
+
+def test_what_two_cells_decide_together_is_not_calculated_alone() -> None:
+    """Uniform where one cell's noise is rare and the other's common: a pattern of probability 5e-5."""
+    noise = dp.m.make_laplace(dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int), 1.0)
+
+    def function(rows: list[int]) -> list[int]:
+        at = min(sum(min(max(r, 0), 20) for r in rows), 20)
+        a, b = noise([at, at])
+        if abs(a - at) > 9 and abs(b - at) <= 1:
+            return [secrets.randbelow(221) - 100 for _ in "ab"]
+        return [min(max(v, -100), 120) for v in (a, b)]
+
+    obj = opaque(whole(), SYMMETRIC, PURE, function, lambda d: 20.0 * d)
+    assert (
+        audit(obj, 1, budget=replace(BRIEF, trace_seconds=2.0, seconds=2.0)).verdict
+        == "not refuted"
+    )

@@ -1,0 +1,255 @@
+"""Every value that a function can meet, found without a run: a closed world, or what speaks against it.
+
+A value in a run is a constant, a part of the dataset, a draw of the tape, what the function names or
+holds, or what a call or an attribute of such values returns. Where all of these are of known kinds that
+draw nothing, whoever calls them (C may call back unseen), a run is a function of dataset and tape. One
+kind that is not known speaks against it (``trace.md``).
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import dis
+import functools
+import sys
+import types
+from array import array
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.audit.kept_state import Held, cells_of, held_now, is_users, own_of
+from opendp_sim.audit.known_kinds import FORBIDDEN, LEAVES, known_call, known_type, plain_array
+
+__all__ = ["World", "roots_of"]
+
+_MOST, _LONGEST = 20_000, 200_000
+_HEAP = 1 << 9
+"""Set in the flags of a class that a ``class`` statement has made (``Py_TPFLAGS_HEAPTYPE``)."""
+_SEQUENCES = (list, tuple, set, frozenset, collections.deque)
+_MAPPINGS = (
+    *(dict, collections.Counter, collections.OrderedDict, collections.defaultdict),
+    types.MappingProxyType,
+)
+_OURS, _NATIVE = "opendp_sim.audit.", "opendp.mod"
+_AROUND = (
+    *(
+        "make_user_measurement",
+        "make_chain_mt",
+        "make_chain_pm",
+        "make_fix_delta",
+        "make_approximate",
+    ),
+    *("make_pureDP_to_zCDP", "make_zCDP_to_approxDP", "make_pureDP_to_approxDP"),
+)
+"""Constructors of OpenDP's that add no noise to the measurement that they are given."""
+_READS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "LOAD_FROM_DICT_OR_DEREF")
+_WRITES = ("STORE_GLOBAL", "DELETE_GLOBAL")
+_INNER = ("__weakref__", "__dict__", "_abc_impl")
+_BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
+
+
+class World:
+    """What a function can meet; ``strange`` names the first kind that is not known."""
+
+    def __init__(self) -> None:
+        self.strange = ""
+        self.names: set[str] = set()
+        """Attributes that some code asks for."""
+        self._seen: dict[int, Any] = {}
+        self._todo: list[Any] = []
+        self._modules: list[types.ModuleType] = []
+        self._asked: set[tuple[int, str]] = set()
+
+    def take(self, values: Iterable[Any]) -> bool:
+        """Follow values to all that they lead to; say whether all of it is known."""
+        self._todo += values
+        more = True
+        while more:
+            while self._todo and not self.strange:
+                self._one(self._todo.pop())
+            more = not self.strange and self._of_modules()
+        return not self.strange
+
+    def state(self) -> list[Any]:
+        """Return what a run could have changed: equal before and after where it did not."""
+        named = [vars(m).get(name) for m in self._modules for name in sorted(self.names)]
+        return [Held(named), *(p for value in self._seen.values() for p in held_now(value))]
+
+    def _one(self, value: Any) -> None:
+        if type(value) in LEAVES or id(value) in self._seen:
+            return
+        if isinstance(value, _Unknown):
+            self.strange = "a module or a measurement that is not known"
+        self._seen[id(value)] = value
+        if len(self._seen) > _MOST:
+            self.strange = "too many values"
+        elif isinstance(value, types.ModuleType):
+            self._modules.append(value)
+        elif isinstance(value, types.FunctionType):
+            self._function(value)
+        elif isinstance(value, type):
+            self._class(value)
+        elif not (self._container(value) or self._called(value) or self._made(value)):
+            self.strange = f"a value of type {type(value).__name__}"
+
+    def _of_modules(self) -> bool:
+        """Follow what some code's attributes may be of a module; say whether there was more."""
+        for module in list(self._modules):
+            for name in list(self.names):
+                if (id(module), name) not in self._asked:
+                    self._asked.add((id(module), name))
+                    self._todo += [vars(module)[name]] if name in vars(module) else []
+        return bool(self._todo)
+
+    # --- kinds of values ---------------------------------------------------------------
+
+    def _container(self, value: Any) -> bool:
+        kind = type(value)
+        if kind in _SEQUENCES or kind in _MAPPINGS:
+            parts = [value] if kind in _SEQUENCES else [value.keys(), value.values()]
+            for part in parts:
+                if len(part) > _LONGEST:
+                    return False
+                self._todo += [v for v in part if type(v) not in LEAVES]
+            self._todo.append(getattr(value, "default_factory", None))
+            return True
+        if kind in (bytearray, array) or plain_array(value):
+            return True
+        return isinstance(value, np.generic) and known_type(kind)
+
+    def _called(self, value: Any) -> bool:
+        """Take what is called: methods, functions in C, partial calls, descriptors."""
+        if isinstance(value, types.MethodType):
+            self._todo += [value.__func__, value.__self__]
+        elif isinstance(value, _BOUND) and not isinstance(
+            value.__self__, (types.ModuleType, type(None))
+        ):
+            self.names.add(value.__name__)
+            self._forbidden(value.__name__)
+            self._todo.append(value.__self__)
+        elif isinstance(value, (types.MethodDescriptorType, types.ClassMethodDescriptorType)):
+            self._forbidden(value.__name__)
+            self._todo.append(value.__objclass__)
+        elif type(value) is functools.partial:
+            self._todo += [value.func, *value.args, *value.keywords.values()]
+        elif isinstance(value, property):
+            self._todo += [value.fget, value.fset, value.fdel]
+        elif isinstance(value, (staticmethod, classmethod)):
+            self._todo.append(value.__func__)
+        else:
+            return known_call(value)
+        return True
+
+    def _made(self, value: Any) -> bool:
+        """Take an instance: of OpenDP's classes, of a law of scipy, or of a class of the user's."""
+        kind = type(value)
+        module = str(getattr(kind, "__module__", ""))
+        if module.startswith(_OURS):
+            return True  # a stand-in: its draws are on the tape
+        if module.startswith("scipy.stats._"):
+            return known_type(kind) and hasattr(value, "rvs")
+        if module == _NATIVE and known_type(kind):
+            return self._native(value)
+        if kind is types.SimpleNamespace:
+            self._todo += vars(value).values()
+            return True
+        if not kind.__flags__ & _HEAP:
+            return False
+        if known_type(kind):
+            return module in ("typing", "types", "dataclasses", "enum")
+        self._todo += [kind, *own_of(value)]
+        for inner in (dict, list, tuple, set, frozenset):
+            if isinstance(value, inner):
+                self._todo.append(inner(value))
+        return True
+
+    def _native(self, value: Any) -> bool:
+        """Take an object of OpenDP's: a measurement's call is on the tape, other functions are not."""
+        if type(value).__name__ == "Measurement":
+            return "function" not in self.names
+        made = getattr(value, "__opendp_dict__", None)
+        if isinstance(made, dict):
+            self._todo += made.get("__kwargs__", {}).values()
+        return isinstance(made, dict)
+
+    def _class(self, kind: type) -> None:
+        if known_type(kind) or str(kind.__module__).startswith(_OURS) or kind is object:
+            return
+        if not kind.__flags__ & _HEAP or not is_users(kind):
+            self.strange = f"the class {kind.__name__}"
+            return
+        self._todo += [type(kind), *kind.__mro__[1:]]
+        self._todo += [v for k, v in vars(kind).items() if k not in _INNER]
+
+    def _function(self, function: types.FunctionType) -> None:
+        module = str(function.__module__)
+        if module.startswith(_OURS) or known_call(function):
+            return
+        self._todo += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        self._todo += [*function.__dict__.values(), *cells_of(function)]
+        self._code(function.__code__, function)
+
+    def _code(self, code: types.CodeType, function: types.FunctionType) -> None:
+        reads, attributes, imports, writes = _named(code)
+        if writes & {"", *function.__code__.co_freevars}:
+            self.strange = "a name that is written to from call to call"
+        for name in attributes:
+            self.names.add(name)
+            self._forbidden(name)
+        scope = function.__globals__
+        for name in reads:
+            self._todo += [scope[name]] if name in scope else [vars(builtins).get(name)]
+        for name in imports:
+            parts = name.split(".")
+            for count in range(1, len(parts) + 1):
+                self._todo.append(sys.modules.get(".".join(parts[:count]), _Unknown()))
+        for inner in code.co_consts:
+            if isinstance(inner, types.CodeType):
+                self._code(inner, function)
+
+    def _forbidden(self, name: str) -> None:
+        if name in FORBIDDEN:
+            self.strange = f"the attribute {name}"
+        elif name == "function" and any(
+            type(v).__name__ == "Measurement" for v in self._seen.values()
+        ):
+            self.strange = "the function of a measurement"
+
+
+def roots_of(made: Any) -> list[Any]:
+    """Return the functions that a measurement calls; what cannot be followed where it is not known."""
+    told = getattr(made, "__opendp_dict__", None) or {}
+    if told.get("__function__") not in _AROUND:
+        return [_Unknown()]
+    out: list[Any] = []
+    for part in told.get("__kwargs__", {}).values():
+        out += roots_of(part) if type(part).__name__ == "Measurement" else [part]
+    return out
+
+
+class _Unknown:
+    """What a run would import, or noise that is not on the tape: of no known kind."""
+
+
+@functools.lru_cache(maxsize=2000)
+def _named(
+    code: types.CodeType,
+) -> tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str]]:
+    """Return the globals that code reads, its attributes, its imports, and what it writes to outside."""
+    reads, attributes, imports, writes = set[str](), set[str](), set[str](), set[str]()
+    for step in dis.get_instructions(code):
+        name = step.argval
+        if step.opname in ("STORE_DEREF", "DELETE_DEREF"):
+            writes.add(name)
+        elif step.opname in _WRITES:
+            writes.add("")
+        elif step.opname == "IMPORT_NAME":
+            imports.add(name)
+        elif step.opname in _READS:
+            reads.add(name)
+        elif isinstance(name, str) and step.opcode in dis.hasname:
+            attributes.add(name)
+    return frozenset(reads), frozenset(attributes), frozenset(imports), frozenset(writes)
