@@ -33,7 +33,9 @@ _MAPPINGS = (
     *(dict, collections.Counter, collections.OrderedDict, collections.defaultdict),
     types.MappingProxyType,
 )
-_OURS, _NATIVE = "opendp_sim.audit.", "opendp.mod"
+_STAND_INS = ("opendp_sim.audit.proxies", "opendp_sim.audit.primitives")
+"""Modules whose functions put draws on the tape."""
+_NATIVE = "opendp.mod"
 _AROUND = (
     *(
         "make_user_measurement",
@@ -147,7 +149,7 @@ class World:
         """Take an instance: of OpenDP's classes, of a law of scipy, or of a class of the user's."""
         kind = type(value)
         module = str(getattr(kind, "__module__", ""))
-        if module.startswith(_OURS):
+        if module in _STAND_INS:
             return True  # a stand-in: its draws are on the tape
         if module.startswith("scipy.stats._"):
             return known_type(kind) and hasattr(value, "rvs")
@@ -176,7 +178,7 @@ class World:
         return isinstance(made, dict)
 
     def _class(self, kind: type) -> None:
-        if known_type(kind) or str(kind.__module__).startswith(_OURS) or kind is object:
+        if known_type(kind) or str(kind.__module__) in _STAND_INS or kind is object:
             return
         if not kind.__flags__ & _HEAP or not is_users(kind):
             self.strange = f"the class {kind.__name__}"
@@ -185,8 +187,8 @@ class World:
         self._todo += [v for k, v in vars(kind).items() if k not in _INNER]
 
     def _function(self, function: types.FunctionType) -> None:
-        module = str(function.__module__)
-        if module.startswith(_OURS) or known_call(function):
+        module = str(function.__globals__.get("__name__"))
+        if module in _STAND_INS or known_call(function):
             return
         self._todo += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
         self._todo += [*function.__dict__.values(), *cells_of(function)]

@@ -26,6 +26,7 @@ import scipy.stats
 from opendp_sim.audit import audit, verdicts
 from opendp_sim.audit.alone import stands_alone
 from opendp_sim.audit.closed_world import World, roots_of
+from opendp_sim.audit.kept_state import held_now, own_of
 from opendp_sim.audit.known_kinds import known_call, known_type
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.primitives import tapped
@@ -236,3 +237,15 @@ def test_a_wrapper_does_not_pass_for_what_it_wraps() -> None:
     assert not known_call(cached)
     assert known_type(collections.Counter)
     assert not known_type(np.datetime64)
+
+
+def test_what_is_held_is_compared_by_identity() -> None:
+    kept = Kept()
+    before, values = list(held_now(kept)), [1, "a"]
+    listed = list(held_now(values))
+    assert list(held_now(kept)) == before
+    kept.last = 1
+    assert own_of(kept) == [1]
+    assert list(held_now(kept)) != before
+    values[0] = 2
+    assert list(held_now(values)) != listed
