@@ -22,7 +22,7 @@ __all__ = ["ANSWERS", "DIRECT", "Wrong", "asked_later", "how_wrong", "size"]
 _NOISY = "noise_error"
 _NO_COEFFICIENT = (
     "That is not stated, because the fit shrinks slopes by as much as the noisy sums call for, and "
-    " by how much that moves them depends on the true slopes, which nothing released bounds"
+    "by how much that moves them depends on the true slopes, which nothing released bounds"
 )
 DIRECT = {"density", "distance"}
 """Questions whose answers are the sums themselves; others decide or fit something by them."""

@@ -201,7 +201,7 @@ def _output(decl: OutputDecl, base: OutputType, notes: Notes) -> OutputType | No
             return None
         posts.append(claim)
         domain = claim.output
-    typed = OutputType(decl, base.stage, tuple(posts), domain)
+    typed = OutputType(decl, base.stage, tuple(posts), domain, base.stated)
     return typed if _saves(typed, notes) else None
 
 

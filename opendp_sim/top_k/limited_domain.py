@@ -20,7 +20,7 @@ from opendp_sim.spaces.counts import Votes, votes_space
 from opendp_sim.top_k.parts.gap_utility import K_MAX, check_ranks
 from opendp_sim.top_k.parts.peeling import check_rounds, range_of
 from opendp_sim.top_k.parts.peeling_profile import peeling_profile
-from opendp_sim.top_k.parts.ranked import RANKED, ranked_items
+from opendp_sim.top_k.parts.ranked import RANKED, order_of_draws, ranked_items
 from opendp_sim.top_k.parts.selection import (
     ACCOUNTING,
     DELTA,
@@ -139,7 +139,8 @@ class LimitedDomain(Mechanism):
                 "height": float(height),
                 "deviation": self.scale * math.pi / math.sqrt(6),
                 "ranks": float(self.k_max),
-            },
+            }
+            | (order_of_draws(self.scale) if self.ranked else {}),
         )
 
     def _swaps(self, votes: Votes, users: int) -> int:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.stated_errors import of_release
-from opendp_sim.spaces.counts import USERS
+from opendp_sim.spaces.counts import USERS, OpenCounts
 from opendp_sim.spaces.sketch import IntVector
 from opendp_sim.top_k.gaussian_top_k import GaussianTopK
+from opendp_sim.top_k.limited_domain import LimitedDomain
 from opendp_sim.top_k.parts.ranked import leads_of_draws, leads_of_noise
 from opendp_sim.top_k.peel import Peel
 from opendp_sim.top_k.top_k import TopK
@@ -77,6 +80,22 @@ def test_a_plan_states_leads_where_no_counts_are_released():
     silent = of_release(Peel(k=3, scale=5.0).bind(dense, USERS).expected)
     assert silent is not None
     assert "comes first" not in silent.whole
+
+
+def test_an_output_holds_what_its_release_states():
+    spec = Path(__file__).parents[2] / "specs" / "bright-pixels.yaml"
+    plan = plan_file(spec)
+    (output,) = plan.outputs.values()
+    facts = plan.releases[output.stage.name].plain()["expected"]
+    assert output.expected
+    assert all(facts[name] == value for name, value in output.expected.items())
+    assert plan.plain()["outputs"][output.decl.name]["expected"] == output.expected
+
+
+def test_the_order_over_an_open_catalogue_is_stated_too():
+    claim = LimitedDomain(k=2, k_max=9, scale=5.0, delta=1e-6, ranked=True)
+    told = claim.bind(OpenCounts(False), USERS).expected
+    assert told["order_for_95_percent"] == pytest.approx(5.0 * math.log(19))
 
 
 def test_draws_keep_what_is_said():

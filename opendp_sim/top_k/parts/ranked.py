@@ -13,7 +13,14 @@ from typing import Any
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.on_use import special
 
-__all__ = ["RANKED", "leads_of_draws", "leads_of_noise", "no_ranks", "ranked_items"]
+__all__ = [
+    "RANKED",
+    "leads_of_draws",
+    "leads_of_noise",
+    "no_ranks",
+    "order_of_draws",
+    "ranked_items",
+]
 
 _LATE = 0.05
 """In so many runs at most the item that is ahead loses: the other 95 of 100 are told."""
@@ -40,7 +47,12 @@ def leads_of_draws(scale: float, k: int, candidates: int, *, ranked: bool) -> di
     """Return which leads settle draws with chances as ``exp(votes / scale)`` (Lemma 5 of ``peel.md``)."""
     others = candidates - k
     told = {"lead_for_95_percent": scale * math.log(others / _LATE - 1.0), "places": float(k)}
-    return told | ({"order_for_95_percent": scale * math.log(1.0 / _LATE - 1.0)} if ranked else {})
+    return told | (order_of_draws(scale) if ranked else {})
+
+
+def order_of_draws(scale: float) -> dict[str, float]:
+    """Return which lead decides the order of two items of such draws (Lemma 5 of ``peel.md``)."""
+    return {"order_for_95_percent": scale * math.log(1.0 / _LATE - 1.0)}
 
 
 def leads_of_noise(scale: float, k: int, candidates: int, *, ranked: bool) -> dict[str, float]:
