@@ -7,6 +7,7 @@ it, so gross faults end in the race and nothing has to be corrected for it.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,8 @@ _FEW = 20
 """Runs a side in the first round of a race, at least; slower mechanisms do not race."""
 _ROUND = 0.13
 """Part of the time for each of the three rounds; the race may use two fifths."""
+_ONE_PAIR = 0.2
+"""Part of the seconds that the first turn of one pair may take."""
 _CLEAR = 4.0
 """Standard errors from which a pair is bet on during the race: what the luckiest of many seldom has."""
 
@@ -92,6 +95,13 @@ class Race:
         cost = sample.seconds / max(sample.runs, 1)
         return int(share * self.budget.seconds / max(cost, 4e-6))
 
+    def too_slow(self, pair: Pair, count: int) -> bool:
+        """Say whether so many runs would take a great part of the seconds, by one of them."""
+        begin = time.process_time()
+        with contextlib.suppress(Exception):
+            self.subject.run(pair.left)
+        return 2 * count * (time.process_time() - begin) > _ONE_PAIR * self.budget.seconds
+
     def play(self, sample: Sample, choice: Choice | None, count: int) -> bool:
         """Draw fresh outputs and bet on them what their past chose; say whether the claim fell."""
         bet = None if choice is None else choice.bet
@@ -130,11 +140,15 @@ def search(race: Race, hints: tuple[Pair, ...]) -> list[Sample]:
         for sample, before in turn:
             if race.left_over(0.6) < 0 and ranked:
                 break
+            if not sample.runs and race.too_slow(sample.pair, each):
+                continue
             clear = before if before is not None and before.strength >= _CLEAR else None
             if race.play(sample, clear, each):
                 return [sample]
             now = choose(race, sample)
             ranked.append((-now.strength, len(ranked), sample, now))
+        if not ranked:
+            return known or [probe]
         ranked.sort(key=lambda item: item[:2])
         samples = [sample for _, _, sample, _ in ranked[:keep]]
         turn = [(sample, choice) for _, _, sample, choice in ranked[:keep]]

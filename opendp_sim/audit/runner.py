@@ -19,6 +19,7 @@ from opendp_sim.audit.layers import Case, layers_of, tracer_of
 from opendp_sim.audit.members import MemberPairs, quiet_member
 from opendp_sim.audit.mining import Mined, mined
 from opendp_sim.audit.neighbours import Pair, PairSpace
+from opendp_sim.audit.pace import paced
 from opendp_sim.audit.reachable import functions_of
 from opendp_sim.audit.reading import Reader
 from opendp_sim.audit.report import Report, versions
@@ -33,6 +34,8 @@ from opendp_sim.core.randomness import public_generator
 
 __all__ = ["assert_not_refuted", "audit"]
 
+_A_RUN = 0.02
+"""Part of the trace's seconds that one run may take, in the mean, on the longest dataset."""
 _LONGER = 3
 """How many times its seconds the search for a plain event gets, where the layers left them."""
 
@@ -103,6 +106,9 @@ def audit(
     functions = functions_of(obj) if mine and not isinstance(obj, Subject) else []
     found = mined(functions)
     space = _space(subject, d_in, given, generator, found if functions else None)
+    if functions:
+        part = _A_RUN * spend.trace_seconds
+        space = paced(space, subject.run, public_generator(seed, "audit", "pace"), part)
     members = MemberPairs(space, quiet_member(subject.input_domain))
     given = members.kept(given)
     case = Case(
