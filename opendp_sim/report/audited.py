@@ -46,6 +46,7 @@ class _Audit(Strict):
     how: str | None
     witness: Plain | None
     script: str | None
+    unread: list[str]
     versions: dict[str, str]
     refuted_by: str | None
     evidence: Plain | None
