@@ -67,7 +67,8 @@ def event_script(pair: Pair, event: PlainEvent, shown: Shown, outputs: Sequence[
     loading = f"from opendp_sim.audit import {', '.join(names)}"
     x, y = literal(pair.left), literal(pair.right)
     needed = imports_of(x, y, event.text)
-    delta = shown.point[1]
+    epsilon, delta = shown.point
+    allowed = f', "which allows {epsilon:.4g} at this delta"' if delta else ""
     lines = [f"{first}; {loading}" if not first.startswith("#") else f"{loading}  {first}"]
     lines += [needed] if needed else []
     lines += [f"M, n = {made}, {shown.count}", f"x, y = {x}, {y}"]
@@ -93,7 +94,7 @@ def event_script(pair: Pair, event: PlainEvent, shown: Shown, outputs: Sequence[
             f"p, q = (sum(bool(hit({drawn})) for _ in range(n)) for data in (x, y))",
             (
                 'print(p / n, q / n, "epsilon is at least", certified_epsilon((p, q), (n, n), '
-                f'{delta:.6g}, 1e-3), "at delta {delta:.3g}; claimed", M.map({pair.distance!r}))'
+                f'{delta:.6g}, 1e-3), "at delta {delta:.3g}; claimed", M.map({pair.distance!r}){allowed})'
             ),
         ]
     )

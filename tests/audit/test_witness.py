@@ -194,6 +194,13 @@ def test_two_small_parts_are_one_event() -> None:
     assert [name for name, _ in parts_of([[1, [2]]])] == ["output[0]", "output[1][0]"]
 
 
+def test_a_claim_at_a_delta_is_said_beside_the_bound() -> None:
+    event = PlainEvent("output >= 1", lambda output: output >= 1)
+    shown = Shown(point=(0.3, 0.01), count=20)
+    script = event_script(Pair([], [1], 1), event, shown, [1, 2])
+    assert "which allows 0.3 at this delta" in _said(script, _measurement(len))
+
+
 def test_a_large_pair_is_made_small_before_it_is_counted() -> None:
     def release(rows: list[int]) -> int:
         if 5 in rows:
