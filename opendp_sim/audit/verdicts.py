@@ -20,16 +20,10 @@ from opendp_sim.audit.in_sight import ratio_in_sight, shows
 from opendp_sim.audit.lean import Won, lean_bets
 from opendp_sim.audit.levels import level_step
 from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.repeated import repeated_step
 from opendp_sim.audit.sampling import differ
 from opendp_sim.audit.scan import Found
-from opendp_sim.audit.steps import (
-    CALCULATED,
-    bet_on_table,
-    drawn,
-    repeated_step,
-    strength,
-    verdict_run,
-)
+from opendp_sim.audit.steps import CALCULATED, bet_on_table, drawn, strength, verdict_run
 from opendp_sim.audit.support import support_step
 from opendp_sim.audit.tape import Draw, OutOfTimeError, TapeEndError
 from opendp_sim.audit.tracer import Tracer

@@ -6,6 +6,7 @@ import os
 import ssl
 import time
 from collections.abc import Callable
+from itertools import cycle
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.audit import steps
+from opendp_sim.audit import repeated, steps
 from opendp_sim.audit.alone import stands_alone
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.primitives import tapped
@@ -95,3 +96,16 @@ def test_a_calculated_excess_is_not_dropped_where_bets_run_out_of_time(
     assert (found.claimed, found.confidence) == ("a curve", steps.CALCULATED)
     with pytest.raises(verdicts.OutOfTimeError):
         verdicts._calculated(*asked, sure=False)
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [([3, 3, 3, 3], "equal calls give equal answers"), ([3, -3, 5, -5], "comes again")],
+)
+def test_the_words_say_what_two_calls_have_in_common(answers: list[int], words: str) -> None:
+    """A release that was kept for its dataset was told as noise that two calls cancel."""
+    given = cycle(answers)
+    subject = SimpleNamespace(run=lambda _: [next(given), next(given)])
+    told = repeated._not_afresh(subject, Pair([], [1], 1))
+    assert words in told
+    assert "cancel" not in told
