@@ -20,6 +20,7 @@ from opendp_sim.audit.in_sight import ratio_in_sight, shows
 from opendp_sim.audit.lean import Won, lean_bets
 from opendp_sim.audit.levels import level_step
 from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.noise_branches import decides_by_noise
 from opendp_sim.audit.repeated import repeated_step
 from opendp_sim.audit.sampling import differ
 from opendp_sim.audit.scan import Found
@@ -113,10 +114,12 @@ def _priced(tracer: Tracer, found: Found) -> Evidence | None:
 def _sure(tracer: Tracer, pair: Pair, view: View, shift: Shift, tapes: int) -> bool:
     """Say whether a closed form may stand without draws."""
     measure, claimed = tracer.subject.measure, tracer.claimed
+    sides = (pair.left, view.draws), (pair.right, view.other)
     return (
         closed_form(shift, measure, claimed, tapes) is not None
         and ratio_in_sight(shift, measure, claimed) > 1 + ROUNDING[shift.whole]
-        and shows(tracer, shift, ((pair.left, view.draws), (pair.right, view.other)))
+        and not decides_by_noise(tracer.tape, tracer.function, sides)
+        and shows(tracer, shift, sides)
         and stands_alone(tracer, pair)
     )
 

@@ -1,0 +1,54 @@
+"""A branch on the noise may hide between the values that are tried: it is not calculated alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+from opendp_sim.audit.noise_branches import decides_by_noise
+from opendp_sim.audit.primitives import tapped
+from opendp_sim.audit.tape import Tape
+
+WHOLE = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 10_000.0)
+REAL = dp.m.make_laplace(dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float), 2.0)
+CELLS = dp.m.make_laplace(dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int), 1.0)
+
+
+def decides(function: Callable[[Any], Any]) -> bool:
+    tape = Tape(None, np.random.default_rng(0))
+    with tapped(tape, [function]):
+        _, draws = tape.run(function, [1], "record")
+        return decides_by_noise(tape, function, (([1], tuple(draws)),))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda rows: v if (v := WHOLE(len(rows))) % 9973 != 4321 else 0,
+        lambda rows: 0 if abs(WHOLE(len(rows)) - len(rows)) > 9 else 1,
+        lambda rows: 0 if (WHOLE(len(rows)) * 0.5 + 1) // 7 == 3 else 1,
+        lambda rows: 0.0 if 0.25 < REAL(float(len(rows))) * 2 < 0.2501 else 1.0,
+        lambda rows: [0, 0] if sum(CELLS([len(rows)] * 2)) == 17 else [1, 1],
+        lambda rows: WHOLE(len(rows)) and 1,
+        lambda rows: {7: 1}.get(WHOLE(len(rows)), 0),
+    ],
+)
+def test_what_is_decided_by_noise_is_told(function: Callable[[Any], Any]) -> None:
+    assert decides(function)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda rows: WHOLE(len(rows)),
+        lambda rows: {"n": 2 * WHOLE(len(rows)) - 1, "of": len(rows) > 3},
+        lambda rows: round(REAL(float(len(rows))) / 3, 2),
+        lambda rows: [sum(CELLS([len(rows)] * 3)), *CELLS([1, 2])],
+    ],
+)
+def test_arithmetic_with_noise_is_no_decision(function: Callable[[Any], Any]) -> None:
+    assert not decides(function)
