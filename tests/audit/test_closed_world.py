@@ -216,6 +216,7 @@ def test_a_rare_coin_that_no_tape_sees_is_not_accused(monkeypatch: pytest.Monkey
     sound = with_coin(coins, values)
     assert audit(sound, 1, budget=SHORT, seed=0).verdict == "not refuted"
     monkeypatch.setattr(verdicts, "stands_alone", lambda *_: True)
+    monkeypatch.setattr(verdicts, "decides_by_noise", lambda *_: False)
     assert audit(sound, 1, budget=SHORT, seed=0).verdict == "refuted"
 
 
