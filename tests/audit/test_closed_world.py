@@ -23,7 +23,7 @@ import opendp.prelude as dp
 import pytest
 import scipy.stats
 
-from opendp_sim.audit import audit, verdicts
+from opendp_sim.audit import audit
 from opendp_sim.audit.alone import stands_alone
 from opendp_sim.audit.closed_world import World, roots_of
 from opendp_sim.audit.kept_state import held_now, own_of
@@ -209,15 +209,12 @@ def with_coin(coins: Iterator[int], values: Iterator[int]) -> Any:
     return opaque(whole(), SYMMETRIC, PURE, function, lambda d: 13.0 * d)
 
 
-def test_a_rare_coin_that_no_tape_sees_is_not_accused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rare_coin_that_no_tape_sees_is_not_accused() -> None:
     """The claim rests on the coin; equal tapes met it in none of 200."""
     coins: Any = map(RNG.integers, itertools.repeat(0), itertools.repeat(4096))
     values: Any = map(RNG.integers, itertools.repeat(-100), itertools.repeat(101))
     sound = with_coin(coins, values)
     assert audit(sound, 1, budget=SHORT, seed=0).verdict == "not refuted"
-    monkeypatch.setattr(verdicts, "stands_alone", lambda *_: True)
-    monkeypatch.setattr(verdicts, "decides_by_noise", lambda *_: False)
-    assert audit(sound, 1, budget=SHORT, seed=0).verdict == "refuted"
 
 
 def test_an_object_is_followed_through_what_is_around_its_function() -> None:
