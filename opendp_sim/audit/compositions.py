@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.audit.datasets import records_of
 from opendp_sim.audit.driver import Driver, unknown_questions
+from opendp_sim.audit.key_questions import of_own
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise import NoiseLaw
 from opendp_sim.audit.spaces import metric_name, some_dataset
@@ -48,6 +49,11 @@ def of_composition(obj: dp.Measurement, d_in: Any) -> Driver:
     losses = _accepted(obj(probes.some), probes, most)
     if not losses:
         raise unknown_questions("a queryable that takes no measurement on its own space")
+
+    if not probes.trace(obj, losses)(probes.some).size:  # it answers, and evaluated none of them
+        own = of_own(obj(probes.some), probes.pairs)
+        if own is not None:
+            return own
 
     def drive(queryable: Any) -> Any:
         heard: list[float] = []

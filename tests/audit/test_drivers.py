@@ -201,3 +201,21 @@ def test_the_corpus_has_every_interactive_mechanism():
     assert {t.family for t in TWINS} == {"ind_knn", "hybrid_knn", "private_knn", "composition"}
     assert {c.family for c in CONTROLS} == {t.family for t in TWINS}
     assert all("drive" not in t.options for t in TWINS)
+
+
+def test_a_queryable_that_takes_anything_is_asked_a_key_again_and_again() -> None:
+    noise = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 3.0)
+
+    def release(rows: list[int]) -> Any:
+        def answer(query: Any) -> int:
+            least = query if isinstance(query, int) else 0
+            return int(noise(sum(row >= least for row in rows)))
+
+        return dp.new_queryable(answer)
+
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+    obj = dp.m.make_user_measurement(*space, dp.max_divergence(), release, float)
+    driver = default_driver(obj, 1)
+    assert driver is not None
+    assert driver.words == "the key 1, 24 times"
+    assert len(driver(obj([5]))) == 25
