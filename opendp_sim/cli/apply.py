@@ -27,7 +27,7 @@ from opendp_sim.dsl.compare import compare, refuse_private
 from opendp_sim.dsl.earlier import Earlier, earlier_of
 from opendp_sim.dsl.execute import Engine, apply
 from opendp_sim.dsl.plan import plan_file
-from opendp_sim.dsl.plan_document import is_plan, load_plan
+from opendp_sim.dsl.plan_document import is_plan, load_plan, outputs_of_plan
 
 __all__ = ["apply_command"]
 
@@ -36,7 +36,10 @@ def apply_command(
     spec: Annotated[str, typer.Argument(help="A spec, or a plan written by `plan -o`.")],
     param: Params = None,
     into: Annotated[
-        str | None, typer.Option(help="Folder that outputs are saved under; default the spec's.")
+        str | None,
+        typer.Option(
+            help="Folder that outputs are saved under; default that of the spec, or of the plan document."
+        ),
     ] = None,
     anywhere: Annotated[
         bool, typer.Option("--anywhere", help="Let `save:` leave that folder.")
@@ -76,6 +79,7 @@ def apply_command(
             if param:
                 raise typer.BadParameter("a plan document has its parameters already")
             plan = load_plan(spec, resuming=resume is not None)
+            into = outputs_of_plan(spec, plan) if into is None else into
         else:
             plan = plan_file(spec, parameters(param))
         if compared:

@@ -22,6 +22,7 @@ from opendp_sim.cli._run import (
 )
 from opendp_sim.cli.show_first import show_advice, show_first
 from opendp_sim.cli.show_plan import show_plan, show_types
+from opendp_sim.core.shown import shown
 from opendp_sim.dsl.advice import advice, advised_of
 from opendp_sim.dsl.error_units import unit_of_answers
 from opendp_sim.dsl.plan import Plan, plan_file
@@ -127,6 +128,14 @@ def _check_output(plan: Plan, spec: str, output: str) -> None:
 
 
 def _save(plan: Plan, output: str) -> None:
-    from opendp_sim.dsl.plan_document import save_plan  # noqa: PLC0415 - for `-o` only
+    from opendp_sim.dsl.plan_document import outputs_of_plan, save_plan  # noqa: PLC0415 - for `-o` only
 
     save_plan(plan, output)
+    if (own := outputs_of_plan(output, plan)) is not None:
+        typer.echo(
+            shown(
+                f"note: `opendp-sim apply {output}` saves its outputs under {own}, the plan's own folder; "
+                "the spec, its data and its ledger stay where they are"
+            ),
+            err=True,
+        )

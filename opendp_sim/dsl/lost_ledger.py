@@ -124,8 +124,12 @@ def _time_of(quoted: Quoted) -> str:
 
 
 def _certificates(plan: Plan, into: File) -> Iterator[File]:
-    """Yield the certificates of the program's own outputs, and some of those that lie beside them."""
-    saved = [into / o.save for o in plan.program.outputs if o.save is not None]
+    """Yield the certificates of the program's own outputs, and some of those that lie beside them.
+
+    They are looked for in the spec's folder too: other runs saved there.
+    """
+    folders = dict.fromkeys([into, File(plan.program.folder)])
+    saved = [home / o.save for home in folders for o in plan.program.outputs if o.save is not None]
     own = [certificate_path(path) for path in saved]
     yield from (path for path in own if path.is_file())
     for near in sorted({path.parent for path in saved}):

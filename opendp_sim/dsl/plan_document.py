@@ -25,7 +25,7 @@ from opendp_sim.dsl.charging import ledger_path
 from opendp_sim.dsl.differences import told_differences
 from opendp_sim.dsl.plan import Plan, plan_file
 
-__all__ = ["FORMAT", "is_plan", "load_plan", "save_plan", "spec_of"]
+__all__ = ["FORMAT", "is_plan", "load_plan", "outputs_of_plan", "save_plan", "spec_of"]
 
 FORMAT = "opendp_sim/plan/1"
 
@@ -104,6 +104,16 @@ def spec_of(path: str | File) -> tuple[File, Plain]:
     """Return the spec's path and parameters as a plan document names them; the spec is not opened."""
     found = _document(path)
     return File(path).parent / found.spec, found.values
+
+
+def outputs_of_plan(path: str | File, plan: Plan) -> str | None:
+    """Return the folder that outputs of a plan document are saved under: its own; None beside its spec.
+
+    A document may be carried elsewhere and names its spec from there: what is saved never leaves the
+    folder of the one who runs it. Data and ledger stay where the spec names them.
+    """
+    own = File(path).parent
+    return None if own.resolve() == File(plan.program.folder).resolve() else str(own)
 
 
 def _document(path: str | File) -> _Document:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -51,7 +52,8 @@ def checks_of_plan(file: Path, spec: Path, plan: Plan) -> Iterator[Check]:
     if saved:
         done = shlex.quote(certificate_path(Path(saved[0])).as_posix())
         run = f"opendp-sim apply {shlex.quote(file.name)} --sign curator.pem"
-        own = f"--spec {shlex.quote(spec.name)} --signer curator.pub.pem"
+        place = Path(os.path.relpath(spec.resolve(), file.resolve().parent)).as_posix()
+        own = f"--spec {shlex.quote(place)} --signer curator.pub.pem"
         yield _said(_LATER), f"{_KEYS}{run}\nopendp-sim verify {done} {own}"
 
 

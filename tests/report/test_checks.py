@@ -62,15 +62,28 @@ def test_the_officer_s_signature_is_made_and_checked(folder, monkeypatch):
     assert "name the curator's public key" not in said
 
 
-@pytest.mark.parametrize("kind", ["spec", "plan"])
-def test_the_commands_of_a_page_before_the_run_make_and_check_a_signature(folder, kind):
+@pytest.mark.parametrize("kind", ["spec", "plan", "sent plan"])
+def test_the_commands_of_a_page_before_the_run_make_and_check_a_signature(
+    folder, kind, monkeypatch
+):
     about = folder / "digit-means.yaml"
     if kind == "plan":
         ran("opendp-sim plan digit-means.yaml -o review.plan")
         about = folder / "review.plan"
+    if kind == "sent plan":  # it wrote into the author's folder, where the page did not look
+        own = folder.parent / "own"
+        own.mkdir()
+        said = (
+            CliRunner().invoke(app, ["plan", "digit-means.yaml", "-o", "../own/sent.plan"]).stderr
+        )
+        assert "saves its outputs under ../own" in said
+        about = own / "sent.plan"
+        monkeypatch.chdir(own)
     *_, commands = blocks(page_of(about))
     assert f"apply {about.name} --sign" in commands
     assert "signed by the key" in ran(commands)
+    assert (about.parent / "out").is_dir()
+    assert (folder / "out").is_dir() == (kind != "sent plan")
 
 
 def test_the_commands_of_a_certificate_s_page_work_unsigned_and_signed(folder, monkeypatch):
