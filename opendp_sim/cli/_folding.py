@@ -51,7 +51,7 @@ def _parts(lines: list[str]) -> Iterator[list[str]]:
 
 def _continues(line: str, part: list[str]) -> bool:
     own = len(line) - len(line.lstrip())
-    listed = re.match(r" *(?:[-*] |[^ ]+(?: [^ ]+)? {2,})", line)
+    listed = re.match(r" *(?:= |[-*] |[^ ]+(?: [^ ]+)? {2,})", line)
     return bool(line.strip()) and not listed and len(part[-1]) >= _FULL and own == _under(part[0])
 
 

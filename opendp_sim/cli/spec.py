@@ -134,8 +134,8 @@ def _save(plan: Plan, output: str) -> None:
     if (own := outputs_of_plan(output, plan)) is not None:
         typer.echo(
             shown(
-                f"note: `opendp-sim apply {output}` saves its outputs under {own}, the plan's own folder; "
-                "the spec, its data and its ledger stay where they are"
+                f"note: `opendp-sim apply {output}` saves its outputs under {own}, the plan's own "
+                "folder; the spec, its data and its ledger stay where they are"
             ),
             err=True,
         )
