@@ -43,7 +43,9 @@ def _table(events: Iterable[PlainEvent], left: Sequence[Any], right: Sequence[An
     """Return which outputs of either side each event has."""
     known = list(events)
     one, two = (
-        np.array([[e.holds(v) for v in side] for e in known], dtype=bool).reshape(len(known), -1)
+        np.array([[e.holds(v) for v in side] for e in known], dtype=bool).reshape(
+            len(known), len(side)
+        )
         for side in (left, right)
     )
     return known, one, two

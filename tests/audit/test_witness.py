@@ -201,6 +201,10 @@ def test_a_claim_at_a_delta_is_said_beside_the_bound() -> None:
     assert "which allows 0.3 at this delta" in _said(script, _measurement(len))
 
 
+def test_outputs_that_suggest_no_event_are_no_error() -> None:
+    assert best_events(["<a>"] * 3, ["<a>"] * 3, pure_curve(1.0), 1) == []
+
+
 def test_a_large_pair_is_made_small_before_it_is_counted() -> None:
     def release(rows: list[int]) -> int:
         if 5 in rows:
