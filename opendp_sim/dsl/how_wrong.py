@@ -9,6 +9,7 @@ from typing import Any
 
 from opendp_sim.core.claims import Post
 from opendp_sim.core.mechanism import lookup
+from opendp_sim.core.on_use import special
 from opendp_sim.dsl.output_types import OutputType
 from opendp_sim.dsl.planned import Planned
 from opendp_sim.dsl.release_plan import ReleasePlan
@@ -96,7 +97,8 @@ def _of_posts(output: OutputType, posts: Sequence[Post], last: Any) -> Iterator[
         whole = whole_of(output, noise)
         unit = next((post.unit for post in reversed(posts) if post.unit), "")
         if _compares_sums(last):
-            yield _lead(noise / record, size(noise) if record != 1 else "")
+            classes = len(getattr(output.domain, "labels", None) or ())
+            yield _lead(noise / record, size(noise) if record != 1 else "", classes)
         if last.key in _SHARES and "least records" in expected:
             yield _of_shares(whole, expected, decides=last.key not in DIRECT)
         if getattr(last, "mean", False):
@@ -229,17 +231,23 @@ def _compares_sums(last: Any) -> bool:
     return last.key == "classify" and getattr(last, "rule", "") == "map"
 
 
-def _lead(records: float, own: str) -> Wrong:
-    """Say how large a lead is safe: the difference of two sums has sqrt(2) times the noise of one.
+def _lead(records: float, own: str, classes: int) -> Wrong:
+    """Say how large a lead is safe among the classes of a release (Lemma 3 of ``classify.md``).
 
-    Beyond two of its deviations a normal variable goes in 2.3 of 100 cases, on one side.
+    The difference of two sums has sqrt(2) times the noise of one, and beyond two of its deviations a
+    normal variable goes in 2.3 of 100 cases, on one side: that chance is shared among all rivals.
     """
-    lead = 2.0 * math.sqrt(2.0) * records
+    rivals = max(classes - 1, 1)
+    deviations = 2.0
+    if rivals > 1:
+        deviations = -float(special.ndtri(special.ndtr(-deviations) / rivals))
+    lead = deviations * math.sqrt(2.0) * records
     counts = (
         f"2 of 3 counts are within {size(records)}{f', in their own unit {own}' if own else ''}"
     )
     more = (
-        f"; below it noise may have decided, above it noise alone turns fewer than 3 of 100 ({counts}). "
-        "Column `margin` is the lead"
+        f"; below it noise may have decided, above it noise alone puts a wrong one of the "
+        f"{rivals + 1:,} classes first in fewer than 3 of 100 questions, however near all of them are "
+        f"({counts}). Column `margin` is the lead"
     )
     return Wrong(f"a lead is safe from {size(lead)} records on", lead, RECORDS, more, of_leads=True)

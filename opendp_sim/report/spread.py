@@ -52,9 +52,8 @@ def _of_leads(error: Wrong, leads: Sequence[float], some: str) -> str:
         return ""
     below = sum(lead < error.size for lead in leads)
     return (
-        f"{_range('leads', leads, some)}: {below:,} of {len(leads):,} are below the safe lead, so "
-        f"noise may "
-        "have decided them."
+        f"{_range('leads', leads, some)}: {below:,} of {len(leads):,} are below the safe lead, so noise "
+        "may have decided them."
     )
 
 
@@ -64,15 +63,15 @@ def _of_answers(values: Sequence[float], noise: Sequence[float], some: str) -> s
         return ""
     share = _percent(median(noise) / median(values))
     return (
-        f"{_range('answers', values, some)}; half of them have noise below {size(median(noise))}, "
-        f"as the file "
-        f"states it: {share} of the middle answer."
+        f"{_range('answers', values, some)}. The size of their noise stands in the file beside each "
+        f"answer, in the middle {size(median(noise))}, which is {share} of the middle answer: noise "
+        "moves 2 of 3 answers by less than their size of noise, and 1 of 3 by more."
     )
 
 
 def _range(what: str, numbers: Sequence[float], some: str) -> str:
     least, middle, most = (size(number) for number in (min(numbers), median(numbers), max(numbers)))
-    return f"The {what} in {some} run from {least} to {most}, half of them below {middle}"
+    return f"The {what} in {some} run from {least} to {most}, and the middle one is {middle}"
 
 
 def _column(rows: Sequence[Mapping[str, str]], wanted: Sequence[str]) -> list[float]:

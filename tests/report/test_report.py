@@ -106,7 +106,7 @@ def test_a_spec_s_page_says_promise_flow_attacker_and_cost(tmp_path):
         "Its typical size (deviation): 88.2.",
         "passing it on weakens nothing",
         "with one record in the data, anything that is released, and anything that is done because of it",
-        "a lead is safe from 12.5 records on",
+        "a lead is safe from 17.6 records on",
         "protection strong (by such guesses: strong up to 60, moderate up to 75, weak up to 90, very weak above)",
         "absent records that are accused",
         "changes by at most 1 row",
