@@ -31,6 +31,7 @@ from opendp_sim.dsl.derivation import derivation
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.targets import check_target, kept_of
 from opendp_sim.dsl.verification import load_checked, verify
+from opendp_sim.dsl.verify_report import ASSUMED, verdict
 from opendp_sim.dsl.write import table_of, write_output
 from opendp_sim.dsl.wrong import NEGATIVE
 
@@ -133,14 +134,21 @@ def verify_command(
         derived = derivation(certificate) if explained else []
         if json_:
             more = {"derivation": derived} if explained else {}
-            say_json({"checked": checked, "not_checked": left, **more})
+            say_json(
+                {"checked": checked, "not_checked": left, "verdict": verdict(spec, left), **more}
+            )
             return
         for text in derived:
             say(f"derived      {text}")
         for text in checked:
             say(f"checked      {text}")
         for text in left:
-            say(f"not checked  {text}")
+            if not text.startswith(ASSUMED):
+                say(f"not checked  {text}")
+        for text in left:
+            if text.startswith(ASSUMED):
+                say(f"assumed      {text.removeprefix(ASSUMED)}")
+        say(f"verdict      {verdict(spec, left)}")
 
 
 ODOMETER = (

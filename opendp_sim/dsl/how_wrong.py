@@ -10,7 +10,7 @@ from typing import Any
 from opendp_sim.core.claims import Post
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.on_use import special
-from opendp_sim.dsl.output_types import OutputType
+from opendp_sim.dsl.output_types import OutputType, is_predicted
 from opendp_sim.dsl.planned import Planned
 from opendp_sim.dsl.release_plan import ReleasePlan
 from opendp_sim.dsl.stated_errors import of_release
@@ -34,8 +34,7 @@ _SHARES = {"density", "outliers"}
 _UNKNOWN = "not stated: it depends on the data"
 _LIKE = "`opendp-sim plan --like POINTS` says how large it is for data like public points"
 _WORST = (
-    "Noise is that of the query where it is largest; column `noise_error` has each answer's own, and "
-    f"{_LIKE}"
+    "Noise is that of the query where it is largest; column `noise_error` has each answer's own"
 )
 """The noise of a sum of distances depends on where the query is, and a plan opens no queries."""
 _SUMS_OF_PRODUCTS = "noise of a sum of products"
@@ -94,7 +93,7 @@ def _of_posts(output: OutputType, posts: Sequence[Post], last: Any) -> Iterator[
     noise = next((v for k, v in expected.items() if k.startswith(_NOISY)), None)
     record = max((post.of_a_record for post in posts), default=0.0)
     if noise is not None and record:
-        whole = whole_of(output, noise)
+        whole, likes = whole_of(output, noise), is_predicted(output)
         unit = next((post.unit for post in reversed(posts) if post.unit), "")
         if _compares_sums(last):
             classes = len(getattr(output.domain, "labels", None) or ())
@@ -102,8 +101,8 @@ def _of_posts(output: OutputType, posts: Sequence[Post], last: Any) -> Iterator[
         if last.key in _SHARES and "least records" in expected:
             yield _of_shares(whole, expected, decides=last.key not in DIRECT)
         if getattr(last, "mean", False):
-            yield _of_means(whole, expected["least records"], unit)
-        yield _of_sums(whole, record, unit, direct=last.key in ANSWERS)
+            yield _of_means(whole, expected["least records"], unit, can_predict=likes)
+        yield _of_sums(whole, record, unit, direct=last.key in ANSWERS, can_predict=likes)
     for name, value in expected.items():
         if name == _SUMS_OF_PRODUCTS:
             told = f"2 of 3 released sums within {size(value)}, where a record adds at most 1"
@@ -115,7 +114,7 @@ def _of_posts(output: OutputType, posts: Sequence[Post], last: Any) -> Iterator[
             yield Wrong(told, short=f"fitted to a summed loss within {size(value)} in 2 of 3 runs")
 
 
-def _of_sums(whole: Whole, record: float, unit: str, *, direct: bool) -> Wrong:
+def _of_sums(whole: Whole, record: float, unit: str, *, direct: bool, can_predict: bool) -> Wrong:
     """Tell a sum's whole error, in its own unit, and its noise."""
     counted = "answers" if direct else "counts"
     decide = "" if direct else "; they decide the answer"
@@ -126,7 +125,7 @@ def _of_sums(whole: Whole, record: float, unit: str, *, direct: bool) -> Wrong:
             return Wrong(told, noise, RECORDS, f" by noise{decide}")
         told = f"2 of 3 {counted} within {size(noise)} {unit} at most"
         short = f"2 of 3 within {size(noise)} {_short(unit)} at most"
-        more = f", by noise{_farthest(noise, record)}{decide}. {_WORST}"
+        more = f", by noise{_farthest(noise, record)}{decide}. {_worst(can_predict)}"
         return Wrong(told, more=more, short=short)
     first, second = (size(whole.at(of)) for of in BESIDE)
     named = RECORDS if counts else unit
@@ -140,15 +139,21 @@ def _of_sums(whole: Whole, record: float, unit: str, *, direct: bool) -> Wrong:
         for word, value in whole.parts()
     )
     of = " of all records" if counts else ""
+    last = _worst(can_predict) if not counts else _LIKE if can_predict else ""
     more = (
         f": noise {size(noise)}{'' if counts else _farthest(noise, record)} whatever their number, and "
-        f"at most{of} {each}{whole.cut_off()}. {_LIKE if counts else _WORST}{decide}"
+        f"at most{of} {each}{whole.cut_off()}{decide}{f'. {last}' if last else ''}"
     )
     beside = (
         f"of {BESIDE[0]} records" if counts else f"{_short(unit)} at most for {BESIDE[0]} records"
     )
     short = f"2 of 3 within {first} {beside} (noise {size(noise)})"
     return Wrong(told, more=more, short=short)
+
+
+def _worst(can_predict: bool) -> str:
+    """Say that noise is told where it is largest, and what tells more, if that can be asked for."""
+    return f"{_WORST}{f', and {_LIKE}' if can_predict else ''}"
 
 
 def _short(unit: str) -> str:
@@ -193,7 +198,7 @@ def _of_shares(whole: Whole, expected: Mapping[str, float], *, decides: bool) ->
     return Wrong(told, more=more, short=told.partition(", ")[0])
 
 
-def _of_means(whole: Whole, least: float, unit: str) -> Wrong:
+def _of_means(whole: Whole, least: float, unit: str, *, can_predict: bool) -> Wrong:
     """Tell the error of a mean distance at two numbers of records."""
     told = _at_sizes(whole, least)
     each = ", ".join(f"{size(value)} by {word}" for word, value in whole.parts())
@@ -202,7 +207,7 @@ def _of_means(whole: Whole, least: float, unit: str) -> Wrong:
         f"{f', and at most {each} whatever their number' if each else ''}{whole.cut_off()}. The noise "
         "of the number of records comes on top. A class that counts "
         f"fewer than {math.ceil(least):,} is divided by that number: its answers are too near to 0. "
-        f"{_WORST}"
+        f"{_worst(can_predict)}"
     )
     if least <= BESIDE[0]:
         first = size(whole.at(BESIDE[0]) / BESIDE[0])

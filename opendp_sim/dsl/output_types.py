@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from opendp_sim.core.claims import Interactive, Noise, Post
+from opendp_sim.core.claims import Interactive, Noise, Post, Stable
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.space import Domain
 from opendp_sim.dsl.diagnostic import Notes, Path, nearest
@@ -17,7 +17,10 @@ from opendp_sim.dsl.typed import Bound, Typed
 from opendp_sim.dsl.types import bind_release, release_record
 from opendp_sim.spaces.released import Answers, Released
 
-__all__ = ["OutputType", "released_domain", "type_outputs", "unreleased"]
+__all__ = ["OutputType", "is_predicted", "released_domain", "type_outputs", "unreleased"]
+
+_PREDICTED = {"density": "kernel_sums", "distance": "distance_sums"}
+"""Questions whose errors public points tell, and what a sketch answers them by."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,19 @@ class OutputType:
         """Expected errors that the post-processing states, or without any the release itself."""
         told = {name: float(v) for post in self.posts for name, v in post.expected.items()}
         return told if self.posts else dict(self.stated)
+
+
+def is_predicted(output: OutputType) -> bool:
+    """Say whether public points can tell the error of an output: ``plan --like`` (``predict.py``).
+
+    It answers queries by sums of a kernel of l1 or l2, or of distances, of all records together.
+    """
+    claim, post = output.stage.stages[-1].claim if output.stage.stages else None, output.decl.post
+    name = _PREDICTED.get(post[0].key) if post and output.decl.query is not None else None
+    sums = claim.capabilities.get(name) if name and isinstance(claim, Stable) else None
+    if sums is None or sums.labels is not None:
+        return False
+    return name != "kernel_sums" or sums.distance in ("l1", "l2")
 
 
 def released_domain(typed: Typed, bound: Bound | None) -> Domain | None:

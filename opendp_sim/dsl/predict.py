@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from opendp_sim.core.claims import Stable
 from opendp_sim.core.errors import DataError
 from opendp_sim.core.pipeline import on_queries
 from opendp_sim.dsl.inputs import open_points, open_queries, query_records, read_queries, source_of
 from opendp_sim.dsl.ir import SourceRef
-from opendp_sim.dsl.output_types import OutputType
+from opendp_sim.dsl.output_types import OutputType, is_predicted
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.queries.parts.expected_distance import expected_distance_error
 from opendp_sim.queries.parts.expected_error import Asked, ExpectedError, expected_kernel_error
 
 __all__ = ["predict"]
 
-_NEEDS = {"density": "kernel_sums", "distance": "distance_sums"}
 _EXPECT = {"density": expected_kernel_error, "distance": expected_distance_error}
 
 
@@ -34,7 +32,7 @@ def predict(plan: Plan, like: SourceRef, size: int) -> dict[str, ExpectedError]:
     found = {
         name: _one(plan, output, like, size)
         for name, output in plan.outputs.items()
-        if output.decl.query is not None and _asks(output) is not None
+        if is_predicted(output)
     }
     if not found:
         raise DataError(
@@ -44,14 +42,6 @@ def predict(plan: Plan, like: SourceRef, size: int) -> dict[str, ExpectedError]:
             "are not worked out.",
         )  # fmt: skip
     return found
-
-
-def _asks(output: OutputType) -> str | None:
-    """Return the key of the question, where it is one whose errors can be expected."""
-    claim, post = output.stage.stages[-1].claim, output.decl.post
-    capability = _NEEDS.get(post[0].key) if post else None
-    sums = claim.capabilities.get(capability) if isinstance(claim, Stable) and capability else None
-    return post[0].key if post and sums is not None and sums.labels is None else None
 
 
 def _one(plan: Plan, output: OutputType, like: SourceRef, size: int) -> ExpectedError:

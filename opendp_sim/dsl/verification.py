@@ -28,7 +28,7 @@ from opendp_sim.dsl.differences import told_differences
 from opendp_sim.dsl.plan import Plan, plan_of
 from opendp_sim.dsl.reader import draft_of, draft_of_file
 from opendp_sim.dsl.verify_charge import check_charge, check_ledger, ledger_file
-from opendp_sim.dsl.verify_report import Report
+from opendp_sim.dsl.verify_report import ASSUMED, OWN_SPEC, UNKNOWN_SIGNER, UNSIGNED, Report
 
 __all__ = ["load_checked", "verify"]
 
@@ -70,7 +70,7 @@ def verify(
     report.left += [
         "that the data was what the spec names, and was checked when it was read",
         "that the noise was drawn as declared (the audit looks at that)",
-        *(f"assumed: {text}" for text in as_worded_now(record.assumptions)),
+        *(f"{ASSUMED}{text}" for text in as_worded_now(record.assumptions)),
     ]
     return report.checked, report.left
 
@@ -149,7 +149,7 @@ def _compare(report: Report, ours: Any, theirs: Any, where: str, *, evidence: bo
 
 def _spec(report: Report, spec: str | File | None) -> None:
     if spec is None:
-        report.left.append("that a spec file is this program (name it with --spec)")
+        report.left.append(f"{OWN_SPEC} (name it with --spec)")
         return
     again = _replanned(spec, report.record.values)
     if again.program.hash != report.plan.program.hash:
@@ -210,7 +210,7 @@ def _signature(report: Report, signer: str | File | None) -> None:
         if signer is not None:
             raise report.differs("signature: the file has no signature")
         report.left.append(
-            "who made it: there is no signature, and whoever can rewrite all files can "
+            f"{UNSIGNED}: there is no signature, and whoever can rewrite all files can "
             "rewrite all hashes"
         )
         return
@@ -222,4 +222,4 @@ def _signature(report: Report, signer: str | File | None) -> None:
         f"the statement and the charge are signed by the key {signature.key[:16]}..."
     )
     if signer is None:
-        report.left.append("whose key that is (name the curator's public key with --signer)")
+        report.left.append(f"{UNKNOWN_SIGNER} (name the curator's public key with --signer)")

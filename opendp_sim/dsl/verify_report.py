@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as File
 from typing import Any
@@ -10,12 +11,46 @@ from opendp_sim.accounting.certificate import Certificate
 from opendp_sim.core.errors import ReleaseError
 from opendp_sim.dsl.plan import Plan
 
-__all__ = ["NOT_FOUND", "NOT_OPENED", "Report"]
+__all__ = [
+    "ASSUMED",
+    "NOT_FOUND",
+    "NOT_OPENED",
+    "OWN_SPEC",
+    "UNKNOWN_SIGNER",
+    "UNSIGNED",
+    "Report",
+    "verdict",
+]
 
 NOT_FOUND = "the ledger was not found (--ledger)"
 """How what only a ledger can show is told where there was none."""
 NOT_OPENED = "the ledger could not be opened now"
 """The same where there was one: a run has it, or it may not be written to, as every opening does."""
+
+ASSUMED = "assumed: "
+"""What begins an assumption, which no file can show, among what was not checked."""
+OWN_SPEC = "that a spec file is this program"
+UNKNOWN_SIGNER = "whose key that is"
+UNSIGNED = "who made it"
+
+
+def verdict(spec: object, left: Sequence[str]) -> str:
+    """Return in plain words what follows where nothing was refused, and the first thing still to compare.
+
+    Args:
+        spec: the spec that the certificate was compared with; None for none.
+        left: what was not checked.
+    """
+    told = "all that could be compared agrees"
+    if any(NOT_FOUND in text or NOT_OPENED in text for text in left):
+        told += "; the ledger was not compared"
+    if spec is None:
+        told += "; no spec was compared: is it the program that you reviewed? --spec FILE says it"
+    if any(text.startswith(UNSIGNED) for text in left):
+        return f"{told}; nobody signed it, so nothing shows who made it"
+    if any(text.startswith(UNKNOWN_SIGNER) for text in left):
+        return f"{told}; it is signed, by whom --signer FILE says"
+    return told
 
 
 @dataclass

@@ -15,6 +15,7 @@ from opendp_sim.core.mechanism import lookup
 from opendp_sim.dsl.error_units import divisor_of, of_one_unit, unit_of_answers
 from opendp_sim.dsl.how_wrong import _UNKNOWN, Wrong, asked_later, how_wrong, size
 from opendp_sim.dsl.ir import SourceRef
+from opendp_sim.dsl.output_types import is_predicted
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.predict import predict
 from opendp_sim.dsl.stated_errors import STATED, rank_word
@@ -218,7 +219,19 @@ def test_a_distance_s_error_is_said_to_be_the_largest(stem):
     told = next(iter(how_wrong(plan).values()))
     assert " at most" in told.brief
     assert "column `noise_error` has each answer's own" in told.whole
-    assert "plan --like" in told.whole
+    assert ("plan --like" in told.whole) == (stem == "digit-slices")
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
+def test_points_are_asked_for_where_they_tell_anything(spec, monkeypatch):
+    """`plan --like` was advised for outputs of classes, and without queries: it refuses them (OS607)."""
+    plan = plan_file(spec)
+    advised = [name for name, told in how_wrong(plan).items() if "plan --like" in told.whole]
+    assert all(is_predicted(plan.outputs[name]) for name in advised)
+    if advised:
+        monkeypatch.chdir(spec.parent)  # what it asks about serves as points
+        assert set(advised) <= set(predict(plan, plan.outputs[advised[0]].decl.query, 100))
+    assert not any("plan --like" in told.whole for told in asked_later(plan).values())
 
 
 def test_noise_turns_a_safe_lead_in_fewer_than_3_of_100_among_all_classes():

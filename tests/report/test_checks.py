@@ -92,8 +92,15 @@ def test_the_commands_of_a_certificate_s_page_work_unsigned_and_signed(folder, m
     monkeypatch.chdir(path.parent)
     verify, against, signing = blocks(page_of(path))
     assert "--spec ../digit-means.yaml" in against
-    ran(verify)
-    ran(against)
+    said = ran(verify)
+    assert "assumed: " not in said
+    told = said.partition(" verdict ")[2]
+    assert "all that could be compared agrees" in told
+    assert "--spec FILE" in told
+    assert "nobody signed" in told
+    told = ran(against).partition(" verdict ")[2]
+    assert "all that could be compared agrees" in told
+    assert "--spec FILE" not in told
     assert "../digit-means.yaml --sign" in signing
     assert "signed by the key" in ran(signing)
     page = page_of(path)
