@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
+import shlex
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -40,6 +42,11 @@ class Report:
     """Types of objects in outputs of which not all was read."""
     opaque: bool = False
     """Whether a measurement was audited whose noiseless part nobody declared."""
+
+    claim: str = ""
+    """Whom the claim is about and what it promises, where whoever asked said it."""
+    shares: int = 1
+    """How many audits of one command share its risk of a false alarm."""
 
     @property
     def verdict(self) -> str:
@@ -89,8 +96,17 @@ class Report:
 
     @property
     def search(self) -> str:
-        """A snippet that runs this audit again, with the same search."""
+        """A snippet that runs this audit again, with the same search; of a spec the command."""
         target = self.origin or "obj"
+        spec = target.removesuffix(" (before the noise)").rpartition("#")[0]
+        if spec.endswith((".yaml", ".yml")):
+            distance = "" if self.d_in == 1 else f" --d-in {shlex.quote(str(self.d_in))}"
+            risk = self.beta * self.shares
+            beta = "" if math.isclose(risk, 1e-3, rel_tol=1e-9) else f" --beta {risk!r}"
+            return (
+                f"opendp-sim audit {shlex.quote(spec)}{distance} --seed {self.seed} --budget "
+                f"{self.budget}{beta}"
+            )
         loading = ""
         if ":" in self.origin and not self.origin.endswith((".yaml", ".yml")):
             module, name = self.origin.split(":", 1)
@@ -113,6 +129,8 @@ class Report:
     def __str__(self) -> str:
         name = self.origin or self.subject
         lines = [f"audit of {name} at d_in = {self.d_in}: {self.verdict} ({self.checks})"]
+        if self.claim:
+            lines.append(f"  claim: {self.claim}")
         if self.drive:
             lines.append(f"  asked by default: {self.drive}")
         if self.evidence is not None:
@@ -143,6 +161,7 @@ class Report:
         return {
             "verdict": self.verdict,
             "subject": self.origin or self.subject,
+            "claim": self.claim or None,
             "d_in": plain(self.d_in),
             "asked": self.drive or None,
             "budget": self.budget,

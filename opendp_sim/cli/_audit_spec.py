@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from opendp_sim.accounting.promise import promise, who
+from opendp_sim.accounting.totals import loss_text
 from opendp_sim.audit.asked import checked_distance
 from opendp_sim.audit.services import of_service
 from opendp_sim.core import dp
@@ -14,7 +16,7 @@ from opendp_sim.dsl.accountant import chain, prefix
 from opendp_sim.dsl.plan import plan_file
 from opendp_sim.dsl.typed import Bound
 
-__all__ = ["Auditable", "spec_subjects"]
+__all__ = ["Auditable", "spec_claims", "spec_subjects"]
 
 Auditable = tuple[str, Any, dict[str, Any]]
 """Name, object, and further options of ``audit``."""
@@ -51,6 +53,34 @@ def spec_subjects(path: Path, d_in: Any = 1) -> list[Auditable]:
             hint="public data loses nothing, so there is no claim to refute.",
         )  # fmt: skip
     return found
+
+
+def spec_claims(path: Path, d_in: Any = 1) -> dict[str, str]:
+    """Return what is claimed of each part of a spec, by its name in an audit: who, and how much.
+
+    Where the distance is not the program's own, its promise says nothing of it: the names are left out.
+    """
+    plan = plan_file(str(path))
+    privacy = plan.privacy
+    if privacy is None or privacy.unit.count != d_in:
+        return {}
+    whole = promise(plan.promised)
+    whom = who(plan.promised["unit"])
+    told: dict[str, str] = {}
+    for name, release in plan.releases.items():
+        if release.bound is None:
+            continue
+        if release.maps:
+            far = f"{float(release.maps[-1][1]):,.10g}"
+            norm = (release.bound.norm or "").upper().replace("LINF", "L∞")
+            told[f"{path}#{name} (before the noise)"] = (
+                f"{whom}: what noise is added to changes by at most {far}"
+                f"{f' ({norm} norm)' if norm else ''}"
+            )
+        own = loss_text(privacy.measure, tuple(release.loss))
+        alone = tuple(release.loss) == tuple(plan.total)
+        told[f"{path}#{name}"] = whole if alone else f"{own} for {whom}; the whole program: {whole}"
+    return told
 
 
 def _options(whole: dp.Measurement, before: Any, bound: Bound, d_in: Any) -> dict[str, Any]:

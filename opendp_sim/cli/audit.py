@@ -6,6 +6,7 @@ import importlib
 import json
 import sys
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +14,7 @@ import typer
 
 from opendp_sim.audit import Report, audit, to_sarif
 from opendp_sim.audit.modules import makers
-from opendp_sim.cli._audit_spec import Auditable, spec_subjects
+from opendp_sim.cli._audit_spec import Auditable, spec_claims, spec_subjects
 from opendp_sim.cli._run import EXITS, AsJson, handled, say
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
@@ -53,12 +54,14 @@ def audit_command(
         distance = _number(d_in)
         subjects = _subjects(target, distance)
         share = beta / len(subjects)
+        claims = spec_claims(Path(target), distance) if _is_spec(target) else {}
         reports = []
         for number, (name, obj, options) in enumerate(subjects, 1):
             typer.echo(shown(f"[{number}/{len(subjects)}] {name}"), err=True)
-            reports.append(
-                audit(obj, distance, budget, seed=seed, beta=share, origin=shown(name), **options)
+            found = audit(
+                obj, distance, budget, seed=seed, beta=share, origin=shown(name), **options
             )
+            reports.append(replace(found, claim=shown(claims.get(name, "")), shares=len(subjects)))
     say(_render(reports, output, target), lines=True, fold=False)
     raise typer.Exit(int(any(report.evidence is not None for report in reports)))
 
@@ -77,7 +80,7 @@ def _number(text: str) -> Any:
 
 def _subjects(target: str, distance: Any) -> list[Auditable]:
     """Return what is audited, by name."""
-    if target.endswith((".yaml", ".yml")):
+    if _is_spec(target):
         return spec_subjects(Path(target), distance)
     module, colon, name = target.partition(":")
     if Path(target).is_file():
@@ -92,6 +95,10 @@ def _subjects(target: str, distance: Any) -> list[Auditable]:
     if isinstance(found, (dp.Transformation, dp.Measurement, dp.Odometer)) or not callable(found):
         return [(target, found, {})]
     return [(target, _made(found, target), {})]
+
+
+def _is_spec(target: str) -> bool:
+    return target.endswith((".yaml", ".yml"))
 
 
 def _no_target(target: str) -> AuditError:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +38,7 @@ class _Layer(Strict):
 class _Audit(Strict):
     verdict: Literal["refuted", "not refuted"]
     subject: str
+    claim: str | None = None
     d_in: Any
     asked: str | None
     budget: str
@@ -67,9 +70,9 @@ class AuditPart:
     """One audited object on the page.
 
     Attributes:
-        found: (word, text) of the counterexample; empty where there is none.
+        found: (word, text) of the claim, and of the counterexample where there is one.
         layers: (what was looked at, its answer, what it would have seen or why it did not run).
-        script: the lines of Python that show it again.
+        script: the lines of Python that show it again; none where the page's command does.
     """
 
     subject: str
@@ -143,8 +146,7 @@ def audit_facts(path: Path) -> Facts:
 
 def _again(audit: _Audit, name: str, risk: float) -> str:
     """Return the command that repeats the finding; of a spec all parts are audited, and share a risk."""
-    of_spec = name.endswith((".yaml", ".yml"))
-    share = risk if of_spec else audit.beta
+    share = risk if _spec_of(name) else audit.beta
     beta = "" if math.isclose(share, 1e-3, rel_tol=1e-9) else f" --beta {share!r}"
     distance = "" if audit.d_in == 1 else f" --d-in {shlex.quote(str(audit.d_in))}"
     return (
@@ -169,8 +171,29 @@ def _part(audit: _Audit) -> AuditPart:
     layers = tuple(
         (layer.layer, layer.status, layer.reason or layer.power or "-") for layer in audit.layers
     )
-    script = tuple((audit.script or audit.replay).splitlines())
-    return AuditPart(audit.subject, audit.verdict, tuple(_found(audit)), layers, script)
+    of_spec = bool(_spec_of(audit.subject))
+    shown = audit.script if of_spec else audit.script or audit.replay
+    lines = tuple((shown or "").splitlines())
+    if of_spec and not _runs(lines):
+        lines = ()
+    claim = audit.claim or f"what the object states of itself at a distance of {audit.d_in}"
+    told = (("the claim that was tested", claim), *_found(audit))
+    return AuditPart(audit.subject, audit.verdict, told, layers, lines)
+
+
+def _spec_of(subject: str) -> str:
+    """Return the spec that an audited part belongs to, or nothing."""
+    name = subject.partition(" (")[0].partition("#")[0]
+    return name if name.endswith((".yaml", ".yml")) else ""
+
+
+def _runs(lines: Sequence[str]) -> bool:
+    """Say whether lines are Python; a file of an older version names a spec in them as if it were one."""
+    try:
+        ast.parse("\n".join(lines))
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 def _found(audit: _Audit) -> list[tuple[str, str]]:

@@ -22,6 +22,7 @@ from opendp_sim.accounting.ledger import Ledger
 from opendp_sim.accounting.little_protection import large_delta
 from opendp_sim.accounting.totals import Charge
 from opendp_sim.cli import app
+from opendp_sim.cli._audit_spec import spec_claims
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.report.answered import _bars, _items
 from opendp_sim.report.audited import read_audits
@@ -282,6 +283,35 @@ def test_an_audit_s_page_says_what_was_looked_at(tmp_path):
     text = " ".join(sound(page_of(audit_file(tmp_path / "bad.json", refuted=True))).text)
     for said in ("The claim is wrong", "1 of 1 audited claims", "[1, 2]", "epsilon 0.5", "1.25"):
         assert said in text
+
+
+def test_an_audit_s_page_names_the_claim_and_prints_nothing_that_is_no_python(
+    tmp_path, monkeypatch
+):
+    """It printed `audit(specs/a.yaml#noisy (before the noise), ...)`, in files of older versions too."""
+    monkeypatch.chdir(SPECS.parent)
+    path, name = tmp_path / "a.json", "specs/digit-means.yaml#noisy"
+    one = json.loads(audit_file(path).read_text())["audits"][0]
+    del one["claim"]  # an older file has none
+    promised = "(1, 1e-06)-DP [mu 0.236705] for one record added or removed"
+    assert spec_claims(Path("specs/digit-means.yaml"), 2) == {}
+    assert spec_claims(Path("specs/digit-means.yaml"))[name] == promised
+    parts = [
+        one
+        | {"subject": f"{name} (before the noise)", "replay": f"audit({name} (before), d_in=1)"},
+        one | {"subject": name, "claim": promised},
+    ]
+    path.write_text(json.dumps({"verdict": "not refuted", "audits": parts}))
+    page = page_of(path)
+    assert page.count("the claim that was tested") == 2
+    assert promised in page
+    assert "audit(" not in page
+    assert "the noise is fresh each time, so other numbers come out" in page
+    assert re.findall(r"<pre>(.*?)</pre>", page) == [
+        "opendp-sim audit specs/digit-means.yaml --seed 0 --budget quick --beta 0.002"
+    ]
+    made = replace(report(), origin=f"{name} (before the noise)", beta=5e-4, shares=2)
+    assert made.search == "opendp-sim audit specs/digit-means.yaml --seed 0 --budget quick"
 
 
 def test_an_audit_s_page_names_one_command_that_repeats_its_finding(tmp_path, monkeypatch):
