@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from opendp_sim.dsl.output_types import OutputType
 
-__all__ = ["Whole", "whole_of"]
+__all__ = ["DRAWN", "FIXED", "Whole", "whole_of"]
 
 _ENDING = ", per record at most"
 _PROJECTED = "jl_error_"
@@ -24,6 +24,10 @@ _CUTS = {"clip_rows": "cuts off", "l1_embedding": "cuts off", "jl_projection": "
 """Steps that may move records by what no plan knows, and what they do."""
 _DRAWN = {"sampling": "the draws of the sketch", "projection": "the projection"}
 _FIXED = {"bias": "the structure itself", "rounding": "rounding to the grid"}
+
+
+DRAWN, FIXED = tuple(_DRAWN.values()), tuple(_FIXED.values())
+"""Parts of which squares are added up with those of the noise, and those that are added as they are."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import shorten, wrap
 
 from markupsafe import Markup
 
@@ -13,6 +14,8 @@ from opendp_sim.core.shown import shown
 __all__ = ["Chart", "attack_chart", "bars_chart", "burn_chart", "error_chart", "round_ticks"]
 
 _WIDTH, _HEIGHT = 430, 262
+_LETTERS = 54
+"""Letters that a line over a picture has room for, on a narrow page too."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 18, 36, 40
 
 
@@ -65,7 +68,9 @@ class Chart:
         out += Markup('<text class="lab" x="{}" y="{}" text-anchor="middle">{}</text>').format(
             middle, _HEIGHT - 5, x_label
         )
-        return out + Markup('<text class="lab" x="4" y="16">{}</text>').format(y_label)
+        for line, text in enumerate(_lines(y_label)):
+            out += Markup('<text class="lab" x="4" y="{}">{}</text>').format(14 + 13 * line, text)
+        return out
 
     def figure(self, title: str, *parts: Markup) -> Markup:
         """Return the whole picture."""
@@ -73,6 +78,13 @@ class Chart:
         return Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
             _WIDTH, _HEIGHT, title, body
         )
+
+
+def _lines(label: str) -> list[str]:
+    """Return a label in two lines where one is too short for it; what is cut ends in three dots."""
+    found = wrap(label, _LETTERS) or [""]
+    rest = " ".join(found[1:])
+    return [found[0], shorten(rest, _LETTERS, placeholder="...")] if rest else found
 
 
 def round_ticks(low: float, high: float) -> list[float]:

@@ -142,8 +142,10 @@ def _noun(plan: Plan) -> str:
             f"here; whoever has several is protected less{_of_several(plan)}."
         )
     return (
-        f"One person is here everything in {data} with the same `{of}`, however many rows that is. "
-        f"Whoever has several `{of}` is protected less."
+        f"What is protected is one `{of}`: all rows of {data} with the same `{of}`, however many. Is one "
+        f"`{of}` one person? The program does not say: where every person has one `{of}`, every person "
+        "is protected as is said here; whoever has several is protected less. Where this page says "
+        f'"person" it means one `{of}`.'
     )
 
 

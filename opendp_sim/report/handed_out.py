@@ -21,6 +21,8 @@ _BROKEN = {
     "no number are left out; how many is private, and no page tells it",
     "assume": "nobody looks whether values and labels keep these bounds",
 }
+_OTHER_TYPE = "a run stops where a column is not there or holds values of another type"
+"""The same where no bounds and no labels are declared."""
 """What is done with data that breaks its declaration, by the rule that a program states."""
 _MOST = 12
 """Columns that are named; a reviewer of more reads the program."""
@@ -39,7 +41,14 @@ def handed_out(plan: Plan) -> Iterator[tuple[str, str]]:
         more = len(entry.records.columns) - len(columns)
         columns += [f"{more} more"] if more else []
         where = _source(entry.source)
-        broken = [] if entry.public else [_BROKEN[entry.ingest]]
+        limited = any(column.bounds or column.keys for column in entry.records.columns)
+        broken = (
+            []
+            if entry.public
+            else [
+                _OTHER_TYPE if entry.ingest == "refuse" and not limited else _BROKEN[entry.ingest]
+            ]
+        )
         kept = "; ".join(["", *_rows_used(plan, entry.name), *broken])
         yield f"in: {entry.name}", f"{where}: {', '.join(columns)}{kept}"
     for name, output in plan.outputs.items():
@@ -74,7 +83,7 @@ def most_questions(record: Any) -> int | None:
 
 def _column(column: Column) -> str:
     if column.role == "privacy_id":
-        return f"{column.name} (names the person)"
+        return f"{column.name} (names who is protected)"
     if column.keys:
         return f"{column.name} (one of {len(column.keys)} labels)"
     bounds = " in [{:g}, {:g}]".format(*column.bounds) if column.bounds else ""
@@ -88,12 +97,14 @@ def _column(column: Column) -> str:
 def _rows_used(plan: Plan, data: str) -> list[str]:
     """Say how many rows of one person are used, where that is limited."""
     found: dict[str, None] = {}
+    of = "row" if plan.privacy is None else plan.privacy.unit.of
+    whom = "person" if of == "row" else f"`{of}`"
     for release in plan.releases.values():
         if release.typed.entry.name == data:
             for stage in release.typed.stages:
                 most = getattr(stage.mechanism, "max_rows", None)
                 if most is not None:
-                    found[f"of one person at most {most} rows are used"] = None
+                    found[f"of one {whom} at most {most} rows are used"] = None
     return list(found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.whole_error import DRAWN, FIXED
 from opendp_sim.dsl.wrong import NEGATIVE
 from opendp_sim.spaces.released import Released
 
@@ -16,9 +17,15 @@ _SIZE = (
 )
 _EXAMPLES = (
     "The numbers of records that a line names (100 and 10,000) are examples: nothing is guessed about "
-    "this data. Such a line is an upper limit: to the noise, which is known exactly, it adds the most "
-    "that each record can be off by."
+    "this data. They are the records {}. Such a line is an upper limit: to the noise, which is known "
+    "exactly, it adds the most that each record can be off by."
 )
+_OF_CLASS, _OF_ALL = "of one class, not of the whole file", "of the whole file"
+_SQUARES = (
+    "The parts of an error are not simply summed. {} have nothing to do with one another, so their "
+    "squares are summed and the root is taken: 3 and 4 make 5."
+)
+_ADDED = "What {} may change can all point one way, so it is added to {} in full."
 _NOISE_ALONE = (
     "Where a line speaks of noise alone, whatever the method itself gets wrong comes on top."
 )
@@ -39,7 +46,9 @@ def notes_of(plan: Plan, wrong: Sequence[tuple[str, str]]) -> Iterator[str]:
     if "2 of 3" in told:
         yield _SIZE
         if "if there are 100 records" in told or "with 100 records" in told:
-            yield _EXAMPLES
+            classes = any(getattr(o.domain, "labels", None) for o in plan.outputs.values())
+            yield _EXAMPLES.format(_OF_CLASS if classes else _OF_ALL)
+            yield from _summed(told)
         if " by noise" in told:
             yield _NOISE_ALONE
     posts = [post for output in plan.outputs.values() for post in output.posts]
@@ -52,6 +61,15 @@ def notes_of(plan: Plan, wrong: Sequence[tuple[str, str]]) -> Iterator[str]:
             yield _GUESSED.format(*(f"{n:,}" if n is not None else "none" for n in guess))
     if _may_be_negative(plan):
         yield NEGATIVE
+
+
+def _summed(told: str) -> Iterator[str]:
+    """Say how the parts that a line names are added up: as ``Whole.at`` does."""
+    drawn, fixed = ([word for word in words if f"by {word}" in told] for words in (DRAWN, FIXED))
+    if drawn:
+        yield _SQUARES.format(" and ".join([", ".join(["Noise", *drawn[:-1]]), drawn[-1]]))
+    if fixed:
+        yield _ADDED.format(" and ".join(fixed), "that root" if drawn else "the noise")
 
 
 def _may_be_negative(plan: Plan) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,16 @@ _DRAWN = 64
 """Runs in the picture: each needs a composition of its own."""
 
 
+_HEADLINE = 30
+"""Letters of a box's headline; what is longer stands below it."""
+_KINDS = {
+    "reserve": "`reserve` (a loss set aside before its run, settled by a later entry: it counts once)",
+    "refusal": "`refusal` (a run that was refused, and cost nothing)",
+    "void": "`void` (a run that could not open its data, and cost nothing)",
+    "session": "`session` (a session's progress, at no further loss)",
+    "outcome": "`outcome` (what a run left behind)",
+}
+"""Entries that are no loss, in words."""
 _UNITS = {
     "pure": "What is spent is epsilon, a number without a unit: 0 is no loss, and the epsilons of "
     "several runs add up.",
@@ -64,10 +77,11 @@ def ledger_facts(file: Path) -> Facts:
             f"so far: {total.text}{_right(total)}",
             warn=not total.fits,
         ),
-        Tile(total.left_text, _left(total)),
+        _left(total),
         Tile(total.limit_text, "the limit, which no run may pass"),
         Tile(
-            _whole(len(runs)), f"in {len(entries)} entries, each bound to the one before by a hash"
+            _whole(len(runs)),
+            f"in {len(entries)} entries, each bound to the one before by a hash{_others(entries, runs)}",
         ),
     ]
     if len(shares) > 1:
@@ -93,12 +107,26 @@ def _protected(unit: str) -> str:
     return f"{who({'of': of, kind: int(number)})} (`{unit}`)"
 
 
-def _left(total: Total) -> str:
+def _left(total: Total) -> Tile:
     """Say what the rest is for: mu of a limit in mu adds up by squares, which looks like a wrong sum."""
     told = "left for later runs on the same data"
     if "mu" in total.left:
         told += "; of spent, left and limit the squares add up, not the numbers themselves"
-    return told
+    big = total.left_text
+    if len(big) > _HEADLINE:
+        big, told = (
+            f"{max(math.floor(1000 * (1 - total.share)) / 10, 0.0):g}% left",
+            f"{big} {told}",
+        )
+    return Tile(big, told)
+
+
+def _others(entries: Sequence[Entry], runs: Sequence[Entry]) -> str:
+    """Say what the entries are that are no runs: what was set aside, and what became of it."""
+    counted = {run.seq for run in runs}
+    kinds = Counter(entry.kind for entry in entries if entry.seq not in counted)
+    told = [f"{n:,} {_KINDS.get(kind, kind)}" for kind, n in kinds.items()]
+    return f"; besides the runs: {', '.join(told)}" if told else ""
 
 
 def _right(total: Total) -> str:

@@ -102,7 +102,10 @@ def _between_counts(facts: Mapping[str, float], k: int) -> str:
         return told
     return (
         f"{told} Besides, an item has to be far ahead of the {rank_word(int(facts['ranks']) + 1)}, as is "
-        "said above, or fewer names are given."
+        f"said above, or fewer names are given. Why so far down for {k:,} names: which items the data "
+        f"holds is private, so a name is given only of the first {int(facts['ranks']):,} items, and only "
+        "if it is ahead of all that come behind by more than noise explains. Where the data holds fewer "
+        "items, each missing one counts as an item with 0 votes."
     )
 
 

@@ -44,6 +44,7 @@ def tiles_of(plan: Plan, unit: Mapping[str, Any]) -> Iterator[Tile]:
         if not delta and epsilon <= 20:  # under a pure claim alone is a suspicion bounded
             most = up_text(100 * belief(epsilon), 3)
             said = f"{said.removesuffix('.')}; a suspicion of 50% can rise to at most {most}%."
+        said = f"{said.removesuffix('.')}.{_of_the_curve(plan, epsilon, delta)}"
         weak = attacker_of(plan.privacy.measure, plan.total).strength == VERY_WEAK
         yield Tile(f"epsilon = {up_text(epsilon, 3)}", said, warn=weak)
         much = large_delta(delta, size_guess(plan))
@@ -69,18 +70,42 @@ def tiles_of(plan: Plan, unit: Mapping[str, Any]) -> Iterator[Tile]:
         )
 
 
+def _of_the_curve(plan: Plan, epsilon: float, delta: float) -> str:
+    """Say why two programs of one epsilon promise another number of right guesses."""
+    assert plan.privacy is not None  # noqa: S101 - the caller asked
+    measure = plan.privacy.measure
+    if measure in ("pure", "approx"):
+        return (
+            " The number of right guesses at the top is the most that epsilon and delta allow; another "
+            "program of the same epsilon, of whose noise more is known, may promise fewer."
+        )
+    alone = attacker_of("approx", (epsilon, delta))
+    if alone.advantage <= attacker_of(measure, plan.total).advantage:
+        return ""
+    return (
+        " Epsilon does not decide the number of right guesses at the top: the noise does, of which more "
+        f"is known than epsilon and delta. They alone would allow {alone.right} in 100."
+    )
+
+
 def _delta(delta: float, unit: Mapping[str, Any]) -> str:
     of = "records" if unit.get("of", "row") == "row" else "people"
     return delta_in_words(delta, of).partition(": ")[2]
 
 
 def _whom(unit: Mapping[str, Any]) -> Tile:
-    """Say who is protected, in two words first."""
+    """Say who is protected, in two words first; a unit of a column has the column's name."""
     number = unit.get("replace", unit.get("add_remove", 1))
-    person = unit["of"] != "row"
-    noun = "person" if person else "record"
+    if unit["of"] != "row":
+        done = "replaced by others" if "replace" in unit else "added or removed"
+        return Tile(
+            f"{'one' if number == 1 else number} `{unit['of']}`",
+            f"all rows of {'it' if number == 1 else 'them'} {done}: this is who is protected; a person "
+            f"with more `{unit['of']}` is protected less",
+        )
+    noun = "record"
     big = f"one {noun}" if number == 1 else f"{number} {noun}s"
     rest = who(unit).partition(" replaced")[0].partition(" added")[0].removeprefix(big).strip()
     done = "replaced by another" if "replace" in unit else "added or removed"
-    more = "" if person else "; a person with more records is protected less"
+    more = "; a person with more records is protected less"
     return Tile(big, f"{rest} {done}: this is who is protected{more}".strip())

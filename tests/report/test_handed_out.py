@@ -34,8 +34,8 @@ def test_every_dataset_and_output_is_told(spec):
 def test_columns_persons_and_releases_have_their_numbers():
     told = dict(handed_out(plan_file(next(p for p in SPECS if p.stem == "writers-density"))))
     (data,) = (text for name, text in told.items() if name.startswith("in: "))
-    assert "of one person at most 2 rows are used" in data
-    assert "writer (names the person)" in data
+    assert "of one `writer` at most 2 rows are used" in data
+    assert "writer (names who is protected)" in data
     plan = plan_file(next(p for p in SPECS if p.stem == "digit-density"))
     told = dict(handed_out(plan))
     assert (

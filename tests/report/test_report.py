@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import re
 import shlex
 import shutil
@@ -24,9 +25,11 @@ from opendp_sim.accounting.totals import Charge
 from opendp_sim.cli import app
 from opendp_sim.cli._audit_spec import spec_claims
 from opendp_sim.core.mechanism import REGISTRY
+from opendp_sim.dsl.plan import plan_file
+from opendp_sim.dsl.whole_error import whole_of
 from opendp_sim.report.answered import _bars, _items
 from opendp_sim.report.audited import read_audits
-from opendp_sim.report.charts import burn_chart, round_ticks
+from opendp_sim.report.charts import _lines, burn_chart, round_ticks
 from opendp_sim.report.facts import Facts, verdict
 from opendp_sim.report.figures import Figure
 from opendp_sim.report.flows import Box, Flow
@@ -189,6 +192,66 @@ def test_the_page_of_a_replaced_record_speaks_of_what_it_says(tmp_path):
     assert "with one record in the data" in page
     assert "absent records that are accused" in page
     assert "what is protected is what it says" not in page
+
+
+def test_a_page_says_how_errors_add_up_and_why_epsilon_does_not_decide():
+    """A reader summed 4.43, 3.7, 2.5 and .18 to 10.8, where the root of the squares is 6.5."""
+    text = {
+        stem: " ".join(sound(page_of(SPECS / f"{stem}.yaml")).text)
+        for stem in ("digit-density", "digit-means", "bright-pixels")
+    }
+    sums = whole_of(plan_file(SPECS / "digit-density.yaml").outputs["densities"], 4.43)
+    assert sums.at(100) == pytest.approx(math.hypot(4.43, 3.7, 2.5) + 0.18, abs=0.05)
+    squares = (
+        "Noise, the draws of the sketch and the projection have nothing to do with one another"
+    )
+    assert squares in text["digit-density"]
+    assert (
+        "rounding to the grid may change can all point one way, so it is added to that root"
+        in (text["digit-density"])
+    )
+    assert "squares are summed" not in text["digit-means"]
+    assert "so it is added to the noise in full" in text["digit-means"]
+    assert "the records of one class, not of the whole file" in text["digit-means"]
+    assert "They alone would allow 73.2 in 100." in text["digit-density"]
+    assert "is the most that epsilon and delta allow" in text["bright-pixels"]
+
+
+def test_a_unit_of_a_column_has_its_name_and_may_be_no_person():
+    """One `image` was called one person, and its column one that names the person."""
+    text = " ".join(sound(page_of(SPECS / "bright-pixels.yaml")).text)
+    for said in (
+        "What is protected is one `image`: all rows of `digits` with the same `image`",
+        "Is one `image` one person? The program does not say",
+        'Where this page says "person" it means one `image`.',
+        "one `image` all rows of it added or removed",
+        "image (names who is protected)",
+        "Why so far down for 4 names",
+        "each missing one counts as an item with 0 votes",
+    ):
+        assert said in text
+    assert "One person is here" not in text
+    assert "these bounds" not in text  # it declares none
+
+
+def test_a_long_label_over_a_picture_is_in_two_lines():
+    said = "noise of `distances`, in squared units of the columns, for means of 100 records"
+    assert " ".join(_lines(said)) == said
+    assert len(_lines(said)) == 2
+    assert _lines("records") == ["records"]
+    assert max(map(len, _lines("word " * 60))) <= 54
+    assert _lines("") == [""]
+
+
+def test_a_ledger_s_page_tells_entries_that_are_no_runs_and_keeps_headlines_short(tmp_path):
+    with Ledger.open(tmp_path / "l.ledger", TERMS) as ledger:
+        paid = ledger.reserve(Charge("zcdp", (0.02,)), {"name": "paid"})
+        ledger.settle(paid, "charge", {})
+    facts = ledger_facts(tmp_path / "l.ledger")
+    assert max(len(tile.big) for tile in facts.tiles) <= 40
+    (run,) = (tile for tile in facts.tiles if tile.big == "one run")
+    assert "in 2 entries" in run.small
+    assert "besides the runs: 1 `reserve` (a loss set aside before its run" in run.small
 
 
 def test_a_ledger_s_page_shows_each_run_once_with_its_loss_in_words(tmp_path):
