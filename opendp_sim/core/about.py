@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-__all__ = ["About", "describe"]
+__all__ = ["About", "describe", "options_of"]
 
 _MANY = {float: "numbers", int: "whole numbers", str: "names"}
 _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
@@ -30,6 +30,11 @@ class About:
 def describe(cls: type[BaseModel]) -> dict[str, About]:
     """Read every parameter of ``cls`` back from its single declaration."""
     return {name: _about(info) for name, info in cls.model_fields.items()}
+
+
+def options_of(info: FieldInfo) -> dict[str, type[BaseModel]]:
+    """Return the records that a parameter is chosen from, by the word of each; none for a plain one."""
+    return {key: cls for m in info.metadata for key, cls in _options(m).items()}
 
 
 def _about(info: FieldInfo) -> About:

@@ -128,8 +128,10 @@ class Notes:
             part=part,
         )
 
-    def unknown(self, word: object, known: Iterable[str], path: Path, what: str) -> None:
-        """Report an unknown key with the nearest known one."""
+    def unknown(
+        self, word: object, known: Iterable[str], path: Path, what: str, home: str = ""
+    ) -> None:
+        """Report an unknown key with where it belongs, if that is known, or the nearest known one."""
         if len(self._seen) > _MOST:
             self.objections += 1
             return  # before the nearest word is looked for
@@ -141,7 +143,7 @@ class Notes:
             path,
             part="key",
             label="not known here",
-            help=nearest(str(word), known) or f"use one of {listed}",
+            help=home or nearest(str(word), known) or f"use one of {listed}",
         )
 
     def raise_if_any(self, document: object = None) -> None:

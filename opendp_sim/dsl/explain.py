@@ -17,7 +17,12 @@ from opendp_sim.dsl.describe import stage_plain
 from opendp_sim.dsl.diagnostic import nearest
 from opendp_sim.dsl.grammar.pages import page_of, words_of_a_spec
 from opendp_sim.dsl.ir import Spec
-from opendp_sim.dsl.parameter_pages import page_of_a_parameter, parameters
+from opendp_sim.dsl.parameter_pages import (
+    options,
+    page_of_a_parameter,
+    page_of_an_option,
+    parameters,
+)
 from opendp_sim.dsl.plain_text import first_sentence, plain_text
 from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.printed_names import PRINTED, known_as, page_of_a_name
@@ -69,6 +74,9 @@ def explain(word: str) -> str:
     held = page_of_a_parameter(word, REGISTRY)
     if held is not None and symbol is None and word not in REGISTRY:
         pages.insert(0 if word in words else len(pages), held)
+    option = page_of_an_option(word, REGISTRY)
+    if option is not None:
+        pages.append(option)
     if pages:
         return "\n\n".join(pages)
     raise SpecError(
@@ -77,7 +85,9 @@ def explain(word: str) -> str:
         expected="a mechanism or a parameter, an error code, a printed name or symbol, or one of "
         f"{', '.join(Spec.words())}",
         got=word,
-        hint=nearest(word, [*REGISTRY, *words, *PRINTED, *SYMBOLS, *parameters(REGISTRY)])
+        hint=nearest(
+            word, [*REGISTRY, *words, *PRINTED, *SYMBOLS, *parameters(REGISTRY), *options(REGISTRY)]
+        )
         or nearest(word.upper(), CATALOGUE)
         or "`opendp-sim ops` lists the mechanisms.",
     )

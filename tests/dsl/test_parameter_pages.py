@@ -34,3 +34,28 @@ def test_what_differs_between_mechanisms_is_said_of_each() -> None:
 def test_a_misspelt_parameter_is_told() -> None:
     with pytest.raises(SpecError, match="`accounting`"):
         explain("acounting")
+
+
+@pytest.mark.parametrize("word", ["gaussian", "p_stable_l2", "srp", "rbf", "weighted"])
+def test_an_option_has_a_page(word):
+    """`explain p_stable_l2` asked whether `top_stable` was meant."""
+    page = explain(word)
+    assert f"{word} (an option of a parameter)" in page
+    assert "an option of `" in page
+
+
+@pytest.mark.parametrize(
+    ("word", "of"),
+    [
+        ("bandwidth", "gaussian (`kernel` of fourier_sketch)"),
+        ("width", "p_stable_l2 (`family` of race_sketch)"),
+        ("joined", "p_stable_l2 (`family` of race_sketch)"),
+    ],
+)
+def test_a_parameter_of_an_option_has_a_page(word, of):
+    assert of in " ".join(explain(word).split())
+
+
+def test_a_ledger_s_page_shows_where_it_stands():
+    page = explain("ledger")
+    assert page.index("Example") < page.index("ledger: {file: records.ledger")

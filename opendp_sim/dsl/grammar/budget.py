@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from opendp_sim.accounting.budget import Budget, MeasureName
 from opendp_sim.core.errors import SimError
@@ -80,6 +80,13 @@ class LedgerRef(Section):
     With `measure: zcdp` programs under gdp, zcdp and pure can share a ledger.
     """
 
+    template: ClassVar[str] = """\
+data:
+  records:
+    source: {npz: records.npz}
+    columns: {x: {dtype: float64, bounds: [0.0, 1.0]}}
+    ledger: {file: records.ledger, limit: {epsilon: 3.0, delta: 1.0e-5}}   # beside `source`
+"""
     file: str = word(
         "Where it is, from the spec's folder, or postgresql:SERVICE/LEDGER; the first run makes it.",
         min_length=1,

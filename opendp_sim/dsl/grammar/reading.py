@@ -22,6 +22,14 @@ from opendp_sim.dsl.grammar.section import (
 
 __all__ = ["missing", "named", "read_section", "read_words", "wrong"]
 
+_SHORT = 4
+"""Letters up to which another word is no misspelling: `rdp` is not meant to be `gdp`."""
+_HOMES = {
+    "ledger": "a ledger belongs to a dataset: write it under `data`, beside `source`, as `ledger: "
+    "{file: records.ledger, limit: {epsilon: 3.0, delta: 1.0e-5}}` (`opendp-sim explain ledger`)."
+}
+"""Words that people write in another place, and where they belong."""
+
 
 def read_section(cls: type[Section], value: Any, path: Path, notes: Notes, **given: Any) -> Any:
     """Return the section, or None where anything of it is wrong or left open (reported)."""
@@ -47,7 +55,7 @@ def read_words(
     known = {said for w in words.values() for said in (w.spelled, *w.formerly)}
     for strange in value:
         if strange not in known:
-            notes.unknown(strange, words, (*path, strange), "entry")
+            notes.unknown(strange, words, (*path, strange), "entry", _HOMES.get(strange, ""))
     values: dict[str, Any] = {}
     whole = True
     for w in words.values():
@@ -94,9 +102,16 @@ def wrong(value: Any, kind: str | tuple[str, str], path: Path, notes: Notes) -> 
     if value is HOLE:
         return
     one_of = expected.removeprefix("one of ")
-    near = isinstance(value, str) and expected != one_of and nearest(value, one_of.split(", "))
+    near = isinstance(value, str) and expected != one_of and _meant(value, one_of.split(", "))
     notes.error("OS304", f"`{path[-1] if path else 'spec'}` must be {expected}", path,
                 label=f"got {shown(value)}", help=near or advice)  # fmt: skip
+
+
+def _meant(value: str, words: list[str]) -> str:
+    """Return the advice to write the nearest word; of a short one only if it has the same letters."""
+    if len(value) <= _SHORT:
+        words = [one for one in words if sorted(one) == sorted(value) or len(one) > _SHORT]
+    return nearest(value, words)
 
 
 def missing(w: Word, value: Any, words: Mapping[str, Word], path: Path, notes: Notes) -> None:
