@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from textwrap import wrap
 
 from rich.console import Console
@@ -15,7 +15,7 @@ from opendp_sim.accounting.wear import after_runs, of_units
 from opendp_sim.cli.show_tree import tree
 from opendp_sim.core.rounding import up_text
 from opendp_sim.core.shown import shown
-from opendp_sim.dsl.advice import advised_of
+from opendp_sim.dsl.advice import advised_of, warnings_of
 from opendp_sim.dsl.how_wrong import asked_later, how_wrong
 from opendp_sim.dsl.loss_in_words import in_words, spent_of
 from opendp_sim.dsl.plan import Plan
@@ -49,6 +49,9 @@ def show_first(
     wide = min(out.width, _WIDE)
     for word, text in _answers(plan, whole=whole, predicted=predicted or {}):
         _row(out, word, text, wide, whole=whole)
+    warned = warnings_of(plan)
+    for text in warned:
+        _row(out, "warning", text, wide, whole=True)
     last = _next(plan, shown(spec)) + ("" if whole else "; more: -v")
     # A command is never cut: somebody will copy it.
     out.print(Text(f"{'next':<{_MARGIN}}", style="bold") + Text(last), soft_wrap=True)
@@ -57,14 +60,16 @@ def show_first(
         row = Text(shown(line))
         row.truncate(wide, overflow="ellipsis")
         out.print(row)
-    if advised_of(plan):
+    if set(advised_of(plan)) - set(warned):
         out.print()
-    show_advice(plan, out)
+    show_advice(plan, out, but=warned)
 
 
-def show_advice(plan: Plan, out: Console, *, whole: bool = True) -> None:
-    """Print what is allowed and seldom meant; in one row each unless ``whole``."""
+def show_advice(plan: Plan, out: Console, *, whole: bool = True, but: Container[str] = ()) -> None:
+    """Print what is allowed and seldom meant, ``but`` what was told; in one row each unless ``whole``."""
     for text in advised_of(plan):
+        if text in but:
+            continue
         _row(out, "advice", text, min(out.width, _WIDE), whole=whole)
 
 

@@ -25,6 +25,7 @@ from opendp_sim.cli.show_plan import show_plan, show_types
 from opendp_sim.core.shown import shown
 from opendp_sim.dsl.advice import advice, advised_of
 from opendp_sim.dsl.error_units import unit_of_answers
+from opendp_sim.dsl.places import absent
 from opendp_sim.dsl.plan import Plan, plan_file
 from opendp_sim.dsl.standing import standing
 from opendp_sim.dsl.wrong import as_predicted
@@ -37,13 +38,17 @@ def check_command(spec: SpecPath, param: Params = None, json_: AsJson = False) -
     with handled(as_json_text=json_):
         plan = plan_file(spec, parameters(param))
         if json_:
-            say_json({"errors": [], "program": plan.program.hash, "advice": advised_of(plan)})
+            say_json(
+                {"errors": [], "program": plan.program.hash, "advice": advised_of(plan)}
+                | ({"absent": gone} if (gone := absent(plan.program)) else {})
+            )
         else:
             say(
                 f"{spec}: fine; {counted(len(plan.types), 'stage')}, "
                 f"{counted(len(plan.outputs), 'output')}, program {plan.program.hash[:16]}"
             )
             show_advice(plan, console())
+            _say_absent(plan)
 
 
 def types_command(spec: SpecPath, param: Params = None, json_: AsJson = False) -> None:
@@ -94,6 +99,7 @@ def plan_command(
                 for name, parts in told.items()
             }
             show_first(plan, spec, console(), whole=verbose, predicted=first)
+            _say_absent(plan)
             if verbose:
                 console().print()
                 show_plan(plan, console())
@@ -106,6 +112,11 @@ def plan_command(
                 )
         if output is not None:
             _save(plan, output)
+
+
+def _say_absent(plan: Plan) -> None:
+    for text in absent(plan.program):
+        say(f"note       {text}")
 
 
 def _too_few(least: float, size: int) -> str:

@@ -14,7 +14,7 @@ from opendp_sim.dsl.release_plan import ReleasePlan
 from opendp_sim.dsl.unlike_columns import unlike_columns
 from opendp_sim.spaces.rows import GridRows
 
-__all__ = ["advice", "advised_of", "size_guess"]
+__all__ = ["advice", "advised_of", "size_guess", "warnings_of"]
 
 _LEFT = 0.02
 _WHAT = {"gdp": "mu squared", "zcdp": "rho", "approx_zcdp": "rho"}
@@ -26,8 +26,7 @@ _TABLE = 50
 def advice(plan: Plan) -> list[str]:
     """Return one sentence for each thing that is allowed and seldom meant."""
     return [
-        *_little(plan),
-        *_delta(plan),
+        *warnings_of(plan),
         *_unspent(plan),
         *_single(plan),
         *unlike_columns(
@@ -37,6 +36,11 @@ def advice(plan: Plan) -> list[str]:
         *_by_features(plan),
         *(text for o in plan.outputs.values() for text in _loud(o)),
     ]
+
+
+def warnings_of(plan: Plan) -> list[str]:
+    """Return what says that a claim promises next to nothing: it is told before all else."""
+    return [*_little(plan), *_delta(plan)]
 
 
 def advised_of(plan: Plan) -> list[str]:

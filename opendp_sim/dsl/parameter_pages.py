@@ -19,8 +19,8 @@ def parameters(registry: Mapping[str, type[Mechanism]]) -> dict[str, dict[str, A
         for name, about in describe(cls).items():
             found.setdefault(name, {})[key] = about
     for option, places in _options(registry).items():
-        for inside, cls in places:
-            for name, about in describe(cls).items():
+        for inside, record in places:
+            for name, about in describe(record).items():
                 found.setdefault(name, {})[f"{option} ({inside})"] = about
     return found
 

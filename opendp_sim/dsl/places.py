@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os.path
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,6 +15,7 @@ from opendp_sim.dsl.ir import Program, SourceRef
 from opendp_sim.dsl.run_folder import is_run_folder
 
 __all__ = [
+    "absent",
     "beside",
     "check_inside",
     "check_places",
@@ -83,6 +85,20 @@ def kept_files(program: Program, spec: str | None = None) -> Iterator[tuple[str,
     for output in program.outputs:
         for file in _written(output.save, output.store, program, File(program.folder)):
             yield f"what output `{output.name}` writes", file
+
+
+def absent(program: Program) -> list[str]:
+    """Return a sentence for each dataset whose file is not there now: a plan opens none, a run does."""
+    told = []
+    for entry in program.data:
+        kind, name = _place(entry.source, program.folder)
+        if kind == "file" and not glob.has_magic(name) and not os.path.lexists(name):
+            argument = entry.source.argument
+            said = argument.get("file") if isinstance(argument, dict) else argument
+            told.append(
+                f"the data file of `{entry.name}`, {said}, is not there now: a run needs it"
+            )
+    return told
 
 
 def is_private(program: Program, ref: SourceRef, folder: str | None = None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -201,3 +202,24 @@ def test_a_warning_is_one_plain_line():
     assert done.stderr.startswith("warning: a")
     assert done.stderr.count("\n") == 1
     assert "\x1b" not in done.stderr
+
+
+def test_a_plan_says_first_what_promises_nothing_and_which_data_is_missing(tmp_path):
+    """Epsilon 100 was told below the tree, and a file that is not there only by a run."""
+    spec = tmp_path / "none.yaml"
+    text = (Path(__file__).parents[1] / "golden" / "small.yaml").read_text(encoding="utf-8")
+    text = text.replace(
+        "budget: {epsilon: 1.0, delta: 1.0e-6}", "budget: {epsilon: 100, delta: .01}"
+    )
+    spec.write_text(text.replace("limit: {epsilon: 3.0, delta: 1.0e-5}", "limit: {rho: 1000}"))
+    said = _run("plan", spec)
+    assert said.exit_code == 0
+    first, _, rest = said.output.partition("\nnext ")
+    assert "warning    epsilon 100 gives very weak protection" in first
+    assert "warning    delta 0.01 is too large" in first
+    assert "epsilon 100 gives" not in rest
+    for command in ("plan", "check"):
+        said = " ".join(_run(command, spec).output.split())
+        assert "the data file of `points`, points.npz, is not there now" in said
+    (tmp_path / "points.npz").touch()
+    assert "not there now" not in _run("check", spec).output

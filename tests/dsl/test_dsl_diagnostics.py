@@ -283,3 +283,16 @@ def test_a_misspelt_word_of_a_spec_is_recognised(stem, right, wrong, meant):
         plan_of(draft_of(document.data, folder=str(SPECS), document=document, notes=notes))
     helps = " ".join(finding.help for finding in refused.value.findings)
     assert f"did you mean {meant}" in helps
+
+
+def test_another_measure_is_not_taken_for_a_misspelling():
+    """`measure: rdp` asked whether `gdp` was meant: another promise; and a ledger has its place."""
+    for wrong, meant in (
+        ("measure: rdp", "use one of pure, gdp, zcdp"),
+        ("measure: zcdp\n  ledger: {file: a.ledger}", "under `data`, beside `source`"),
+    ):
+        notes = Notes()
+        document = parse(PEOPLE.replace("measure: zcdp", wrong), "spec.yaml", notes)
+        with pytest.raises(Refused) as refused:
+            plan_of(draft_of(document.data, document=document, notes=notes))
+        assert meant in " ".join(finding.help for finding in refused.value.findings)
