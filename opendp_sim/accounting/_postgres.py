@@ -11,7 +11,17 @@ from opendp_sim.accounting._entries import FORMAT, Terms, canonical, chained
 from opendp_sim.accounting._ledger_file import refused
 from opendp_sim.core.errors import BudgetError
 
-__all__ = ["PREFIX", "connected", "held", "is_shared", "losing", "make", "named", "psycopg_of"]
+__all__ = [
+    "PATIENCE",
+    "PREFIX",
+    "connected",
+    "held",
+    "is_shared",
+    "losing",
+    "make",
+    "named",
+    "psycopg_of",
+]
 
 PREFIX = "postgresql:"
 _DURABLE = {
@@ -19,6 +29,15 @@ _DURABLE = {
     "full_page_writes": ("on",),
     "synchronous_commit": ("on", "remote_apply"),
 }
+PATIENCE = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+"""Seconds, and milliseconds at last: a network that says nothing must not keep a client, which holds
+back Ctrl-C while it commits. (A proxy that acknowledges and never answers is not found.)"""
 _OPTIONS = "-c lock_timeout=5000 -c idle_in_transaction_session_timeout=10000"
 """Milliseconds: a client that hangs must not keep a ledger."""
 _SCHEMA = """
@@ -74,7 +93,7 @@ def connected(path: Path) -> Iterator[Any]:
     failed = False
     try:
         with psycopg.connect(
-            service=named(path)[0], connect_timeout=5, options=_OPTIONS, autocommit=True
+            service=named(path)[0], options=_OPTIONS, autocommit=True, **PATIENCE
         ) as db:
             if (weak := losing(db)) is not None:
                 raise refused(

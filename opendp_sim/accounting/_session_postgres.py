@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from opendp_sim.accounting._postgres import losing, named, psycopg_of
+from opendp_sim.accounting._postgres import PATIENCE, losing, named, psycopg_of
 from opendp_sim.accounting.session_mark import LOCKED, refused
 from opendp_sim.core.errors import BudgetError
 
@@ -54,7 +55,7 @@ class Tables:
         told = f"{_OPTIONS} -c search_path={self.schema}"
         self._db = self._safely(
             lambda: self._psycopg.connect(
-                service=service, connect_timeout=5, options=told, autocommit=True
+                service=service, options=told, autocommit=True, **PATIENCE
             )
         )
         weak = self._safely(lambda: losing(self._db))
@@ -125,9 +126,16 @@ def opened(path: Path) -> Tables:
 
 
 def locked(db: Tables) -> bool:
-    """Take the store's lock until the connection ends; False where another connection has it."""
+    """Take the store's lock until the connection ends; False where another connection has it.
+
+    A server ends a connection some moments after its client said goodbye, so it is asked for a second.
+    """
     number = "SELECT pg_try_advisory_lock(hashtextextended(?, 20))"
-    return bool(db.execute(number, (db.schema,)).fetchone()[0])
+    for wait in (0.02, 0.08, 0.3, 0.6, 0.0):
+        if db.execute(number, (db.schema,)).fetchone()[0]:
+            return True
+        time.sleep(wait)
+    return False
 
 
 def made(db: Tables, fill: Callable[[Any], None] | None) -> bool:

@@ -154,8 +154,9 @@ class PhaseProjection:
             ids = self.ids(values, matrix, modulus=modulus, starts=starts, room=room)
             count_ids(ids, labels, out, group)
             return
-        product = self._product(values, matrix, room)
-        if compiled(product, _MAGIC, modulus - 1, _own(labels), out):
+        product, own = self._product(values, matrix, room), _own(labels)
+        known = labels is None or len(own) == len(values)
+        if not known or compiled(product, _MAGIC, modulus - 1, own, out):
             raise IndexError  # as the numpy code does; guarded, so nothing of it is seen
 
     @staticmethod

@@ -8,16 +8,20 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from contextlib import suppress
+import threading
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from pathlib import Path
 
 from opendp_sim.core.errors import ParameterError
 
-__all__ = ["check_memory", "keep_freed_blocks", "machine_memory", "process_memory"]
+__all__ = ["check_memory", "freed_blocks_kept", "machine_memory", "process_memory"]
 
-_KEPT = {-3: 2**25, -2: 2**26, -1: 2**26}
-"""What glibc's ``mallopt`` is told: M_MMAP_THRESHOLD (its highest), M_TOP_PAD and M_TRIM_THRESHOLD."""
+_WHILE = {-3: 2**25, -1: 2**26, -2: 2**26}
+"""What glibc's ``mallopt`` is told: M_MMAP_THRESHOLD (its highest), M_TRIM_THRESHOLD and M_TOP_PAD."""
+_AFTER = {-2: 2**17}
+"""The default of M_TOP_PAD."""
 
 
 @cache
@@ -60,18 +64,51 @@ def check_memory(needed: int, where: str, what: str, lower: str) -> None:
         )  # fmt: skip
 
 
-@cache
-def keep_freed_blocks() -> None:
-    """Have the allocator keep what blocks of rows leave behind for the blocks that follow.
+class _Kept:
+    """The allocator's settings while somebody of this process adds up blocks of rows.
 
     glibc gives large blocks back to the system, which then hands out every page of the next block anew:
     a quarter of the time of a sum over columns, and more in threads, since pages are one at a time a
-    process. So blocks of up to 32 MiB come from its heaps, of which no thread's goes back (a heap has
-    64 MiB, ``M_TOP_PAD`` as many), and of the main one all but 64 MiB (``man mallopt``). It holds for
-    the whole process. Other allocators are left as they are.
+    process. So blocks of up to 32 MiB come from its heaps, of which no thread's goes back meanwhile (a
+    heap has 64 MiB, ``M_TOP_PAD`` as many), and of the main one all but 64 MiB (``man mallopt``).
+    Afterwards threads' heaps go back again when they are empty; the other two settings stay, which are
+    those that glibc comes to by itself once a block of 32 MiB was freed. Other allocators are left as
+    they are.
     """
+
+    def __init__(self) -> None:
+        self._lock, self._users = threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                _tell_allocator(_WHILE)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                _tell_allocator(_AFTER)
+
+    def forked(self) -> None:
+        """Begin anew in a fork: another thread of the parent may have held the lock."""
+        self._lock = threading.Lock()
+
+
+_KEPT = _Kept()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_KEPT.forked)
+
+
+def freed_blocks_kept() -> AbstractContextManager[None]:
+    """Have the allocator keep what blocks of rows leave behind for the blocks that follow."""
+    return _KEPT
+
+
+def _tell_allocator(settings: Mapping[int, int]) -> None:
     with suppress(AttributeError, ValueError, OSError):
         os.confstr("CS_GNU_LIBC_VERSION")
         mallopt = ctypes.CDLL(None).mallopt
-        for parameter, size in _KEPT.items():
+        for parameter, size in settings.items():
             mallopt(parameter, size)

@@ -20,6 +20,7 @@ from opendp_sim.dsl.plan import Plan
 from opendp_sim.dsl.reader import draft_of
 from opendp_sim.dsl.typed import Typed
 from opendp_sim.dsl.types import type_stages
+from opendp_sim.sources.checked import no_record
 from opendp_sim.sources.opening import open_source
 from opendp_sim.sources.parquet import parquet_of, parquet_parts
 from opendp_sim.sources.parquet_part import Part
@@ -109,10 +110,7 @@ def job_of(plan: Plan, release: str, parts: int, *, public: bool = False) -> Job
         runs, rows = parquet_parts(place, parts)
         need_countable(rows)
         if not rows and typed.entry.ingest == "refuse":
-            raise DataError(
-                "OS608", "source", expected="at least one record", got="none",
-                hint="look at the files; if none is possible, use `ingest: enforce`.",
-            )  # fmt: skip
+            raise no_record()
         tasks = [[_plain(part) for part in run] for run in runs] or [[]]
     token = secrets.token_hex(8)
     buckets = None if column is None else max(1, parts)

@@ -18,7 +18,8 @@ from opendp_sim.core.errors import DataError, InternalError, SimError
 from opendp_sim.dsl.typed import Typed
 from opendp_sim.engines.job import gathered_by, source_of_task, typed_of
 from opendp_sim.engines.messages import Message, packed, read, unpacked
-from opendp_sim.sources.blocks import Block
+from opendp_sim.sources.blocks import Block, length_of
+from opendp_sim.sources.checked import no_record
 from opendp_sim.sources.fold import build_sketch, fold_whole
 from opendp_sim.sources.gate import gated_blocks
 from opendp_sim.spaces.ids import parts_of
@@ -131,10 +132,17 @@ class _Gate:
 
     def blocks(self, typed: Typed, task: str, folder: str) -> Callable[[], Iterator[Block]]:
         """Return what opens the records."""
+        mode = typed.entry.ingest
+        alone = json.loads(task)["parts"] is None  # else the footers told the driver
 
         def opened() -> Iterator[Block]:
+            records = 0
             try:
-                yield from gated_blocks(source_of_task(typed, task, folder), typed.entry.ingest)()
+                for block in gated_blocks(source_of_task(typed, task, folder), mode)():
+                    records += length_of(block)
+                    yield block
+                if alone and mode == "refuse" and not records:
+                    raise no_record()
             except DataError:
                 self.refused = True
                 raise

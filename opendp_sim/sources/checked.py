@@ -22,7 +22,7 @@ from opendp_sim.sources.in_order import in_caller
 from opendp_sim.sources.source import Source
 from opendp_sim.spaces.records import Records
 
-__all__ = ["Checked", "check_source"]
+__all__ = ["Checked", "check_source", "no_record"]
 
 
 class Checked:
@@ -139,10 +139,7 @@ class Checked:
             both = [found for found in (first, look.refused) if found is not None]
             first = min(both, key=lambda error: _rank(error, self._source.records), default=None)
         if first is None and self._mode == "refuse" and all(look.empty for look in looks):
-            return DataError(
-                "OS608", "source", expected="at least one record", got="none",
-                hint="look at the file; if an empty data set is a possible input, use `ingest: enforce`.",
-            )  # fmt: skip
+            return no_record()
         return first
 
     def _passed(self, block: Block) -> Block | DataError:
@@ -153,6 +150,14 @@ class Checked:
             if error.code == "OS602":
                 raise
             return error.with_traceback(None)
+
+
+def no_record() -> DataError:
+    """Return the refusal of a source without records."""
+    return DataError(
+        "OS608", "source", expected="at least one record", got="none",
+        hint="look at the file; if an empty data set is a possible input, use `ingest: enforce`.",
+    )  # fmt: skip
 
 
 @dataclass

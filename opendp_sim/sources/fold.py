@@ -12,7 +12,7 @@ from opendp_sim.core.claims import Stable, Stage
 from opendp_sim.core.crew import Crew
 from opendp_sim.core.errors import InternalError
 from opendp_sim.core.guard import guarded
-from opendp_sim.core.memory import keep_freed_blocks
+from opendp_sim.core.memory import freed_blocks_kept
 from opendp_sim.core.pipeline import resolve
 from opendp_sim.sources.blocks import narrowed
 from opendp_sim.sources.threads import One, Threads, cores, one_blas_thread
@@ -67,7 +67,7 @@ def build_sketch(
     def add(state: NDArray[np.int64], block: Any) -> None:
         accumulate(block, state)
 
-    with one_blas_thread():
+    with one_blas_thread(), freed_blocks_kept():
         crew = _crew(stages, source_blocks, workers, on_block)
         states = crew.gather(lambda: np.zeros(size, dtype=np.int64), add)
     total = states[0]
@@ -95,13 +95,14 @@ def fold_whole(
     assert isinstance(last.claim, Stable)  # noqa: S101 - the caller asked
     fold, shared = last.claim.fold, last.claim.shared
     crew = _crew(stages, source_blocks, workers, on_block)
-    if shared is not None:
-        return guarded(shared, last.mechanism.key)(crew)
-    assert fold is not None  # noqa: S101 - the caller asked
-    maps, blocks = stages[:-1], narrowed(source_blocks, stages)
-    return guarded(
-        lambda _: fold(lambda: map(resolve(maps, blocks), blocks())), last.mechanism.key
-    )(None)
+    with freed_blocks_kept():
+        if shared is not None:
+            return guarded(shared, last.mechanism.key)(crew)
+        assert fold is not None  # noqa: S101 - the caller asked
+        maps, blocks = stages[:-1], narrowed(source_blocks, stages)
+        return guarded(
+            lambda _: fold(lambda: map(resolve(maps, blocks), blocks())), last.mechanism.key
+        )(None)
 
 
 def _crew(
@@ -113,7 +114,6 @@ def _crew(
     """Return so many threads over the dataset behind the row maps."""
     key, blocks = stages[-1].mechanism.key, narrowed(source_blocks, stages)
     workers, tell = workers or cores(), on_block or _untold
-    keep_freed_blocks()
 
     def ready() -> Callable[[Any], Any]:
         return guarded(lambda _: resolve(stages, blocks), key)(None)  # type: ignore[no-any-return]

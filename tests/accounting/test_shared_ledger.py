@@ -385,3 +385,13 @@ def test_a_plan_writes_nothing_there(place: str, tmp_path: Path, server: Server)
     assert head_of(place) is not None
     server.sql("DROP SCHEMA opendp_sim CASCADE")  # a database that nobody has used yet
     assert not is_there(place)
+
+
+def test_a_network_that_says_nothing_ends_a_client(place: str) -> None:
+    """libpq's own patience is for ever, and a commit holds back Ctrl-C meanwhile."""
+    assert SharedLedger.open(place, terms(3)) is not None
+    with _postgres.connected(Path(place)) as db:
+        told = db.info.get_parameters()
+    assert {name: told[name] for name in _postgres.PATIENCE} == {
+        name: str(value) for name, value in _postgres.PATIENCE.items()
+    }

@@ -197,6 +197,20 @@ def test_a_refusal_by_a_tasks_gate_is_counted_and_not_charged(tmp_path: Path) ->
     assert made.kinds(tmp_path) == ["reserve", "refusal"] * 3
 
 
+@pytest.mark.parametrize("engine", [None, Local(3, 1)])
+def test_a_table_without_records_is_refused_by_every_engine(
+    tmp_path: Path, engine: Engine | None
+) -> None:
+    """A csv with a header alone was released and charged by engines, and refused without one."""
+    (tmp_path / "t.csv").write_text("user,name,item,x_0,x_1,x_2\n")
+    ledger = {"file": str(tmp_path / "l.ledger"), "limit": {"rho": 400.0}}
+    source = {"csv": "t.csv"}
+    plan = made.plan_for("moments", tmp_path, source=source, ingest="refuse", ledger=ledger)
+    with pytest.raises(DataError, match="OS608"):
+        apply(plan, into=tmp_path, engine=engine)
+    assert made.kinds(tmp_path) == ["reserve", "refusal"]
+
+
 class Dying(Engine):
     name = "dying"
 
