@@ -25,6 +25,7 @@ from opendp_sim.cli._run import (
     say,
     say_json,
 )
+from opendp_sim.dsl.answer_notes import notes_of
 from opendp_sim.dsl.ask import ask, reference
 from opendp_sim.dsl.charging import begin_ledger
 from opendp_sim.dsl.derivation import derivation
@@ -76,18 +77,21 @@ def answer_command(
             asked_of = chain(kept_of(release), given)
             check_target(File(save), "answer", asked_of)
         opened = [None if text is None else reference(text) for text in (queries, public)]
-        answers, domain, asked = ask(load_checked(release), opened[0], post, opened[1])
-        answers = _beside(asked, answers)
+        loaded = load_checked(release)
+        found, domain, asked = ask(loaded, opened[0], post, opened[1])
+        answers = _beside(asked, found)
+        notes = notes_of(loaded, opened[0], post, found, opened[1])
         if save is not None:
             write_output(File(save), answers, domain)
             if json_:
-                say_json({"wrote": save})
+                say_json({"wrote": save} | ({"notes": notes} if notes else {}))
             else:
                 say(f"wrote     {save}")
+                _say_notes(notes)
             return
         names, rows = table_of(answers, getattr(domain, "labels", None))
         if json_:
-            say_json({"columns": names, "rows": rows})
+            say_json({"columns": names, "rows": rows} | ({"notes": notes} if notes else {}))
             return
         say("\t".join(names))
         for row in rows[:_SHOWN]:
@@ -96,6 +100,12 @@ def answer_command(
             say(f"... {len(rows) - _SHOWN} more; -o FILE writes them all")
         if _negative(names, rows[:_SHOWN]):
             say(NEGATIVE)
+        _say_notes(notes)
+
+
+def _say_notes(notes: Sequence[str]) -> None:
+    for text in notes:
+        say(f"note      {text}")
 
 
 def _negative(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:

@@ -13,6 +13,7 @@ from opendp_sim.accounting.release import Release
 from opendp_sim.core import dp
 from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import DataError, SpecError
+from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.core.space import Domain
 from opendp_sim.dsl import document as yaml
 from opendp_sim.dsl.diagnostic import Notes
@@ -22,7 +23,7 @@ from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.read_steps import read_steps
 from opendp_sim.sources.builtin import BUILTINS
 
-__all__ = ["ask", "reference"]
+__all__ = ["ask", "mechanisms_of", "reference"]
 
 
 def ask(
@@ -70,15 +71,20 @@ def ask(
     return found, domain, beside
 
 
-def _bind(release: Release, posts: Sequence[str]) -> tuple[list[Post], Domain | None]:
+def mechanisms_of(posts: Sequence[str]) -> tuple[Mechanism, ...]:
+    """Return the query mechanisms that texts name, or refuse what is none."""
     notes = Notes()
     steps = [yaml.parse(text, "--post", notes).data for text in posts]
     notes.raise_if_any()
     mechanisms = read_steps(steps, ("post",), notes, ("queries",))
     notes.raise_if_any()
+    return tuple(mechanisms or ())
+
+
+def _bind(release: Release, posts: Sequence[str]) -> tuple[list[Post], Domain | None]:
     claims: list[Post] = []
     domain: Domain | None = release.released
-    for mechanism in mechanisms or ():
+    for mechanism in mechanisms_of(posts):
         if domain is None:
             raise SpecError(
                 "OS306", mechanism.key, expected="a step after one that has answers",
