@@ -22,8 +22,8 @@ SEEDS = "The seeds of public matrices are not chosen after a look at the data."
 UNIT = "The privacy unit is the one that the program states: rows, or all rows of one name."
 """The sentence of a certificate for which a page says who has how many rows."""
 PLAIN = {
-    SEEDS: "The fixed numbers (seeds) that the program states for its public random draws are chosen "
-    "without a look at the data.",
+    SEEDS: "The fixed numbers (seeds) of this program's public random draws are chosen without a look at "
+    "the data.",
     "OpenDP's samplers and this package's bulk samplers draw from the operating system's entropy.": "The "
     "random numbers of the noise come from the operating system, and nobody can foretell them.",
     "There are fewer than 2**31 records: they are counted while they are read, and more are "

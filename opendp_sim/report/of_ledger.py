@@ -109,16 +109,15 @@ def _protected(unit: str) -> str:
 
 def _left(total: Total) -> Tile:
     """Say what the rest is for: mu of a limit in mu adds up by squares, which looks like a wrong sum."""
-    told = "left for later runs on the same data"
+    of_rest = "for later runs on the same data"
+    more = ""
     if "mu" in total.left:
-        told += "; of spent, left and limit the squares add up, not the numbers themselves"
+        more = "; of spent, left and limit the squares add up, not the numbers themselves"
     big = total.left_text
-    if len(big) > _HEADLINE:
-        big, told = (
-            f"{max(math.floor(1000 * (1 - total.share)) / 10, 0.0):g}% left",
-            f"{big} {told}",
-        )
-    return Tile(big, told)
+    if len(big) <= _HEADLINE:
+        return Tile(big, f"left {of_rest}{more}")
+    share = max(math.floor(1000 * (1 - total.share)) / 10, 0.0)
+    return Tile(f"{share:g}% left", f"of the limit, {of_rest}: {big}{more}")
 
 
 def _others(entries: Sequence[Entry], runs: Sequence[Entry]) -> str:

@@ -248,6 +248,8 @@ def test_a_ledger_s_page_tells_entries_that_are_no_runs_and_keeps_headlines_shor
         paid = ledger.reserve(Charge("zcdp", (0.02,)), {"name": "paid"})
         ledger.settle(paid, "charge", {})
     facts = ledger_facts(tmp_path / "l.ledger")
+    (left,) = (tile for tile in facts.tiles if tile.big.endswith("% left"))
+    assert left.small.startswith("of the limit, for later runs on the same data: room for one more")
     assert max(len(tile.big) for tile in facts.tiles) <= 40
     (run,) = (tile for tile in facts.tiles if tile.big == "one run")
     assert "in 2 entries" in run.small
