@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import Any
 
 from opendp_sim.accounting.little_protection import large_delta, little_protection
 from opendp_sim.core.few_records import needed_records
@@ -19,6 +21,8 @@ __all__ = ["advice", "advised_of", "size_guess", "warnings_of"]
 _LEFT = 0.02
 _WHAT = {"gdp": "mu squared", "zcdp": "rho", "approx_zcdp": "rho"}
 _RECORDS = 1000
+_FEW = 100
+"""Records from which on a number that a mean needs is worth a line."""
 _TABLE = 50
 """Columns up to which `linear_model` takes rows for a table, and features for it were measured."""
 
@@ -35,6 +39,7 @@ def advice(plan: Plan) -> list[str]:
         *_by_a_model(plan),
         *_by_features(plan),
         *(text for o in plan.outputs.values() for text in _loud(o)),
+        *(text for name, o in plan.outputs.items() for text in _too_few(name, o)),
     ]
 
 
@@ -106,6 +111,20 @@ def _ways(plan: Plan) -> Iterator[str]:
         named = ", ".join(f"`{name}`" for name in stated[:3])
         more = f" and {len(stated) - 3} more" if len(stated) > 3 else ""
         yield f"smaller scales (of {named}{more}, whose scales the spec states)"
+
+
+def _too_few(name: str, output: OutputType) -> Iterator[str]:
+    """Say how many people a mean needs, where a step keeps few rows of each: a plan knows no more."""
+    least = output.expected.get("least records", 0.0)
+    kept = (s.mechanism for s in output.stage.stages if s.mechanism.key == "bound_contributions")
+    bound: Any = next(kept, None)
+    if bound is None or least <= _FEW:
+        return
+    yield (
+        f"`{name}`: a mean of fewer than {math.ceil(least):,} records is pulled to 0; at most "
+        f"{bound.max_rows} of each `{bound.by}` are kept, so {math.ceil(least / bound.max_rows):,} of "
+        "them are needed at least. If there are fewer, ask for sums, or allow a larger loss"
+    )
 
 
 def _by_a_model(plan: Plan) -> Iterator[str]:

@@ -107,7 +107,7 @@ def _of_posts(output: OutputType, posts: Sequence[Post], last: Any) -> Iterator[
         if name == _SUMS_OF_PRODUCTS:
             told = f"2 of 3 released sums within {size(value)}, where a record adds at most 1"
             more = f", by noise: the error of the sums, not of a coefficient. {_NO_COEFFICIENT}"
-            short = f"2 of 3 sums, not coefficients, within {size(value)} records"
+            short = f"not stated: slopes decide; sums within {size(value)} records"
             yield Wrong(told, more=more, short=short)
         if name.startswith((_NOISY, "noise")):
             told = f"fitted to a summed loss that noise moves by up to {size(value)} in 2 of 3 runs"

@@ -52,6 +52,7 @@ STATED = (
 _FACTS = ("ranks", "places", "neighbours", "voters")
 """Other facts of a release that such a sentence names."""
 _MORE = {
+    "threshold": ". How often what is answered is right is not stated, as it depends on how votes agree",
     "records_of_a_rare_class": ". Where classes are far apart smaller ones are found. To see how often "
     "it is right, run the same steps on public records like the data and count, class by class",
     "votes_to_be_listed": ", unless others take all places",
@@ -69,7 +70,7 @@ _SHORT = {
     "votes_for_95_percent": "an item {} votes above the {next_rank} is listed in 95 of 100 runs",
     "drop_for_95_percent": "a drop larger by {} votes wins 95 in 100",
     "gap_for_95_percent": "a set ahead by {} votes passes 95 in 100",
-    "threshold": "a set ahead by under {} votes is mostly held back",
+    "threshold": "not stated; a set under {} votes ahead is mostly held back",
     "relative_vote_noise": "2 of 3 vote counts within {:.0%} of the votes",
     "noise_of_votes": "2 of 3 vote counts within {} votes ({neighbours:.0f} neighbours)",
     "noise_of_a_gradient_in_records": "2 of 3 parts of a step within {} records",

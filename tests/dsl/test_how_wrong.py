@@ -12,6 +12,7 @@ import pytest
 
 import opendp_sim as sim
 from opendp_sim.core.mechanism import lookup
+from opendp_sim.dsl.advice import advice
 from opendp_sim.dsl.error_units import divisor_of, of_one_unit, unit_of_answers
 from opendp_sim.dsl.how_wrong import _UNKNOWN, Wrong, asked_later, how_wrong, size
 from opendp_sim.dsl.ir import SourceRef
@@ -308,3 +309,23 @@ def test_a_regression_says_why_a_coefficient_has_no_error():
     plan = plan_file(next(path for path in SPECS if path.stem == "digit-regression"))
     (told,) = {error.whole for error in how_wrong(plan).values() if "coefficient" in error.whole}
     assert "depends on the true slopes, which nothing released bounds" in told
+
+
+@pytest.mark.parametrize(
+    ("stem", "said"),
+    [
+        ("digit-regression", "not stated: slopes decide"),
+        ("teacher-votes", "not stated; a set under 32 votes ahead"),
+    ],
+)
+def test_what_is_not_stated_is_said_to_be_so_in_the_first_line(stem, said):
+    plan = plan_file(next(path for path in SPECS if path.stem == stem))
+    assert any(error.brief.startswith(said) for error in how_wrong(plan).values())
+
+
+def test_a_mean_says_how_many_people_it_needs():
+    """346 records were asked for where at most two of each writer were kept, and nobody said so."""
+    plan = plan_file(next(path for path in SPECS if path.stem == "writers-density"))
+    (told,) = [text for text in advice(plan) if "is pulled to 0" in text]
+    assert "fewer than 346 records" in told
+    assert "at most 2 of each `writer` are kept, so 173 of them are needed" in told
