@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from opendp_sim.cli._folding import folded
+from opendp_sim.cli._quiet import hushed
 from opendp_sim.cli._run import (
     AsJson,
     Params,
@@ -142,11 +144,14 @@ def _save(plan: Plan, output: str) -> None:
     from opendp_sim.dsl.plan_document import outputs_of_plan, save_plan  # noqa: PLC0415 - for `-o` only
 
     save_plan(plan, output)
-    if (own := outputs_of_plan(output, plan)) is not None:
+    if (own := outputs_of_plan(output, plan)) is not None and not hushed():
         typer.echo(
-            shown(
-                f"note: `opendp-sim apply {output}` saves its outputs under {own}, the plan's own "
-                "folder; the spec, its data and its ledger stay where they are"
+            folded(
+                shown(
+                    f"note: `opendp-sim apply {output}` saves its outputs under {own}, the plan's own "
+                    "folder; the spec, its data and its ledger stay where they are"
+                ),
+                console(error=True).width,
             ),
             err=True,
         )

@@ -223,3 +223,10 @@ def test_a_plan_says_first_what_promises_nothing_and_which_data_is_missing(tmp_p
         assert "the data file of `points`, points.npz, is not there now" in said
     (tmp_path / "points.npz").touch()
     assert "not there now" not in _run("check", spec).output
+
+
+def test_the_help_of_a_refusal_is_no_continuation():
+    """It was glued to a long line before it."""
+    long = "   = got " + "a text of many words " * 5
+    assert "\n   = help: do so" in folded(f"{long.rstrip()}\n   = help: do so", 80)
+    assert "\n   = help: do so" in folded(f"{long[:78].rstrip()}\n   = help: do so", 80)

@@ -76,7 +76,7 @@ def test_the_commands_of_a_page_before_the_run_make_and_check_a_signature(
         said = (
             CliRunner().invoke(app, ["plan", "digit-means.yaml", "-o", "../own/sent.plan"]).stderr
         )
-        assert "saves its outputs under ../own" in said
+        assert "saves its outputs under ../own" in " ".join(said.split())
         about = own / "sent.plan"
         monkeypatch.chdir(own)
     *_, commands = blocks(page_of(about))
