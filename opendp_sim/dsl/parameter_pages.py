@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from opendp_sim.core.about import About, describe, options_of
 from opendp_sim.core.mechanism import Mechanism
+from opendp_sim.dsl.plain_text import plain_text
 
 __all__ = ["options", "page_of_a_parameter", "page_of_an_option", "parameters"]
 
@@ -43,7 +44,7 @@ def _options(
 
 
 def _option(cls: type[BaseModel], inside: str) -> str:
-    first = " ".join((cls.__doc__ or "").partition("\n\n")[0].split())
+    first = plain_text(" ".join((cls.__doc__ or "").partition("\n\n")[0].split()))
     lines = [f"    an option of {inside}{f': {first}' if first else ''}"]
     for name, about in describe(cls).items():
         default = "required" if about.default == "required" else f"default {about.default}"
