@@ -107,7 +107,7 @@ def _of_posts(output: OutputType, posts: Sequence[Post], last: Any) -> Iterator[
         if name == _SUMS_OF_PRODUCTS:
             told = f"2 of 3 released sums within {size(value)}, where a record adds at most 1"
             more = f", by noise: the error of the sums, not of a coefficient. {_NO_COEFFICIENT}"
-            short = f"not stated: slopes decide; sums within {size(value)} records"
+            short = f"slopes: not stated; sums within {size(value)} records' worth"
             yield Wrong(told, more=more, short=short)
         if name.startswith((_NOISY, "noise")):
             told = f"fitted to a summed loss that noise moves by up to {size(value)} in 2 of 3 runs"
@@ -124,7 +124,7 @@ def _of_sums(whole: Whole, record: float, unit: str, *, direct: bool, can_predic
             told = f"2 of 3 {counted} within {size(noise)} records"
             return Wrong(told, noise, RECORDS, f" by noise{decide}")
         told = f"2 of 3 {counted} within {size(noise)} {unit} at most"
-        short = f"2 of 3 within {size(noise)} {_short(unit)} at most"
+        short = f"2 of 3 sums within {size(noise)} {_short(unit)} at most"
         more = f", by noise{_farthest(noise, record)}{decide}. {_worst(can_predict)}"
         return Wrong(told, more=more, short=short)
     first, second = (size(whole.at(of)) for of in BESIDE)
@@ -145,9 +145,10 @@ def _of_sums(whole: Whole, record: float, unit: str, *, direct: bool, can_predic
         f"at most{of} {each}{whole.cut_off()}{decide}{f'. {last}' if last else ''}"
     )
     beside = (
-        f"of {BESIDE[0]} records" if counts else f"{_short(unit)} at most for {BESIDE[0]} records"
+        f"of {BESIDE[0]} records" if counts else f"{_short(unit)} at most if {BESIDE[0]} records"
     )
-    short = f"2 of 3 within {first} {beside} (noise {size(noise)})"
+    sums = "" if counts else "sums "
+    short = f"2 of 3 {sums}within {first} {beside} (noise {size(noise)})"
     return Wrong(told, more=more, short=short)
 
 
@@ -195,6 +196,10 @@ def _of_shares(whole: Whole, expected: Mapping[str, float], *, decides: bool) ->
     if least <= BESIDE[0]:
         share = _percent(whole.at(BESIDE[0]) / BESIDE[0])
         return Wrong(told, more=more, short=f"2 of 3 within {share} of all, if {BESIDE[0]} records")
+    if least <= BESIDE[1]:
+        share = _percent(whole.at(BESIDE[1]) / BESIDE[1])
+        few = f"under {math.ceil(least):,} only noise"
+        return Wrong(told, more=more, short=f"2 of 3 within {share} of all if {BESIDE[1]:,}; {few}")
     return Wrong(told, more=more, short=told.partition(", ")[0])
 
 
@@ -212,7 +217,7 @@ def _of_means(whole: Whole, least: float, unit: str, *, can_predict: bool) -> Wr
     if least <= BESIDE[0]:
         first = size(whole.at(BESIDE[0]) / BESIDE[0])
         named = _short(unit).replace("squared units", "units²")
-        short = f"2 of 3 within {first} {named} at most for {BESIDE[0]} records"
+        short = f"2 of 3 means at most {first} {named} off if {BESIDE[0]} records"
         return Wrong(told, more=more, short=short)
     return Wrong(told, more=more, short=told.partition(", ")[0])
 

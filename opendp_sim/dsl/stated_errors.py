@@ -65,13 +65,13 @@ _MORE = {
     "relative_vote_noise": ": an estimate; with fewer voters the share is larger",
 }
 _SHORT = {
-    "records_of_a_rare_class": "not stated; a class under {} records may never be told",
+    "records_of_a_rare_class": "not stated: data decide; classes under {} may be missed",
     "lead_for_95_percent": "an item {} votes above the {next_place} is listed in 95 of 100 runs",
     "votes_for_95_percent": "an item {} votes above the {next_rank} is listed in 95 of 100 runs",
     "drop_for_95_percent": "a drop larger by {} votes wins 95 in 100",
     "gap_for_95_percent": "a set ahead by {} votes passes 95 in 100",
-    "threshold": "not stated; a set under {} votes ahead is mostly held back",
-    "relative_vote_noise": "2 of 3 vote counts within {:.0%} of the votes",
+    "threshold": "not stated: votes decide; most leads under {} are held back",
+    "relative_vote_noise": "2 of 3 vote counts within {:.0%} of the votes, if {neighbours:.0f} vote",
     "noise_of_votes": "2 of 3 vote counts within {} votes ({neighbours:.0f} neighbours)",
     "noise_of_a_gradient_in_records": "2 of 3 parts of a step within {} records",
 }
