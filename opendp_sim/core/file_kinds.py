@@ -115,7 +115,12 @@ def _archive(file: Path) -> FileKind:
     try:
         with zipfile.ZipFile(file) as archive:
             released = "header.json" in archive.namelist()
-    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError):
+    except (
+        OSError,
+        ValueError,
+        zipfile.BadZipFile,
+        NotImplementedError,
+    ):  # the last: a later format
         return FileKind("archive", "a damaged archive", "copy it again from where it was made")
     if released:
         then = f"`opendp-sim answer {_typed(file)} --post ...` asks it a question"

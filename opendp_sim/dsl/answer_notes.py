@@ -12,6 +12,7 @@ from opendp_sim.accounting.asking import features_of
 from opendp_sim.accounting.query_blocks import query_blocks
 from opendp_sim.accounting.release import Release
 from opendp_sim.dsl.ask import ask, mechanisms_of
+from opendp_sim.dsl.how_wrong import safe_deviations
 from opendp_sim.dsl.inputs import source_of
 from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.wrong import size
@@ -19,8 +20,6 @@ from opendp_sim.spaces.records import Records
 
 __all__ = ["notes_of"]
 
-_SAFE = 2.0
-"""Deviations of a lead from which on noise alone turns fewer than 3 of 100 (``how_wrong``)."""
 _NAMED = 10
 """Answers that are named; a terminal shows as many."""
 
@@ -68,14 +67,16 @@ def _small_leads(
     order = np.argsort(scores, axis=1)[:, -2:]
     two = np.take_along_axis(noise, order, axis=1)
     noise_of_lead = np.hypot(two[:, 0], two[:, 1])
-    small = np.flatnonzero(answers["margin"] < _SAFE * noise_of_lead)
+    classes = scores.shape[1]
+    safe = safe_deviations(classes)
+    small = np.flatnonzero(answers["margin"] < safe * noise_of_lead)
     if len(small):
         named = ", ".join(f"{at + 1:,}" for at in small[:_NAMED])
         more = f" and {len(small) - _NAMED:,} more" if len(small) > _NAMED else ""
         yield (
             f"{len(small):,} of {len(scores):,} labels have a `margin` below the safe lead, so noise may "
             f"have decided them: answers {named}{more}. By noise alone 2 of 3 margins are off by at most "
-            f"{_between(noise_of_lead)}; twice that is a safe lead"
+            f"{_between(noise_of_lead)}; {safe:.3g} times that is a safe lead among {classes:,} classes"
         )
 
 

@@ -18,7 +18,7 @@ from opendp_sim.dsl.whole_error import Whole, whole_of
 from opendp_sim.dsl.wrong import BESIDE, RECORDS, Wrong, size
 from opendp_sim.spaces.released import Released, asking
 
-__all__ = ["ANSWERS", "DIRECT", "Wrong", "asked_later", "how_wrong", "size"]
+__all__ = ["ANSWERS", "DIRECT", "Wrong", "asked_later", "how_wrong", "safe_deviations", "size"]
 
 _NOISY = "noise_error"
 _NO_COEFFICIENT = (
@@ -241,6 +241,12 @@ def _compares_sums(last: Any) -> bool:
     return last.key == "classify" and getattr(last, "rule", "") == "map"
 
 
+def safe_deviations(classes: int) -> float:
+    """Return from how many deviations of two sums' difference on a lead is safe among so many classes."""
+    rivals = max(classes - 1, 1)
+    return 2.0 if rivals == 1 else -float(special.ndtri(special.ndtr(-2.0) / rivals))
+
+
 def _lead(records: float, own: str, classes: int) -> Wrong:
     """Say how large a lead is safe among the classes of a release (Lemma 3 of ``classify.md``).
 
@@ -248,10 +254,7 @@ def _lead(records: float, own: str, classes: int) -> Wrong:
     normal variable goes in 2.3 of 100 cases, on one side: that chance is shared among all rivals.
     """
     rivals = max(classes - 1, 1)
-    deviations = 2.0
-    if rivals > 1:
-        deviations = -float(special.ndtri(special.ndtr(-deviations) / rivals))
-    lead = deviations * math.sqrt(2.0) * records
+    lead = safe_deviations(classes) * math.sqrt(2.0) * records
     counts = (
         f"2 of 3 counts are within {size(records)}{f', in their own unit {own}' if own else ''}"
     )

@@ -10,6 +10,7 @@ import pytest
 import opendp_sim as sim
 from opendp_sim.dsl.answer_notes import notes_of
 from opendp_sim.dsl.ask import ask, reference
+from opendp_sim.dsl.how_wrong import safe_deviations
 from tests._cli import run as _run
 
 TABLE = {"age": np.r_[np.full(150, 20.0), np.full(150, 90.0)], "kind": ["u"] * 150 + ["v"] * 150}
@@ -44,7 +45,9 @@ def test_labels_below_the_safe_lead_are_named(folder, posts):
 
 
 def test_the_command_says_it_below_the_answers(folder, monkeypatch):
-    monkeypatch.setattr("opendp_sim.dsl.answer_notes._SAFE", 1e9)  # else noise would decide
+    monkeypatch.setattr(
+        "opendp_sim.dsl.answer_notes.safe_deviations", lambda _: 1e9
+    )  # else noise would decide
     words = (
         "answer",
         folder / "release.npz",
@@ -65,3 +68,8 @@ def test_queries_outside_of_the_bounds_are_counted(folder):
         "2 of 3 queries lie outside of the declared bounds of `age`, where no record can be" in said
     )
     assert "outside of" not in _run(*words, folder / "near.csv").output
+
+
+def test_a_lead_is_safe_among_all_classes_as_plans_say_it():
+    assert safe_deviations(2) == 2.0
+    assert safe_deviations(10) == pytest.approx(2.80, abs=0.02)
