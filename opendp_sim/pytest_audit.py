@@ -41,6 +41,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker; spare audits the backtraces of OpenDP's errors, see ``opendp_sim.audit``."""
+    seconds = config.getoption("--opendp-audit-seconds")
+    if not 0 < seconds < float("inf"):
+        raise pytest.UsageError(f"--opendp-audit-seconds has to be above 0: it is {seconds:g}")
     if config.getoption("--opendp-audit") or config.getoption("--opendp-audit-module"):
         os.environ.setdefault("RUST_LIB_BACKTRACE", "0")
     config.addinivalue_line(
@@ -62,9 +65,20 @@ def pytest_collection_modifyitems(
 
 
 def _of_module(session: pytest.Session, module: str) -> Iterator[pytest.Item]:
-    from opendp_sim.audit.modules import makers  # noqa: PLC0415 - only when asked
+    from opendp_sim.audit.modules import makers, place_of  # noqa: PLC0415 - only when asked
 
-    for name, make in makers(module):
+    try:
+        found = makers(module)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's module raises
+        raise pytest.UsageError(
+            f"--opendp-audit-module {module}: a module that cannot be imported: {place_of(error)}"
+        ) from None
+    if not found:
+        raise pytest.UsageError(
+            f"--opendp-audit-module {module}: nothing in it can be audited: name factories make_..., "
+            "without required arguments"
+        )
+    for name, make in found:
         yield _AuditItem.from_parent(session, name=f"{module}:{name}", make=make)
 
 
@@ -76,15 +90,18 @@ class _AuditItem(pytest.Item):
         self.make = make
 
     def runtest(self) -> None:
-        _assert(
-            self.make(),
-            1,
-            seconds=self.config.getoption("--opendp-audit-seconds"),
-            origin=self.name,
-        )
+        from opendp_sim.audit.modules import place_of  # noqa: PLC0415 - only when asked
+
+        try:
+            made = self.make()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a factory raises
+            raise AssertionError(f"{self.name} could not be made: {place_of(error)}") from None
+        _assert(made, 1, seconds=self.config.getoption("--opendp-audit-seconds"), origin=self.name)
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> str:
-        if isinstance(excinfo.value, AssertionError):
+        from opendp_sim.core.errors import SimError  # noqa: PLC0415 - only when asked
+
+        if isinstance(excinfo.value, (AssertionError, SimError)):
             return str(excinfo.value)
         return str(super().repr_failure(excinfo, style))
 
@@ -93,6 +110,9 @@ class _AuditItem(pytest.Item):
 
 
 def _assert(obj: Any, d_in: Any, *, seconds: float, **options: Any) -> Any:
+    __tracebackhide__ = True
+    if not 0 < seconds < float("inf"):
+        raise pytest.UsageError(f"seconds of an audit have to be above 0: they are {seconds:g}")
     from opendp_sim.audit.findings import Budget  # noqa: PLC0415 - only when asked
     from opendp_sim.audit.runner import assert_not_refuted as check  # noqa: PLC0415
 
@@ -116,6 +136,7 @@ def assert_not_refuted(request: pytest.FixtureRequest) -> Callable[..., Any]:
     seconds = request.config.getoption("--opendp-audit-seconds")
 
     def check(obj: Any, d_in: Any = 1, **options: Any) -> Any:
+        __tracebackhide__ = True
         return _assert(obj, d_in, seconds=options.pop("seconds", seconds), **options)
 
     return check

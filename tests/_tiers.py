@@ -22,3 +22,11 @@ def some(values: Iterable[Any], every: int) -> list[Any]:
         value if number % every == 0 else pytest.param(value, marks=pytest.mark.long)
         for number, value in enumerate(listed)
     ]
+
+
+def several(values: Iterable[Any], every: int) -> list[Any]:
+    """Return what ``some`` does of rows: a tuple of one value for each of several names."""
+    return [
+        row if number % every == 0 else pytest.param(*row, marks=pytest.mark.long)
+        for number, row in enumerate(values)
+    ]

@@ -11,6 +11,7 @@ from hypothesis import settings
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.testing import Law, all_laws
+from tests._tiers import tiered
 from tests.cases import cases
 
 CASES = cases()
@@ -31,7 +32,7 @@ def _examples(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.mark.usefixtures("_examples")
 @pytest.mark.parametrize("law", all_laws(), ids=lambda law: law.__name__)
-@pytest.mark.parametrize("key", sorted(CASES))
+@pytest.mark.parametrize("key", tiered(sorted(CASES), lambda key: "/" not in key))
 def test_law(request: pytest.FixtureRequest, key: str, law: Law) -> None:
     case = CASES[key]
     if reason := case.excused.get(law.__name__):

@@ -19,6 +19,8 @@ from opendp_sim.plots.choose import display_of
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 from links import broken
 
+from tests._tiers import some
+
 DOCS = Path(__file__).parents[1] / "docs"
 WRITTEN = sorted(
     p for p in DOCS.rglob("*.md") if "generated" not in p.parts and "_build" not in p.parts
@@ -133,7 +135,7 @@ def test_broken_links_and_fetches_are_found(tmp_path):
     assert broken(tmp_path / "empty") != []
 
 
-@pytest.mark.parametrize("name", ["error", "privacy"])
+@pytest.mark.parametrize("name", some(["error", "privacy"], 2))
 def test_the_readme_s_pictures_are_those_of_its_own_example(name, tmp_path):
     """The same words and numbers; ``opendp-sim plot specs/digit-density.yaml --kind KIND`` makes them."""
     pytest.importorskip("matplotlib")
@@ -148,6 +150,7 @@ def test_the_readme_s_pictures_are_those_of_its_own_example(name, tmp_path):
     assert words[0]
 
 
+@pytest.mark.long
 def test_every_notebook_is_run_and_one_that_fails_is_not_kept(tmp_path):
     """They run side by side before pages are read; what failed is left to the build, which it stops."""
     pytest.importorskip("myst_nb", reason="the extra `docs`")

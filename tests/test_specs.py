@@ -21,7 +21,6 @@ SPECS = sorted((Path(__file__).parent.parent / "specs").glob("*.yaml"))
 
 FEW = {
     "bright-pixels",
-    "digit-density",
     "digit-distances",
     "digit-slices",
     "digits-linear",

@@ -36,7 +36,9 @@ def imported(code: str) -> set[str]:
         (RUN.format("'--version'"), LIGHT, 250),
         (RUN.format("'--help'"), LIGHT, 450),
         ("import opendp_sim.prelude", {*HEAVY, "scipy", "typer", "rich"}, 650),
-        (RUN.format(f"'check', {SPEC!r}"), {*HEAVY, *RUNS, "scipy"}, 870),
+        pytest.param(
+            RUN.format(f"'check', {SPEC!r}"), {*HEAVY, *RUNS, "scipy"}, 870, marks=pytest.mark.long
+        ),
         (RUN.format(f"'plan', {SPEC!r}"), {*HEAVY, *RUNS, "scipy"}, 870),
     ],
 )

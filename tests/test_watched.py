@@ -72,7 +72,10 @@ def test_signals_reach_the_process_that_runs() -> None:
         assert process.wait(timeout=30) == 143
 
 
-@pytest.mark.parametrize("place", ["", "def make_it():\n    import os; os._exit(0)\n"])
+@pytest.mark.parametrize(
+    "place",
+    [pytest.param("", marks=pytest.mark.long), "def make_it():\n    import os; os._exit(0)\n"],
+)
 def test_a_module_that_ends_the_process_has_not_passed(tmp_path, place: str) -> None:  # type: ignore[no-untyped-def]
     """At import, and when its factory is called."""
     (tmp_path / "ending_module.py").write_text(place or "import os; os._exit(0)")

@@ -20,6 +20,8 @@ from opendp_sim.core.errors import BudgetError
 
 __all__ = ["LostError", "Tables", "locked", "made", "opened"]
 
+_WAITS = (0.02, 0.08, 0.3, 0.6, 0.0)
+"""Seconds between the times at which a lock is asked for."""
 _OPTIONS = "-c lock_timeout=5000 -c idle_in_transaction_session_timeout=10000"
 _TYPES = {"BLOB": "bytea", "INTEGER": "bigint"}
 _WANTED = "SELECT relname, relkind FROM pg_class WHERE relnamespace = %s::regnamespace"
@@ -131,7 +133,7 @@ def locked(db: Tables) -> bool:
     A server ends a connection some moments after its client said goodbye, so it is asked for a second.
     """
     number = "SELECT pg_try_advisory_lock(hashtextextended(?, 20))"
-    for wait in (0.02, 0.08, 0.3, 0.6, 0.0):
+    for wait in _WAITS:
         if db.execute(number, (db.schema,)).fetchone()[0]:
             return True
         time.sleep(wait)

@@ -10,6 +10,8 @@ from typing import Any
 from opendp_sim.audit.corpus import Control, Twin, collect
 from opendp_sim.audit.counting import certified_epsilon
 from opendp_sim.audit.enumeration import Coins, tree_pmf
+from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.first_call import first_call
 from opendp_sim.audit.noise import NoiseLaw
 from opendp_sim.audit.reading import read
 from opendp_sim.audit.report import Report
@@ -19,6 +21,7 @@ from opendp_sim.audit.subject import Subject
 from opendp_sim.audit.witness import Witness, outcome
 
 __all__ = [
+    "Budget",
     "Coins",
     "Control",
     "NoiseLaw",
@@ -30,6 +33,7 @@ __all__ = [
     "audit",
     "certified_epsilon",
     "collect",
+    "first_call",
     "outcome",
     "read",
     "to_sarif",

@@ -83,7 +83,10 @@ def stands_alone(tracer: Tracer, pair: Pair) -> bool:
     """Say whether no run on either side can meet what may draw beside the tape."""
     world = World()
     outer = tracer.tape.outer
+    if outer is not None and getattr(tracer.subject.run, "raw", tracer.subject.run) is not outer:
+        return False  # a driver asks it, and what that meets is not followed
     roots = [tracer.function] if outer is None else roots_of(outer)
+    roots = roots if tracer.apart is None else tracer.apart
     if not world.take([*roots, pair.left, pair.right]):
         return False
     before, known = world.state(), set[str]()

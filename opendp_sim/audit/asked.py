@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
+from opendp_sim.audit.encoding import outcome
 from opendp_sim.audit.neighbours import RECORD_METRICS
 from opendp_sim.audit.spaces import metric_name
 from opendp_sim.audit.subject import Subject
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 
-__all__ = ["MOST_CHANGES", "check_claimed", "check_unconditional", "checked_distance"]
+__all__ = [
+    "MOST_CHANGES",
+    "check_claimed",
+    "check_computes",
+    "check_unconditional",
+    "checked_distance",
+    "claimed_words",
+]
 
 MOST_CHANGES = 1000
 """Records (or persons) that a pair may differ by: every one of them is made and edited."""
+_TRIES, _WAITS, _TIMES = 10, 0.2, 20
+"""Releases of which each must wait, for on a busy machine any one may; seconds on the clock of one that
+waits, and how many times its CPU seconds those are."""
 
 
 def checked_distance(metric: dp.Metric | None, d_in: Any) -> Any:
@@ -63,7 +76,12 @@ def check_claimed(subject: Subject, distance: Any) -> None:
         raise _refused(
             "a distance at which the object's map claims something",
             distance,
-            f"its map raised {type(error).__name__}; ask about a smaller distance.",
+            f"its map raised {type(error).__name__}; "
+            + (
+                "call it in Python to see why."
+                if distance == 1
+                else "ask about a smaller distance."
+            ),
         ) from None
     parts = [v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, Real)]
     if any(math.isnan(v) for v in parts):
@@ -74,6 +92,40 @@ def check_claimed(subject: Subject, distance: Any) -> None:
             distance,
             "at this distance the privacy map is infinite: whatever is released keeps it.",
         )
+
+
+def check_computes(run: Callable[[Any], Any], data: Any) -> None:
+    """Refuse a release that waits: an audit spends CPU seconds, and such a one would never end.
+
+    Raises:
+        AuditError: OS501, each of a few releases takes its time without computing.
+    """
+    for _ in range(_TRIES):
+        clock, cpu = time.perf_counter(), time.process_time()
+        outcome(run, data)
+        wall, busy = time.perf_counter() - clock, time.process_time() - cpu
+        if wall < _WAITS or wall < _TIMES * busy:
+            return
+    raise AuditError(
+        "OS501", "audit.object", expected="releases that compute",
+        got=f"one that waits: {wall:.1f} s on the clock, {busy:.1g} CPU s",
+        hint="audit it without what it waits for (a clock, a file, a network): thousands of releases "
+        "are drawn.",
+    )  # fmt: skip
+
+
+def claimed_words(subject: Subject, distance: Any) -> str:
+    """Return what the object itself claims at a distance; nothing where that has no words."""
+    try:
+        if subject.private:
+            return subject.curve(distance).text
+        bound = subject.stability_map(distance) if subject.stability_map else None
+    except Exception:  # noqa: BLE001 - a foreign map may raise anything
+        return ""
+    metric = (
+        "" if subject.output_metric is None else f" in the {metric_name(subject.output_metric)}"
+    )
+    return f"outputs are at most {bound} apart{metric}"
 
 
 def check_unconditional(obj: Any) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from opendp_sim.audit.curves import Curve
 
-__all__ = ["RAISED", "cells_of", "clearest", "learned", "scored_cells", "surplus"]
+__all__ = ["RAISED", "Rates", "cells_of", "clearest", "learned", "scored_cells", "surplus"]
 
 Cells = tuple[str, ...]
 Rates = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]

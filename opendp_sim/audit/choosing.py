@@ -52,7 +52,7 @@ def _table(events: Iterable[PlainEvent], left: Sequence[Any], right: Sequence[An
 
 
 def _scored(table: Table, curve: Curve) -> list[Chosen]:
-    """Return the events with their point of the claim, the largest excess in errors first."""
+    """Return the events that were seen, with their points of the claim, the largest excess first."""
     events, one, two = table
     if not events:
         return []
@@ -66,9 +66,10 @@ def _scored(table: Table, curve: Curve) -> list[Chosen]:
         spread = np.sqrt((a * (1 - a) + factor**2 * b * (1 - b) + (1 + factor) / n) / n)
         size = (a - factor * b - delta) / spread - cost
         at = size.argmax(axis=1)
-        out += [
+        out += [  # an event that was never seen shows nothing: two rays that no output is in, for one
             Chosen(event, points[at[i]], swapped, float(size[i, at[i]]))
             for i, event in enumerate(events)
+            if a[i, 0] > 0
         ]
     return sorted(out, key=lambda c: -c.size)
 

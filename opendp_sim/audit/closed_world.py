@@ -20,12 +20,21 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.kept_state import Held, cells_of, held_now, is_users, own_of
-from opendp_sim.audit.known_kinds import FORBIDDEN, LEAVES, known_call, known_type, plain_array
+from opendp_sim.audit.kept_state import Held, cached, cells_of, held_now, is_users, own_of
+from opendp_sim.audit.known_kinds import (
+    LEAVES,
+    asks_the_time,
+    forbidden,
+    known_call,
+    known_type,
+    plain_array,
+)
+from opendp_sim.audit.known_steps import draws_nothing, has_maps, made_by
 
 __all__ = ["World", "roots_of"]
 
 _MOST, _LONGEST = 20_000, 200_000
+_CACHE = type(functools.lru_cache(abs))
 _HEAP = 1 << 9
 """Set in the flags of a class that a ``class`` statement has made (``Py_TPFLAGS_HEAPTYPE``)."""
 _SEQUENCES = (list, tuple, set, frozenset, collections.deque)
@@ -47,6 +56,8 @@ _AROUND = (
     *("make_pureDP_to_zCDP", "make_zCDP_to_approxDP", "make_pureDP_to_approxDP"),
 )
 """Constructors of OpenDP's that add no noise to the measurement that they are given."""
+_SHOWS = "new_function"
+"""The constructor of a user's function that shows a release."""
 _READS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "LOAD_FROM_DICT_OR_DEREF")
 _WRITES = ("STORE_GLOBAL", "DELETE_GLOBAL")
 _INNER = ("__weakref__", "__dict__", "_abc_impl")
@@ -135,6 +146,8 @@ class World:
         elif isinstance(value, (types.MethodDescriptorType, types.ClassMethodDescriptorType)):
             self._forbidden(value.__name__)
             self._todo.append(value.__objclass__)
+        elif type(value) is _CACHE:
+            self._todo += [value.__wrapped__, *cached(value)]
         elif type(value) is functools.partial:
             self._todo += [value.func, *value.args, *value.keywords.values()]
         elif isinstance(value, property):
@@ -170,8 +183,13 @@ class World:
 
     def _native(self, value: Any) -> bool:
         """Take an object of OpenDP's: a measurement's call is on the tape, other functions are not."""
-        if type(value).__name__ == "Measurement":
+        kind = type(value).__name__
+        if kind == "Measurement":
             return "function" not in self.names
+        if kind == "Odometer" or (kind == "Transformation" and not draws_nothing(value)):
+            return False
+        if made_by(value)[0] == _SHOWS:
+            return False  # a mapping that it is given becomes a map of OpenDP's
         made = getattr(value, "__opendp_dict__", None)
         if isinstance(made, dict):
             self._todo += made.get("__kwargs__", {}).values()
@@ -211,9 +229,11 @@ class World:
         for inner in code.co_consts:
             if isinstance(inner, types.CodeType):
                 self._code(inner, function)
+            elif asks_the_time(inner):
+                self.strange = f"the text {inner[:9]}"
 
     def _forbidden(self, name: str) -> None:
-        if name in FORBIDDEN:
+        if forbidden(name):
             self.strange = f"the attribute {name}"
         elif name == "function" and any(
             type(v).__name__ == "Measurement" for v in self._seen.values()
@@ -223,12 +243,14 @@ class World:
 
 def roots_of(made: Any) -> list[Any]:
     """Return the functions that a measurement calls; what cannot be followed where it is not known."""
-    told = getattr(made, "__opendp_dict__", None) or {}
-    if told.get("__function__") not in _AROUND:
+    name, parts = made_by(made)
+    if name not in _AROUND or has_maps(made):
         return [_Unknown()]
     out: list[Any] = []
-    for part in told.get("__kwargs__", {}).values():
-        out += roots_of(part) if type(part).__name__ == "Measurement" else [part]
+    for part in parts.values():
+        shows = made_by(part)[0] == _SHOWS and not has_maps(part)
+        inner = [made_by(part)[1]["function"]] if shows else [part]
+        out += roots_of(part) if type(part).__name__ == "Measurement" else inner
     return out
 
 

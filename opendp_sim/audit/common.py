@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from opendp_sim.audit.laws import Law
+from opendp_sim.audit.own_data import copied
 
 __all__ = ["Common"]
 
@@ -75,10 +74,10 @@ class Common:
         self._spot = spot + 1
         if not self._second:
             value = make()
-            self._taken.append((law, _own(value)))
+            self._taken.append((law, copied(value)))
             return value
         if spot < len(self._taken) and self._taken[spot][0] == law:
-            return _own(self._taken[spot][1])
+            return copied(self._taken[spot][1])
         return make()
 
     def noisy(self, law: Law, cells: list[int], make: Callable[[], list[int]]) -> list[int]:
@@ -98,8 +97,3 @@ class Common:
             self._taken.append((key, (values, cells)))
             return list(values)
         return values
-
-
-def _own(value: Any) -> Any:
-    """Return what may be written to without the other run seeing it."""
-    return value.copy() if isinstance(value, (list, np.ndarray)) else value

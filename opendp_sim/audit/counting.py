@@ -15,6 +15,7 @@ __all__ = [
     "certified_epsilon",
     "draws_needed",
     "lower_limit",
+    "smallest_chance",
     "smallest_excess",
     "upper_limit",
 ]
@@ -88,4 +89,27 @@ def smallest_excess(claimed: float, rounds: int, beta: float, delta: float = 0.0
             low = middle
         else:
             high = middle
+    return high
+
+
+def smallest_chance(claimed: float, rounds: int, beta: float, delta: float = 0.0) -> float:
+    """Return how likely an event must be that the other side never has, to show; inf if it cannot.
+
+    What too few draws for any event of probability 1/2 would still have shown.
+    """
+
+    def needed(chance: float) -> float:
+        excess = chance - delta
+        if excess <= 0:
+            return math.inf
+        width = float(norm.isf(beta / 2) + norm.isf(0.05))
+        rare = 4 * width * math.exp(min(claimed, 700.0)) / excess
+        return _BETTING * (width**2 * chance * (1 - chance) / excess**2 + rare)
+
+    if needed(1.0) > rounds:
+        return math.inf
+    low, high = delta, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (low, middle) if needed(middle) <= rounds else (middle, high)
     return high

@@ -14,7 +14,12 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit.betting import Bet
-from opendp_sim.audit.counting import certified_delta, certified_epsilon, smallest_excess
+from opendp_sim.audit.counting import (
+    certified_delta,
+    certified_epsilon,
+    smallest_chance,
+    smallest_excess,
+)
 from opendp_sim.audit.encoding import Encoded
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
 from opendp_sim.audit.neighbours import Pair, PairSpace
@@ -60,17 +65,19 @@ def distribution_layer(
     cost = _cost(race, hints)
     if 2 * cost * _FEWEST > budget.seconds:
         return LayerResult(_LAYER, "skipped", _too_slow(subject, cost))
+    bets = 0  # of one stage: what the others bet on may have been another event
     for seconds in _stages(budget.seconds):
         race.budget = replace(budget, seconds=seconds)
         samples = race.known = search(race, hints)
         searched = race.wealth.rounds
         if race.won is None:
             _bet(race, samples)
+        bets = max(bets, race.wealth.rounds - searched)
         if race.won is not None:
             break
     seconds, draws = time.process_time() - race.begin, race.runs - 2 * race.wealth.unused
     if race.won is None:
-        return _quiet(race, race.wealth.rounds - searched, samples[0])
+        return _quiet(race, bets, samples[0])
     evidence = _evidence(race, budget.seconds, *race.won)
     return LayerResult(
         _LAYER,
@@ -150,7 +157,8 @@ def _evidence(race: Race, whole: float, sample: Sample, bet: Bet) -> Evidence:
     curve = race.curve(sample.pair)
     return Evidence(
         "event",
-        f"an event ({bet.name} score >= {bet.cut:.4g}) is likelier than the claim allows",
+        f"an event learned from draws (a score of its {bet.name}, from {bet.cut:.4g}) is likelier than "
+        "the claim allows",
         f"{curve.text}: P[left in S] <= e^{bet.epsilon:.4g} P[right in S] + {bet.delta:.3g}",
         f"{hits[0]} of {runs} on the left, {hits[1]} of {runs} on the right",
         sample.pair,
@@ -179,23 +187,40 @@ def _quiet(race: Race, rounds: int, sample: Sample) -> LayerResult:
     spot = small[0] if small.size else len(curve.grid) - 1
     epsilon, delta = float(curve.grid[spot]), float(curve.deltas[spot])
     least = smallest_excess(epsilon, rounds, race.beta, delta)
-    beside = f" beside delta {delta:.2g}" if delta else ""
     bound = _lower_bound(race, sample)
+    told = _told(epsilon, delta, rounds, race.beta, least)
     return LayerResult(
         _LAYER,
-        "not refuted",
-        "",
+        "not refuted" if rounds else "skipped",
+        "" if rounds else told,
         race.runs,
         time.process_time() - race.begin,
-        power=f"{rounds} draws a side: an event of probability 1/2 with a true epsilon of "
-        f"{least:.3g} where {epsilon:.3g} is allowed{beside} would have shown with probability .95, "
-        "were it known",
+        power=told if rounds else "",
         facts={
             "log_wealth": race.wealth.log,
             "rounds": rounds,
             "lower_bound": bound,
-            "smallest_epsilon_seen": least,
+            "smallest_epsilon_seen": least if math.isfinite(least) else None,
         },
+    )
+
+
+def _told(epsilon: float, delta: float, rounds: int, beta: float, least: float) -> str:
+    """Say what so many draws would have shown."""
+    beside = f" beside delta {delta:.2g}" if delta else ""
+    where = f"where epsilon {epsilon:.3g} is allowed{beside}"
+    shown = "would have shown with probability .95, were it known"
+    if math.isfinite(least):
+        return (
+            f"{rounds} draws a side: an event of probability 1/2 with a true epsilon of {least:.3g} "
+            f"where {epsilon:.3g} is allowed{beside} {shown}"
+        )
+    chance = smallest_chance(epsilon, rounds, beta, delta)
+    if math.isinf(chance):
+        return f"too few draws to see anything: {rounds} a side {where}"
+    return (
+        f"{rounds} draws a side: an event of probability {math.ceil(1000 * chance) / 1000:.3g} that a "
+        f"neighbour never has, {where}, {shown}"
     )
 
 

@@ -7,10 +7,12 @@ from typing import Any
 from opendp_sim.audit.compositions import of_composition, of_odometer
 from opendp_sim.audit.driver import Driver, unknown_questions
 from opendp_sim.audit.key_questions import of_keys
+from opendp_sim.audit.members import quiet_member
 from opendp_sim.audit.services import of_service
-from opendp_sim.audit.spaces import some_dataset
+from opendp_sim.audit.spaces import metric_name, some_dataset
 from opendp_sim.core import dp
 from opendp_sim.core.bridge import answers_questions
+from opendp_sim.core.errors import AuditError
 
 __all__ = ["default_driver"]
 
@@ -31,11 +33,18 @@ def default_driver(obj: Any, d_in: Any) -> Driver | None:
     release = _some_release(obj, d_in)
     if not answers_questions(release):
         return None
-    by_key = of_keys(release)
+    records = metric_name(obj.input_metric) in ("SymmetricDistance", "InsertDeleteDistance")
+    member = quiet_member(obj.input_domain) if records else lambda _: False
+    by_key = of_keys(release, member, d_in)
     if by_key is not None:
         return by_key
     try:
         return of_composition(obj, d_in)
+    except AuditError:  # no measurement: numbers or texts, then
+        by_key = of_keys(release, member, d_in, anything=True)
+        if by_key is None:
+            raise
+        return by_key
     except (AttributeError, TypeError, ValueError):  # it was asked what it cannot take
         kind = getattr(release, "query_type", "something unknown")
         raise unknown_questions(f"a queryable that takes {kind}") from None

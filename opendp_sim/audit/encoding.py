@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,38 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.audit.raised import Raised, shortened
+
 __all__ = ["Encoded", "Raised", "encode", "outcome", "structure", "unordered"]
 
 WIDEST = 400
 _LONGEST_SYMBOL = 400
 _BLOCK = 16
 _LETTERS = 64
-_CAUSE = r"The above exception was the direct cause|During handling of the above exception"
-"""What stands between the exceptions of one traceback, which OpenDP puts into its own."""
 _PLAIN = (int, float, str, bytes, type(None))
-
-
-@dataclass(frozen=True)
-class Raised:
-    """An exception as an output symbol."""
-
-    text: str
-
-    @classmethod
-    def of(cls, error: Exception) -> Raised:
-        """Return class and last line of an exception (what a traceback ends with), and its causes."""
-        told, notes = str(error), getattr(error, "__notes__", ())
-        text = f"{type(error).__name__}: {_last_line(told)}"[:200]
-        causes = [_last_line(part) for part in re.split(_CAUSE, told)[:-1]]
-        cause = error.__cause__ if isinstance(error.__cause__, Exception) else None
-        causes += [] if cause is None else [cls.of(cause).text]
-        return cls("; ".join([text, *map(str, notes), *(f"caused by {c}" for c in causes)])[:400])
-
-
-def _last_line(text: str) -> str:
-    told = (line.strip() for line in text.split("\n"))
-    lines = [line for line in told if line.strip("\"')(")]  # an error of OpenDP ends with a bracket
-    return lines[-1][:200] if lines else ""
 
 
 def outcome(function: Callable[[Any], Any], data: Any) -> Any:
@@ -127,7 +103,7 @@ def _bytes(row: NDArray[np.float64]) -> bytes:
 def _symbol(value: Any) -> str | bytes:
     if isinstance(value, np.ndarray):
         return _bytes(value.astype(float).ravel())
-    return repr(unordered(value))[:_LONGEST_SYMBOL]
+    return shortened(repr(unordered(value)), _LONGEST_SYMBOL)
 
 
 def unordered(value: Any) -> Any:
@@ -160,6 +136,9 @@ def _numbers(value: Any) -> list[float]:  # noqa: C901 - one kind a branch
         if len(value) <= _LETTERS:
             return [float(ord(letter)) for letter in value] or [-1.0]
         return [float(zlib.crc32(value.encode("utf-8", "surrogatepass")) % 100_003)]
+    if isinstance(value, (bytes, bytearray)):
+        short = len(value) <= _LETTERS
+        return list(map(float, value)) or [-1.0] if short else [float(zlib.crc32(value) % 100_003)]
     if isinstance(value, Raised):
         return [1e12]
     if isinstance(value, Mapping):
@@ -181,7 +160,7 @@ def _padded(part: list[float]) -> list[float]:
 
 
 def _summary(cells: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Length, sum, extremes, zeros, distinct values, order, peak: what a careless release leaks.
+    """Length, sum, extremes, zeros, distinct values, order, peak, whole numbers: what leaks.
 
     A function of each row alone: how wide the others are must not matter, or the event would not be
     one of the output.
@@ -190,7 +169,7 @@ def _summary(cells: NDArray[np.float64]) -> NDArray[np.float64]:
     there = ~np.isnan(cells)
     size = there.sum(axis=1)
     if width == 0 or not size.any():
-        return np.zeros((rows, 8))
+        return np.zeros((rows, 9))
     clean = np.clip(np.where(there, cells, 0.0), -1e300, 1e300)
     low, high = np.where(there, clean, np.inf), np.where(there, clean, -np.inf)
     ordered = np.sort(low, axis=1)
@@ -209,5 +188,6 @@ def _summary(cells: NDArray[np.float64]) -> NDArray[np.float64]:
         fresh,
         rising,
         high.argmax(axis=1),
+        ((clean == np.floor(clean)) & there).sum(axis=1),
     ]
     return np.where(size[:, None] > 0, np.column_stack(columns), 0.0)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from opendp_sim.audit.neighbours import Pair
 
-__all__ = ["Budget", "Evidence", "LayerResult", "Status"]
+__all__ = ["Budget", "Evidence", "LayerResult", "Status", "mirrored"]
 
 Status = Literal["refuted", "not refuted", "skipped"]
 
@@ -102,6 +103,31 @@ class Evidence:
     outputs: tuple[Any, Any] | None = None
     confidence: str = "exact"
     extra: dict[str, Any] = field(default_factory=dict)
+
+    def flipped(self) -> Evidence:
+        """The same counterexample with its datasets in the other order, in words too."""
+        return replace(
+            self,
+            detail=mirrored(self.detail),
+            claimed=mirrored(self.claimed),
+            measured=mirrored(self.measured),
+            pair=None if self.pair is None else self.pair.flipped(),
+            outputs=None if self.outputs is None else self.outputs[::-1],
+        )
+
+
+def mirrored(text: Any) -> Any:
+    """Return words about a pair as they are with its sides exchanged; other values as they are."""
+    return text if not isinstance(text, str) else _SIDES.sub(lambda m: _OTHER[m[0]], text)
+
+
+_OTHER = {
+    "on the left": "on the right",
+    "on the right": "on the left",
+    "P[left in": "P[right in",
+    "P[right in": "P[left in",
+}
+_SIDES = re.compile("|".join(map(re.escape, _OTHER)))
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.audit.encoding import Encoded
+from opendp_sim.audit.guided import guided
+from opendp_sim.audit.mining import Mined
 from opendp_sim.audit.neighbours import Pair, PairSpace
+from opendp_sim.audit.spaces import space_of
+from opendp_sim.audit.subject import Subject
 
-__all__ = ["WithPairs", "first_tried", "scored"]
+__all__ = ["WithPairs", "first_tried", "scored", "searched_space"]
 
 
 def first_tried(given: tuple[Pair, ...], space: PairSpace) -> PairSpace:
@@ -41,6 +45,27 @@ class WithPairs:
     def simpler(self, pair: Pair) -> Any:
         """Return smaller pairs; none of a given pair."""
         return () if pair.genome is None else self._space.simpler(pair)
+
+
+def searched_space(
+    subject: Subject,
+    d_in: Any,
+    given: tuple[Pair, ...],
+    generator: Callable[[np.random.Generator], Any] | None,
+    found: Mined | None,
+) -> PairSpace:
+    """Return the space of pairs, with what the code says where any was read."""
+    space = space_of(
+        subject.input_domain,
+        subject.input_metric,
+        d_in,
+        pairs=tuple((p.left, p.right) for p in given),
+        generator=generator,
+    )
+    if found is None or generator is not None:
+        return space
+    out: PairSpace = guided(space, subject.input_domain, found)
+    return out
 
 
 def scored(events: Mapping[str, Callable[[Any], float]] | None) -> dict[str, Any]:

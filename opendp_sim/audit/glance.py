@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from opendp_sim.audit.cell_scores import RAISED, Cells, cells_of, learned, scored_cells, surplus
 from opendp_sim.audit.curves import Curve
 from opendp_sim.audit.encoding import Raised, outcome
+from opendp_sim.audit.joint_scores import Joint, surplus_together
 from opendp_sim.audit.lean import skeleton, text_of
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.sampling import Rounds, both_sides
@@ -50,11 +51,12 @@ class Bins:
         return cls(tuple(np.unique(np.quantile(c, _BORDERS, method="nearest")) for c in table.T))
 
     def cells(self, value: Any) -> Cells:
-        """Return the places of an output as texts."""
+        """Return the places of an output as texts: the bin of each number, and whether it is whole."""
         row = numbers(value)
         if row is None or len(row) != len(self.borders):
             return (repr(value)[:200],)
-        return tuple(str(bisect_left(b, v)) for b, v in zip(self.borders, row, strict=True))
+        bins = (str(bisect_left(b, v)) for b, v in zip(self.borders, row, strict=True))
+        return (*bins, *("." if v % 1 else "" for v in row))
 
 
 @dataclass
@@ -97,7 +99,8 @@ class Glance:
 
     def worth(self, curve: Curve) -> float:
         """Return the excess of the best event over the claim, in standard errors."""
-        return max(self.by_outputs(curve), self.by_cells(curve), self.by_shift(curve))
+        single = max(self.by_outputs(curve), self.by_cells(curve), self.by_shift(curve))
+        return max(single, self.by_all(curve))
 
     @property
     def fresh(self) -> bool:
@@ -125,6 +128,16 @@ class Glance:
         if sides is None:
             return 0.0
         return max(surplus_of_shift(curve, *sides), surplus_of_shift(curve, *sides[::-1]))
+
+    def by_all(self, curve: Curve) -> float:
+        """Return what numbers tell whose places move against each other."""
+        sides = self._rows()
+        return 0.0 if sides is None else surplus_together(curve, *sides)
+
+    def joint(self) -> tuple[Joint, Leaning] | None:
+        """Return the score of places that move against each other, and what reads its rows."""
+        sides = self._rows()
+        return None if sides is None else (Joint.of(*sides), Leaning.of(*sides))
 
     def _rows(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         left = rows_of(self.left.values)

@@ -16,12 +16,18 @@ from opendp_sim.audit.joined_words import counted, joined, repeated
 from opendp_sim.audit.members import quiet_member
 from opendp_sim.audit.mining import LARGEST_SIZE, MOST_SIZES, Mined
 from opendp_sim.audit.neighbours import Edit, Pair, RecordSpace, _Genome
+from opendp_sim.audit.sentinels import imputed
+from opendp_sim.audit.text_pairs import TextPairs, thresholds
+from opendp_sim.audit.text_records import Texts, texts_of
 from opendp_sim.audit.vectors import VectorSpace
 
 __all__ = ["guided"]
 
 _MOST_VALUES = 60
+_COMPOSED = 0.15
+"""Share of drawn texts that are made of words and numbers between a mark."""
 _SMALL_CLAMP, _MOST_CLAMPS = 10, 3
+_FIRST_TEXTS, _FIRST_APART = 8, 2
 _ALONE, _BORDERS, _MOST_DISPLACED = 14, 5, 64
 """Corners of one record that come first; sizes at which records are displaced, and the largest."""
 _NARROW = 2**7, 2**8, 2**15, 2**16
@@ -36,13 +42,7 @@ def _values(source: Source, found: Mined, member: Callable[[Any], bool]) -> list
     sample = next((v for v in (source.simplest, *source.corners) if v is not None), None)
     wanted: list[Any] = []
     if isinstance(sample, str):
-        for word in sorted(found.words):
-            wanted += (
-                [word, word.upper(), f" {word}", f"{word} "] if len(found.words) < 12 else [word]
-            )
-        wanted += [str(n) for n in sorted(found.numbers)[:20]]
-        made = joined(found.words) + repeated(found.words)
-        wanted = made + counted(found.words, found.numbers) + wanted
+        wanted = _words(found)
     elif isinstance(sample, int) and not isinstance(sample, bool):
         whole = sorted({int(c) for c in found.numbers if c == int(c)}, key=lambda c: (abs(c), c))
         wanted += [c for n in whole for c in (n, n + 1, n - 1)] + [-c for c in whole]
@@ -63,11 +63,30 @@ def _values(source: Source, found: Mined, member: Callable[[Any], bool]) -> list
     return out
 
 
-def _richer(source: Source, values: list[Any]) -> Source:
+def _words(found: Mined) -> list[str]:
+    """Return the words of the code, joined, repeated, padded and with numbers."""
+    plain: list[str] = []
+    for word in sorted(found.words):
+        plain += [word, word.upper(), f" {word}", f"{word} "] if len(found.words) < 12 else [word]
+    plain += [str(n) for n in sorted(found.numbers)[:20]]
+    made = joined(found.words) + repeated(found.words)
+    return made + counted(found.words, found.numbers) + plain
+
+
+def _with_texts(values: list[Any], texts: Texts, member: Callable[[Any], bool]) -> list[Any]:
+    """Return texts for what the code does and its words by turns; the last value stays the last."""
+    last, fresh = values[-1:], [text for text in texts.values if member(text)]
+    turns = itertools.chain.from_iterable(itertools.zip_longest(values[:-1], fresh))
+    return [*dict.fromkeys(v for v in turns if v is not None and v not in last), *last]
+
+
+def _richer(source: Source, values: list[Any], texts: Texts | None = None) -> Source:
     if not values:
         return source
 
     def draw(rng: np.random.Generator) -> Any:
+        if texts is not None and rng.random() < _COMPOSED:
+            return texts.draw(rng)
         return values[int(rng.integers(len(values)))] if rng.random() < 0.3 else source.draw(rng)
 
     return Source((*source.corners, *values), draw, source.simplest)
@@ -83,6 +102,8 @@ class GuidedRecords(RecordSpace):
     wide: tuple[int, ...] = USUAL_SIZES
     shares: tuple[float, ...] = ()
     """Numbers of the code between 0 and 1: parts of the records, where they are quantiles."""
+    texts: TextPairs | None = None
+    """Neighbours for records that are texts."""
 
     def _base(self, rng: np.random.Generator) -> tuple[Any, ...]:
         if self.records.size is None and (self.sizes or self.wide) and rng.random() < 0.25:
@@ -98,6 +119,10 @@ class GuidedRecords(RecordSpace):
         """Yield the usual corners, then mined values, then mined sizes."""
         usual = super().corners(rng)
         yield from itertools.islice(usual, min(_ALONE, len(self.records.source.corners)))
+        known = self.records.source.corners
+        for made in imputed(known, self.records.size, self._all_edits):
+            yield self._pair(_Genome(*made), self.d_in)
+        yield from self._alone()
         yield from self._displaced()
         yield from usual
         source, d_in = self.records.source, self.d_in
@@ -106,10 +131,14 @@ class GuidedRecords(RecordSpace):
             yield self._pair(_Genome(base, self._all_edits(value)), d_in)
         if self.records.size is not None:
             return
-        for value in source.corners[self.usual :][:24]:  # a mined value against all the other ones
+        most = 24 if self.texts is None else 40
+        for value in source.corners[self.usual :][
+            :most
+        ]:  # a mined value against all the other ones
             for other in (source.corners[0], source.corners[min(self.usual, 9) - 1]):
                 yield self._pair(_Genome((other, value, other), self._all_edits(other)), d_in)
         yield from self._stairs()
+        yield from self._of_texts()
         pool = source.corners or tuple(source.draw(rng) for _ in range(4))
         low, high, second = pool[0], pool[-1], pool[1 % len(pool)]
         for size in (*self.sizes, *self.wide):
@@ -123,6 +152,29 @@ class GuidedRecords(RecordSpace):
             if self.metric in ("SymmetricDistance", "ChangeOneDistance"):
                 order = Edit("shuffle", int(rng.integers(2**31)))
                 yield self._pair(_Genome(half, (*self._all_edits(half[0]), order)), d_in)
+
+    def _alone(self) -> Iterator[Pair]:
+        """Yield words beside others, and the first text of each kind: slow code sees few other pairs."""
+        if self.texts is None:
+            return
+        for first, second in self.texts.texts.apart[:_FIRST_APART]:
+            base = (second,) * (self.records.size or 1)
+            yield self._pair(_Genome(base, self._all_edits(first)), self.d_in)
+        known = self.records.source.corners
+        base = (self.records.source.simplest,) * (self.records.size or int(self._sized))
+        for text in self.texts.texts.values[:_FIRST_TEXTS]:
+            if text in known:
+                yield self._pair(_Genome(base, self._all_edits(text)), self.d_in)
+
+    def _of_texts(self) -> Iterator[Pair]:
+        if self.texts is None:
+            return
+        if self.metric in ("SymmetricDistance", "ChangeOneDistance"):
+            for made in self.texts.reordered(self.sizes):
+                yield self._pair(_Genome(*made), 0)
+        changes = self._operations(self.d_in)
+        for made in self.texts.edited(self.sizes, changes, sized=self._sized):
+            yield self._pair(_Genome(*made), self.d_in)
 
     def _displaced(self) -> Iterator[Pair]:
         """Yield records that push another over a border: as many as the code names, and one before them.
@@ -221,8 +273,11 @@ def guided(space: Any, domain: Any, found: Mined) -> Any:
 
         source = space.records.source
         values = _values(source, found, member) if source.corners else []
+        texts = texts_of(found) if isinstance(source.simplest, str) else None
+        if texts is not None:
+            values = _with_texts(values, texts, member)
         sizes = (*found.sizes, *_overflowing(source, found))
-        records = replace(space.records, source=_richer(source, values))
+        records = replace(space.records, source=_richer(source, values, texts))
         return GuidedRecords(
             records,
             space.metric,
@@ -232,6 +287,7 @@ def guided(space: Any, domain: Any, found: Mined) -> Any:
             len(source.corners),
             USUAL_SIZES if atoms else (),  # a test of its own is asked of every record
             tuple(sorted({float(c) for c in found.numbers if 0.0 < c < 1.0}, reverse=True)),
+            None if texts is None else TextPairs(texts, tuple(thresholds(found.numbers))),
         )
     if isinstance(space, VectorSpace):
         element = domain if space.scalar else domain.element_domain

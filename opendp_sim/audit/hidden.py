@@ -6,14 +6,13 @@ follow are on new draws of the object, or of its function with OpenDP's own nois
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from opendp_sim.audit.bars import FIRST_CORNERS, at_bars, split_at_bars
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.glance import Glance
 from opendp_sim.audit.members import quiet_member
@@ -22,26 +21,26 @@ from opendp_sim.audit.sampling import differ
 from opendp_sim.audit.scan import Found
 from opendp_sim.audit.spaces import metric_name
 from opendp_sim.audit.steps import bet_freely, bet_on_table, strength
-from opendp_sim.audit.tape import TapeEndError
 from opendp_sim.audit.tracer import Tracer
-from opendp_sim.audit.views import look
 
 __all__ = ["cases", "hidden_step"]
 
-_LARGEST_BLOCK, _LEVELS = 64, 4
+_LARGEST_BLOCK, _LEVELS, _GIVEN, _PRICES = 64, 4, 4, 4
 _ROUNDS = ((0.6, 8), (0.5, 4), (0.6, 3))
 """Seconds of each round, and how many pairs are kept."""
 _SHORTEST, _WORTH, _CLEAR = 0.02, 0.7, 2.5
 _ALIKE, _SURE, _SIMPLE = 1.5, 5.0, 4
 """Worth from which a pair gets more seconds, and from which the race ends; how many of the simplest
 pairs race."""
-_MORE_SECONDS = 2.5
+_MORE_SECONDS, _LEAD = 2.5, 1.0
+"""Seconds; and standard errors that a pair which costs more than the claim along its tape is ahead."""
 _SLOW = 3e-3
 """Seconds of a run from which there is no race."""
 _DEAR = "the costliest pairs along their tapes break the claim"
-_LARGEST_BAR, _MOST_BARS, _KINDS, _FIRST_CORNERS = 200, 24, 2, 24
-"""Sizes named by the code that are tried, how many of them, and of how many kinds of records; those are
-among the first corners."""
+_SPLIT = "a record that moves some of the answers and not the others breaks the claim"
+_BAR = "at a bar that the code names the claim breaks"
+_LEADS = {_SPLIT: 1.5, _BAR: 1.0}
+"""Standard errors that pairs are ahead which show little before some hundred draws."""
 
 
 @dataclass
@@ -52,6 +51,8 @@ class _Case:
     pair: Pair
     seen: Glance = field(default_factory=Glance)
     worth: float = 0.0
+    lead: float = 0.0
+    """What its price along its tape is worth while little of it was drawn."""
 
 
 def hidden_step(tracer: Tracer) -> Evidence | None:
@@ -76,7 +77,11 @@ def hidden_step(tracer: Tracer) -> Evidence | None:
 
 def _ranked(tracer: Tracer) -> list[_Case]:
     """Look at all cases for a moment and at the best for longer; what was seen before counts on."""
-    racing = [_Case(name, pair) for name, pair in cases(tracer)]
+    over = {id(found.pair) for found in tracer.seen.best if found.loss > 1 + 1e-9}
+    racing = [
+        _Case(name, pair, lead=_LEADS.get(name, _LEAD * (id(pair) in over)))
+        for name, pair in cases(tracer)
+    ]
     if (
         tracer.seconds_a_run > _SLOW
     ):  # no draws to spare for a race: the tapes alone say what is dear
@@ -91,10 +96,10 @@ def _ranked(tracer: Tracer) -> list[_Case]:
             if time.process_time() > end and number:
                 break
             case.worth = strength(tracer, case.pair, each, case.seen)
-        racing = sorted(racing, key=lambda case: -case.worth)[:keep]
-        if racing and racing[0].worth > _SURE:
+        racing = sorted(racing, key=lambda case: -case.worth - case.lead)[:keep]
+        if any(case.worth > _SURE for case in racing):
             break
-    return racing
+    return sorted(racing, key=lambda case: -case.worth)
 
 
 def _draws(tracer: Tracer) -> bool:
@@ -114,13 +119,19 @@ def cases(tracer: Tracer, levels: int = _LEVELS) -> Iterator[tuple[str, Pair]]:
 
 
 def _all(tracer: Tracer, levels: int) -> Iterator[tuple[str, Pair]]:
+    for name, odd in tracer.seen.odd.items():  # first: a slow run leaves no time for all cases
+        yield name, min(odd, key=_length).pair
     together = "answers that move together are likelier than the claim allows"
+    for pair in tracer.given[:_GIVEN]:
+        yield "a pair that was given breaks the claim", pair
     for pair in _opposed(tracer, levels):
         yield together, pair
+    for pair in split_at_bars(tracer):
+        yield _SPLIT, pair
     for pair in _simplest(tracer):
         yield "the simplest pairs break the claim", pair
-    for pair in _at_thresholds(tracer):
-        yield "at a size that the code names the claim breaks", pair
+    for bar, pair in at_bars(tracer):
+        yield _BAR if bar else "at a size that the code names the claim breaks", pair
     for name, odd in tracer.seen.odd.items():
         small = sorted(odd, key=_length)
         yield from ((name, found.pair) for found in small[:4])
@@ -131,6 +142,9 @@ def _all(tracer: Tracer, levels: int) -> Iterator[tuple[str, Pair]]:
     best = tracer.seen.best
     yield from ((_DEAR, found.pair) for found in best[:10:2])
     yield from ((_DEAR, found.pair) for found in sorted(best[:100], key=_length)[:6])
+    levels_of = {round(f.loss, 3): f for f in sorted(best, key=_length, reverse=True) if f.loss > 1}
+    between = sorted(levels_of.values(), key=_length)[:_PRICES]
+    yield from ((_DEAR, found.pair) for found in between)
 
 
 def _simplest(tracer: Tracer) -> Iterator[Pair]:
@@ -138,7 +152,7 @@ def _simplest(tracer: Tracer) -> Iterator[Pair]:
 
     An argmax, a vote or a cut shows nothing along a tape on these, so the scan does not bring them.
     """
-    corners = list(itertools.islice(tracer.space.corners(tracer.rng), _FIRST_CORNERS))
+    corners = list(itertools.islice(tracer.space.corners(tracer.rng), FIRST_CORNERS))
     lists = [pair for pair in corners if isinstance(pair.left, list)]
     bare = [p for p in lists if not p.left and p.right]
     if not bare:  # the number of records is public: all alike, and one of them is changed
@@ -150,34 +164,6 @@ def _simplest(tracer: Tracer) -> Iterator[Pair]:
     for base in bases:
         for more in base[:2]:
             yield Pair(base, [*base, *[more] * tracer.d_in], tracer.d_in)
-
-
-def _at_thresholds(tracer: Tracer) -> Iterator[Pair]:
-    """One record more at each size that the code names: noisy comparisons tell most at their bar.
-
-    Only pairs that cost more than the claim along their tapes: where the sum is within it, no output of
-    the path tells more (``trace.md``).
-    """
-    simple = _kinds(tracer)
-    sizes = [n for n in tracer.mined.sizes if n <= _LARGEST_BAR][:_MOST_BARS]
-    end = time.process_time() + _SHORTEST * _MOST_BARS
-    for n, kind in itertools.product(sizes, simple):
-        pair = Pair([kind] * n, [kind] * (n + tracer.d_in), tracer.d_in)
-        if time.process_time() > end:
-            return
-        with contextlib.suppress(TapeEndError):
-            view = look(tracer.tape, tracer.function, pair, tracer.claim)
-            if view.loss > 1 or view.finding:
-                yield pair
-
-
-def _kinds(tracer: Tracer) -> list[Any]:
-    """Return the simplest record and, of numbers, the largest: what counts ``v > c`` sees no zero."""
-    corners = itertools.islice(tracer.space.corners(tracer.rng), _FIRST_CORNERS)
-    kinds = [p.right[0] for p in corners if isinstance(p.left, list) and not p.left and p.right]
-    finite = [k for k in kinds if isinstance(k, (int, float)) and math.isfinite(k)]
-    largest = [max(finite)] if finite and len(finite) == len(kinds) else []
-    return list(dict.fromkeys([*kinds[:1], *largest, *kinds[1:]]))[:_KINDS]
 
 
 def _fewer(found: Found) -> tuple[int, int]:

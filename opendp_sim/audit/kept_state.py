@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import gc
 import sys
 import types
 from array import array
@@ -11,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Held", "cells_of", "held_now", "is_users", "own_of"]
+__all__ = ["Held", "cached", "cells_of", "held_now", "is_users", "own_of"]
 
 _HEAP = 1 << 9
 _SEQUENCES = (list, tuple, set, frozenset, collections.deque)
+_OURS = "opendp_sim.audit."
+_LINK = "_lru_list_elem"
 _KNOWN = ("opendp_sim.audit.", "opendp.", "numpy", "scipy")
 
 
@@ -46,22 +49,42 @@ def cells_of(function: types.FunctionType) -> Iterator[Any]:
             continue
 
 
+def cached(cache: Any) -> list[Any]:
+    """Return what a ``functools.lru_cache`` keeps: results, some keys, the function."""
+    out: list[Any] = []
+    for part in gc.get_referents(cache):
+        inner = isinstance(part, dict) and any(type(v).__name__ == _LINK for v in part.values())
+        if isinstance(part, dict) and not inner and part is not getattr(cache, "__dict__", None):
+            out += part.values()
+        elif not (inner or isinstance(part, (dict, type)) or type(part).__name__ == _LINK):
+            out.append(part)
+    return [part for part in out if not _of_keywords(part)]
+
+
+def _of_keywords(part: Any) -> bool:
+    """Say whether a part is the key of a call by keywords, or the mark in it."""
+    return type(part) is object or (type(part) is tuple and any(type(v) is object for v in part))
+
+
 def held_now(value: Any) -> Iterator[Any]:
     """Yield what a value holds now, by identity; the parts are kept, so that none is given out again."""
     if isinstance(value, (np.ndarray, bytearray, array)):
         yield value.tobytes() if not isinstance(value, bytearray) else bytes(value)
         return
     parts: list[Any] = []
+    if hasattr(value, "cache_info"):
+        yield value.cache_info().misses  # another result is kept
     if isinstance(value, types.FunctionType):
         parts = [value.__defaults__, *cells_of(value), *value.__dict__.values()]
     elif isinstance(value, type):
-        parts = list(vars(value).values()) if value.__flags__ & _HEAP and is_users(value) else []
+        parts = list(vars(value).values()) if value.__flags__ & _HEAP else []
     elif isinstance(value, (dict, types.MappingProxyType)):
         parts = [*value.keys(), *value.values()]
     elif isinstance(value, _SEQUENCES):
         parts = list(value)
-    if is_users(type(value)) or isinstance(value, types.SimpleNamespace):
-        parts += own_of(value)
+    ours = str(type(value).__module__).startswith(_OURS)
+    if not (ours or isinstance(value, (type, types.ModuleType, types.FunctionType))):
+        parts += own_of(value)  # a Measurement, a partial call, a Counter have attributes, too
     yield Held(parts)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FORBIDDEN", "LEAVES", "known_call", "known_type", "plain_array"]
+__all__ = ["LEAVES", "asks_the_time", "forbidden", "known_call", "known_type", "plain_array"]
 
 LEAVES = frozenset(
     {
@@ -38,9 +38,18 @@ LEAVES = frozenset(
     | {types.CodeType, types.GenericAlias, type(vars(collections.namedtuple("_Any", "x"))["x"])}  # noqa: PYI024
 )
 """Exact types of values that never change, and whose methods are functions of their arguments."""
-FORBIDDEN = frozenset(
-    {"__builtins__", "__closure__", "__code__", "__getattribute__", "__globals__", "__import__"}
-    | {"__loader__", "__spec__", "__subclasses__", "cr_frame", "f_back", "f_globals", "gi_frame"}
+_OPERATORS = frozenset(
+    {n for kind in (int, float, str, list, dict, set, slice) for n in dir(kind)}
+    | {f"__{n}__" for n in ("next", "call", "enter", "exit", "post_init", "slots", "matmul", "get")}
+    | {f"__{n}__" for n in ("name", "qualname", "module", "annotations", "match_args", "missing")}
+    | {f"__{n}__" for n in ("cause", "context", "traceback", "notes", "all", "array", "version")}
+) - {"__dir__", "__getattribute__", "__getstate__", "__reduce__", "__reduce_ex__"}
+"""Names between double underscores that lead to nothing but operators and texts."""
+_FORBIDDEN = frozenset(
+    {"ag_frame", "cr_frame", "f_back", "f_builtins", "f_globals", "f_locals", "gi_frame"}
+    | {"getcontext", "setcontext", "localcontext", "prec", "traps", "seterr", "seterrcall"}
+    | {"geterr", "geterrcall", "setbufsize", "set_printoptions", "get_printoptions", "samples"}
+    | {"get_type_hints", "ForwardRef", "evaluate_forward_ref", "datetime64", "file_digest"}
     | {
         "tb_frame",
         "now",
@@ -51,9 +60,12 @@ FORBIDDEN = frozenset(
         "bit_generator",
         "_bit_generator",
     }
+    | {"__dict__", "__self__", "__getattr__", "ag_frame", "f_builtins", "f_locals"}
+    | {"get_type_hints", "ForwardRef", "_evaluate", "_eval_type", "Formatter", "get_field"}
     | {"_inner", "fromfile", "load", "loadtxt", "genfromtxt", "fromregex", "memmap", "open_memmap"}
 )
-"""Names after which a program may reach a clock, a file, a raw generator, or what cannot be followed."""
+"""Names after which a program may reach a clock, a file, a raw generator, a setting of the process, or
+what cannot be followed: of a module's mapping (`__dict__`) no name says what is taken out."""
 _TYPES = frozenset(
     {
         bool,
@@ -136,6 +148,7 @@ _PURE = frozenset(
 """Modules of the standard library whose functions return what their arguments say."""
 _NOT_PURE = frozenset(
     {"attrgetter", "methodcaller", "lru_cache", "cache", "cached_property", "count"}
+    | {"ForwardRef", "Formatter", "singledispatch", "singledispatchmethod"}
 )
 """Of those: what reaches an attribute that no code names, and what keeps what it was asked."""
 _NUMPY = ("numpy", "scipy.special")
@@ -144,7 +157,7 @@ _NUMPY_NOT = (
     *("numpy.lib.npyio", "numpy.lib._npyio_impl", "numpy.lib.format", "numpy.lib._format_impl"),
     *("numpy.lib._datasource", "numpy.core", "numpy._core.memmap", "numpy.memmap", "numpy.rec"),
 )
-_NUMPY_NAMES = FORBIDDEN | {"DataSource", "info", "show_config", "show_runtime", "ndarray", "test"}
+_NUMPY_NAMES = _FORBIDDEN | {"DataSource", "info", "show_config", "show_runtime", "ndarray", "test"}
 _LAWS = (
     "scipy.stats._continuous_distns",
     "scipy.stats._discrete_distns",
@@ -158,6 +171,12 @@ _OPENDP = (
     "opendp.mod",
 )
 _OPENDP_TOO = ("opendp.measurements", "opendp.transformations", "opendp.typing", "opendp.accuracy")
+
+
+def forbidden(name: str) -> bool:
+    """Say whether an attribute of this name may lead out of the kinds that are known."""
+    special = name.startswith("__") and name.endswith("__")
+    return name in _FORBIDDEN or (special and name not in _OPERATORS)
 
 
 def _under(name: str, roots: tuple[str, ...]) -> bool:
@@ -189,7 +208,7 @@ def known_call(value: Any) -> bool:
         return True
     if _under(module, _NUMPY):
         return not _under(module, _NUMPY_NOT) and name not in _NUMPY_NAMES
-    return module.split(".", maxsplit=1)[0] in _PURE and name not in _NOT_PURE | FORBIDDEN
+    return module.split(".", maxsplit=1)[0] in _PURE and name not in _NOT_PURE | _FORBIDDEN
 
 
 def known_type(value: type) -> bool:
@@ -202,6 +221,13 @@ def known_type(value: type) -> bool:
     if _under(module, (*_OPENDP, *_LAWS)):
         return "Queryable" not in value.__name__
     return module.split(".", maxsplit=1)[0] in _PURE and value.__name__ not in _NOT_PURE
+
+
+def asks_the_time(text: Any) -> bool:
+    """Say whether numpy may read a clock where it is given such a text: ``np.array("now", "M8[s]")``."""
+    if not isinstance(text, str):
+        return False
+    return "M8" in text or "datetime64" in text or text.strip().lower() in ("now", "today")
 
 
 def plain_array(value: Any) -> bool:

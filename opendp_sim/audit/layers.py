@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,8 +17,10 @@ import numpy as np
 
 from opendp_sim.audit.accountants import accounting_layer
 from opendp_sim.audit.distribution import distribution_layer
+from opendp_sim.audit.encoding import Raised, outcome
 from opendp_sim.audit.enumeration import enumeration_layer
 from opendp_sim.audit.findings import Budget, LayerResult
+from opendp_sim.audit.first_call import Kept
 from opendp_sim.audit.members import MemberPairs
 from opendp_sim.audit.mining import Mined
 from opendp_sim.audit.neighbours import Pair, PairSpace
@@ -36,6 +38,9 @@ SHARES = {"structure": 0.05, "coupling": 0.05, "noise": 0.2, "trace": 0.3, "dist
 _FIRST_LOOK = 0.08
 """Part of L1's seconds that it gets before L2, and the most seconds that can be."""
 _LONGEST_FIRST_LOOK = 1.0
+_ASKED = 4
+_FIRST_CALLS = 0.2, 0.2
+"""Parts of L3's seconds that first calls get, where later ones differ: a first look, and one after LT."""
 
 
 def tracer_of(case: Case, functions: list[types.FunctionType], found: Mined) -> Tracer:
@@ -74,6 +79,8 @@ class Case:
     events: Any
     output_distance: Any
     tracer: Tracer | None = None
+    kept: Kept | None = None
+    """What its functions kept before any run."""
 
 
 def layers_of(case: Case) -> Iterable[LayerResult]:
@@ -87,8 +94,11 @@ def layers_of(case: Case) -> Iterable[LayerResult]:
     # Exact, and done in milliseconds: whatever it shows needs no trace.
     yield enumeration_layer(subject, space, spend, rng, case.pmf)
     if case.tracer is not None:
-        case.tracer.begin = time.process_time()
+        risk["distribution"] /= 2
+        case.tracer.begin = time.process_time()  # its seconds are those of a first look, too
+        yield from _first_calls(case, risk["distribution"] / 2, _FIRST_CALLS[0])
         yield trace_layer(case.tracer)
+        yield from _first_calls(case, risk["distribution"] / 2, _FIRST_CALLS[1])
     else:  # nothing was drawn for it, so its part of the risk is free
         risk["distribution"] += risk["trace"]
     search = StabilitySearch(
@@ -116,6 +126,42 @@ def layers_of(case: Case) -> Iterable[LayerResult]:
     yield distribution_layer(
         subject, space, case.d_in, rest, rng, risk["distribution"], hints, case.events
     )
+
+
+def _first_calls(case: Case, beta: float, share: float) -> Iterator[LayerResult]:
+    """Bet on first calls, before each of which what the functions keep is put back.
+
+    Nothing is looked at where runs change nothing, where what is kept may be secret, and where the object
+    answers once only or repeats itself (its noise may have been drawn before). What is found is yielded.
+    """
+    kept = case.kept
+    if kept is None or kept.unknown or not kept.changed() or _used_up(case):
+        return
+    with kept.lent():
+        found = _bets_on_first(case, kept, beta, share)
+    told = None if found is None or kept.unknown else found.evidence
+    if found is not None and told is not None:
+        detail = f"on a first call, with what its code keeps as it was: {told.detail}"
+        told = replace(told, detail=detail, extra={**told.extra, "first": True})
+        yield replace(found, evidence=told)
+
+
+def _bets_on_first(case: Case, kept: Kept, beta: float, share: float) -> LayerResult | None:
+    """Bet on first calls, if what is put back is no noise."""
+    if not kept.fresh(case.subject.run, case.space.draw(case.rng).left):
+        return None
+    subject = replace(case.subject, run=kept.first(case.subject.run), outer=None)
+    spend = replace(case.budget, seconds=share * case.budget.seconds)
+    seen = () if case.tracer is None else case.tracer.hints[:4]
+    return distribution_layer(
+        subject, case.space, case.d_in, spend, case.rng, beta, (*case.given, *seen), case.events
+    )
+
+
+def _used_up(case: Case) -> bool:
+    """Say whether an object that was called before raises, whatever it is asked."""
+    drawn = (case.space.draw(case.rng).left for _ in range(_ASKED))
+    return all(isinstance(outcome(case.subject.run, data), Raised) for data in drawn)
 
 
 def _worth(found: LayerResult) -> Pair | None:

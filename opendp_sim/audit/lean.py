@@ -122,7 +122,7 @@ def skeleton(value: Any) -> Any:
     if isinstance(value, (bool, np.bool_)) or value is None or isinstance(value, (str, Raised)):
         return value
     if isinstance(value, (int, float, np.number)):
-        return "#" if math.isfinite(value) else repr(value)
+        return "#" if isinstance(value, int) or math.isfinite(value) else repr(value)
     if isinstance(value, np.ndarray):
         return ("array", value.shape, int(np.isnan(value).sum()) if value.dtype.kind == "f" else 0)
     if isinstance(value, Mapping):

@@ -20,6 +20,7 @@ _NAMES = {
     "fractions": "import fractions",
     "json": "import json",
     "pickle": "import pickle",
+    "encoding": "from opendp_sim.audit import encoding",
 }
 _EXACT = (bool, int, str, bytes, type(None))
 
@@ -62,6 +63,8 @@ def _of_package(value: Any) -> str:
         return f"pl.DataFrame({literal(value.to_dict(as_series=False))})"
     if home in ("decimal", "fractions"):
         return f"{home}.{value!r}"
+    if home == "opendp_sim" and kind == "Raised":
+        return f"encoding.{value!r}"
     return repr(value) if home == "datetime" else ""
 
 

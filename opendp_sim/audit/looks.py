@@ -26,7 +26,7 @@ from opendp_sim.audit.subject import Subject
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 
-__all__ = ["Measured", "distance_of_outputs", "observer"]
+__all__ = ["Measured", "distance_of_outputs", "metric_distance", "observer"]
 
 _TOLERANCE = 1e-9
 """Relative; only where the loss itself is computed in floats."""
@@ -42,6 +42,8 @@ class Measured:
     claimed: Any
     attained: Any
     kind: str = "stability"
+    raised: str = ""
+    """The exception of both sides, where neither has an output."""
 
 
 def distance_of_outputs(
@@ -50,13 +52,21 @@ def distance_of_outputs(
     """Return the distance of two outputs in the output metric, or the user's own."""
     if output_distance is not None:
         return output_distance
-    name = metric_name(subject.output_metric) if subject.output_metric is not None else ""
-    descriptor = getattr(subject.output_metric, "descriptor", None)
+    metric = subject.output_metric
+    name = metric_name(metric) if metric is not None else ""
+    return metric_distance(metric, _splitter(subject, name))
+
+
+def metric_distance(
+    metric: dp.Metric | None, split: Callable[[Any], Any] = lambda value: value
+) -> Callable[[Any, Any], Any]:
+    """Return the distance of a metric between what ``split`` takes apart."""
+    name = metric_name(metric) if metric is not None else ""
+    descriptor = getattr(metric, "descriptor", None)
     if name == "VectorNorm" and descriptor is not None:
         return _weighted(descriptor)
     name = "SymmetricDistance" if name == "Symmetric" else name
-    split = _splitter(subject, name)
-    if name == "LInfDistance" and "monotonic" in str(subject.output_metric):
+    if name == "LInfDistance" and "monotonic" in str(metric):
         return _one_way
     return lambda left, right: measure_distance(name, split(left), split(right))
 
@@ -69,6 +79,7 @@ def _one_way(left: Any, right: Any) -> Any:
 
 def _splitter(subject: Subject, name: str) -> Callable[[Any], Any]:
     """Take outputs apart into records where the output domain knows how."""
+    name = "SymmetricDistance" if name == "Symmetric" else name
     if name in RECORD_METRICS and subject.output_domain is not None:
         try:
             return records_of(subject.output_domain).split
@@ -130,7 +141,10 @@ def observer(
 
 def _exception(left: Any, right: Any) -> Measured:
     same = left == right if isinstance(left, Raised) and isinstance(right, Raised) else False
-    return Measured(0.0, not same, (left, right), "the same behaviour", "an exception", "exception")
+    told = left.text if same else ""
+    return Measured(
+        0.0, not same, (left, right), "the same behaviour", "an exception", "exception", told
+    )
 
 
 def _transformation(

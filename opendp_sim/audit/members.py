@@ -82,7 +82,7 @@ class MemberPairs:
             warnings.warn(
                 f"audit: {len(given) - len(kept)} of {len(given)} given pairs are not of the input "
                 "domain and were not tried.",
-                stacklevel=3,
+                stacklevel=4,
             )
         return kept
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import types
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,19 @@ from opendp_sim.audit.reachable import attribute, held, names_of
 __all__ = ["Mined", "mined"]
 
 _LONGEST_TEXT, _LONGEST_LIST = 40, 200
+_NARROW = {
+    name: (sign, bits)
+    for sign, word in (("i", "int"), ("u", "uint"))
+    for bits in (8, 16, 32)
+    for name in (f"{word}{bits}", f"{sign}{bits // 8}", f"<{sign}{bits // 8}")
+}
+_ROUGH = {
+    "float16": (2049, 65504, 65520),
+    "float32": (2**24 + 1,),
+    "f2": (2049, 65520),
+    "f4": (2**24 + 1,),
+}
+"""Types of numpy's with few values: the ends of whole numbers, and where floats stop counting."""
 MOST_SIZES = 24
 LARGEST_SIZE = 20_000
 """Datasets are built up to this mined size."""
@@ -29,6 +43,10 @@ class Mined:
 
     numbers: set[float] = field(default_factory=set)
     words: set[str] = field(default_factory=set)
+    listed: set[str] = field(default_factory=set)
+    """Words of lists and tables that the code keeps, or that OpenDP was given: categories, for one."""
+    names: set[str] = field(default_factory=set)
+    """Functions, methods and attributes that the code names."""
 
     @property
     def sizes(self) -> list[int]:
@@ -38,6 +56,20 @@ class Mined:
         if len(near) > 4 * MOST_SIZES:
             near = near[:: len(near) // (4 * MOST_SIZES) + 1]
         return list(dict.fromkeys(near))
+
+    def take_type(self, name: str) -> None:
+        """Add the ends of a narrow type that the code names: beyond them a sum or a count wraps."""
+        if name in _NARROW:
+            sign, bits = _NARROW[name]
+            ends = (2 ** (bits - 1), -(2 ** (bits - 1))) if sign == "i" else (2**bits,)
+            self.numbers.update(end + k for end in ends for k in (-1, 0))
+        elif name in _ROUGH:
+            self.numbers.update(_ROUGH[name])
+
+    def take_list(self, value: Any) -> None:
+        """Remember the words of a list or of a table's keys."""
+        if isinstance(value, (tuple, list, set, frozenset, dict)) and len(value) <= _LONGEST_LIST:
+            self.listed.update(w for w in value if isinstance(w, str) and len(w) <= _LONGEST_TEXT)
 
     def take(self, value: Any, depth: int = 0) -> None:  # noqa: C901 - one kind a branch
         """Add a constant, or those of a small container."""
@@ -63,26 +95,36 @@ class Mined:
             self.take(value.ravel().tolist(), depth + 1)
 
 
-def mined(functions: list[types.FunctionType]) -> Mined:
-    """Return the constants of functions."""
+def mined(functions: list[types.FunctionType], arguments: Iterable[Any] = ()) -> Mined:
+    """Return the constants of functions, and the lists of words among the arguments of a chain."""
     out = Mined()
-
-    def code(block: types.CodeType) -> None:
-        for value in block.co_consts:
-            if isinstance(value, types.CodeType):
-                code(value)
-            elif not (isinstance(value, str) and (value.count(" ") > 3 or "<locals>" in value)):
-                out.take(value)
-
+    for argument in arguments:
+        out.take_list(argument)
+        out.words |= out.listed
     for function in functions:
-        code(function.__code__)
-        out.words.update((SPLITS | PARTS | REPEATS) & set(names_of(function.__code__)))
+        _of_code(function.__code__, out)
+        names = names_of(function.__code__)
+        out.names.update(names)
+        out.words.update((SPLITS | PARTS | REPEATS) & set(names))
+        for value in (*held(function), *(function.__globals__.get(name) for name in names)):
+            out.take_list(value)
         for value in held(function):
             out.take(value)
         owner = getattr(function, "__self__", None)
-        for name in names_of(function.__code__):
+        for name in names:
+            out.take_type(name)
             if name in function.__globals__:
                 out.take(function.__globals__[name])
             elif owner is not None:
                 out.take(attribute(owner, name))
     return out
+
+
+def _of_code(block: types.CodeType, out: Mined) -> None:
+    for value in block.co_consts:
+        if isinstance(value, types.CodeType):
+            _of_code(value, out)
+        elif isinstance(value, str) and (value in _NARROW or value in _ROUGH):
+            out.take_type(value)
+        elif not (isinstance(value, str) and (value.count(" ") > 3 or "<locals>" in value)):
+            out.take(value)

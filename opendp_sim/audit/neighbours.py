@@ -30,7 +30,10 @@ _FEW_OF_A_KIND = (0.02, 0.05, 0.1, 0.1, 0.25, 0.25)
 
 @dataclass(frozen=True)
 class Edit:
-    """``insert`` (position, record), ``delete`` (position), ``replace`` (both) or ``shuffle`` (seed)."""
+    """``insert`` (position, record), ``delete`` (position), ``replace`` (both), ``shuffle`` (seed).
+
+    ``reverse`` turns the order round.
+    """
 
     kind: str
     position: int
@@ -171,7 +174,7 @@ class RecordSpace:
         move = rng.integers(5)
         if move == 0 and edits:
             spot = int(rng.integers(len(edits)))
-            if edits[spot].kind == "shuffle":
+            if edits[spot].kind in ("shuffle", "reverse"):
                 edits[spot] = Edit("shuffle", int(rng.integers(2**31)))
             else:
                 edits[spot] = self._edit(rng, len(base), base)
@@ -225,6 +228,8 @@ def apply_edits(base: Sequence[Any], edits: Sequence[Edit], *, ordered: bool = F
         elif edit.kind == "shuffle":
             order = public_generator(edit.position, "audit", "shuffle").permutation(len(out))
             out = [out[i] for i in order]
+        elif edit.kind == "reverse":
+            out.reverse()
         elif out and edit.kind == "delete":
             out.pop(edit.position % len(out))
         elif out:

@@ -6,10 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opendp_sim.audit.encoding import Raised
 from opendp_sim.audit.literals import literal
@@ -18,6 +20,7 @@ from opendp_sim.audit.parts import Read, parts_of
 __all__ = ["PlainEvent", "both_hold", "plain_events"]
 
 _CUTS, _CELLS, _SYMBOLS, _LISTED, _TEXTS = 24, 8, 60, 12, 4
+_FINEST = 6
 _LISTING, _BOTH, _MEMBERS = 0.15, 0.75, 12
 
 
@@ -130,12 +133,12 @@ def _numbers(
     for value in values:
         try:
             number = read(value)
-        except Exception:  # noqa: BLE001, S112 - an output without this part
+            if isinstance(number, (bool, np.bool_)):
+                return
+            if isinstance(number, (int, float, np.number)):
+                told.append(float(number))
+        except Exception:  # noqa: BLE001, S112 - an output without this part, or no float has its size
             continue
-        if isinstance(number, (bool, np.bool_)):
-            return
-        if isinstance(number, (int, float, np.number)):
-            told.append(float(number))
     if not told:
         return
     if any(math.isnan(v) for v in told):
@@ -152,10 +155,24 @@ def _numbers(
         at = _short(_rounded(float(cut), spread))
         yield PlainEvent(f"{name} >= {literal(at)}", partial(_above, read, at), cost)
         yield PlainEvent(f"{name} <= {literal(at)}", partial(_below, read, at), cost)
+    yield from _fine(known, name, read, cost)
     for value, count in Counter(told).most_common(4):
         if count > 0.02 * len(told) and not math.isnan(value):
             at = _short(value)
             yield PlainEvent(f"{name} == {literal(at)}", partial(_equal, read, at), cost + 0.25)
+
+
+def _parts_of_one(read: Read, output: Any) -> int:
+    return int(read(output).as_integer_ratio()[1])
+
+
+def _fine(known: NDArray[np.float64], name: str, read: Read, cost: float) -> Iterator[PlainEvent]:
+    """How fine a float is: noise that is added in floats leaves its mark in the last digits."""
+    some = known[np.isfinite(known) & (known != np.rint(known))][:400]
+    bits = [Fraction(float(v)).denominator.bit_length() - 1 for v in some]
+    for k in sorted(set(bits))[-_FINEST:]:
+        text = f"{name}.as_integer_ratio()[1] >= 2**{k}"
+        yield PlainEvent(text, partial(_above, partial(_parts_of_one, read), 2**k), cost + 0.5)
 
 
 def _kinds(values: Sequence[Any]) -> set[Any]:
@@ -225,7 +242,7 @@ def _counts(shaped: Sequence[Any]) -> Iterator[PlainEvent]:
     """How many cells are above a cut: noise of every cell, added up by a person."""
     try:
         cells = np.array([v for v in shaped if len(v) == len(shaped[0])], dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return
     if cells.ndim != 2 or not 3 <= cells.shape[1] <= 64 or not np.isfinite(cells).all():
         return

@@ -28,7 +28,17 @@ import opendp.mod as native  # noqa: TID251 - the call that is put on the tape
 
 from opendp_sim.audit.ahead import Ahead
 from opendp_sim.audit.holders import Holders
-from opendp_sim.audit.proxies import Proxy, bits_maker, like, maker, noticed, seeds_maker, served
+from opendp_sim.audit.library_draws import of_module
+from opendp_sim.audit.proxies import (
+    Fresh,
+    Proxy,
+    bits_maker,
+    maker,
+    noticed,
+    scipys_own,
+    seeds_maker,
+    served,
+)
 from opendp_sim.audit.tape import Tape
 
 __all__ = ["tapped"]
@@ -147,6 +157,7 @@ def _modules(tape: Tape, undo: list[tuple[Any, str, Any]]) -> dict[int, Any]:
         setattr(place, name, value)
 
     call, invoke = native.Measurement.__call__, native.Measurement.invoke
+    tape.laws.named = all(of_module(one, native) for one in (call, invoke))
     put(native.Measurement, "__call__", lambda self, arg: tape.native(call, self, arg))
     put(native.Measurement, "invoke", lambda self, arg: tape.native(invoke, self, arg))
     for module, names, label in (
@@ -171,15 +182,61 @@ def _modules(tape: Tape, undo: list[tuple[Any, str, Any]]) -> dict[int, Any]:
     ):
         real = getattr(module, name)
         make = maker(tape, real, label)
-        put(module, name, like(real, make) if isinstance(real, type) else make)
-    seeds = like(np.random.SeedSequence, seeds_maker(np.random.SeedSequence, secrets.randbits))
+        put(module, name, _like(tape, real, make) if isinstance(real, type) else make)
+    seeds = _like(
+        tape, np.random.SeedSequence, seeds_maker(np.random.SeedSequence, secrets.randbits)
+    )
     put(np.random, "SeedSequence", seeds)
     for name in _BITS:
         real = getattr(np.random, name)
-        put(np.random, name, like(real, bits_maker(tape, real)))
+        put(np.random, name, _like(tape, real, bits_maker(tape, real)))
     put(np.random.mtrand, "_rand", Proxy(tape, np.random.mtrand._rand, "np.random"))  # noqa: SLF001
     _scipy(tape, undo)
     return copies
+
+
+def _like(tape: Tape, real: type, make: Callable[..., Any]) -> type:
+    """Return a class that makes proxies, and of which real instances are instances.
+
+    Its methods take a stand-in or a true instance; a class that is made of it is one of the true class.
+    """
+
+    class Meta(type):
+        def __new__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any]) -> Any:
+            if not bases:
+                return super().__new__(cls, name, bases, space)
+            tape.unseen = True  # its instances draw by themselves
+            true = tuple(real if type(base) is cls else base for base in bases)
+            return type(name, true, space)
+
+        def __init__(cls, *_: Any) -> None:
+            pass
+
+        def __call__(cls, *args: Any, **options: Any) -> Any:
+            return make(*args, **options)
+
+        def __instancecheck__(cls, value: Any) -> bool:
+            return isinstance(value, real)
+
+        def __subclasscheck__(cls, other: type) -> bool:
+            return issubclass(other, real)
+
+        def __getattr__(cls, name: str) -> Any:
+            true = getattr(real, name)
+            return true if name.startswith("_") or not callable(true) else _unbound(name, true)
+
+    return Meta(real.__name__, (), {})
+
+
+def _unbound(name: str, true: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of a class, as it is called with the instance."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        if args and isinstance(args[0], Proxy):
+            return getattr(args[0], name)(*args[1:], **options)
+        return true(*args, **options)
+
+    return call
 
 
 def _scipy(tape: Tape, undo: list[tuple[Any, str, Any]]) -> None:
@@ -190,8 +247,8 @@ def _scipy(tape: Tape, undo: list[tuple[Any, str, Any]]) -> None:
     rvs = scipy.rv_generic.rvs
 
     def drawn(self: Any, *args: Any, **options: Any) -> Any:
-        label = f"scipy.stats.{getattr(self, 'name', '')}"
-        return served(tape, label, "rvs", lambda *a, **k: rvs(self, *a, **k))(*args, **options)
+        label, own = f"scipy.stats.{getattr(self, 'name', '')}", scipys_own(self, rvs, options)
+        return served(tape, label, "rvs", partial(rvs, self), own=own)(*args, **options)
 
     undo.append((scipy.rv_generic, "rvs", rvs))
     scipy.rv_generic.rvs = _laws_of_scipy(tape, rvs, drawn)
@@ -203,11 +260,12 @@ def _laws_of_scipy(tape: Tape, rvs: Any, recorded: Any) -> Any:
 
     def drawn(self: Any, *args: Any, **options: Any) -> Any:
         source = options.get("random_state")
+        source = source.common if type(source) is Fresh else source  # all runs draw from one
         fresh = source is None or (type(source) is Proxy and not vars(source)["_seeded"])
-        if tape.mode not in ("scout", "bulk") or tape.resets or not fresh:
+        many = fresh and tape.mode in ("scout", "bulk") and not tape.resets
+        if not many or not scipys_own(self, rvs, options):
             return recorded(self, *args, **options)
-        key = id(self), id(source)
-        if key not in known:  # both are kept: an id is given out again
+        if (key := (id(self), id(source))) not in known:  # both are kept: an id is given out again
             make = partial(rvs, self) if source is None else partial(rvs, self, random_state=source)
             known[key] = self, source, Ahead("rvs", make, _SHAPES)
         rest = {k: v for k, v in options.items() if k != "random_state" and v is not None}

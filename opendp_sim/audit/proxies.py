@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
+import copy
+import random  # noqa: TID251 - copies of its generators
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from opendp_sim.audit.ahead import Ahead, bits_ahead
-from opendp_sim.audit.laws import Law
-from opendp_sim.audit.picks import IN_PLACE, PICKS, lent, picked, shown, shuffled
+from opendp_sim.audit.library_draws import of_scipy, own_draw
+from opendp_sim.audit.picks import lent, shown
+from opendp_sim.audit.recorded_draws import recorded, unknown
 from opendp_sim.audit.tape import Tape
 
-__all__ = ["Proxy", "like", "maker", "noticed", "seeds_maker", "served"]
+__all__ = [
+    "Fresh",
+    "Proxy",
+    "bits_maker",
+    "maker",
+    "noticed",
+    "scipys_own",
+    "seeds_maker",
+    "served",
+]
 
-_LOCATED = ("laplace", "normal", "gumbel", "logistic", "gauss", "normalvariate")
+_PYTHON = random.Random
+"""The class itself, whatever stands at its place."""
+_DEFAULT, _GENERATOR = np.random.default_rng, np.random.Generator  # noqa: TID251 - compared only
 _STATE = ("bit_generator", "_bit_generator")
 """What a state can be read from and written to: such a generator is never drawn from ahead."""
 _NO_SEED: tuple[tuple[Any, ...], ...] = ((), (None,))
 _AHEAD = ("scout", "bulk")
 """Ways of running in which draws may have been made ahead."""
-_FAMILIES = {
-    "laplace": "laplace",
-    "normal": "gaussian",
-    "gauss": "gaussian",
-    "normalvariate": "gaussian",
-}
 
 
 class Proxy:
-    """A generator whose draws are on the tape."""
+    """A generator whose draws are on the tape.
+
+    A copy of it goes on with the same stream of numbers, which is no draw of its own: it is a true
+    generator, and what it draws is on no tape.
+    """
 
     def __init__(self, tape: Tape, inner: Any, module: str, seeded: str = "") -> None:
         self._tape, self._inner, self._module, self._seeded = tape, inner, module, seeded
@@ -43,134 +56,116 @@ class Proxy:
         real = getattr(self._inner, name)
         if name in _STATE:
             self._tape.resets = True
+        if name == "spawn":  # the generators that it makes draw by themselves
+            return self._source().spawn
         if name.startswith("_") or not callable(real):
             return real
         out = served(self._tape, self._module, name, real, self._seeded)
         self.__dict__[name] = out  # the next run finds it without asking
         return out
 
+    def _source(self) -> Any:
+        """Return what it stands for, of which something is made that no tape sees."""
+        self._tape.unseen = self._tape.resets = True
+        return self._inner
+
+    def __copy__(self) -> Any:
+        return copy.copy(self._source())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copy.deepcopy(self._source(), memo)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        source = self._source()
+        if isinstance(source, _PYTHON):  # its class would be looked up where the stand-in is
+            return _restored, (source.getstate(),)
+        return source.__reduce_ex__(protocol)
+
+
+class Fresh(Proxy):
+    """A generator of its own that no seed was given to: it draws from one that all such have in common.
+
+    Where it is copied it gets one of its own first, for its copy draws what it draws.
+    """
+
+    def __init__(self, shared: Proxy, real: Callable[[], Any]) -> None:
+        own = self.__dict__
+        own.update(shared.__dict__)  # with the draws that were asked for before
+        own["_shared"], own["_real"] = shared, real
+
+    def __getattr__(self, name: str) -> Any:
+        shared = self.__dict__.get("_shared")
+        return super().__getattr__(name) if shared is None else getattr(shared, name)
+
+    def _source(self) -> Any:
+        own = self.__dict__
+        if "_shared" in own:
+            tape, module, inner = self._tape, self._module, self._real()
+            own.clear()
+            super().__init__(tape, inner, module)
+        return super()._source()
+
+    @property
+    def common(self) -> Proxy:
+        """What it draws from."""
+        shared: Proxy = self.__dict__.get("_shared", self)
+        return shared
+
+
+def _restored(state: Any) -> Any:
+    """Return a copy of a generator of Python's."""
+    out = _PYTHON()
+    out.setstate(state)
+    return out
+
+
+@dataclass
+class _Believed:
+    """Whether a draw is its library's own: asked at the first one, and nothing that a program keeps."""
+
+    own: bool | None
+
 
 def served(
-    tape: Tape, module: str, name: str, real: Callable[..., Any], seeded: str = ""
+    tape: Tape,
+    module: str,
+    name: str,
+    real: Callable[..., Any],
+    seeded: str = "",
+    *,
+    own: bool | None = None,
 ) -> Callable[..., Any]:
-    """Return a function that draws as ``real`` does, and is on the tape."""
+    """Return a function that draws as ``real`` does, and is on the tape.
+
+    What its name says is believed of the library's ``own`` function only: of another one no more is known
+    than that it draws.
+    """
     ahead = bits_ahead(real) if (module, name) == ("secrets", "randbits") else Ahead(name, real)
     able = ahead.able and not seeded and module in ("rng", "np.random", "secrets")
+    believed = _Believed(own)
 
     def call(*args: Any, **options: Any) -> Any:
+        if believed.own is None:
+            believed.own = own_draw(module, name, real)
+        if not believed.own:
+            return unknown(tape, module, name, real, args, options, seeded)
         tape.resets = tape.resets or name == "seed"
         if tape.common.on and tape.mode in _AHEAD and not tape.resets and not seeded:
             return lent(tape, ahead if able else None, f"{module}.{name}", real, args, options)
         if able and tape.mode in _AHEAD and not tape.resets:
             return ahead.draw(args, options)
-        if tape.mode in ("real", "scout", "bulk") or tape.inside or tape.foreign_thread:
+        if tape.mode in ("real", *_AHEAD) or tape.inside or tape.foreign_thread:
             return real(*args, **options)
-        if name in PICKS and args and "p" not in options:
-            taken = picked(tape, f"{module}.{name}", real, args, options, seeded)
-            if taken is not None:
-                return taken[0]
-        if name == IN_PLACE and args and not options and len(args) == 1:
-            return shuffled(tape, f"{module}.{name}", real, args[0], seeded)
-        if name == "choices" or (name == "choice" and "p" in options):
-            return _categorical(tape, f"{module}.{name}", real, args, options, seeded)
-        return _other(tape, module, name, real, args, options, seeded)
+        return recorded(tape, module, name, real, args, options, seeded)
 
     return call
 
 
-def _other(
-    tape: Tape,
-    module: str,
-    name: str,
-    real: Callable[..., Any],
-    args: tuple[Any, ...],
-    options: dict[str, Any],
-    seeded: str,
-) -> Any:
-    """Put a draw on the tape of which no more is known than its location, its options or its law."""
-    zero = _located(args, options) if name in _LOCATED else None
-    named = sorted(options.items())
-    if zero is None:
-        parameters = shown(args) + shown(tuple(named))
-    else:  # the location is the number that is hidden, not a parameter
-        rest = tuple((k, v) for k, v in named if k not in ("loc", "mu"))
-        parameters = shown(args[1:]) + shown(rest)
-    uniform = _options(name, args, options)
-    free = None if zero is None or seeded else _free(module, name, args, options)
-    hidden = None if uniform is None else np.full(len(uniform), -np.log(len(uniform)))
-    return tape.other(
-        f"{module}.{name}{parameters}",
-        lambda: real(*args, **options),
-        zero=zero,
-        seeded=seeded,
-        options=uniform,
-        argument=hidden if free is None else zero,
-        free=free,
-    )
-
-
-def _free(module: str, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Law | None:
-    """Return the law of Laplace or normal draws of numpy or ``random`` that have one scale."""
-    family = _FAMILIES.get(name)
-    scale = options.get("scale", options.get("sigma", args[1] if len(args) > 1 else 1.0))
-    plain = isinstance(scale, (int, float, np.number)) and module != "scipy"
-    known = family is not None and plain and scale > 0
-    return Law(family, float(scale), whole=False, vector=False) if family and known else None
-
-
-def _options(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...] | None:
-    """Return the values of a small uniform draw; ``None`` for others."""
-    if options or len(args) != 1:
-        return None
-    first = args[0]
-    if name in {"getrandbits", "randbits"}:
-        return tuple(range(2**first)) if isinstance(first, int) and 0 < first <= 6 else None
-    if name == "randbelow":
-        return tuple(range(first)) if isinstance(first, int) and 0 < first <= 64 else None
-    return None
-
-
-def _located(args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    where = args[0] if args else options.get("loc", options.get("mu", 0.0))
-    size = options.get("size", args[2] if len(args) > 2 else None)
-    try:
-        return (
-            float(where)
-            if size is None and np.ndim(where) == 0
-            else np.zeros(size or np.shape(where)) + where
-        )
-    except (TypeError, ValueError):
-        return None
-
-
-def _categorical(
-    tape: Tape, what: str, real: Any, args: tuple[Any, ...], options: dict[str, Any], seeded: str
-) -> Any:
-    """A draw of an item with weights: its log-probabilities are what is hidden."""
-    items = args[0] if args else options.get("a", ())
-    items = tuple(range(items)) if isinstance(items, (int, np.integer)) else tuple(items)
-    weights = options.get(
-        "p", options.get("weights", args[1] if len(args) > 1 and what.endswith("choices") else None)
-    )
-    count = options.get("k", options.get("size", 1))
-    weights = np.ones(len(items)) if weights is None else np.asarray(list(weights), dtype=float)
-    if "cum_weights" in options:
-        weights = np.diff(np.asarray(list(options["cum_weights"]), dtype=float), prepend=0.0)
-    single = count in (1, None) and len(weights) == len(items) and float(weights.sum()) > 0
-    if not single:
-        return tape.other(f"{what} of {len(items)}, {count}", lambda: real(*args, **options))
-    logs = np.log(np.maximum(weights / weights.sum(), 1e-300))
-    listed = what.endswith("choices")
-    values = tuple([item] if listed else item for item in items)
-    zero = values[int(np.argmax(logs))]
-    return tape.other(
-        f"{what} of {len(items)}",
-        lambda: real(*args, **options),
-        zero=zero,
-        argument=logs,
-        options=values,
-        seeded=seeded,
-    )
+def scipys_own(law: Any, rvs: Any, options: dict[str, Any]) -> bool:
+    """Say whether a distribution's draw is scipy's, from a source of numpy's."""
+    source = options.get("random_state")
+    source = getattr(law, "_random_state", None) if source is None else source
+    return of_scipy(law, rvs, vars(source)["_inner"] if type(source) is Proxy else source)
 
 
 def maker(tape: Tape, real: Any, label: str) -> Callable[..., Any]:
@@ -180,7 +175,7 @@ def maker(tape: Tape, real: Any, label: str) -> Callable[..., Any]:
     def kept() -> Any:
         if not one:
             one.append(Proxy(tape, real(), label))
-        return one[0]
+        return Fresh(one[0], real)
 
     def make(*args: Any, **options: Any) -> Any:
         if (
@@ -191,6 +186,11 @@ def maker(tape: Tape, real: Any, label: str) -> Callable[..., Any]:
             and not tape.resets
         ):
             return kept()  # draws of one generator are as independent as those of many
+        only = [*args, *options.values()]
+        if real is _DEFAULT and only and isinstance(only[0], Proxy):  # a generator is no seed
+            if isinstance(only[0], _GENERATOR):
+                return only[0]
+            args, options = (only[0]._source(),), {}  # noqa: SLF001 - of the older kind
         made = real(*args, **options)
         if tape.inside or tape.mode in ("real", "scout", "bulk") or tape.foreign_thread:
             return made
@@ -239,19 +239,3 @@ def seeds_maker(real: Any, bits: Callable[[int], int]) -> Callable[..., Any]:
 def _fresh_bits(value: Any) -> bool:
     """Say whether it is a source of bits or a generator: its text would be a place in memory."""
     return isinstance(value, (np.random.BitGenerator, np.random.Generator, np.random.RandomState))
-
-
-def like(real: type, make: Callable[..., Any]) -> type:
-    """Return a class that makes proxies, and of which real instances are instances."""
-
-    class Meta(type):
-        def __call__(cls, *args: Any, **options: Any) -> Any:
-            return make(*args, **options)
-
-        def __instancecheck__(cls, value: Any) -> bool:
-            return isinstance(value, real)
-
-        def __subclasscheck__(cls, other: type) -> bool:
-            return issubclass(other, real)
-
-    return Meta(real.__name__, (), {})

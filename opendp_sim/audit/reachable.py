@@ -12,8 +12,9 @@ import types
 from typing import Any
 
 import numpy as np
+import opendp.mod as native  # noqa: TID251 - what an object was made of
 
-__all__ = ["attribute", "functions_of", "held", "names_of"]
+__all__ = ["arguments_of", "attribute", "functions_of", "held", "names_of"]
 
 _SKIP = (
     "opendp",
@@ -45,7 +46,7 @@ def functions_of(obj: Any) -> list[types.FunctionType]:
     """Return the user's functions that can be reached from an OpenDP object."""
     seen: set[int] = set()
     out: list[types.FunctionType] = []
-    todo: list[tuple[Any, int]] = [(obj, 0)]
+    todo: list[tuple[Any, int]] = [(part, 0) for part in _parts(obj)]
     while todo and len(seen) < _MOST_OBJECTS:
         value, depth = todo.pop(0)
         if id(value) in seen or depth > _DEPTH:
@@ -60,6 +61,30 @@ def functions_of(obj: Any) -> list[types.FunctionType]:
             todo += [(part, depth + 1) for part in gc.get_referents(value)]
     bound = {id(f.__code__) for f in out if hasattr(f, "__self__")}
     return _with_helpers([f for f in out if hasattr(f, "__self__") or id(f.__code__) not in bound])
+
+
+def _parts(obj: Any) -> list[Any]:
+    """Return an object and what it was made of: a long chain nests deeper than the collector is asked."""
+    out: list[Any] = []
+    todo, seen = [obj], set[int]()
+    while todo:
+        value = todo.pop(0)
+        if isinstance(value, (list, tuple)):
+            todo += value
+        elif (
+            isinstance(value, (native.Measurement, native.Transformation)) and id(value) not in seen
+        ):
+            seen.add(id(value))
+            out.append(value)
+            told = getattr(value, "__opendp_dict__", None) or {}
+            todo += told.get("__kwargs__", {}).values()
+    return out or [obj]
+
+
+def arguments_of(obj: Any) -> list[Any]:
+    """Return what OpenDP's constructors were given, in an object and the parts that it was made of."""
+    told = (getattr(part, "__opendp_dict__", None) or {} for part in _parts(obj))
+    return [value for made in told for value in made.get("__kwargs__", {}).values()]
 
 
 def _users(value: Any) -> bool:

@@ -5,11 +5,17 @@ Somebody who is given an object has all of it, not only what it prints. What is 
 
 from __future__ import annotations
 
+import collections
+import contextlib
+import copy
 import datetime as dt
 import decimal
 import enum
 import fractions
+import functools
+import io
 import pathlib
+import sys
 import types
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -18,22 +24,49 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.encoding import Raised
+from opendp_sim.audit.kept_parts import (
+    attributes_of,
+    class_parts,
+    function_parts,
+    is_local,
+    properties_of,
+    state_in_c,
+    text_of,
+)
+from opendp_sim.audit.kept_state import is_users
+from opendp_sim.audit.opened_kinds import (
+    NOTHING,
+    VIEWS,
+    base_value,
+    frame_home,
+    frame_parts,
+    numeric_parts,
+    plain_array,
+    shows_part,
+    yields_all_of,
+)
+from opendp_sim.audit.raised import Raised
 
 __all__ = ["Reader", "read"]
 
 _DEEPEST, _LONGEST = 5, 300
-_AS_THEY_ARE = (bool, int, float, str, bytes, bytearray, type(None), np.generic, range, slice)
-_TOLD = (dt.date, dt.time, dt.timedelta, dt.tzinfo, uuid.UUID, enum.Enum)
-_NAMED = (types.ModuleType, type, types.BuiltinFunctionType, types.MethodDescriptorType)
 _ALL_PLAIN = frozenset({bool, int, float, str, bytes, type(None)})
+_AS_THEY_ARE = frozenset({bytearray, range, np.float64, np.int64, np.bool_, *_ALL_PLAIN})
+_NUMBERS = (np.ndarray, decimal.Decimal, fractions.Fraction, complex, np.complexfloating)
+_TOLD = (dt.date, dt.time, dt.timedelta, dt.tzinfo, uuid.UUID, pathlib.PurePath)
+_NAMES = (
+    *(types.ModuleType, type, types.BuiltinFunctionType, types.MethodDescriptorType),
+    *(types.MethodWrapperType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
+)
 
 
 class Reader:
-    """Reads outputs, and keeps the names of the types of which not all was read."""
+    """Reads outputs, and keeps the names of what was not read, and of what was kept by objects."""
 
     def __init__(self) -> None:
         self.unread: dict[str, None] = {}
+        self.kept: dict[str, str] = {}
+        """Attributes and cells that were read, with what keeps them."""
 
     def reading(self, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Return the run with its outputs read."""
@@ -47,118 +80,212 @@ class Reader:
     def read(self, value: Any, depth: int = 0) -> Any:
         """Return an output as numbers, texts, arrays, lists, tuples and mappings."""
         kind = type(value)
-        if kind in _ALL_PLAIN or isinstance(value, _AS_THEY_ARE):
+        if kind in _AS_THEY_ARE:
             return value
         if kind in (list, tuple) and _ALL_PLAIN.issuperset(map(type, value)):
+            return value
+        if kind is dict and _ALL_PLAIN.issuperset(map(type, (*value, *value.values()))):
             return value
         if depth >= _DEEPEST:
             return self._named(value)
         try:
-            return self._opened(value, depth)
+            return self._opened(value, kind, depth)
         except Exception as error:  # noqa: BLE001 - reading is a part of the output, too
+            self._tell(f"{_name(value)} (reading it raised {type(error).__name__})")
             return Raised.of(error)
 
-    def _opened(self, value: Any, depth: int) -> Any:
-        if isinstance(value, (np.ndarray, decimal.Decimal, fractions.Fraction, complex)):
+    def _opened(self, value: Any, kind: type, depth: int) -> Any:
+        if kind in (list, tuple):
+            return self._sequence(value, depth)
+        if kind is dict:
+            return self._mapping(value, depth)
+        if kind is np.ndarray and plain_array(value):
+            return value
+        home = str(kind.__module__).split(".")[0]
+        if home == "opendp_sim" or (isinstance(value, np.generic) and home == "numpy"):
+            return self._numeric(value, depth) if kind.__name__.startswith("complex") else value
+        if home == "opendp":
+            return self._named(value)
+        if isinstance(value, enum.Enum):
+            return self._member(value, kind, depth)
+        special = self._special(value, depth)
+        if special is not NOTHING:
+            return special
+        kept = self._kept(value, kind, depth)
+        if kept and isinstance(value, Iterator):  # what it keeps may change while it yields
+            with contextlib.suppress(Exception):
+                kept = copy.deepcopy(kept)
+        found = self._held(value, kind, home, depth)
+        if found is NOTHING:
+            return self._object(value, kept)
+        return {"value": found, "attributes": kept} if kept else found
+
+    def _special(self, value: Any, depth: int) -> Any:
+        """Read functions, methods, classes, modules and views."""
+        if isinstance(value, types.FunctionType):
+            self._tell("function (what it keeps was read; it was not called)")
+            return self._parts(function_parts(value), depth, "function")
+        if isinstance(value, types.MethodType):
+            return self._parts({"method": value.__func__, "self": value.__self__}, depth)
+        if isinstance(value, _NAMES):
+            return self._by_name(value, depth)
+        if isinstance(value, functools.partial):
+            parts = {"function": value.func, "arguments": value.args, **value.keywords}
+            parts |= attributes_of(value)
+            return self._parts(parts, depth, "partial")
+        if isinstance(value, VIEWS):
+            view: Any = value
+            return self._parts({"view": list(view), "of": dict(view.mapping)}, depth)
+        if isinstance(value, memoryview):
+            if shows_part(value):
+                self._tell("memoryview (of more than it shows)")
+            return value.tobytes()
+        if isinstance(value, slice):
+            return self.read([value.start, value.stop, value.step], depth + 1)
+        return NOTHING
+
+    def _by_name(self, value: Any, depth: int) -> Any:
+        """Return the name of a class, a module or a function in C; what a function made is read."""
+        owner = getattr(value, "__self__", None)
+        if isinstance(value, types.ModuleType):
+            if sys.modules.get(value.__name__) is not value:
+                return self._parts({k: v for k, v in vars(value).items() if k[:2] != "__"}, depth)
+            self._tell("module")
+            return f"<module {value.__name__}>"
+        if isinstance(value, type):
+            if is_local(value):
+                parts = self._parts(class_parts(value), depth, f"class {value.__name__}")
+                return {"class": value.__qualname__, **parts}
+            self._tell("type")
+            return f"<class {value.__module__}.{value.__qualname__}>"
+        if owner is None or isinstance(owner, types.ModuleType):
+            return f"<{getattr(value, '__qualname__', _name(value))}>"
+        return self._parts({"method": value.__name__, "self": owner}, depth)
+
+    def _member(self, value: Any, kind: type, depth: int) -> Any:
+        """Read a member of an enumeration; one that a function made may say all in its other members."""
+        if not is_local(kind) or isinstance(value, int):
+            return value
+        members = {name: member.value for name, member in kind.__members__.items()}  # type: ignore[attr-defined]
+        return {"member": value.name, "members": self.read(members, depth + 1)}
+
+    def _kept(self, value: Any, kind: type, depth: int) -> dict[str, Any]:
+        """Read attributes, and what the object's class keeps where a function made the class."""
+        own = attributes_of(value)
+        out = self._parts(own, depth, kind.__name__) if own else {}
+        if is_users(kind):
+            for what in properties_of(kind):
+                self._tell(what)
+            if parts := class_parts(kind):
+                out["class"] = self._parts(parts, depth, f"class {kind.__name__}")
+        return out
+
+    def _parts(self, parts: dict[str, Any], depth: int, owner: str = "") -> dict[str, Any]:
+        if owner and len(self.kept) < _LONGEST:
+            self.kept.update(dict.fromkeys(parts, owner))
+        return {name: self.read(part, depth + 1) for name, part in parts.items()}
+
+    def _object(self, value: Any, kept: dict[str, Any]) -> Any:
+        """Return an object's attributes, and its text where its class writes one."""
+        if isinstance(value, BaseException):
+            return self._exception(value, kept)
+        if not kept:
+            return self._named(value)
+        if state_in_c(type(value)):
+            self._tell(f"{_name(value)} (its attributes were read, not its state in C)")
+        text = text_of(value)
+        return {**kept, "repr": text} if text else kept
+
+    def _exception(self, value: BaseException, kept: dict[str, Any]) -> Any:
+        if value.__traceback__ is not None:
+            self._tell("traceback of an exception (its frames)")
+        text = Raised.of(value).text
+        if not kept and all(type(p) in _ALL_PLAIN and str(p) in text for p in value.args):
+            return text
+        return {"exception": text, "args": self.read(value.args, 1), **kept}
+
+    def _held(self, value: Any, kind: type, home: str, depth: int) -> Any:
+        if isinstance(value, _NUMBERS):
             return self._numeric(value, depth)
-        home = type(value).__module__.split(".")[0]
-        if isinstance(value, (*_TOLD, pathlib.PurePath)) or home == "opendp_sim":
-            return value  # of this package: its text says what it holds
+        if isinstance(value, _TOLD):
+            if is_users(type(getattr(value, "tzinfo", None))):
+                self._tell(f"{_name(value)} (its time zone)")
+            return repr(value) if is_users(kind) and home != "pandas" else value
+        if isinstance(value, (Mapping, list, tuple, set, frozenset, collections.deque)):
+            return self._collected(value, depth)
+        if (plain := base_value(value)) is not NOTHING:
+            return plain
+        if isinstance(value, (io.StringIO, io.BytesIO)):
+            whole, at = value.getvalue(), value.tell()
+            return whole if at == len(whole) else {"text": whole, "at": at}
+        if isinstance(value, Iterator):
+            return self._yielded(value, kind, depth)
+        if frame := frame_home(kind):
+            return self._frame(value, frame, depth)
+        return NOTHING
+
+    def _collected(self, value: Any, depth: int) -> Any:
         if isinstance(value, Mapping):
-            parts = {key: self.read(part, depth + 1) for key, part in value.items()}
-            same = all(parts[key] is part for key, part in value.items())
-            return value if same else parts
+            return self._mapping(value, depth)
         if isinstance(value, (list, tuple)):
             return self._sequence(value, depth)
-        if isinstance(value, (set, frozenset)):
-            return value
-        if isinstance(value, Iterator):
-            return self._yielded(value, depth)
-        if home in ("pandas", "polars"):
-            return self._frame(value, home, depth)
-        if isinstance(value, _NAMED) or home == "opendp":
-            return self._named(value)
-        if isinstance(value, types.FunctionType):
-            return self._function(value, depth)
-        return self._attributes(value, depth)
+        if isinstance(value, collections.deque):
+            return self.read(list(collections.deque.__iter__(value)), depth)
+        parts = [self.read(part, depth + 1) for part in value]
+        same = all(mine is part for mine, part in zip(parts, value, strict=True))
+        return value if same else {"members": sorted(parts, key=repr)}
 
     def _sequence(self, value: Any, depth: int) -> Any:
-        parts = [self.read(part, depth + 1) for part in value]
-        if all(mine is part for mine, part in zip(parts, value, strict=True)):
-            return value
+        held = (list if isinstance(value, list) else tuple).__getitem__(value, slice(None))
+        parts = [self.read(part, depth + 1) for part in held]
+        if all(mine is part for mine, part in zip(parts, held, strict=True)):
+            return value if not is_users(type(value)) or hasattr(value, "_fields") else held
         return tuple(parts) if isinstance(value, tuple) else parts
 
-    def _numeric(self, value: Any, depth: int) -> Any:
-        if isinstance(value, complex):
-            return {"real": value.real, "imag": value.imag}
-        if isinstance(value, (decimal.Decimal, fractions.Fraction)):
-            if isinstance(value, decimal.Decimal) and not value.is_finite():
-                return str(value)
-            exact = fractions.Fraction(value)
-            whole = exact.numerator // exact.denominator
-            return {"whole": whole, "rest": float(exact - whole), "text": str(value)}
-        if isinstance(value, np.ma.MaskedArray):
-            return {"data": value.data.tolist(), "mask": np.ma.getmaskarray(value).tolist()}
-        if value.dtype.names is not None:
-            return {name: self.read(value[name], depth + 1) for name in value.dtype.names}
-        if value.dtype == object:
-            return self.read(value.tolist(), depth + 1)
-        return value
+    def _mapping(self, value: Mapping[Any, Any], depth: int) -> Any:
+        items = dict.items(value) if isinstance(value, dict) else value.items()
+        read = [(k, self.read(k, depth + 1), v, self.read(v, depth + 1)) for k, v in items]
+        made, pairs = getattr(value, "default_factory", None), {}
+        if made is not None and not isinstance(made, type):
+            pairs = {"default": self.read(made, depth + 1)}
+        if pairs or any(key is not mine for key, mine, _, _ in read):
+            return {"items": sorted(([key, part] for _, key, _, part in read), key=repr), **pairs}
+        known = isinstance(value, dict) and not is_users(type(value))
+        if known and all(part is mine for _, _, part, mine in read):
+            return value
+        return {key: mine for key, _, _, mine in read}
 
-    def _yielded(self, value: Iterator[Any], depth: int) -> list[Any]:
+    def _numeric(self, value: Any, depth: int) -> Any:
+        if isinstance(value, np.ndarray) and shows_part(value):
+            self._tell("numpy.ndarray (the larger array that it is a view of)")
+        parts = numeric_parts(value)
+        if type(parts) is np.ndarray:
+            return parts
+        return self.read(parts, depth if isinstance(parts, dict) else depth + 1)
+
+    def _yielded(self, value: Iterator[Any], kind: type, depth: int) -> Any:
+        whole = yields_all_of(value)
+        if whole is NOTHING and not is_users(kind):
+            self._tell(f"{_name(value)} (what it yields was read, not what it keeps)")
         out = [self.read(part, depth + 1) for part in islice(value, _LONGEST + 1)]
         if len(out) > _LONGEST:
-            self.unread[f"{_name(value)} beyond {_LONGEST} values"] = None
-        return out[:_LONGEST]
+            self._tell(f"{_name(value)} beyond {_LONGEST} values")
+        if whole is NOTHING or whole is None:
+            return out[:_LONGEST]
+        return {"yields": out[:_LONGEST], "of": self.read(whole, depth + 1)}
 
     def _frame(self, value: Any, home: str, depth: int) -> Any:
-        if hasattr(value, "collect") and not hasattr(value, "to_dict"):
-            value = value.collect()
-        if home == "polars":
-            named = hasattr(value, "get_columns")
-            return value.to_dict(as_series=False) if named else {value.name: value.to_list()}
-        if not hasattr(value, "columns") and not hasattr(value, "to_frame"):
-            return self._named(value)
-        columns = value.to_dict(orient="list") if hasattr(value, "columns") else value.tolist()
-        out = {"columns" if hasattr(value, "columns") else "values": self.read(columns, depth + 1)}
-        out["index"] = self.read(getattr(value, "index", value).tolist(), depth + 1)
-        if getattr(value, "name", None) is not None:
-            out["name"] = str(value.name)
-        if getattr(value, "attrs", None):
-            out["attrs"] = self.read(dict(value.attrs), depth + 1)
-        return out
+        if home == "polars" and hasattr(value, "collect"):
+            self._tell(f"{_name(value)} (what it collects was read, not its plan)")
+        parts = frame_parts(value, home)
+        return self._named(value) if parts is None else self._parts(parts, depth)
 
-    def _function(self, value: types.FunctionType, depth: int) -> Any:
-        """Read what a function keeps: free variables and defaults. It is not called."""
-        self.unread["function (what it keeps was read; it was not called)"] = None
-        out: dict[str, Any] = {"function": value.__name__}
-        cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
-        out |= {name: self.read(cell.cell_contents, depth + 1) for name, cell in cells}
-        defaults = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
-        if defaults:
-            out["defaults"] = self.read(list(defaults), depth + 1)
-        return out
-
-    def _attributes(self, value: Any, depth: int) -> Any:
-        """Read an object's attributes, and its text where its class writes one."""
-        if isinstance(value, Exception):
-            return Raised.of(value).text
-        names = list(getattr(value, "__dict__", {}))
-        for base in type(value).__mro__:
-            slots = base.__dict__.get("__slots__", ())
-            names += [slots] if isinstance(slots, str) else list(slots)
-        there = [name for name in names if hasattr(value, name) and not name.startswith("__")]
-        if not there:
-            return self._named(value)
-        out = {name: self.read(getattr(value, name), depth + 1) for name in dict.fromkeys(there)}
-        if "object at 0x" in repr(value) or hasattr(value, "__dataclass_fields__"):
-            return out
-        return {**out, "repr": repr(value)}
+    def _tell(self, name: str) -> None:
+        self.unread[name] = None
 
     def _named(self, value: Any) -> str:
         """Return what stands for a value that is not read, and keep its name."""
-        if not isinstance(value, _NAMED):
-            self.unread[_name(value)] = None
+        self._tell(_name(value))
         return f"<{_name(value)}>"
 
 

@@ -46,7 +46,8 @@ def repeated_step(tracer: Tracer) -> Evidence | None:
             if won is not None:
                 detail = _not_afresh(subject, pair)
                 claim = f"two calls: {curve.text}"
-                return drawn(detail, won, tracer, "pairs of releases of the object", claim)
+                found = drawn(detail, won, tracer, "pairs of releases of the object", claim)
+                return replace(found, extra={**found.extra, "calls": 2})
         tracer.obj(pairs[0].left)  # the other step
     return None
 

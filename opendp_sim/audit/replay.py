@@ -18,6 +18,7 @@ from opendp_sim.audit.distances import measure_distance, to_float
 from opendp_sim.audit.encoding import Raised, structure
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.own_data import copied
 from opendp_sim.audit.spaces import metric_name
 from opendp_sim.audit.subject import Subject
 from opendp_sim.core import dp
@@ -58,6 +59,7 @@ def recorded(
         def wrapper(self: dp.Measurement, arg: Any) -> Any:
             if self is outer or inside[0]:
                 return real(self, arg)
+            kept = copied(arg)  # the function may write to both
             if frozen is None:
                 inside[0] = True
                 try:
@@ -65,10 +67,10 @@ def recorded(
                 finally:
                     inside[0] = False
             elif len(calls) < len(frozen):
-                out = frozen[len(calls)]
+                out = copied(frozen[len(calls)])
             else:
                 raise _DivergedError
-            calls.append(Call(self, arg, out))
+            calls.append(Call(self, kept, copied(out)))
             return out
 
         return wrapper

@@ -12,10 +12,20 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit.findings import Evidence, LayerResult
-from opendp_sim.audit.scripts import stability_script
+from opendp_sim.audit.report_lines import (
+    found_lines,
+    layer_lines,
+    shown_pair,
+    stronger_lines,
+    text_of_data,
+)
+from opendp_sim.audit.scripts import is_object, stability_script
 from opendp_sim.audit.witness import Witness
 
 __all__ = ["Report", "plain"]
+
+_INNER = frozenset({"genome", "turned"})
+"""What parts of a report are for the search and no reader."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +54,7 @@ class Report:
     """Whether a measurement was audited whose noiseless part nobody declared."""
 
     claim: str = ""
-    """Whom the claim is about and what it promises, where whoever asked said it."""
+    """What is claimed: whom it is about and what it promises, or what the object's own map says."""
     shares: int = 1
     """How many audits of one command share its risk of a false alarm."""
 
@@ -64,6 +74,16 @@ class Report:
         """The layer that refuted, or nothing."""
         found = [layer.layer for layer in self.layers if layer.status == "refuted"]
         return found[0] if found else ""
+
+    @property
+    def raised(self) -> str:
+        """The exception that every release ended in, or nothing."""
+        return next((str(x.facts["raised"]) for x in self.layers if x.facts.get("raised")), "")
+
+    @property
+    def empty(self) -> bool:
+        """Whether every release raised, and that alike on all datasets: there was nothing to audit."""
+        return bool(self.raised) and self.evidence is None
 
     @property
     def checks(self) -> str:
@@ -110,17 +130,19 @@ class Report:
         loading = ""
         if ":" in self.origin and not self.origin.endswith((".yaml", ".yml")):
             module, name = self.origin.split(":", 1)
-            loading, target = f"from {module} import {name}\n", f"{name}()"
+            loading, target = f"from {module} import {name}\n", name
+            target += "" if is_object(self.origin) else "()"
         lines = [
             f"{loading}from opendp_sim.audit import audit",
             f"report = audit({target}, d_in={self.d_in!r}, budget={self.budget!r}, "  # noqa: ISC004
             f"seed={self.seed}, beta={self.beta!r})",
         ]
         evidence = self.evidence
-        if evidence is not None and evidence.pair is not None:
+        pair = None if evidence is None else shown_pair(evidence, self.witness)
+        if pair is not None:
             lines += [
-                f"left = {_literal(evidence.pair.left)}",
-                f"right = {_literal(evidence.pair.right)}  # at distance {evidence.pair.distance}",
+                f"left = {text_of_data(pair.left)}",
+                f"right = {text_of_data(pair.right)}  # at distance {pair.distance}",
             ]
         return "\n".join([*lines, "print(report)"])
 
@@ -128,33 +150,44 @@ class Report:
 
     def __str__(self) -> str:
         name = self.origin or self.subject
-        lines = [f"audit of {name} at d_in = {self.d_in}: {self.verdict} ({self.checks})"]
+        empty = ", but nothing was released" if self.empty else ""
+        lines = [f"audit of {name} at d_in = {self.d_in}: {self.verdict}{empty} ({self.checks})"]
         if self.claim:
             lines.append(f"  claim: {self.claim}")
         if self.drive:
             lines.append(f"  asked by default: {self.drive}")
+        if self.empty:
+            lines.append(f"  every release raised, so that nothing was released: {self.raised}")
         if self.evidence is not None:
-            lines += ["", *_evidence_lines(self.evidence, self.layer)]
-            lines += [] if self.witness is None else _witness_lines(self.witness)
-        lines.append("")
-        for layer in self.layers:
-            note = layer.reason or layer.power
-            lines.append(
-                f"  {layer.layer:<16} {layer.status:<12} {layer.seconds:6.2f} s  {note}".rstrip()
-            )
+            lines += ["", *found_lines(self.evidence, self.layer, self.witness)]
+        lines += ["", *layer_lines(self.layers)]
         if self.evidence is None:
-            lines += ["", *_stronger(self), *map(_unread, self.unread)]
+            if self.opaque:
+                lines += ["", *stronger_lines(self.layers, self.budget, asked=bool(self.drive))]
+            lines += ["", *map(_unread, self.unread)][self.opaque :]
             lines += [
-                "not refuted is not a proof: see audit/known_limits.md for what was not looked at."
+                "not refuted is not a proof: `opendp-sim explain known_limits` says what was left out."
             ]
+        else:
+            alone = [layer.facts["alone"] for layer in self.layers if layer.facts.get("alone")]
+            lines += [f"  stronger: {text}" for text in alone]
         lines += [
             (
                 f"seed {self.seed}, risk of a false alarm at most {self.beta:g}, "
                 f"{self.cpu_seconds:.1f} CPU s, {self.seconds:.1f} s on the clock"
             ),
             "",
+            f"# {self._shows}:",
+            self.replay,
         ]
-        return "\n".join([*lines, *("    " + line for line in self.replay.split("\n"))])
+        return "\n".join(lines)
+
+    @property
+    def _shows(self) -> str:
+        """Say what the lines below do."""
+        if self.witness is not None:
+            return "to count the event yourself"
+        return "to see it yourself" if self.replay != self.search else "to search again"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain data."""
@@ -197,71 +230,16 @@ def versions() -> dict[str, str]:
     }
 
 
-def _evidence_lines(evidence: Evidence, layer: str) -> list[str]:
-    lines = [
-        f"  refuted by {layer}: {evidence.detail}",
-        f"    claimed    {evidence.claimed}",
-        f"    measured   {evidence.measured}",
-        f"    confidence {evidence.confidence}",
-    ]
-    if evidence.pair is not None:
-        lines += [
-            f"    left       {_literal(evidence.pair.left)}",
-            f"    right      {_literal(evidence.pair.right)}",
-            f"    distance   {evidence.pair.distance}",
-        ]
-    if evidence.outputs is not None:
-        lines.append(
-            f"    outputs    {_short(evidence.outputs[0])} against {_short(evidence.outputs[1])}"
-        )
-    return lines
-
-
-def _witness_lines(witness: Witness) -> list[str]:
-    """Say the plain event, how often it was seen, and what that certifies."""
-    p, q = witness.hits
-    bound = f"epsilon >= {witness.epsilon:.4g} at delta {witness.delta:.3g}, risk 1e-3"
-    return [
-        f"    event      {witness.event}",
-        f"    seen       {p} of {witness.runs} on x = {_short(witness.pair.left)},",
-        f"               {q} of {witness.runs} on y = {_short(witness.pair.right)}",
-        f"    certified  {bound}{'' if witness.certified else ': draws alone do not show it'}",
-    ]
-
-
 def _unread(kind: str) -> str:
     return f"output holds an object of type {kind} that was not read: not refuted says nothing about it."
-
-
-def _stronger(report: Report) -> list[str]:
-    """Say what a black box leaves open, and the line to add."""
-    if not report.opaque:
-        return []
-    lines = ["a black box: only the pairs and outputs above were seen."]
-    for layer in report.layers:
-        lines += [f"  drawn: {text}" for text in layer.facts.get("noise", ())]
-        lines += [f"  never drawn: {text}" for text in layer.facts.get("never", ())]
-        if layer.facts.get("advice"):
-            return [*lines, f"  stronger: {layer.facts['advice']}"]
-    advice = 'audit(obj, d_in, core=<dataset to array>, noise=NoiseLaw("discrete_laplace", scale))'
-    return [*lines, f"  stronger: {advice}"]
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return f"np.array({value.tolist()!r}).reshape({value.shape})"
-    return repr(value)
-
-
-def _short(value: Any) -> str:
-    text = _literal(value) if not isinstance(value, str) else value
-    return text if len(text) <= 160 else text[:157] + "..."
 
 
 def plain(value: Any) -> Any:
     """Return JSON-ready data."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.name != "genome"}
+        return {
+            f.name: plain(getattr(value, f.name)) for f in fields(value) if f.name not in _INNER
+        }
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -9,25 +9,41 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.asked import check_claimed, check_unconditional, checked_distance
+from opendp_sim.audit.asked import (
+    check_claimed,
+    check_computes,
+    check_unconditional,
+    checked_distance,
+    claimed_words,
+)
+from opendp_sim.audit.declared import OF_DECLARATIONS, REST, check_declaration, settled
 from opendp_sim.audit.driver import Driver
 from opendp_sim.audit.drivers import default_driver
-from opendp_sim.audit.findings import Budget, Evidence, LayerResult
-from opendp_sim.audit.given import first_tried, scored
-from opendp_sim.audit.guided import guided
+from opendp_sim.audit.findings import Budget, LayerResult
+from opendp_sim.audit.first_call import Kept
+from opendp_sim.audit.given import first_tried, scored, searched_space
+from opendp_sim.audit.kept_parts import kept_words
 from opendp_sim.audit.layers import Case, layers_of, tracer_of
 from opendp_sim.audit.members import MemberPairs, quiet_member
-from opendp_sim.audit.mining import Mined, mined
-from opendp_sim.audit.neighbours import Pair, PairSpace
+from opendp_sim.audit.mining import mined
+from opendp_sim.audit.options import (
+    checked_budget,
+    checked_events,
+    checked_options,
+    checked_pmf,
+    given_pairs,
+)
+from opendp_sim.audit.own_data import on_its_own
 from opendp_sim.audit.pace import paced
-from opendp_sim.audit.reachable import functions_of
+from opendp_sim.audit.primitives import tapped
+from opendp_sim.audit.printed import capped
+from opendp_sim.audit.reachable import arguments_of, functions_of
 from opendp_sim.audit.reading import Reader
 from opendp_sim.audit.report import Report, versions
 from opendp_sim.audit.sampling import begin_coins
-from opendp_sim.audit.scripts import Shown
-from opendp_sim.audit.spaces import space_of
 from opendp_sim.audit.subject import Subject, read_subject
-from opendp_sim.audit.witness import Witness, find_witness
+from opendp_sim.audit.tape import Tape
+from opendp_sim.audit.witnessed import witness_of
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 from opendp_sim.core.randomness import public_generator
@@ -36,10 +52,9 @@ __all__ = ["assert_not_refuted", "audit"]
 
 _A_RUN = 0.02
 """Part of the trace's seconds that one run may take, in the mean, on the longest dataset."""
-_LONGER = 3
-"""How many times its seconds the search for a plain event gets, where the layers left them."""
 
 
+@capped()
 def audit(
     obj: Any,
     d_in: Any = 1,
@@ -86,7 +101,8 @@ def audit(
         output_distance: distance of two outputs, for an output metric the auditor does not know.
         trace: record the noise of an opaque Python measurement; its function is then run thousands of
             times on synthetic datasets, with draws set to zero and replayed.
-        mine: try the constants that the object's Python code names.
+        mine: try the constants that the object's Python code names, and entries of containers that
+            it holds: a report may print them. The text of an exception is an output, printed anyway.
         origin: what the object was made from, for the report.
 
     Raises:
@@ -95,20 +111,35 @@ def audit(
             dataset drawn is in the input domain.
     """
     begin = time.perf_counter(), time.process_time()
-    spend = _checked_budget(budget, beta)
+    functions = functions_of(obj) if mine and not isinstance(obj, Subject) else []
+    kept = Kept(functions) if isinstance(obj, dp.Measurement) and functions else None
+    spend = checked_budget(budget, beta)
+    checked_options(
+        seed,
+        noise,
+        core=core,
+        drive=drive,
+        sample=sample,
+        pmf=pmf,
+        generator=generator,
+        output_distance=output_distance,
+    )
     check_unconditional(obj)
     d_in = checked_distance(getattr(obj, "input_metric", None), d_in)
     driver = default_driver(obj, d_in) if drive is None else drive
-    given = tuple(Pair(left, right, d_in) for left, right in pairs)
+    metric, domain = (getattr(obj, f"input_{kind}", None) for kind in ("metric", "domain"))
+    given = given_pairs(pairs, d_in, metric, domain)
     if isinstance(driver, Driver):
         given += driver.pairs
     subject = _subject(obj, d_in, driver, core, noise, sample)
-    functions = functions_of(obj) if mine and not isinstance(obj, Subject) else []
-    found = mined(functions)
-    space = _space(subject, d_in, given, generator, found if functions else None)
+    found = mined(functions, arguments_of(obj) if functions else ())
+    space = searched_space(subject, d_in, given, generator, found if functions else None)
+    check_computes(subject.run, space.draw(public_generator(seed, "audit", "wait")).left)
     if functions:
-        part = _A_RUN * spend.trace_seconds
-        space = paced(space, subject.run, public_generator(seed, "audit", "pace"), part)
+        pacer, part = public_generator(seed, "audit", "pace"), _A_RUN * spend.trace_seconds
+        tape = Tape(subject.outer, pacer)
+        with tapped(tape, functions):
+            space = paced(space, subject.run, pacer, part, tape)
     members = MemberPairs(space, quiet_member(subject.input_domain))
     given = members.kept(given)
     case = Case(
@@ -121,27 +152,34 @@ def audit(
         public_generator(seed, "audit"),
         beta,
         given,
-        pmf,
+        checked_pmf(pmf),
         composed,
-        scored(events),
+        scored(checked_events(events)),
         output_distance,
     )
-    opaque = driver is None and subject.core is None and sample is None
+    opaque = subject.core is None and sample is None
     if trace and functions and opaque and isinstance(obj, dp.Measurement):
-        case = replace(case, tracer=tracer_of(case, functions, found))
-    return _reported(case, driver, seed, origin, begin)
-
-
-def _checked_budget(budget: str | Budget, beta: float) -> Budget:
-    """Return a budget by its name or as it is, or refuse it or the risk."""
-    known = isinstance(budget, Budget) or budget in ("quick", "deep")
-    if not known or not 0 < beta < 1:
-        raise AuditError(
-            "OS501", "audit.budget", expected='"quick" or "deep", and 0 < beta < 1',
-            got=f"{budget}, {beta}",
-            hint="quick is for a test suite, deep for the night.",
-        )  # fmt: skip
-    return budget if isinstance(budget, Budget) else Budget.of(budget)
+        case = replace(case, tracer=tracer_of(case, functions, found), kept=kept)
+    if core is None or noise is None or subject.core is not core:
+        return _reported(case, driver, seed, origin, begin, declared=False)
+    check_declaration(case)
+    report = _reported(case, driver, seed, origin, begin, declared=True)
+    rest: dict[str, Any] = {
+        "drive": drive,
+        "sample": sample,
+        "pmf": pmf,
+        "composed": composed,
+        "pairs": [(pair.left, pair.right) for pair in given],
+        "generator": generator,
+        "events": events,
+        "output_distance": output_distance,
+        "trace": trace,
+        "mine": mine,
+        "origin": origin,
+    }
+    return settled(
+        report, case, lambda: audit(obj, d_in, budget, seed=seed, beta=REST * beta, **rest)
+    )
 
 
 def _subject(
@@ -152,6 +190,8 @@ def _subject(
     if core is None and isinstance(driver, Driver) and traced is not None:
         core, noise = traced, driver.noise
     subject = read_subject(obj, d_in, core=core, noise=noise, drive=driver, sample=sample)
+    if subject is obj:  # OpenDP hands nothing to its function
+        subject = replace(subject, run=on_its_own(subject.run))
     subject = replace(subject, traced=core is not None and core is traced)
     if subject.private:
         subject = replace(subject, run=Reader().reading(subject.run))
@@ -159,29 +199,8 @@ def _subject(
     return subject
 
 
-def _space(
-    subject: Subject,
-    d_in: Any,
-    given: tuple[Pair, ...],
-    generator: Callable[[np.random.Generator], Any] | None,
-    found: Mined | None,
-) -> PairSpace:
-    """Return the space of pairs, with what the code says where any was read."""
-    space = space_of(
-        subject.input_domain,
-        subject.input_metric,
-        d_in,
-        pairs=tuple((p.left, p.right) for p in given),
-        generator=generator,
-    )
-    if found is None or generator is not None:
-        return space
-    out: PairSpace = guided(space, subject.input_domain, found)
-    return out
-
-
 def _reported(
-    case: Case, driver: Any, seed: int, origin: str, begin: tuple[float, float]
+    case: Case, driver: Any, seed: int, origin: str, begin: tuple[float, float], *, declared: bool
 ) -> Report:
     """Run the layers up to the first that refutes, look for a witness, and report."""
     layers: list[LayerResult] = []
@@ -192,7 +211,15 @@ def _reported(
             break
     subject, evidence = case.subject, layers[-1].evidence
     spent = time.process_time() - begin[1]
-    witness = _witness(case, evidence, origin, driver, spent)
+    witness = witness_of(case, evidence, origin, driver, spent)
+    if evidence is not None:
+        told = evidence.flipped() if witness is not None and witness.turned else evidence
+        if declared and layers[-1].layer[:2] in OF_DECLARATIONS:
+            told = replace(told, extra={**told.extra, "declared": True})
+        kept = getattr(getattr(subject.run, "reader", None), "kept", {})
+        words = kept_words(kept, None if witness is None else witness.event)
+        told = replace(told, detail=told.detail + words)
+        layers[-1] = replace(layers[-1], evidence=told)
     return Report(
         subject.name,
         case.d_in,
@@ -208,41 +235,7 @@ def _reported(
         witness,
         tuple(getattr(subject.run, "reader", Reader()).unread),
         subject.private and subject.core is None,
-    )
-
-
-def _witness(
-    case: Case, evidence: Evidence | None, origin: str, driver: Any, spent: float
-) -> Witness | None:
-    """Look for a plain event of the refuted pair; for a transformation there are the outputs."""
-    subject, seconds = case.subject, case.budget.witness_seconds
-    alone = driver is None or isinstance(subject.outer, dp.Measurement)
-    if (
-        evidence is None
-        or evidence.pair is None
-        or not subject.private
-        or seconds <= 0
-        or not alone
-    ):
-        return None
-    drive = "" if driver is None else "drive"
-    if isinstance(driver, Driver):
-        drive = f"default_driver(M, {case.d_in!r})"
-    return find_witness(
-        getattr(subject.run, "raw", subject.run),
-        evidence.pair,
-        subject.curve(evidence.pair.distance),
-        max(seconds, min(_LONGER * seconds, case.budget.total - spent)),
-        member=quiet_member(subject.input_domain),
-        shown=Shown(origin=origin, drive=drive, note=_calculated(evidence)),
-    )
-
-
-def _calculated(evidence: Evidence) -> str:
-    """Return what a script says of a finding that its draws do not show."""
-    return (
-        f"{evidence.kind}: {evidence.detail}\nclaimed {evidence.claimed}\n"
-        f"measured {evidence.measured} ({evidence.confidence})"
+        claimed_words(subject, case.d_in),
     )
 
 
@@ -253,8 +246,15 @@ def assert_not_refuted(
 
     Raises:
         AssertionError: the claim is refuted; the message is the report.
+        AuditError: OS501, every release raised, so that a test would pass of nothing; or as ``audit``.
     """
+    __tracebackhide__ = True  # pytest shows the report, and the test's own line
     report = audit(obj, d_in, budget, **options)
     if report.evidence is not None:
         raise AssertionError(str(report))
+    if report.empty:
+        raise AuditError(
+            "OS501", "audit.releases", expected="an object that releases something",
+            got=report.raised, hint="every release raised; call it in Python on a dataset of its domain.",
+        )  # fmt: skip
     return report

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
 from opendp_sim.audit.report import Report, plain
 from opendp_sim.core.shown import shown
 
-__all__ = ["to_sarif"]
+__all__ = ["failed_sarif", "sarif_of", "to_sarif"]
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _RULES = {
@@ -30,30 +31,94 @@ def to_sarif(report: Report, file: str | None = None) -> str:
         report: the audit.
         file: the file to attach the result to, when there is one.
     """
+    place = [] if file is None else [(file, 1)]
+    return sarif_of([report], place, report.origin or report.subject)
+
+
+def sarif_of(reports: Sequence[Report], places: Sequence[tuple[str, int]], target: str) -> str:
+    """Return one SARIF run of several audits: a code host takes one run of a tool and category.
+
+    Args:
+        reports: the audits.
+        places: file and line of each; none, where no file is known.
+        target: what was asked for; it names the run's category.
+    """
+    results = [
+        _result(report, places[number] if places else None)
+        for number, report in enumerate(reports)
+        if report.evidence is not None
+    ]
+    audits = [
+        {
+            "subject": report.origin or report.subject,
+            "verdict": report.verdict,
+            "layers": [f"{layer.layer}: {layer.status}" for layer in report.layers],
+            "seed": report.seed,
+            "beta": report.beta,
+        }
+        for report in reports
+    ]
+    verdict = "refuted" if results else "not refuted"
+    return _document(target, results, {"verdict": verdict, "audits": audits})
+
+
+def failed_sarif(told: str) -> str:
+    """Return a run without a result, which says why nothing was audited."""
+    note = {"level": "error", "message": {"text": told}}
+    ended = {"executionSuccessful": False, "toolExecutionNotifications": [note]}
+    return _document("nothing", [], {"verdict": None}, invocations=[ended])
+
+
+def _document(
+    target: str, results: list[dict[str, Any]], properties: dict[str, Any], **more: Any
+) -> str:
     rules = [
         {"id": name.split()[0], "name": name.split(" ", 1)[1], "shortDescription": {"text": text}}
         for name, text in _RULES.items()
     ]
     run = {
         "tool": {"driver": {"name": "opendp-sim audit", "rules": rules}},
-        "results": [] if report.evidence is None else [_result(report, file)],
-        "properties": {"verdict": report.verdict, "seed": report.seed, "beta": report.beta},
+        "automationDetails": {"id": f"opendp-sim audit/{shown(target)}/"},
+        "results": results,
+        "properties": properties,
+        **more,
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
-def _result(report: Report, file: str | None) -> dict[str, Any]:
+def _result(report: Report, place: tuple[str, int] | None) -> dict[str, Any]:
     evidence = report.evidence
-    if evidence is None:
-        return {}
-    text = f"{evidence.detail}: claimed {evidence.claimed}, measured {evidence.measured}"
+    assert evidence is not None  # noqa: S101 - what was refuted has some
+    text = (
+        f"{report.origin or report.subject} at d_in = {report.d_in}: {evidence.detail}: claimed "
+        f"{evidence.claimed}, measured {evidence.measured}{_seen(report)}"
+    )
     result: dict[str, Any] = {
         "ruleId": report.layer.split()[0],
         "level": "error",
         "message": {"text": shown(text)},
-        "properties": {"evidence": plain(evidence), "replay": report.replay},
+        "properties": {
+            "subject": report.origin or report.subject,
+            "evidence": plain(evidence),
+            "witness": plain(report.witness),
+            "replay": report.replay,
+        },
     }
-    if file:
-        place = {"physicalLocation": {"artifactLocation": {"uri": quote(file, errors="replace")}}}
-        result["locations"] = [place]
+    if place is not None:
+        where: dict[str, Any] = {
+            "artifactLocation": {"uri": quote(place[0], errors="replace")},
+            "region": {"startLine": place[1]},
+        }
+        result["locations"] = [{"physicalLocation": where}]
     return result
+
+
+def _seen(report: Report) -> str:
+    """Say the plain event and how often it was seen."""
+    witness = report.witness
+    if witness is None:
+        return ""
+    (p, q), n = witness.hits, witness.runs
+    said = f"; event `{witness.event}`: {p} of {n} on one dataset, {q} of {n} on the other"
+    bound = f", so epsilon >= {witness.epsilon:.4g} at delta {witness.delta:.3g}"
+    return said + (bound if witness.certified else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import time
 import types
@@ -12,18 +13,26 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.encoding import Raised
+from opendp_sim.audit.answering import asked_directly
+from opendp_sim.audit.encoding import Raised, outcome
+from opendp_sim.audit.known_steps import has_maps
 from opendp_sim.audit.members import quiet_member
 from opendp_sim.audit.neighbours import Pair, PairSpace
+from opendp_sim.audit.own_data import on_its_own
 from opendp_sim.audit.reading import Reader
 from opendp_sim.audit.sampling import differ
+from opendp_sim.audit.subject import Subject
+from opendp_sim.audit.taken_apart import taken_apart
 from opendp_sim.audit.tape import Tape, TapeEndError
+from opendp_sim.audit.two_laws import surely_differ
 from opendp_sim.audit.views import Claim, View, alike, look, numbers
 
-__all__ = ["Found", "Scan", "direct_function", "scan"]
+__all__ = ["Found", "Scan", "chained_function", "direct_function", "scan"]
 
 _KEPT, _KEPT_OF_A_FINDING = 200, 400
 _PROBES = 6
+_COMPARED = 100, 0.15
+"""Releases of a chain and of its parts that are compared on a dataset, and CPU seconds for them."""
 _FIRST_ASKED = 0.2
 """Part of the seconds, or of the pairs, between two looks at whether the best pair decides already."""
 
@@ -93,7 +102,7 @@ def scan(
         if not differ(pair.left, pair.right):
             continue
         out.pairs += 1
-        if isinstance(pair.left, list):
+        if isinstance(pair.left, list) or (isinstance(pair.left, np.ndarray) and pair.left.ndim):
             out.sizes.add(len(pair.left))
         for side in (pair, pair.flipped()):
             with contextlib.suppress(TapeEndError, Exception):
@@ -145,14 +154,16 @@ def direct_function(
     functions: list[types.FunctionType],
     space: PairSpace,
     rng: np.random.Generator,
+    given: list[Any] | None = None,
 ) -> Callable[[Any], Any] | None:
     """Return the audited Python function itself; ``None`` unless it is surely that.
 
     The first of the user's functions that a run enters, the only one with its code, and equal in
-    outputs to the object on equal tapes of several datasets.
+    outputs to the object on equal tapes of several datasets. Of a ``partial`` among what OpenDP's
+    constructors were ``given`` it is the partial.
     """
-    if sys.getprofile() is not None:
-        return None
+    if sys.getprofile() is not None or has_maps(tape.outer or obj):
+        return None  # OpenDP hands its function a mapping in another order at every call
     codes = {function.__code__ for function in functions}
     entered: list[Any] = []
 
@@ -170,13 +181,85 @@ def direct_function(
     same = [f for f in functions if entered and f.__code__ is entered[0]]
     if len(same) != 1:
         return None
-    own = Reader().reading(same[0])
+    own = Reader().reading(on_its_own(_as_given(given, entered[0]) or same[0]))
     pairs = [space.draw(rng) for _ in range(_PROBES)]
     return own if all(equal_runs(tape, obj, own, pair.left) for pair in pairs) else None
 
 
-def equal_runs(tape: Tape, obj: Any, function: Callable[[Any], Any], data: Any) -> bool:
-    """Say whether object and function agree on one recorded tape."""
+def _as_given(given: list[Any] | None, code: types.CodeType) -> Callable[[Any], Any] | None:
+    """Return the only ``partial`` that calls the code first; ``None`` where there is none, or several."""
+    found = []
+    for value in given or []:
+        inner = value
+        while isinstance(inner, functools.partial):
+            inner = inner.func
+        if inner is not value and getattr(inner, "__code__", None) is code:
+            found.append(value)
+    return found[0] if len(found) == 1 else None
+
+
+def chained_function(
+    tape: Tape, subject: Subject, space: PairSpace, rng: np.random.Generator
+) -> tuple[Callable[[Any], Any], list[Any]] | None:
+    """Return a chain as a function, and the user's in it; ``None`` unless its parts do what it does.
+
+    What is called instead of a transformation must equal it, on equal tapes of several datasets.
+    """
+    raw = getattr(subject.run, "raw", subject.run)
+    if raw is not subject.outer:
+        asked = _conversation(tape, subject, getattr(raw, "drive", None), space, rng)
+        return None if asked is None else (asked, [])
+    found = taken_apart(subject.outer)
+    if found is None:
+        return None
+    run, parts = found
+    for whole, mine in parts.stages:
+        data = [space.draw(rng).left for _ in range(_PROBES)]
+        if whole.input_domain == subject.input_domain and not all(
+            equal_runs(tape, whole, mine, d, ordered=True) for d in data
+        ):
+            return None
+    own = Reader().reading(run)
+    return None if _other_law(subject.run, own, space, rng) else (own, parts.functions)
+
+
+def _other_law(
+    obj: Callable[[Any], Any], own: Callable[[Any], Any], space: PairSpace, rng: np.random.Generator
+) -> bool:
+    """Say whether some releases of the object and of what is called instead surely have two laws."""
+    drawn = sorted((space.draw(rng).left for _ in range(_PROBES)), key=lambda d: len(repr(d)))
+    for data in drawn[-2:]:
+        sides: tuple[list[Any], list[Any]] = [], []
+        end = time.process_time() + _COMPARED[1]
+        while len(sides[0]) < _COMPARED[0] and time.process_time() < end:
+            sides[0].append(outcome(obj, data))
+            sides[1].append(outcome(own, data))
+        if surely_differ(*sides, 1e-6):
+            return True
+    return False
+
+
+def _conversation(
+    tape: Tape, subject: Subject, drive: Any, space: PairSpace, rng: np.random.Generator
+) -> Callable[[Any], Any] | None:
+    """Return how a user's interactive release is asked in Python, where it says what the object says."""
+
+    def end() -> None:
+        tape.ended = True
+
+    run = None if drive is None else asked_directly(subject.outer, drive, end)
+    if run is None:
+        return None
+    own = Reader().reading(run)
+    pairs = [space.draw(rng) for _ in range(_PROBES)]
+    same = all(equal_runs(tape, subject.run, own, pair.left) for pair in pairs)
+    return own if same else None
+
+
+def equal_runs(
+    tape: Tape, obj: Any, function: Callable[[Any], Any], data: Any, *, ordered: bool = False
+) -> bool:
+    """Say whether object and function agree on one recorded tape; ``ordered``: keys in one order too."""
     try:
         out, draws = tape.run(obj, data, "record")
         mine, again = tape.run(function, data, "force", [d.value for d in draws])
@@ -184,5 +267,7 @@ def equal_runs(tape: Tape, obj: Any, function: Callable[[Any], Any], data: Any) 
         return False
     if isinstance(out, Raised) and isinstance(mine, Raised):
         return True
+    if ordered and repr(out) != repr(mine):
+        return False
     same = alike(out, mine) or (numbers(out) is not None and numbers(out) == numbers(mine))
     return same and [d.told for d in draws] == [d.told for d in again]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +12,9 @@ from opendp_sim.audit.counting import certified_delta
 from opendp_sim.audit.literals import imports_of, literal
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.plain_events import PlainEvent
+from opendp_sim.core import dp
 
-__all__ = ["Shown", "event_script", "planned", "stability_script"]
+__all__ = ["Shown", "event_script", "imported", "is_object", "planned", "stability_script"]
 
 LARGEST = 2_000_000
 _RISK = 1e-3
@@ -35,16 +37,36 @@ class Shown:
     """Whether a release raised."""
     read: bool = False
     """Whether outputs are objects whose parts are read."""
+    calls: int = 1
+    """How many calls one run makes, whose releases are looked at together."""
+    first: bool = False
+    """Whether each run is a first call: what the object keeps is put back before it."""
     same: bool = False
     """Whether the event is what the left side of one object always releases."""
+
+
+def imported(function: Any) -> str:
+    """Return the line that imports a function as ``drive``; nothing of one that no module has."""
+    module, name = (getattr(function, f"__{part}__", "") for part in ("module", "qualname"))
+    home = sys.modules.get(module or "")
+    if home is None or module == "__main__" or getattr(home, name, None) is not function:
+        return ""
+    return f"from {module} import {name} as drive"
+
+
+def is_object(origin: str) -> bool:
+    """Say whether ``module:name`` names an object of OpenDP and no function that makes one."""
+    module, _, name = origin.partition(":")
+    found = getattr(sys.modules.get(module), name, None)
+    return isinstance(found, (dp.Transformation, dp.Measurement, dp.Odometer))
 
 
 def _made(origin: str, name: str) -> tuple[str, str]:
     """Return the line that imports what makes the object, and the expression that makes it."""
     if ":" in origin and not origin.endswith((".yaml", ".yml")):
         module, factory = origin.split(":", 1)
-        return f"from {module} import {factory} as make", "make() if callable(make) else make"
-    return f"# {name}: your object", f"{name}"
+        return f"from {module} import {factory} as make", f"make{'' if is_object(origin) else '()'}"
+    return f"# {name}: the object that was audited", f"{name}"
 
 
 def event_script(pair: Pair, event: PlainEvent, shown: Shown, outputs: Sequence[Any]) -> str:
@@ -57,32 +79,32 @@ def event_script(pair: Pair, event: PlainEvent, shown: Shown, outputs: Sequence[
         outputs: releases that the event must be able to look at.
     """
     first, made = _made(shown.origin, "obj")
-    drawn = "drive(M(data))" if shown.drive else "M(data)"
-    names = ["certified_epsilon"]
-    if event.exceptions or shown.raised:
-        called = "lambda data: drive(M(data))" if shown.drive else "M"
-        drawn, names = f"outcome({called}, data)", [*names, "outcome"]
-    if shown.read:
-        drawn, names = f"read({drawn})", [*names, "read"]
-    loading = f"from opendp_sim.audit import {', '.join(names)}"
+    drawn, names = _drawn(event, shown)
+    loading = f"from opendp_sim.audit import {', '.join(names)}; from random import Random"
     x, y = literal(pair.left), literal(pair.right)
     needed = imports_of(x, y, event.text)
     epsilon, delta = shown.point
+    whose = "" if shown.calls == 1 else f" of each of the {shown.calls} calls"
     allowed = f', "which allows {epsilon:.4g} at this delta"' if delta else ""
     lines = [f"{first}; {loading}" if not first.startswith("#") else f"{loading}  {first}"]
     lines += [needed] if needed else []
-    lines += [f"M, n = {made}, {shown.count}", f"x, y = {x}, {y}"]
+    lines += [f"x, y, n, M = {x}, {y}, {shown.count}, {made}"]
+    if shown.first:
+        lines += [
+            "M = first_call(M)  # as it is now, made anew and not called yet, before each call"
+        ]
     if shown.drive.startswith("default_driver"):
         lines += [
             "from opendp_sim.audit.drivers import default_driver",
             f"drive = {shown.drive}  # what the audit asked",
         ]
     elif shown.drive:
-        lines += ["# drive: as it was passed to the audit"]
+        passed = "# drive: the function that was passed to the audit"
+        lines += [shown.drive if shown.drive.startswith("from ") else passed]
     if shown.same:
         lines += [
             "# One object, made once: what it adds to its answers may be kept, and another's differs.",
-            f"same = repr({drawn.replace('data)', 'x)')})",
+            f"same = repr({drawn.replace('{}', 'x')})",
             "hit = lambda output: repr(output) == same",
         ]
     else:
@@ -91,13 +113,29 @@ def event_script(pair: Pair, event: PlainEvent, shown: Shown, outputs: Sequence[
     return "\n".join(
         [
             *lines,
-            f"p, q = (sum(bool(hit({drawn})) for _ in range(n)) for data in (x, y))",
+            (
+                "hits = [side for side in Random(1).sample((0, 1), counts=(n, n), k=2 * n) "
+                f"if hit({drawn.replace('{}', '(x, y)[side]')})]  # in random order"
+            ),
+            "p, q = hits.count(0), hits.count(1)",
             (
                 'print(p / n, q / n, "epsilon is at least", certified_epsilon((p, q), (n, n), '
-                f'{delta:.6g}, 1e-3), "at delta {delta:.3g}; claimed", M.map({pair.distance!r}){allowed})'
+                f'{delta:.6g}, 1e-3), "at delta {delta:.3g} (risk 1e-3 a run); claimed{whose}", '
+                f"M.map({pair.distance!r}){allowed})"
             ),
         ]
     )
+
+
+def _drawn(event: PlainEvent, shown: Shown) -> tuple[str, list[str]]:
+    """Return the expression of an output, with a place for its dataset, and what it imports."""
+    one = "drive(M({}))" if shown.drive else "M({})"
+    names = ["certified_epsilon", *(["first_call"] if shown.first else [])]
+    drawn = one if shown.calls == 1 else f"[{', '.join([one] * shown.calls)}]"
+    if event.exceptions or shown.raised:
+        called = f"lambda data: {drawn.replace('{}', 'data')}" if drawn != "M({})" else "M"
+        drawn, names = f"outcome({called}, {{}})", [*names, "outcome"]
+    return (f"read({drawn})", [*names, "read"]) if shown.read else (drawn, names)
 
 
 def _hit(event: PlainEvent, outputs: Sequence[Any]) -> list[str]:

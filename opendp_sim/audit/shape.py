@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Mapping
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +30,8 @@ __all__ = ["structure_layer"]
 
 _LAYER = "L0 structure"
 _PROBES, _FEW, _CONFIRM, _SUSPECTS = 3, 60, 400, 3
+_LONGEST = 160
+"""Characters of an exception."""
 
 
 def structure_layer(
@@ -48,7 +52,7 @@ def structure_layer(
     if not subject.private:
         return LayerResult(_LAYER, "skipped", "a transformation's exceptions and shapes are L1's")
     pairs = _pairs(space, members, budget.structure_pairs * (4 if composed else 1), rng)
-    runs, suspects, seen = 0, 0, Counter[str]()
+    runs, suspects, compared, seen, values = 0, 0, 0, Counter[str](), list[Any]()
     for pair in pairs:
         if time.process_time() - begin > 0.2 * budget.seconds:
             break
@@ -58,9 +62,10 @@ def structure_layer(
                 runs += 2
                 if evidence is not None:
                     return _refuted(evidence, runs, begin)
-        left, right = (
-            Counter(structure(v) for v in side) for side in draw_both(subject, pair, _PROBES)
-        )
+        compared += 1
+        drawn = draw_both(subject, pair, _PROBES)
+        left, right = (Counter(structure(v) for v in side) for side in drawn)
+        values += [v for side in drawn for v in side]
         runs += 2 * _PROBES
         seen.update(left + right)
         if not left & right and suspects < _SUSPECTS:
@@ -69,11 +74,35 @@ def structure_layer(
             runs += more
             if evidence is not None:
                 return _refuted(evidence, runs, begin)
-    text = f"{len(pairs)} pairs" + (", releases replayed both ways" if composed else "")
+    text = f"{compared} pair{'s' * (compared != 1)}" + (
+        ", releases replayed both ways" if composed else ""
+    )
     power = f"{text}: a shape or exception that always tells neighbours apart would have shown"
-    if seen and all(name.startswith("raises ") for name in seen):
-        power = f"every release raised ({seen.most_common(1)[0][0][:60]}): nothing else was seen"
-    return LayerResult(_LAYER, "not refuted", "", runs, time.process_time() - begin, power=power)
+    only = bool(seen) and all(name.startswith("raises ") for name in seen)
+    told = seen.most_common(1)[0][0].removeprefix("raises ")[:_LONGEST] if only else ""
+    if only:
+        power = f"every release raised ({told}): nothing else was seen"
+    facts: dict[str, Any] = {"additive": _noisy_numbers(values)}
+    facts |= {"raised": told} if only else {}
+    seconds = time.process_time() - begin
+    return LayerResult(_LAYER, "not refuted", "", runs, seconds, power=power, facts=facts)
+
+
+def _noisy_numbers(values: list[Any]) -> bool:
+    """Say whether all outputs are plain numbers, some of them such as only noise brings: no indices."""
+    cells = [cell for value in values for cell in _cells(value)]
+    plain = all(isinstance(c, (int, float, np.number)) and not isinstance(c, bool) for c in cells)
+    return plain and any(c < 0 or c != c // 1 for c in cells)
+
+
+def _cells(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, np.ndarray):
+        value = value.ravel().tolist()
+    return (
+        [c for part in value for c in _cells(part)] if isinstance(value, (list, tuple)) else [value]
+    )
 
 
 def _refuted(evidence: Evidence, runs: int, begin: float) -> LayerResult:
@@ -117,7 +146,7 @@ def _certify(subject: Subject, pair: Pair, runs: int, beta: float) -> Evidence |
                     "structure",
                     "the type, shape or exception of the release tells neighbours apart",
                     f"{curve.text}",
-                    f"`{name}` in {hits[0]} of {runs} against {hits[1]} of {runs}",
+                    f"`{name}` in {hits[0]} of {runs} on the left, {hits[1]} of {runs} on the right",
                     side,
                     (name, other.most_common(1)[0][0]),
                     f"1 - {beta:.1g}",

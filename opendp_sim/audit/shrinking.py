@@ -12,6 +12,7 @@ from opendp_sim.audit.choosing import Chosen
 from opendp_sim.audit.curves import Curve
 from opendp_sim.audit.encoding import outcome
 from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.sampling import both_sides
 
 __all__ = ["MOST", "Search", "affordable", "releases_of", "shrunk_pair", "smaller"]
 
@@ -46,9 +47,12 @@ def affordable(run: Callable[[Any], Any], pair: Pair, seconds: float) -> int:
     return int(min(MOST, seconds / cost))
 
 
-def releases_of(run: Callable[[Any], Any], data: Any, count: int) -> list[Any]:
-    """Return releases of one side; exceptions are outputs."""
-    return [outcome(run, data) for _ in range(count)]
+def releases_of(run: Callable[[Any], Any], pair: Pair, count: int) -> tuple[list[Any], list[Any]]:
+    """Return releases of either side, exceptions among them; a coin says which goes first in a round.
+
+    A counter, a clock or a cache that warms up would tell one side from the other if it came first.
+    """
+    return both_sides(lambda data: [outcome(run, data)], pair, count)
 
 
 def shrunk_pair(
@@ -62,8 +66,8 @@ def shrunk_pair(
         return pair
 
     def excess(of: Pair) -> float:
-        one, two = (releases_of(search.run, data, glanced) for data in (of.left, of.right))
-        p, q = (sum(map(chosen.event.holds, side)) / glanced for side in (one, two))
+        sides = releases_of(search.run, of, glanced)
+        p, q = (sum(map(chosen.event.holds, side)) / glanced for side in sides)
         p, q = (q, p) if chosen.swapped else (p, q)
         return p - math.exp(min(chosen.point[0], 50.0)) * q - chosen.point[1]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from opendp_sim.core.randomness import public_generator
 _PERSON_OF_A_ROW = 2
 """Where ``own_domains`` puts the person of a row: values, label, person."""
 
-__all__ = ["GivenPairs", "metric_name", "some_dataset", "space_of"]
+__all__ = ["GivenPairs", "metric_name", "person_place", "some_dataset", "space_of"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,39 @@ class GivenPairs:
     def simpler(self, pair: Pair) -> Iterator[Pair]:  # noqa: ARG002
         """Yield nothing."""
         yield from ()
+
+
+@dataclass(frozen=True)
+class MadePairs:
+    """Pairs of the user's datasets, where any two are neighbours."""
+
+    generator: Callable[[np.random.Generator], Any]
+    d_in: Any
+
+    def draw(self, rng: np.random.Generator, distance: Any = None) -> Pair:
+        """Return two of them; at distance zero the same one twice."""
+        distance = self.d_in if distance is None else distance
+        left = self._made(rng)
+        return Pair(left, self._made(rng) if distance >= 1 else left, distance)
+
+    def corners(self, rng: np.random.Generator) -> Iterator[Pair]:
+        """Yield some pairs."""
+        for _ in range(24):
+            yield self.draw(rng)
+
+    def mutate(self, pair: Pair, rng: np.random.Generator) -> Pair:
+        """Return the pair with another right side."""
+        return replace(pair, right=self._made(rng)) if pair.distance >= 1 else pair
+
+    def simpler(self, pair: Pair) -> Iterator[Pair]:  # noqa: ARG002
+        """Yield nothing."""
+        yield from ()
+
+    def _made(self, rng: np.random.Generator) -> Any:
+        try:
+            return self.generator(rng)
+        except Exception as error:  # noqa: BLE001 - the user's function
+            raise _generator(f"{type(error).__name__} when it was called") from None
 
 
 def metric_name(metric: dp.Metric) -> str:
@@ -83,25 +116,46 @@ def space_of(
         raise _unknown("a domain and a metric, or pairs=", "neither")
     name = metric_name(metric)
     try:
-        if name in RECORD_METRICS or name == "Symmetric":
-            records = records_of(domain) if generator is None else _generated(domain, generator)
-            kind = "SymmetricDistance" if name == "Symmetric" else name
-            return RecordSpace(records, kind, int(d_in))
-        if name == "IdDistance":
-            records = records_of(domain) if generator is None else _generated(domain, generator)
-            return PersonSpace(records, _person_place(domain, metric), int(d_in))
-        if name in VECTOR_METRICS or name == "VectorNorm":
-            return _vectors(domain, metric, name, d_in)
+        found = _known(domain, metric, name, d_in, generator)
     except AuditError:
-        if given:
-            return GivenPairs(given)
-        raise
+        if not given and (generator is None or name not in VECTOR_METRICS):
+            raise
+        found = None  # a generator says no neighbours in a norm
+    if found is not None:
+        return found
     if given:
         return GivenPairs(given)
+    if generator is not None:
+        raise AuditError(
+            "OS501", "audit.spaces", expected="a distance whose neighbours are known", got=name,
+            hint="generator= makes datasets, but says no neighbours: pass pairs=[(x, x'), ...].",
+        )  # fmt: skip
     raise _unknown("a dataset metric or a norm", name)
 
 
-def _person_place(domain: dp.Domain, metric: dp.Metric) -> int:
+def _known(
+    domain: dp.Domain,
+    metric: dp.Metric,
+    name: str,
+    d_in: Any,
+    generator: Callable[[np.random.Generator], Any] | None,
+) -> PairSpace | None:
+    """Return the space of a metric whose neighbours are known; None of another metric."""
+    if name in RECORD_METRICS or name == "Symmetric":
+        records = records_of(domain) if generator is None else _generated(domain, generator)
+        kind = "SymmetricDistance" if name == "Symmetric" else name
+        return RecordSpace(records, kind, int(d_in))
+    if name == "IdDistance":
+        records = records_of(domain) if generator is None else _generated(domain, generator)
+        return PersonSpace(records, person_place(domain, metric), int(d_in))
+    if name == "DiscreteDistance" and generator is not None:
+        return MadePairs(generator, d_in)
+    if name in VECTOR_METRICS or name == "VectorNorm":
+        return _vectors(domain, metric, name, d_in)
+    return None
+
+
+def person_place(domain: dp.Domain, metric: dp.Metric) -> int:
     """Return which part of a record names its person."""
     descriptor = getattr(domain, "descriptor", None)
     names = [column.name for column in getattr(descriptor, "columns", ())]
@@ -154,10 +208,13 @@ def _generated(domain: dp.Domain, generator: Callable[[np.random.Generator], Any
 
     def draw(rng: np.random.Generator) -> Any:
         for _ in range(20):
-            records = split(generator(rng))
+            try:
+                records = split(generator(rng))
+            except Exception as error:  # noqa: BLE001 - the user's function
+                raise _generator(f"{type(error).__name__} when it was called") from None
             if records:
                 return records[int(rng.integers(len(records)))]
-        raise _unknown("a generator of datasets with records", "empty datasets only")
+        raise _generator("empty datasets only")
 
     first = draw(public_generator(0, "audit", "simplest"))
     return Records(Source((), draw, first), build, split, size)
@@ -166,6 +223,13 @@ def _generated(domain: dp.Domain, generator: Callable[[np.random.Generator], Any
 def some_dataset(domain: dp.Domain, metric: dp.Metric, d_in: Any) -> Any:
     """Return a synthetic dataset of a space, always the same one."""
     return space_of(domain, metric, d_in).draw(public_generator(0, "audit", "dataset")).left
+
+
+def _generator(got: str) -> AuditError:
+    return AuditError(
+        "OS501", "audit.generator", expected="a function of a numpy Generator to a dataset with records",
+        got=got, hint="for example generator=lambda rng: rng.integers(0, 9, 20).tolist().",
+    )  # fmt: skip
 
 
 def _unknown(expected: str, got: str) -> AuditError:

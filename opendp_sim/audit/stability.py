@@ -61,7 +61,7 @@ class StabilitySearch:
         output_distance: Callable[[Any, Any], Any] | None = None,
     ) -> None:
         look = observer(subject, output_distance)
-        self._seconds = 0.0
+        self._seconds, self._subject = 0.0, subject
         self._hunt: _Hunt | None = None
         if look is not None:
             distance = distance_of_outputs(subject, output_distance)
@@ -85,6 +85,13 @@ class StabilitySearch:
         self._seconds += time.process_time() - begin
         if hunt.evidence is not None:
             return LayerResult(_LAYER, "refuted", "", hunt.runs, self._seconds, hunt.evidence)
+        if not hunt.runs:
+            return LayerResult(_LAYER, "skipped", "no pair could be tried")
+        if hunt.raised == hunt.runs:
+            what = "noiseless part" if self._subject.private else "object"
+            return LayerResult(
+                _LAYER, "skipped", f"the {what} raised on every dataset tried: {hunt.told}"
+            )
         return LayerResult(
             _LAYER,
             "not refuted",
@@ -114,6 +121,9 @@ class _Hunt:
     couplings: int = 0
     shapes: Counter[Any] = field(default_factory=Counter)
     since: int = 0
+    raised: int = 0
+    """Pairs on both sides of which there was an exception and no output."""
+    told: str = ""
 
     def visit(self, pair: Pair) -> bool:
         """Look at a pair; say whether the search is over.
@@ -123,6 +133,8 @@ class _Hunt:
         """
         measured = self.look(pair)
         self.runs += 1
+        self.raised += bool(measured.raised)
+        self.told = measured.raised or self.told
         self.since += self.evidence is not None
         if self.since > _PATIENCE:
             return True

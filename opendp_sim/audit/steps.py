@@ -42,7 +42,7 @@ _FEWEST, _READ = 60, 3e-5
 
 def verdict_run(tracer: Tracer) -> tuple[Callable[[Any], Any], str]:
     """Return draws that a verdict may rest on, and what to call them."""
-    if tracer.stateful or tracer.hidden:
+    if tracer.stateful or tracer.hidden or tracer.tape.unseen:
         return tracer.obj, "releases of the object"
     if tracer.direct:
         words = "runs of its Python function, noise of OpenDP's laws drawn in bulk"
@@ -125,7 +125,10 @@ def _scored(
     score of a shift. Which of the two is bet on, the rounds themselves decide.
     """
     cells, clear = seen.by_cells(tracer.curve), max(_CLEAR, seen.by_outputs(tracer.curve))
-    shift = seen.by_shift(tracer.curve)
+    shift, every = seen.by_shift(tracer.curve), seen.by_all(tracer.curve)
+    joint = seen.joint() if every > max(clear, cells, shift) else None
+    if joint is not None:
+        return joint[1].rows(_as_it_is), [joint[0].score]
     leaning = seen.leaning() if shift > 0 else None
     if leaning is not None and shift > max(
         clear, cells

@@ -138,7 +138,11 @@ def read_subject(
 
 
 def _driven(measurement: dp.Measurement, drive: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda data: drive(measurement(data))
+    def run(data: Any) -> Any:
+        return drive(measurement(data))
+
+    run.drive = drive  # type: ignore[attr-defined]
+    return run
 
 
 def _odometer(

@@ -20,6 +20,7 @@ import numpy as np
 from opendp_sim.audit.common import Common
 from opendp_sim.audit.encoding import Raised
 from opendp_sim.audit.laws import Law, Laws, is_shift
+from opendp_sim.audit.own_data import copied
 from opendp_sim.audit.pools import Pools
 
 __all__ = ["MOST_DRAWS", "Draw", "Mode", "OutOfTimeError", "Tape", "TapeEndError"]
@@ -55,6 +56,8 @@ class Draw:
     free: Law | None = None
     """The law of noise that the function adds itself: its argument is the rest of the output."""
     site: str = ""
+    hint: Law | None = None
+    """What moving the output costs through this draw: it orders pairs, and proves nothing."""
 
     @property
     def told(self) -> tuple[str, str, str]:
@@ -115,7 +118,7 @@ class Tape:
         self.runs += 1
         self.seeds.clear()
         try:
-            out = function(data)
+            out = copied(function(data))
         except Exception as error:  # noqa: BLE001 - exceptions are outputs
             out = Raised.of(error)
         finally:
@@ -138,7 +141,7 @@ class Tape:
         return run
 
     def timed(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return the function; once the seconds are over its runs raise ``OutOfTimeError``."""
+        """Return the function, what it returns in copies; over time its runs raise ``OutOfTimeError``."""
         runs = 0
 
         def run(data: Any) -> Any:
@@ -146,7 +149,7 @@ class Tape:
             runs += 1
             if runs % _RUNS_A_LOOK == 1 and time.process_time() > self.end:
                 raise OutOfTimeError
-            return function(data)
+            return copied(function(data))
 
         return run
 
@@ -235,24 +238,25 @@ class Tape:
         options: tuple[Any, ...] | None = None,
         seeded: str = "",
         free: Law | None = None,
+        hint: Law | None = None,
     ) -> Any:
-        """Serve a draw and write it on the tape."""
+        """Serve a draw and write it on the tape, in copies: a program may write to what it gets."""
         spot = len(self.draws)
+        kept = copied(zero if law is not None else argument)
         if spot >= MOST_DRAWS or (self.mode == "force" and spot >= len(self.forced)):
             if (
                 self.mode == "force" and not self.ended
             ):  # an enumeration asks what it would have been
-                self.draws.append(Draw(what, None, law, zero if law else argument, options))
+                self.draws.append(Draw(what, None, law, kept, options))
             self.ended = True
             raise TapeEndError
         if self.mode == "force":
-            out = self.forced[spot]
+            out = copied(self.forced[spot])
         elif self.mode == "zero" and zero is not None and (law is not None or not seeded):
-            out = zero
+            out = copied(zero)
         else:
             out = self._really(real)
-        kept = zero if law is not None else argument
-        self.draws.append(Draw(what, out, law, kept, options, seeded, free, _site()))
+        self.draws.append(Draw(what, copied(out), law, kept, options, seeded, free, _site(), hint))
         return out
 
 

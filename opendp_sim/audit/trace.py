@@ -16,6 +16,7 @@ from typing import Any
 from opendp_sim.audit.distribution import distribution_layer
 from opendp_sim.audit.findings import Budget, LayerResult
 from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.subject import Subject
 from opendp_sim.audit.tape import OutOfTimeError
 from opendp_sim.audit.tracer import Tracer
 
@@ -32,25 +33,18 @@ _RACE_RUNS = 2000
 
 def trace_layer(tracer: Tracer) -> LayerResult:
     """Run the layer: look, then test what was seen, strongest kind of finding first."""
-    from opendp_sim.audit.verdicts import STEPS  # noqa: PLC0415 - the steps need the tracer
-    from opendp_sim.audit.words import told  # noqa: PLC0415
+    from opendp_sim.audit.own_releases import contradicted, stand_ins_raise  # noqa: PLC0415 - the steps need the tracer
+    from opendp_sim.audit.verdicts import STEPS  # noqa: PLC0415
+    from opendp_sim.audit.words import alone, looked, told  # noqa: PLC0415
 
     begin = time.process_time()
-    evidence = None
-    tracer.tape.end = begin + tracer.left(_OVERTIME)
-    with tracer.hooked(), contextlib.suppress(OutOfTimeError):
-        tracer.prepare()
-        if not tracer.stateful:
-            tracer.look_around()
-        for step in STEPS:
-            if tracer.left() <= 0:
-                break
-            evidence = _taken(step, tracer)
-            if evidence is not None:
-                break
-    tracer.tape.end = math.inf
+    tracer.unlike = stand_ins_raise(tracer)
+    evidence = None if tracer.unlike else _searched(tracer, STEPS)
+    if evidence is not None and contradicted(tracer, evidence.pair):
+        tracer.unlike, evidence = True, None
     with tracer.hooked():
-        facts = told(tracer) if evidence is None else {}
+        facts = told(tracer) if evidence is None else {"alone": alone(tracer)}
+    looks = looked(tracer, refuted=evidence is not None)
     seconds = time.process_time() - begin
     status: Any = "refuted" if evidence is not None else "not refuted"
     return LayerResult(
@@ -60,7 +54,7 @@ def trace_layer(tracer: Tracer) -> LayerResult:
         tracer.tape.runs,
         seconds,
         evidence,
-        power=_power(tracer),
+        power="; ".join(filter(None, [looks, tracer.unfinished])),
         facts={
             "pairs": tracer.seen.pairs,
             "hints": tracer.hints,
@@ -71,6 +65,26 @@ def trace_layer(tracer: Tracer) -> LayerResult:
     )
 
 
+def _searched(tracer: Tracer, steps: tuple[Callable[[Tracer], Any], ...]) -> Any:
+    """Look around, then take the steps until one of them finds something or the seconds are over."""
+    tracer.tape.end = time.process_time() + tracer.left(_OVERTIME)
+    try:
+        with tracer.hooked(), contextlib.suppress(OutOfTimeError):
+            tracer.prepare()
+            if not tracer.stateful:
+                tracer.look_around()
+            for step in steps:
+                if tracer.left() <= 0:
+                    break
+                tracer.hidden = tracer.hidden or tracer.tape.unseen
+                evidence = _taken(step, tracer)
+                if evidence is not None:
+                    return evidence
+    finally:
+        tracer.tape.end = math.inf
+    return None
+
+
 def _taken(step: Callable[[Tracer], Any], tracer: Tracer) -> Any:
     """Take a step; an error in it is no reason to give up those that follow, nor the other layers."""
     try:
@@ -79,27 +93,6 @@ def _taken(step: Callable[[Tracer], Any], tracer: Tracer) -> Any:
         name = step.__name__.removesuffix("_step").replace("_", " ")
         tracer.unfinished = f"the search for {name} ended with {type(error).__name__}"
         return None
-
-
-def _power(tracer: Tracer) -> str:
-    """What the tapes would have shown."""
-    left = f"; {tracer.unfinished}" if tracer.unfinished else ""
-    return _shown(tracer) + left
-
-
-def _shown(tracer: Tracer) -> str:
-    if tracer.stateful:
-        return "the number of draws changes from call to call: repeated calls were tested, no pairs"
-    if not tracer.seen.best:
-        return "no pair could be run along its tape"
-    best = tracer.seen.best[0]
-    odd = ", ".join(sorted(tracer.seen.odd)) or "nothing odd"
-    unseen = "; some randomness is not on the tape" if tracer.hidden else ""
-    longest = max(tracer.seen.sizes, default=1)
-    return (
-        f"{tracer.seen.pairs} pairs along their tapes, up to {longest} records; "
-        f"the costliest is {best.loss:.3g} of the claim at equal noisy values; {odd}{unseen}"
-    )
 
 
 def _affordable(tracer: Tracer, run: Callable[[Any], Any], seconds: float) -> tuple[Pair, ...]:
@@ -122,21 +115,23 @@ def traced_distribution(
     tracer: Tracer, budget: Budget, beta: float, hints: tuple[Pair, ...], events: Any
 ) -> LayerResult:
     """Run L3 on the pairs that the tapes point to, with OpenDP's noise drawn in bulk where it may."""
-    from opendp_sim.audit.steps import verdict_run  # noqa: PLC0415 - the steps need the tracer
+    from opendp_sim.audit.own_releases import contradicted  # noqa: PLC0415 - it needs the tracer
+    from opendp_sim.audit.steps import verdict_run  # noqa: PLC0415
 
-    with tracer.hooked():
-        run, words = verdict_run(tracer)
-        subject = tracer.subject
-        if run is not tracer.obj:
-            subject = replace(subject, run=run, outer=None)
-        found = distribution_layer(
-            subject,
-            tracer.space,
-            tracer.d_in,
-            budget,
-            tracer.rng,
-            beta,
-            (*hints, *_affordable(tracer, run, budget.seconds))[:8],
-            events,
+    def drawn(subject: Subject, hints: tuple[Pair, ...]) -> LayerResult:
+        return distribution_layer(
+            subject, tracer.space, tracer.d_in, budget, tracer.rng, beta, hints, events
         )
-    return found if run is tracer.obj else replace(found, facts={**found.facts, "draws": words})
+
+    if not tracer.unlike:
+        with tracer.hooked():
+            run, words = verdict_run(tracer)
+            subject = tracer.subject
+            if run is not tracer.obj:
+                subject = replace(subject, run=run, outer=None)
+            found = drawn(subject, (*hints, *_affordable(tracer, run, budget.seconds))[:8])
+        if found.evidence is None or not contradicted(tracer, found.evidence.pair):
+            own = run is tracer.obj
+            return found if own else replace(found, facts={**found.facts, "draws": words})
+        tracer.unlike = True
+    return drawn(tracer.subject, (*hints, *tracer.hints)[:8])

@@ -19,13 +19,17 @@ from opendp_sim.audit.findings import Budget
 from opendp_sim.audit.mining import Mined
 from opendp_sim.audit.neighbours import Pair, PairSpace
 from opendp_sim.audit.primitives import tapped
-from opendp_sim.audit.scan import Found, Scan, direct_function, scan
+from opendp_sim.audit.reachable import arguments_of
+from opendp_sim.audit.scan import Found, Scan, chained_function, direct_function, scan
 from opendp_sim.audit.subject import Subject
 from opendp_sim.audit.tape import OutOfTimeError, Tape, TapeEndError
 from opendp_sim.audit.views import claim_of, decode
 
-__all__ = ["Tracer"]
+__all__ = ["BARE", "UNSEEN", "Tracer"]
 
+BARE = "an output without noise depends on the data"
+UNSEEN = "outputs of neighbours differ more than noise that is on no tape hides"
+"""What a pair without a draw on its tape shows: where all that is random is on it, and where not."""
 _CALLS, _CLEAR = 6, 1.02
 
 
@@ -48,9 +52,13 @@ class Tracer:
     spent: float = 0.0
     """Parts of beta that tests have taken."""
     direct: bool = False
+    apart: list[Any] | None = None
+    """The user's functions in a chain whose noise is called by itself."""
     stateful: bool = False
     hidden: bool = False
     """Whether something random is not on the tape."""
+    unlike: bool = False
+    """Whether runs with stand-ins for its generators are no runs of the object."""
     unfinished: str = ""
     """A calculated excess that no verdict followed, and steps that an error ended."""
     seen: Scan = field(default_factory=Scan)
@@ -84,15 +92,15 @@ class Tracer:
     @contextmanager
     def within(self, share: float) -> Iterator[None]:
         """Stop the runs of the block, and no others, when a part of the seconds left is over."""
-        before = self.tape.end
+        before, extra = self.tape.end, self.extra
         self.tape.end = min(before, time.process_time() + max(0.4, share * self.left()))
         try:
             yield
         except OutOfTimeError:
-            if time.process_time() > before:
+            if time.process_time() > before + self.extra - extra:
                 raise
         finally:
-            self.tape.end = before
+            self.tape.end = before + self.extra - extra
 
     def risk(self, share: float) -> float:
         """Take a part of beta for one test; shares are fixed before the audit and add up to one."""
@@ -137,7 +145,11 @@ class Tracer:
         self.stateful = len(counts) > 1 and 0 in counts
         if self.stateful:
             return
-        found = direct_function(self.tape, self.obj, self.functions, self.space, self.rng)
+        given = arguments_of(self.subject.outer)
+        found = direct_function(self.tape, self.obj, self.functions, self.space, self.rng, given)
+        if found is None:
+            chain = chained_function(self.tape, self.subject, self.space, self.rng)
+            found, self.apart = chain or (None, None)
         if found is not None:
             self.function, self.direct = found, True
         for pair in (probe, probe.flipped(), *(self.space.draw(self.rng) for _ in range(4))):
@@ -160,11 +172,13 @@ class Tracer:
             self.subject.input_domain,
             self._decides,
         )
+        if self.hidden and BARE in self.seen.odd:  # their noise may be elsewhere
+            self.seen.odd[UNSEEN] = self.seen.odd.pop(BARE)
         self.seconds_a_run = (time.process_time() - begin) / max(self.tape.runs - runs, 1)
 
     def _decides(self, found: Found) -> bool:
         """Say whether no better pair is needed: bare outputs differ, or the output shows its noise."""
-        if found.view.finding == "an output without noise depends on the data":
+        if found.view.finding == BARE:
             return True
         if self.hidden or isinstance(self.claimed, tuple) or not _CLEAR < found.loss < math.inf:
             return False

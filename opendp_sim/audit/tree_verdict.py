@@ -97,6 +97,12 @@ def _of_trees(tracer: Tracer, pair: Pair, left: Tree, right: Tree) -> Evidence |
     return None
 
 
+def _likeliest(tree: Tree, event: frozenset[str]) -> str:
+    """Return the likeliest outcome of the event; where none of it can come out, of all."""
+    inside = [o for o in tree.masses if o in event and tree.masses[o] > 0]
+    return max(inside or tree.masses, key=lambda o: tree.masses[o])
+
+
 def _tree_evidence(
     tracer: Tracer,
     pair: Pair,
@@ -126,7 +132,7 @@ def _tree_evidence(
         confidence = f"calculated, and 1 - {risk:.1g} (betting on releases of the object)"
         extra |= {"log_wealth": won.wealth.peak, "rounds": won.wealth.rounds}
     p, q = (math.fsum(t.masses.get(o, 0.0) for o in event) for t in trees)
-    outcomes = [max(event, key=lambda o: t.masses.get(o, 0.0)) for t in trees]
+    outcomes = [_likeliest(tree, event) for tree in trees]
     return Evidence(
         "event",
         "every value of every draw was followed: an event is likelier than the claim allows",

@@ -13,7 +13,7 @@ import numpy as np
 from opendp_sim.audit.alone import stands_alone
 from opendp_sim.audit.draw_tree import clean_tapes
 from opendp_sim.audit.exact import ROUNDING, Shift, closed_form, fits, shift_of
-from opendp_sim.audit.findings import Evidence
+from opendp_sim.audit.findings import Evidence, mirrored
 from opendp_sim.audit.glance import Glance
 from opendp_sim.audit.hidden import hidden_step
 from opendp_sim.audit.in_sight import ratio_in_sight, shows
@@ -27,7 +27,7 @@ from opendp_sim.audit.scan import Found
 from opendp_sim.audit.steps import CALCULATED, bet_on_table, drawn, strength, verdict_run
 from opendp_sim.audit.support import support_step
 from opendp_sim.audit.tape import Draw, OutOfTimeError, TapeEndError
-from opendp_sim.audit.tracer import Tracer
+from opendp_sim.audit.tracer import BARE, UNSEEN, Tracer
 from opendp_sim.audit.tree_verdict import tree_step
 from opendp_sim.audit.views import View, decode, look, numbers
 from opendp_sim.audit.weighed_step import weighed_step
@@ -35,6 +35,8 @@ from opendp_sim.audit.weighed_step import weighed_step
 __all__ = ["STEPS"]
 
 _SHRINK, _KEEP, _WORTH, _PLENTY = 0.4, 0.97, 1.2, 4.0
+_CONFIRMED = 3.0
+"""Seconds for draws that confirm what was calculated: a slow run needs them more than L3 does."""
 _ONE, _ALL, _NEARLY = 0.4, 0.5, 0.9
 """Parts of the seconds left that one pair, and all of them, may take: runs on large datasets are slow;
 and the part of the largest loss that a small pair must have."""
@@ -87,6 +89,7 @@ def _priced(tracer: Tracer, found: Found) -> Evidence | None:
         tapes = 0 if closed is None else clean_tapes(tracer.tape, tracer.function, pair)
         if closed is not None and tapes:
             tracer.unfinished = f"{closed[1]} was calculated for a pair and could not be confirmed"
+            tracer.extend(_CONFIRMED)
             sure = _sure(tracer, pair, view, shift, tapes)  # first: bets take what seconds are left
             evidence = _calculated(tracer, pair, shift, detail, closed, sure=sure)
             if evidence is not None:
@@ -174,7 +177,7 @@ def _places(draws: tuple[Draw, ...], other: tuple[Draw, ...]) -> str:
             else math.inf
         )
         if best is None or cost > best[0]:
-            shown = f"{_short(a.argument)} against {_short(b.argument)}"
+            shown = f"{_short(a.argument)} on the left, {_short(b.argument)} on the right"
             best = cost, f" (draw {number}: {a.what}, of {shown}, {a.site})"
     return "" if best is None else best[1]
 
@@ -222,6 +225,7 @@ def _calculated(
     how, confidence, extra = "calculated", CALCULATED, dict[str, Any]()
     if won is not None:
         bets, words = won
+        detail = detail if bets.pair.left is pair.left else mirrored(detail)
         how, pair = "calculated and drawn", bets.pair
         confidence = f"calculated, and 1 - {math.exp(-bets.wealth.peak):.1g} (betting on {words})"
         extra = {
@@ -240,7 +244,7 @@ def _won_beside(tracer: Tracer, pair: Pair, shift: Shift) -> tuple[Won, str] | N
     lent = tracer.rounds(pair)
     for run, words, seconds, rounds in (
         (tracer.obj, "releases of the object", 0.5, None),
-        (*verdict_run(tracer), 0.9, lent),
+        (*verdict_run(tracer), _CONFIRMED, lent),
     ):
         won = lean_bets(
             partial(_row, run, shift),
@@ -262,7 +266,7 @@ def _won_beside(tracer: Tracer, pair: Pair, shift: Shift) -> tuple[Won, str] | N
 
 def bare_step(tracer: Tracer) -> Evidence | None:
     """Outputs without noise, or with noise that is known: the grossest faults, first."""
-    for name in ("an output without noise depends on the data", "an exception depends on the data"):
+    for name in (BARE, UNSEEN, "an exception depends on the data"):
         odd = sorted(tracer.seen.odd.get(name, []), key=lambda f: len(repr(f.pair.left)))
         for found in odd[:1]:
             evidence = bet_on_table(tracer, found.pair, name, 0.4, 0.03, 400)

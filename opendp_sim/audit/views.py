@@ -116,7 +116,8 @@ def look(tape: Tape, function: Callable[[Any], Any], pair: Pair, claim: Claim) -
     if not view.finding.startswith(("the draws", "the number")):
         view.loss = _loss(view, claim)
         if view.foreign and view.moved:
-            view.loss += _moved_by(view, first, second, claim)
+            stretch = _stretch(tape, function, pair.left, first, view.draws)
+            view.loss += _moved_by(view, first, second, claim, stretch)
     return view
 
 
@@ -162,18 +163,32 @@ def _loss(view: View, claim: Claim) -> float:
     return total / claim[1]
 
 
-def _moved_by(view: View, first: Any, second: Any, claim: Claim) -> float:
+def _moved_by(view: View, first: Any, second: Any, claim: Claim, stretch: float) -> float:
     """Price how far an output moves that has noise of its own: an order of pairs, no more."""
     a, b = numbers(first), numbers(second)
     if a is None or b is None or len(a) != len(b):
         return 0.5
     with np.errstate(all="ignore"):
         gap = np.nan_to_num(np.abs(np.subtract(a, b)), nan=1e6, posinf=1e6)
-    law = min((d.free for d in view.draws if d.free), key=lambda law: law.scale, default=None)
+    laws = [law for law in (d.free or d.hint for d in view.draws) if law is not None]
+    law = min(laws, key=lambda law: law.scale, default=None)
     if law is None:
         return float(min(gap.sum(), 1e6)) / 1e3
-    epsilon, rho = law.loss(gap, np.zeros_like(gap), claim[2])
+    epsilon, rho = law.loss(gap / stretch, np.zeros_like(gap), claim[2])
     return min(rho if claim[0] == "rho" else epsilon, 1e6) / claim[1]
+
+
+def _stretch(tape: Tape, function: Any, data: Any, out: Any, draws: tuple[Draw, ...]) -> float:
+    """Return by what a function multiplies its standard noise, as one more run shows it; 1 of others."""
+    if len({d.what for d in draws}) != 1 or ".standard_" not in draws[0].what:
+        return 1.0
+    try:
+        moved, _ = _run(tape, function, data, "force", [d.value + 1 for d in draws])
+    except TapeEndError:
+        return 1.0
+    a, b = numbers(out), numbers(moved)
+    most = max(map(abs, np.subtract(a, b))) if a and b and len(a) == len(b) else 0.0
+    return float(most) if 0 < most < math.inf else 1.0
 
 
 def _priced(a: Draw, b: Draw, delta: float) -> tuple[float, float]:

@@ -21,8 +21,12 @@ __all__ = ["weighed_step"]
 
 _ROUNDS = ((25, 12), (120, 6), (400, 4), (1500, 2))
 """Rounds that each pair gets, and how many pairs are kept."""
-_SECONDS, _LEVELS, _CHANGED = 2.0, 16, 12
-"""Of the search; numbers of the code that vectors are moved to; changed pairs that are tried."""
+_SHARES, _NOTHING = (0.35, 0.6, 0.8, 1.0), 0.05
+"""Of the search's seconds, at which the rounds end: a slow run still gets to the last. And the worth of
+the best pair at which the second round ends the search."""
+_SECONDS, _PART, _LEVELS, _CHANGED = 2.0, 0.2, 16, 12
+"""Of the search, or that part of what is left where it is more; numbers of the code that vectors are
+moved to; changed pairs that are tried."""
 _BETS, _LEAST = 2, 0.7
 """How many bets there are, and seconds of one at least."""
 _ALIKE, _CLEAR, _MORE_SECONDS = 2.0, 2.5, 2.5
@@ -78,17 +82,20 @@ def _worth_it(tracer: Tracer) -> bool:
 
 
 def _ranked(tracer: Tracer, common: Common) -> list[_Case]:
-    run, end = tracer.mode_run("scout"), time.process_time() + min(_SECONDS, 0.5 * tracer.left())
+    run, begin = tracer.mode_run("scout"), time.process_time()
+    seconds = min(max(_SECONDS, _PART * tracer.left()), 0.5 * tracer.left())
     found = [_Case(name, pair) for name, pair in cases(tracer, _LEVELS)]
     for number, (rounds, keep) in enumerate(_ROUNDS):
         for case in found:
-            if time.process_time() > end and case.seen.outputs:
+            if time.process_time() > begin + _SHARES[number] * seconds and case.seen.outputs:
                 continue
             case.seen.more(run, case.pair, rounds, common)
             case.worth = case.seen.worth(tracer.curve)
         found = sorted(found, key=lambda case: -case.worth)[:keep]
         if number == 0:
             found += [_Case(c.name, p) for c in found[:2] for p in _changed(tracer, c.pair)]
+        if number == 1 and found and found[0].worth < _NOTHING:
+            break  # weights that tell nothing: what moves many noisy values at once gives none
     return found
 
 

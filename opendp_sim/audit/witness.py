@@ -3,6 +3,8 @@
 The event that won the bets may be a learned score. Here simple events are tried on outputs of the refuted
 pair, the best are chosen on one sample and again on a second, and certified on a third. Where draws
 do not certify any, the best is shown with what was calculated of it, and the script says so.
+
+The bound that is printed has its risk over every event that any look may certify (``trace.md``).
 """
 
 from __future__ import annotations
@@ -34,6 +36,11 @@ _SHARES = 0.3, 1.0
 """Parts of the seconds that end a first and a second look."""
 
 
+def level_of(steps: int) -> float:
+    """Return the risk of one event, where three events are tried at each look of so many searches."""
+    return _RISK / (_TRIED * len(_SHARES) * steps)
+
+
 @dataclass(frozen=True)
 class Witness:
     """What to look at, how often it was seen, and how to see it again."""
@@ -49,6 +56,8 @@ class Witness:
     script: str
     certified: bool = True
     """Whether these draws break the claim by themselves."""
+    turned: bool = False
+    """Whether the pair's sides are in another order than those of the pair that was given."""
 
 
 def find_witness(
@@ -59,6 +68,7 @@ def find_witness(
     *,
     member: Callable[[Any], bool] = lambda _: True,
     shown: Shown | None = None,
+    steps: int = 1,
 ) -> Witness | None:
     """Return a plain event that shows the finding; ``None`` when outputs suggest none.
 
@@ -69,31 +79,32 @@ def find_witness(
         seconds: CPU seconds.
         member: whether a smaller dataset is in the domain.
         shown: what the script says of the object and of what was calculated.
+        steps: how many such searches are made at most, of which the first that certifies is shown.
     """
     begin, out = time.process_time(), None
     for share in _SHARES:  # most findings are gross: a short look shows them
         search = Search(lambda data: read(run(data)), curve, begin + share * seconds, member)
         shown = replace(shown or Shown(), read=_has_objects(run, pair))
-        found = _looked(search, out.pair if out else pair, shown)
+        found = _looked(search, out.pair if out else pair, shown, level_of(steps))
+        if found is not None and out is not None and out.turned:
+            found = replace(found, turned=not found.turned)
         out = found or out
         if out is not None and out.certified:
             break
     return out
 
 
-def _looked(search: Search, pair: Pair, shown: Shown) -> Witness | None:
+def _looked(search: Search, pair: Pair, shown: Shown, level: float) -> Witness | None:
     pair = _lightened(search, pair)
     count = max(_HANDFUL, min(_FIRST, affordable(search.run, pair, search.left(0.25))))
-    left, right = (releases_of(search.run, data, count) for data in (pair.left, pair.right))
-    found = best_events(left, right, search.curve, _KEPT)
+    found = best_events(*releases_of(search.run, pair, count), search.curve, _KEPT)
     if not found:
         return None
     count = max(_HANDFUL, min(MOST, affordable(search.run, pair, search.left(0.3))))
-    more = [releases_of(search.run, data, count) for data in (pair.left, pair.right)]
-    found = ranked_again([c.event for c in found], more[0], more[1], search.curve)
-    chosen = found[0]
-    pair = shrunk_pair(search, pair, chosen, min(_SHRINK, search.left(0.3)))
-    return _certified(search, pair, found[:_TRIED], shown)
+    more = releases_of(search.run, pair, count)
+    found = ranked_again([c.event for c in found], *more, search.curve) or found
+    pair = shrunk_pair(search, pair, found[0], min(_SHRINK, search.left(0.3)))
+    return _certified(search, pair, found, shown, level)
 
 
 def _has_objects(run: Callable[[Any], Any], pair: Pair) -> bool:
@@ -108,8 +119,7 @@ def _lightened(search: Search, pair: Pair) -> Pair:
     pair = _shortened(search, pair) if long else pair
     if affordable(search.run, pair, search.left(0.25)) >= 4 * _FEWEST:
         return pair
-    left, right = (releases_of(search.run, data, _HANDFUL) for data in (pair.left, pair.right))
-    found = best_events(left, right, search.curve, 1)
+    found = best_events(*releases_of(search.run, pair, _HANDFUL), search.curve, 1)
     return shrunk_pair(search, pair, found[0], search.left(0.7), _HANDFUL // 2) if found else pair
 
 
@@ -134,27 +144,36 @@ def _shortened(search: Search, pair: Pair) -> Pair:
 
 def _shown(search: Search, pair: Pair) -> float:
     """Return by how many errors an event of few releases exceeds the claim."""
-    left, right = (releases_of(search.run, data, _FEW) for data in (pair.left, pair.right))
-    found = best_events(left, right, search.curve, 1)
+    found = best_events(*releases_of(search.run, pair, _FEW), search.curve, 1)
     return found[0].size if found else 0.0
 
 
-def _certified(search: Search, pair: Pair, found: list[Chosen], shown: Shown) -> Witness:
-    """Count the events on a third sample, and write the first that it certifies, else the best."""
+def _certified(
+    search: Search, pair: Pair, found: list[Chosen], shown: Shown, level: float
+) -> Witness | None:
+    """Count the events on a third sample, and write the first that it certifies, else the best it shows.
+
+    An event that this sample does not have is not written: its lines would print two zeros.
+    """
     count = max(_HANDFUL, min(MOST, affordable(search.run, pair, search.left())))
-    sides = [releases_of(search.run, data, count) for data in (pair.left, pair.right)]
+    sides = releases_of(search.run, pair, count)
     out: list[Witness] = []
-    for chosen in found:
+    for place, chosen in enumerate(found):
+        if out and place >= _TRIED:
+            break
         turned, (one, two) = (pair.flipped(), sides[::-1]) if chosen.swapped else (pair, sides)
         hits = sum(map(chosen.event.holds, one)), sum(map(chosen.event.holds, two))
-        bound = certified_delta(hits, (count, count), chosen.point[0], _RISK / len(found))
-        sure = bound > chosen.point[1]
-        if out and not sure:
+        bound = certified_delta(hits, (count, count), chosen.point[0], level)
+        sure = place < _TRIED and bound > chosen.point[1]
+        if not hits[0] or (out and not sure):
             continue
-        out = [_written(turned, chosen, (one, two), hits, shown, sure=sure)]
+        written = _written(turned, chosen, (one, two), hits, shown, sure=sure)
+        loss = certified_epsilon(hits, (count, count), chosen.point[1], level)
+        loss = loss if place < _TRIED else 0.0
+        out = [replace(written, turned=chosen.swapped, epsilon=loss)]
         if sure:
             break
-    return out[0]
+    return out[0] if out else None
 
 
 def _written(
@@ -170,7 +189,7 @@ def _written(
     count, event = len(sides[0]), chosen.event
     rates = hits[0] / count, hits[1] / count
     outputs = [*sides[0], *sides[1]]
-    same = sure and _fixed(sides[0]) and _fixed(sides[1])
+    same = sure and not shown.read and _fixed(sides[0]) and _fixed(sides[1])
     runs = planned(rates, chosen.point)
     shown = replace(
         shown,
@@ -180,10 +199,16 @@ def _written(
         raised=any(isinstance(v, Raised) for v in outputs),
         same=same,
     )
-    text = f"output == {literal(sides[0][0])}, as ever from this object" if same else event.text
-    bound = certified_epsilon(hits, (count, count), chosen.point[1], _RISK)
+    text = _as_ever(sides[0][0]) if same else event.text
+    text += "" if shown.calls == 1 else f", output: the releases of {shown.calls} calls"
     script = event_script(pair, event, shown, outputs[:2000])
-    return Witness(text, pair, hits, count, bound, chosen.point[1], script, sure)
+    return Witness(text, pair, hits, count, 0.0, chosen.point[1], script, sure)
+
+
+def _as_ever(output: Any) -> str:
+    if isinstance(output, Raised):
+        return f"it raises {output.text}, as ever"
+    return f"output == {literal(output)}, as ever from this object"
 
 
 def _apology(note: str) -> str:

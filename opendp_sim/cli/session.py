@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import sys
@@ -17,6 +16,7 @@ from rich.progress import Progress
 from opendp_sim.accounting.strict_models import plain_json
 from opendp_sim.cli._run import AsJson, handled, refuse_usage
 from opendp_sim.cli._stop import note_charge
+from opendp_sim.cli._typed import typed
 from opendp_sim.core.errors import SimError, SpecError
 from opendp_sim.dsl.ir import SourceRef
 from opendp_sim.dsl.plan import plan_file
@@ -110,9 +110,8 @@ def session_command(
             if queries is not None:
                 _answer_file(served, queries)
             else:
-                if isinstance(sys.stdin, io.TextIOWrapper):
-                    sys.stdin.reconfigure(errors="surrogateescape")
-                _converse(served, _lines(sys.stdin), sys.stdout, updates=updates)
+                with typed(sys.stdin) as stream:
+                    _converse(served, _lines(stream), sys.stdout, updates=updates)
 
 
 def _check_streams(*, asks: bool) -> None:

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from opendp_sim.dsl.diagnostic import Path, pretty
+from opendp_sim.dsl.same_numbers import same
 
 __all__ = ["differences", "told_differences"]
 
@@ -26,7 +27,7 @@ def differences(ours: Any, theirs: Any, at: Path = ()) -> Iterator[tuple[Path, s
     elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         for place, (own, their) in enumerate(zip(ours, theirs, strict=True)):
             yield from differences(own, their, (*at, place))
-    elif ours != theirs or type(ours) is not type(theirs):
+    elif not same(ours, theirs) or type(ours) is not type(theirs):
         yield at, ""
 
 

@@ -32,6 +32,10 @@ from opendp_sim.spaces.released import asking, offering
 __all__ = ["catalogue", "explain", "explain_stage", "facts_of", "partners"]
 
 
+_OF_AUDITS = {"audit": "guide.md", "known_limits": "known_limits.md"}
+"""Pages of the auditor."""
+
+
 def catalogue() -> list[dict[str, Any]]:
     """Return every mechanism: key, room, what it does, what it goes with, evidence."""
     order = ("rows", "sketches", "measurements", "queries")
@@ -57,8 +61,8 @@ def explain(word: str) -> str:
     """Return the page of a mechanism, an error code, a word of a spec, or a name that is printed."""
     if word.upper() in CATALOGUE:
         return _error(word.upper())
-    if word == "audit":
-        return files("opendp_sim").joinpath("audit", "guide.md").read_text("utf-8")
+    if word in _OF_AUDITS:
+        return files("opendp_sim").joinpath("audit", _OF_AUDITS[word]).read_text("utf-8")
     pages, printed = [], known_as(word)
     word = current_key(word)
     words = words_of_a_spec(Spec)

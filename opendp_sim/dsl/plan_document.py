@@ -24,6 +24,7 @@ from opendp_sim.core.regular import regular
 from opendp_sim.dsl.charging import ledger_path
 from opendp_sim.dsl.differences import told_differences
 from opendp_sim.dsl.plan import Plan, plan_file
+from opendp_sim.dsl.same_numbers import same
 
 __all__ = ["FORMAT", "is_plan", "load_plan", "outputs_of_plan", "save_plan", "spec_of"]
 
@@ -155,7 +156,7 @@ def load_plan(path: str | File, *, resuming: bool = False) -> Plan:
         raise _moved(path, "the versions that were planned with", "other versions")
     if not resuming and _head(plan) != found.ledger:
         raise _moved(path, "the ledger as it was", "a ledger with other entries")
-    if json.loads(plan.canonical) != found.plan:
+    if not same(json.loads(plan.canonical), found.plan):
         raise _moved(path, "the numbers that were planned", f"other numbers{_where(found, plan)}")
     return plan
 

@@ -13,6 +13,7 @@ from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl.certify import standing
 from opendp_sim.dsl.charging import ledger_path
 from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.same_numbers import ROOM, same
 
 __all__ = ["stated_wrongly"]
 
@@ -46,12 +47,14 @@ def stated_wrongly(
     if total is None:
         return "ledger.spent.loss"
     again = json.loads(json.dumps(standing(total)))
-    if part.spent != again["spent"]:
+    if not same(part.spent, again["spent"]):
         return "ledger.spent"
     own = total_of((plan.charge,), terms.measure, terms.limit).loss
-    if not total.fits or any(all_ < one for all_, one in zip(total.loss, own, strict=True)):
+    if not total.fits or any(
+        all_ < one * (1 - ROOM) for all_, one in zip(total.loss, own, strict=True)
+    ):
         return "ledger.spent.loss"
-    return None if part.left == again["left"] else "ledger.left"
+    return None if same(part.left, again["left"]) else "ledger.left"
 
 
 def _total(spent: Any, terms: Terms) -> Total | None:

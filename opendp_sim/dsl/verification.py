@@ -27,6 +27,7 @@ from opendp_sim.dsl.diagnostic import Refused
 from opendp_sim.dsl.differences import told_differences
 from opendp_sim.dsl.plan import Plan, plan_of
 from opendp_sim.dsl.reader import draft_of, draft_of_file
+from opendp_sim.dsl.same_numbers import same
 from opendp_sim.dsl.verify_charge import check_charge, check_ledger, ledger_file
 from opendp_sim.dsl.verify_report import ASSUMED, OWN_SPEC, UNKNOWN_SIGNER, UNSIGNED, Report
 
@@ -141,7 +142,7 @@ def _compare(report: Report, ours: Any, theirs: Any, where: str, *, evidence: bo
     elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         for place, (own, their) in enumerate(zip(ours, theirs, strict=True)):
             _compare(report, own, their, f"{where}[{place}]", evidence=evidence)
-    elif (ours != theirs or type(ours) is not type(theirs)) and (
+    elif (not same(ours, theirs) or type(ours) is not type(theirs)) and (
         evidence or not where.endswith(".evidence")
     ):
         raise report.differs(where)

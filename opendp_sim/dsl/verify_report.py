@@ -10,6 +10,7 @@ from typing import Any
 from opendp_sim.accounting.certificate import Certificate
 from opendp_sim.core.errors import ReleaseError
 from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.same_numbers import same
 
 __all__ = [
     "ASSUMED",
@@ -77,5 +78,5 @@ class Report:
 
     def equal(self, ours: Any, theirs: Any, what: str) -> None:
         """Refuse two values that are not one (OS701)."""
-        if ours != theirs:
+        if not same(ours, theirs):
             raise self.differs(what)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import Field
+
 from opendp_sim.accounting.strict_models import Plain, Strict, read_strictly
 from opendp_sim.core.errors import AuditError, SimError
 from opendp_sim.core.file_kinds import kind_of_file
@@ -58,11 +60,17 @@ class _Audit(Strict):
     replay: str
 
 
+class _LeftOut(Strict):
+    name: str
+    why: str
+
+
 class Audits(Strict):
     """The file that ``opendp-sim audit TARGET --format json`` prints."""
 
     verdict: Literal["refuted", "not refuted"]
     audits: list[_Audit]
+    left_out: list[_LeftOut] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -200,7 +208,9 @@ def _found(audit: _Audit) -> list[tuple[str, str]]:
     evidence = audit.evidence
     if evidence is None:
         return []
-    pair = evidence.get("pair") or {}
+    witness = audit.witness
+    seen_on = evidence if witness is None or not witness.get("certified") else witness
+    pair = seen_on.get("pair") or {}
     rows = [
         ("what", evidence.get("detail")),
         ("claimed", evidence.get("claimed")),
@@ -210,11 +220,17 @@ def _found(audit: _Audit) -> list[tuple[str, str]]:
         ("the other", pair.get("right")),
         ("their distance", pair.get("distance")),
     ]
-    if (witness := audit.witness) is not None:
+    if witness is not None:
         hits, runs = witness.get("hits"), witness.get("runs")
-        rows += [("event", witness.get("event")), ("seen", f"{hits} times in {runs} runs a side")]
+        rows += [("event", witness.get("event")), ("seen", _counted(hits, runs))]
         rows += [("certified", f"epsilon is at least {witness.get('epsilon')}")]
     return [(word, _short(value)) for word, value in rows if value is not None]
+
+
+def _counted(hits: Any, runs: Any) -> str:
+    if isinstance(hits, list) and len(hits) == 2:
+        return f"{hits[0]} of {runs} times on the one dataset, {hits[1]} of {runs} on the other"
+    return f"{hits} times in {runs} runs a side"
 
 
 def _short(value: Any) -> str:

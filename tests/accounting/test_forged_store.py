@@ -142,14 +142,17 @@ def test_two_numbers_of_answers_whose_sum_is_none(tmp_path):
     assert fault_of(stores.read) == "OS407"
 
 
-@pytest.mark.parametrize("table", ["about", "purses"])
-def test_every_value_in_the_other_tables(genuine, table):
+@pytest.mark.parametrize(
+    ("table", "every"),
+    [("about", 5), ("purses", 1), pytest.param("about", 1, marks=pytest.mark.long)],
+)
+def test_every_value_in_the_other_tables(genuine, table, every):
     if table == "purses":
         edits = [(f"UPDATE purses SET {c} = ?", (v,)) for c in ("place", "units") for v in ODD]  # noqa: S608
     else:
         edits = [(PUT, (key, value)) for key in KEYS for value in ODD]
         edits += [("DELETE FROM about WHERE name = ?", (key,)) for key in KEYS]
-    ends = [_forge(genuine, *edit) for edit in edits]
+    ends = [_forge(genuine, *edit) for edit in edits[::every]]
     assert set(ends) <= {"OS407", "passed", "not written"}
     assert "OS407" in ends
 

@@ -101,6 +101,7 @@ def test_a_store_that_lost_a_part_is_damaged_and_not_new(tmp_path, damage):
         kill.opened(path)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_kills_never_find_an_answer_without_its_charge(tmp_path):
     said, charged = kill.kills(tmp_path / "s.sqlite", 8, seed=1)

@@ -197,7 +197,7 @@ def test_a_lost_answer_to_commit_charges_once(place: str, monkeypatch: pytest.Mo
     assert [e.body["program"] for e in ledger.entries] == ["p", "q"]
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.long), "after"])
 def test_a_network_that_is_cut_during_commit_charges_once(when: str, server: Server) -> None:
     """At the first COMMITs of a reserve, a settlement and a charge; whether the server heard it or not."""
     place = f"postgresql:cut/cut-{when}"

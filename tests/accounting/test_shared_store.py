@@ -94,8 +94,10 @@ def test_both_stores_side_by_side_hold_the_same(
             turns.append(f"{step:032x}")
         else:
             model.check()
-            with pytest.raises(BudgetError, match="lock"):
-                store_at(place, "identity")
+            with monkeypatch.context() as patch:
+                patch.setattr(_session_postgres, "_WAITS", (0.0,))
+                with pytest.raises(BudgetError, match="lock"):
+                    store_at(place, "identity")
             model.each(lambda one: one.close())
             with pytest.raises(BudgetError, match="started with"):
                 store_at(place, "another")
@@ -218,7 +220,7 @@ def acts(place: str, at: int, out: int, *, after: bool) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("after", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_process_killed_at_any_statement_leaves_no_answer_without_its_charge(
     after: bool, server: Server
 ) -> None:
@@ -257,7 +259,9 @@ def wait_until_free(place: str) -> None:
     raise AssertionError
 
 
-@pytest.mark.parametrize("at", [4, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize(
+    "at", [pytest.param(4, marks=pytest.mark.long), pytest.param(1, marks=pytest.mark.deep)]
+)
 def test_a_server_that_is_killed_loses_and_doubles_nothing(at: int, server: Server) -> None:
     place = f"postgresql:one/server-{at}"
     with store_at(place, "identity") as store:

@@ -50,7 +50,12 @@ def test_coins_of_the_system_are_on_the_tape(coin: Callable[[], Any]) -> None:
 def alone(function: Any) -> bool:
     tape = Tape(None, np.random.default_rng(0))
     with tapped(tape, [function]):
-        return stands_alone(SimpleNamespace(tape=tape, function=function), Pair([], [1], 1))
+        return stands_alone(
+            SimpleNamespace(
+                tape=tape, function=function, apart=None, subject=SimpleNamespace(run=None)
+            ),
+            Pair([], [1], 1),
+        )
 
 
 def test_a_call_that_may_draw_speaks_against_a_calculation() -> None:

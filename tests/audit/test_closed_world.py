@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import collections
 import datetime as dt
+import decimal
 import functools
 import hashlib
 import itertools
 import math
 import operator
 import secrets
+import string
 import time
+import typing
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -37,8 +40,10 @@ from tests.audit.test_sound_programs import BRIEF
 
 NOISE = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0)
 FAIR = dp.m.make_randomized_response_bool(prob=0.99)
+COUNTED = dp.t.make_count_by(whole(), SYMMETRIC)
+LISTED = dp.new_function(lambda d: list(d)[0], TO=int)  # noqa: RUF015 - it is given a mapping
 RNG = np.random.default_rng()
-SHORT = replace(BRIEF, trace_seconds=2.0, seconds=2.0)
+SHORT = replace(BRIEF, trace_seconds=2.0, seconds=2.0, witness_seconds=0.1, total=2.2)
 DEVICE = Path("/dev/urandom")
 needs_device = pytest.mark.skipif(not DEVICE.exists(), reason="no device")
 
@@ -49,13 +54,19 @@ def alone(coin: Callable[[list[int]], Any]) -> bool:
 
     tape = Tape(None, np.random.default_rng(0))
     with tapped(tape, [function, coin, *functions_of(coin)]):
-        tracer = SimpleNamespace(tape=tape, function=function)
+        tracer = SimpleNamespace(
+            tape=tape, function=function, apart=None, subject=SimpleNamespace(run=None)
+        )
         return stands_alone(tracer, Pair([], [1], 1))
 
 
 class Counted(dict[int, int]):
     def __missing__(self, key: int) -> int:
         return int(DEVICE.open("rb").read(1)[0]) + key
+
+
+class Annotated:
+    x: "time.time()"  # noqa: UP037
 
 
 class Kept:
@@ -100,6 +111,17 @@ def marks(values: Any) -> None:
     values.last += 1
 
 
+def counts(holder: Any) -> None:
+    holder.calls = calls_of(holder) + 1
+
+
+def calls_of(holder: Any) -> int:
+    try:
+        return int(holder.calls)
+    except AttributeError:
+        return 0
+
+
 COINS: dict[str, Callable[[Any], Any]] = {
     "a device": lambda _: open("/dev/urandom", "rb").read(4),  # noqa: PTH123, SIM115
     "a device by its path": lambda _: DEVICE.read_bytes(),
@@ -134,7 +156,21 @@ COINS: dict[str, Callable[[Any], Any]] = {
     "state in a cell": written(),
     "state in a list": used(list(range(10**4)), pops),
     "state in an object": used(Kept(), marks),
+    "a module's mapping": lambda _: next(map(np.__dict__["random"].bytes, (2,))),
+    "a module's function for names": lambda _: np.__getattr__("random").bytes(2),
+    "a builtin's module": lambda _: next(map(len.__self__.eval, ("__import__('time').time()",))),
+    "an annotation": lambda _: typing.get_type_hints(Annotated),
+    "an attribute by its name": lambda _: string.Formatter().get_field("0.spawn", (RNG,), {}),
+    "numpy's clock": lambda _: int(np.array("now", dtype="M8[s]").astype(int)),
     "a uuid": lambda _: __import__("uuid").uuid1(),
+    "state on a measurement": used(FAIR, counts),
+    "state on a partial call": used(functools.partial(math.fsum), counts),
+    "state on a Counter": used(collections.Counter(), counts),
+    "state on a class of OpenDP's": used(type(FAIR), counts),
+    "state of decimal numbers": lambda _: decimal.getcontext().prec,
+    "the order of a map": lambda _: next(iter(COUNTED([1, 2, 3]))),
+    "the order of a map that it hands on": lambda _: LISTED({1: 1, 2: 2, 3: 3}),
+    "state of numpy": lambda _: np.seterrcall(np.geterrcall()),
 }
 
 
@@ -209,6 +245,7 @@ def with_coin(coins: Iterator[int], values: Iterator[int]) -> Any:
     return opaque(whole(), SYMMETRIC, PURE, function, lambda d: 13.0 * d)
 
 
+@pytest.mark.long
 def test_a_rare_coin_that_no_tape_sees_is_not_accused() -> None:
     """The claim rests on the coin; equal tapes met it in none of 200."""
     coins: Any = map(RNG.integers, itertools.repeat(0), itertools.repeat(4096))

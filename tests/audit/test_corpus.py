@@ -60,11 +60,12 @@ def _budget(twin: Twin) -> Budget:
 
 
 def _of_each_family() -> set[str]:
-    """The cheapest that each set of layers refutes, of every family; and all without a record."""
+    """The cheapest of every family and the cheapest that each set of layers refutes; and all without a record."""
     groups: dict[Any, list[Twin]] = {}
     for twin in (t for t in TWINS if not _sampled(t)):
         layers = _RECORD.get(twin.name, {}).get("layers", {twin.name: 1})
-        groups.setdefault((twin.family, frozenset(layers)), []).append(twin)
+        groups.setdefault(twin.family, []).append(twin)
+        groups.setdefault(frozenset(layers), []).append(twin)
     cost = lambda twin: _RECORD.get(twin.name, {}).get("seconds_median", 0.0)  # noqa: E731
     return {twin.name for group in groups.values() for twin in sorted(group, key=cost)[:1]}
 
@@ -100,7 +101,7 @@ def test_twin_is_refuted(twin: Twin):
 @pytest.mark.audit
 @pytest.mark.parametrize(
     "twin",
-    tiered(_surely_sampled(), lambda twin: _RECORD[twin.name]["seconds_median"] <= 0.2),
+    tiered(_surely_sampled(), lambda twin: _RECORD[twin.name]["seconds_median"] <= 0.1),
     ids=lambda t: t.name,
 )
 def test_sampled_twin_is_refuted(twin: Twin):
@@ -133,7 +134,7 @@ def test_every_twin_is_refuted_deep(twin: Twin, seed: int):
 
 
 @pytest.mark.audit
-@pytest.mark.parametrize("control", some(CONTROLS[::5], 2), ids=lambda c: c.name)
+@pytest.mark.parametrize("control", some(CONTROLS[::5], 5), ids=lambda c: c.name)
 def test_sound_mechanism_is_not_refuted(control):
     """False-alarm rate 1e-6 each."""
     report = audit(control.make(), control.d_in, CHEAP, seed=2, beta=1e-6, **control.options)

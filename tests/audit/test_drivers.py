@@ -53,6 +53,7 @@ def test_pairs_of_a_service_differ_in_as_many_records_as_the_distance_says():
             assert abs(len(pair.left) - len(pair.right)) == d_in
 
 
+@pytest.mark.long
 def test_a_service_by_person_is_asked_about_a_person():
     grid = GridRows(width=2, labels=(0, 1), lower=(-9,), upper=(9,), ids=True)
     metric = IdDistance("person")
@@ -180,7 +181,7 @@ def test_a_served_spec_is_asked_by_default(name):
     "twin",
     tiered(
         (t for t in TWINS if t.family == "ind_knn" and "one_noise" not in t.name),
-        lambda twin: twin.name != "ind_knn/asked_refilled",
+        lambda twin: twin.name == "ind_knn/asked_exact_count",
     ),
     ids=lambda t: t.name,
 )
@@ -219,3 +220,70 @@ def test_a_queryable_that_takes_anything_is_asked_a_key_again_and_again() -> Non
     assert driver is not None
     assert driver.words == "the key 1, 24 times"
     assert len(driver(obj([5]))) == 25
+
+
+def test_a_queryable_of_no_declared_type_is_asked_numbers_or_texts() -> None:
+    noise = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 3.0)
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+
+    def made(answer: Any) -> Any:
+        release = lambda rows: dp.new_queryable(lambda query: answer(rows, query))  # noqa: E731
+        return dp.m.make_user_measurement(*space, dp.max_divergence(), release, float)
+
+    numbers = made(lambda rows, least: noise(sum(row >= int(least) for row in rows)))
+    texts = made(lambda rows, word: noise(len(rows) if word.startswith("a") else 0))
+    assert "the keys 0, 0.5, 3, 1" in default_driver(numbers, 1).words
+    assert "the keys '', 'a', 'b'" in default_driver(texts, 1).words
+
+
+def test_a_filter_is_asked_for_little_and_then_for_much_and_no_answer_is_one() -> None:
+    """One that looks whether something is left, before it charges, was asked whole numbers: too much at once."""
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+    spent = []
+
+    def release(rows: list[int]) -> Any:
+        left = 1.0
+
+        def answer(epsilon: Any) -> Any:
+            nonlocal left
+            if left <= 0 or not 0 < epsilon <= 5:
+                raise ValueError
+            left -= epsilon
+            spent.append(epsilon)
+            return None if epsilon < 1 else len(rows) / epsilon
+
+        return dp.new_queryable(answer)
+
+    driver = default_driver(
+        obj := dp.m.make_user_measurement(*space, dp.max_divergence(), release, float), 1
+    )
+    assert driver is not None
+    spent.clear()
+    heard = driver(obj([1] * 6))
+    assert spent == [0.5, 3]
+    assert heard[1:3] == (-2e9, 2.0)
+    assert set(heard) == {-1e9, -2e9, 2.0}
+
+
+@pytest.mark.long
+def test_an_answer_that_is_remembered_without_its_noise_is_found() -> None:
+    """Keys were asked once each."""
+    noise = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 2.0)
+
+    def release(rows: list[int]) -> Any:
+        seen: set[int] = set()
+
+        def answer(key: int) -> int:
+            exact = sum(row == key for row in rows)
+            return exact if key in seen else seen.add(key) or int(noise(exact))
+
+        return dp.new_queryable(answer, Q=int, A=int)
+
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+    obj = dp.m.make_user_measurement(*space, dp.max_divergence(), release, lambda d: d / 2)
+    driver = default_driver(obj, 2)
+    assert driver is not None
+    assert driver.words.endswith("each once, and then 0, 1 again")
+    assert [(pair.left, pair.right) for pair in driver.pairs] == [([], [0, 0]), ([], [1, 1])]
+    budget = replace(SHORT, seconds=3.0, witness_seconds=0.0)
+    assert audit(obj, 1, budget).verdict == "refuted"

@@ -40,6 +40,7 @@ def _transformation(function: Callable[[Any], Any], metric: dp.Metric, factor: f
     return dp.t.make_user_transformation(*RECORDS, domain, metric, function, lambda d: factor * d)
 
 
+@pytest.mark.long
 def test_a_random_function_whose_coin_seldom_falls_is_random() -> None:
     """With one coin for both sides the distance never grows; 24 equal answers do not hide the coin."""
     coins = np.random.default_rng(1)
@@ -160,7 +161,10 @@ def test_lists_of_different_lengths_are_within_their_claim() -> None:
     assert all(layer.status == "not refuted" for layer in layers)
 
 
-def test_an_odometer_whose_driver_spends_by_its_answers_is_asked_about_one_conversation() -> None:
+@pytest.mark.parametrize("seed", some(range(3), 3))
+def test_an_odometer_whose_driver_spends_by_its_answers_is_asked_about_one_conversation(
+    seed: int,
+) -> None:
     """It states another loss after another conversation: no number claims all of them."""
     space = dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)
     odometer = dp.c.make_fully_adaptive_composition(*space, dp.max_divergence())
@@ -170,8 +174,7 @@ def test_an_odometer_whose_driver_spends_by_its_answers_is_asked_about_one_conve
         first = queryable(careful)
         return (first, queryable(bold)) if first > 2 else (first,)
 
-    for seed in range(3):
-        assert audit(odometer, 1.0, SHORT, drive=drive, seed=seed).verdict == "not refuted"
+    assert audit(odometer, 1.0, SHORT, drive=drive, seed=seed).verdict == "not refuted"
 
 
 def test_an_event_of_the_user_s_sees_an_output_without_those_beside_it() -> None:
@@ -224,7 +227,7 @@ def test_a_claim_of_the_rounded_gaussian_s_curve_holds_and_a_lower_one_falls(
     assert max(ratios) == pytest.approx(1.0, rel=1e-9)
 
 
-@pytest.mark.parametrize("factor", [None, 1])
+@pytest.mark.parametrize("factor", some([1, None], 2))
 def test_the_rounded_gaussian_passes_on_any_grid_and_a_discrete_one_does_not(factor) -> None:
     """At scale 0.6: five steps a cell, or whole cells; the other law's atoms are 10 % off."""
     space = dp.vector_domain(dp.atom_domain(T="i64"), 8), dp.l2_distance(T=float)

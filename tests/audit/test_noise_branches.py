@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,14 @@ def decides(function: Callable[[Any], Any]) -> bool:
         lambda rows: [0, 0] if sum(CELLS([len(rows)] * 2)) == 17 else [1, 1],
         lambda rows: WHOLE(len(rows)) and 1,
         lambda rows: {7: 1}.get(WHOLE(len(rows)), 0),
+        lambda rows: 0.0 if repr(REAL(float(len(rows)))).endswith("123") else 1.0,
+        lambda rows: 0.0 if f"{WHOLE(len(rows)):x}"[-1] == "7" else 1.0,
+        lambda rows: 0.0 if round(REAL(float(len(rows))), 6) == 0.25 else 1.0,
+        lambda rows: 0.0 if math.floor(1e6 * REAL(float(len(rows)))) == 7 else 1.0,
+        lambda rows: 0.0 if REAL(float(len(rows))) ** 2 < 1e-6 else 1.0,
+        lambda rows: 0.0 if 0.5 + WHOLE(len(rows)) == 7.5 else 1.0,
+        lambda rows: 0.0 if REAL(float(len(rows))).is_integer() else 1.0,
+        lambda rows: [1] * min(len(rows), 2) * WHOLE(0),
     ],
 )
 def test_what_is_decided_by_noise_is_told(function: Callable[[Any], Any]) -> None:
@@ -47,6 +56,7 @@ def test_what_is_decided_by_noise_is_told(function: Callable[[Any], Any]) -> Non
         lambda rows: WHOLE(len(rows)),
         lambda rows: {"n": 2 * WHOLE(len(rows)) - 1, "of": len(rows) > 3},
         lambda rows: round(REAL(float(len(rows))) / 3, 2),
+        lambda rows: 0.5 + 1.5 * WHOLE(len(rows)) ** 2,
         lambda rows: [sum(CELLS([len(rows)] * 3)), *CELLS([1, 2])],
     ],
 )

@@ -72,16 +72,14 @@ def test_a_file_that_is_run_again_registers_nothing_and_a_doubled_name_raises() 
     assert before == PAIRS
 
 
-@pytest.mark.parametrize(
-    "name",
-    tiered([*SLICE, *MENDED], {"change_one_range", "divided_twice", "missing_code"}.__contains__),
-)
+@pytest.mark.parametrize("name", tiered([*SLICE, *MENDED], "divided_twice".__eq__))
 def test_a_broken_program_is_refuted(name: str) -> None:
     pair = BY_NAME[name]
     budget = replace(LONG, witness_seconds=0.0)  # the script of a counterexample has its own test
     assert audit(pair.make(True), pair.d_in, budget).verdict == "refuted"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", some(SLICE[:3], 3))
 def test_its_sound_version_is_not(name: str) -> None:
     pair = BY_NAME[name]
@@ -112,6 +110,7 @@ def test_noise_that_is_taken_back_is_found_in_few_calls() -> None:
     assert calls < 3000  # 2,600 for the bets alone before two calls were kept in step
 
 
+@pytest.mark.long
 def test_the_script_of_a_counterexample_counts_its_event(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -142,7 +141,7 @@ def test_patches_are_undone_and_a_generator_is_given_back() -> None:
 
     before = random.random, np.random.default_rng, np.random.RandomState, random.Random
     pair = BY_NAME["unary_encoding"]
-    audit(pair.make(False), pair.d_in, replace(SHORT, seconds=0.4))
+    audit(pair.make(False), pair.d_in, replace(SHORT, seconds=0.1, trace_seconds=0.1, total=0.2))
     assert (random.random, np.random.default_rng, np.random.RandomState, random.Random) == before
 
 
@@ -182,7 +181,7 @@ def test_a_generator_outside_the_domain_is_no_counterexample() -> None:
     report = audit(_unit(_tells), 1, BRIEF, generator=made)
     assert report.verdict == "not refuted"
     with pytest.raises(AuditError, match="members"):
-        audit(_unit(_tells), 1, BRIEF, generator=lambda _: [7.0] * 3)
+        audit(_unit(_tells), 1, LONG, generator=lambda _: [7.0] * 3)
 
 
 def test_the_same_fault_inside_the_domain_is_still_refuted() -> None:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import opendp.prelude as dp
 import pytest
 
-from opendp_sim.audit import pace
+from opendp_sim.audit import audit, pace
 from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.pace import PacedPairs, longest, paced
+from opendp_sim.audit.pace import Ends, PacedPairs, longest, paced
+from opendp_sim.audit.primitives import tapped
+from opendp_sim.audit.reachable import functions_of
+from opendp_sim.audit.tape import Tape
+from tests.audit.opaque.kit import PURE, SYMMETRIC, opaque, whole
+from tests.audit.test_sound_programs import BRIEF
 
 
 class Clock:
@@ -40,6 +48,89 @@ def test_what_is_slow_from_the_first_is_not_cut(monkeypatch: pytest.MonkeyPatch)
     clock = Clock(0, 0.5)
     monkeypatch.setattr(time, "process_time", lambda: clock.now)
     assert longest(clock.run, [1], 0.1) >= 65536
+
+
+@pytest.mark.parametrize(("base", "most"), [(math.e, 8), (1.5, 16), (5.0, 4)])
+def test_an_exponential_is_not_run_further_than_it_was_timed(
+    base: float, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Permutations of 16 records, or noise that is drawn until it is in a range far away, never end."""
+    clock = Clock(0, 0.0)
+
+    def run(data: list[int]) -> None:
+        clock.now += 2e-5 * base ** len(data)
+        clock.largest = max(clock.largest, len(data))
+
+    monkeypatch.setattr(time, "process_time", lambda: clock.now)
+    assert longest(run, [1, 2, 3], 0.1) == most
+    assert clock.largest == most
+    assert clock.now < 0.5
+
+
+def test_one_slow_call_cuts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(1, 1e-7)
+    first = iter([0.0] * 5 + [0.5])
+
+    def run(data: list[int]) -> None:
+        clock.run(data)
+        clock.now += next(first, 0.0)
+
+    monkeypatch.setattr(time, "process_time", lambda: clock.now)
+    assert longest(run, [1], 0.1) == 65536
+
+
+class Values:
+    """Pairs of which few have large records."""
+
+    def draw(self, rng: np.random.Generator, _: Any = None) -> Pair:
+        return Pair([0] * int(rng.integers(1, 9)), [0], 1)
+
+    def corners(self, _: np.random.Generator) -> Any:
+        return iter([Pair([0, 10], [10], 1), Pair("no list", [], 1)])
+
+
+def test_large_records_are_timed_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise that is drawn again until it is in a range takes long where the sum is far outside."""
+    clock = Clock(0, 0.0)
+
+    def run(data: list[int]) -> None:
+        clock.now += 1e-5 * math.exp(max(0.0, sum(map(len, map(str, data))) - len(data)))
+
+    monkeypatch.setattr(time, "process_time", lambda: clock.now)
+    assert paced(Values(), run, np.random.default_rng(0), 0.1).most == 8
+    assert clock.now < 0.5
+
+
+_LAPLACE = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0)
+
+
+def _until_it_fits(rows: list[int]) -> int:
+    while True:
+        out = _LAPLACE(sum(min(max(r, 0), 10) for r in rows))
+        if 0 <= out <= 100:
+            return out
+
+
+@pytest.mark.long
+def test_an_audit_of_a_loop_that_draws_until_its_noise_fits_ends() -> None:
+    """Its first run on 128 large records would end after e^1000 draws."""
+    obj = opaque(whole(0, 10), SYMMETRIC, PURE, _until_it_fits, lambda d: 20.0 * d)
+    brief = replace(BRIEF, seconds=0.1, trace_seconds=0.5)
+    assert audit(obj, 1, budget=brief).verdict == "not refuted"
+
+
+def test_a_loop_that_draws_until_its_noise_fits_is_not_run_far_from_there() -> None:
+    local = opaque(
+        whole(),
+        SYMMETRIC,
+        PURE,
+        lambda rows: [_LAPLACE(min(r, 1)) for r in rows],
+        lambda _: math.inf,
+    )
+    tape, rows = Tape(None, np.random.default_rng(0)), [1, 2, 3]
+    with tapped(tape, [_until_it_fits, *functions_of(local)]):
+        assert longest(_until_it_fits, rows, 0.5, Ends(tape, _until_it_fits)) < 100
+        assert longest(local, rows, 0.5, Ends(tape, local)) > 1000
 
 
 class Sizes:

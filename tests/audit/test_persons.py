@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.audit import Subject, audit
+from opendp_sim.audit import Budget, Subject, audit
 from opendp_sim.audit.spaces import space_of
 from opendp_sim.core.bridge import to_dp_domain, to_dp_metric
 from opendp_sim.core.randomness import public_generator
@@ -63,8 +64,9 @@ def test_a_map_that_counts_records_as_persons_is_refuted():
             name="rows kept",
         )
 
-    broken = audit(subject(2), 1)
+    brief = replace(Budget.of("quick"), stability_seconds=0.3, stability_trials=800)
+    broken = audit(subject(2), 1, brief)
     assert broken.layer == "L1 stability"
     assert broken.evidence.measured == 3
     assert np.abs(len(broken.evidence.pair.left) - len(broken.evidence.pair.right)) == 3
-    assert audit(subject(3), 1).verdict == "not refuted"
+    assert audit(subject(3), 1, brief).verdict == "not refuted"

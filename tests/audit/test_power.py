@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
+import opendp.prelude as dp
 import pytest
 
+from opendp_sim.audit import audit, distribution
 from opendp_sim.audit.betting import Wealth, settle
-from opendp_sim.audit.counting import draws_needed, smallest_excess
+from opendp_sim.audit.counting import draws_needed, smallest_chance, smallest_excess
 from opendp_sim.audit.curves import approx_curve
+from opendp_sim.audit.distribution import _told
 from opendp_sim.audit.encoding import encode
 from opendp_sim.audit.events import best_bet
+from opendp_sim.audit.findings import Budget
 
 BETA = 7e-4
 
 
-def _shows(claim: tuple[float, float], true: float, rounds: int, rng: np.random.Generator) -> bool:
-    """Bet on one event of probability 1/2 against e^-true / 2, in growing batches."""
+def _shows(
+    claim: tuple[float, float], chances: tuple[float, float], rounds: int, rng: np.random.Generator
+) -> bool:
+    """Bet on one event of these probabilities, in growing batches."""
     curve, wealth = approx_curve(*claim), Wealth()
-    chances = 0.5, 0.5 * math.exp(-true)
     score = {"event": lambda outputs: outputs.cells[:, 0]}
 
     def draw(count: int) -> list[np.ndarray]:
@@ -50,7 +56,66 @@ def test_what_would_have_shown_shows(epsilon: float, delta: float, rounds: int) 
     """At .95 each, 24 of 40 or fewer come by chance with probability below 1e-9."""
     rng = np.random.default_rng(int(10 * epsilon) + rounds)
     true = smallest_excess(epsilon, rounds, BETA, delta)
-    assert sum(_shows((epsilon, delta), true, rounds, rng) for _ in range(40)) > 24
+    chances = 0.5, 0.5 * math.exp(-true)
+    assert sum(_shows((epsilon, delta), chances, rounds, rng) for _ in range(40)) > 24
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "rounds"), [(1.0, 0.0, 150), (2.0, 0.0, 586), (0.5, 0.05, 100)]
+)
+def test_with_few_draws_what_a_neighbour_never_has_would_have_shown(
+    epsilon: float, delta: float, rounds: int
+) -> None:
+    rng = np.random.default_rng(rounds)
+    assert smallest_excess(epsilon, rounds, BETA, delta) == math.inf
+    chance = smallest_chance(epsilon, rounds, BETA, delta)
+    assert delta < chance < 1
+    assert sum(_shows((epsilon, delta), (chance, 0.0), rounds, rng) for _ in range(40)) > 24
+
+
+def test_no_power_is_said_where_there_is_none() -> None:
+    for rounds in (0, 46, 300, 586, 3000):
+        least = smallest_excess(2.0, rounds, BETA)
+        told = _told(2.0, 0.0, rounds, BETA, least)
+        assert "inf" not in told
+        assert f"{rounds} " in told
+        assert ("too few draws to see anything" in told) == (rounds < 200)
+
+
+def test_power_is_that_of_the_stage_with_the_most_bets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last one, the longest, may spend its seconds on the race of slow pairs."""
+    real, stages = distribution._bet, [0]
+
+    def first_only(race: distribution.Race, samples: list) -> None:
+        stages[0] += 1
+        if stages[0] == 1:
+            real(race, samples)
+
+    monkeypatch.setattr(distribution, "_bet", first_only)
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+    counted = space >> dp.t.then_count() >> dp.m.then_laplace(2.0)
+    report = audit(counted, 1, replace(Budget.of("quick"), seconds=1.0, total=10.0))
+    (layer,) = (layer for layer in report.layers if layer.layer == "L3 distribution")
+    assert stages[0] == 2
+    assert layer.facts["rounds"] > 0
+    assert not layer.power.startswith("0 ")
+
+
+def test_a_layer_without_a_draw_did_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(race: distribution.Race, _samples: object) -> None:
+        race.budget = replace(race.budget, seconds=0.0)
+
+    monkeypatch.setattr(distribution, "_bet", slow)
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+    counted = space >> dp.t.then_count() >> dp.m.then_laplace(2.0)
+    budget = replace(Budget.of("quick"), seconds=2.0, total=4.0)
+    report = audit(counted, 1, budget)
+    (layer,) = (layer for layer in report.layers if layer.layer == "L3 distribution")
+    assert layer.status == "skipped"
+    assert layer.reason.startswith("too few draws to see anything: 0 a side")
+    assert report.checks == "L0 ran; L1, L2, L3, L4, L5 did not"
+    assert "Infinity" not in report.to_json()
+    assert '"inf"' not in report.to_json()
 
 
 def test_what_the_delta_of_a_claim_allows_is_not_said_to_show() -> None:

@@ -14,14 +14,14 @@ from opendp_sim.audit import draw_tree
 from opendp_sim.audit.atoms import atom_source
 from opendp_sim.audit.curves import pure_curve
 from opendp_sim.audit.datasets import records_of
-from opendp_sim.audit.encoding import Raised, unordered
-from opendp_sim.audit.glance import Glance, excess
+from opendp_sim.audit.encoding import Raised, encode, unordered
+from opendp_sim.audit.glance import Bins, Glance, excess
 from opendp_sim.audit.guessed import guessed_source
 from opendp_sim.audit.guided import _overflowing
 from opendp_sim.audit.joined_words import counted, joined, repeated
 from opendp_sim.audit.laws import Law, Laws
 from opendp_sim.audit.lean import text_of
-from opendp_sim.audit.mining import Mined
+from opendp_sim.audit.mining import Mined, mined
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise_tables import MOST_ENTRIES, NoiseTable
 from opendp_sim.audit.plain_events import plain_events
@@ -248,3 +248,29 @@ def test_a_shift_of_several_places_is_scored_from_few_draws() -> None:
     assert leaning.rows(lambda _: "no number")(0) == leaning.rows(lambda _: [1.0])(0)
     assert rows_of([[1, 2], [3]]) is None
     assert rows_of([[1, math.nan]]) is not None
+
+
+def test_the_ends_of_narrow_types_that_code_names_are_tried() -> None:
+    def attribute(rows: list[int]) -> int:
+        return int(np.asarray(rows).astype(np.int16).sum())
+
+    def text(rows: list[int]) -> int:
+        return int(np.asarray(rows, dtype="uint8").sum())
+
+    assert {32767, 32768, -32768, -32769} <= mined([attribute]).numbers
+    assert {255, 256} <= mined([text]).numbers
+    assert "uint8" not in mined([text]).words
+    assert not mined([lambda rows: int(np.sum(rows))]).numbers  # type: ignore[list-item]
+
+
+def test_whole_numbers_among_fractions_are_seen() -> None:
+    """A noisy sum divided by an exact size lies on a grid that tells the size."""
+    rng = np.random.default_rng(0)
+    noise = [round(v) for v in rng.laplace(0, 50, 400)]
+    halves, wholes = [[v / 2, 3.0] for v in noise[:200]], [[float(v), 3.0] for v in noise[200:]]
+    assert encode(halves).summary[0, -1] == 1 + (halves[0][0] % 1 == 0)
+    assert (encode(wholes).summary[:, -1] == 2).all()
+    bins = Bins.of([*halves, *wholes])
+    assert bins is not None
+    assert bins.cells([0.5, 3.0])[2:] == (".", "")
+    assert bins.cells([math.nan, math.inf])[2:] == (".", ".")

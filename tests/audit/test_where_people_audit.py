@@ -7,11 +7,13 @@ import sys
 import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from opendp_sim import pytest_audit
 from opendp_sim.audit.modules import makers
-from opendp_sim.cli.audit import _subjects
+from opendp_sim.cli._audit_module import of_module
 from opendp_sim.core.errors import AuditError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +32,9 @@ def helper(x):
 
 def make_of(scale):
     return make_noisy(scale)
+
+class Held:
+    pass
 
 def twice() -> dp.Measurement:
     return count >> dp.m.then_laplace(2.0)
@@ -54,15 +59,20 @@ def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_module_s_objects_and_factories_are_found(stranger: Path) -> None:
     assert [name for name, _ in makers("stranger_of_tests")] == ["count", "make_noisy", "twice"]
-    names = [name for name, _, _ in _subjects("stranger_of_tests", 1)]
+    found = of_module("stranger_of_tests")
+    names = [name for name, _, _ in found.subjects]
     assert names == [f"stranger_of_tests:{name}" for name in ("count", "make_noisy", "twice")]
+    assert found.left_out == [
+        ("Held", "a class: write a factory that returns the OpenDP object around it"),
+        ("make_of", "needs `scale`: write a factory without arguments that calls it"),
+    ]
 
 
 def test_a_module_without_any_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "empty_of_tests.py").write_text("x = 1\n", "utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(AuditError, match="OS501"):
-        _subjects("empty_of_tests", 1)
+        of_module("empty_of_tests")
 
 
 def _installed() -> list[str]:
@@ -115,3 +125,31 @@ def test_explain_audit_is_the_guide() -> None:
     from opendp_sim.dsl.explain import explain
 
     assert "audit(obj, d_in)" in explain("audit")
+    assert "Slow releases" in explain("known_limits")
+
+
+def test_pytest_refuses_audits_of_no_seconds() -> None:
+    """With 0 nothing ran, and everything passed."""
+    options = {"--opendp-audit-seconds": 0.0, "--opendp-audit": False, "--opendp-audit-module": []}
+    for seconds in (0.0, -3.0, float("inf")):
+        config = SimpleNamespace(getoption=(options | {"--opendp-audit-seconds": seconds}).get)
+        with pytest.raises(pytest.UsageError, match="above 0"):
+            pytest_audit.pytest_configure(config)
+        with pytest.raises(pytest.UsageError, match="above 0"):
+            pytest_audit._assert(None, 1, seconds=seconds)
+
+
+def test_pytest_names_a_module_that_cannot_be_audited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "raises_of_tests.py").write_text("raise ValueError('password=1')\n", "utf-8")
+    (tmp_path / "bare_of_tests.py").write_text("x = 1\n", "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for module, told in (
+        ("no_such_module_of_tests", "no module named no_such_module_of_tests"),
+        ("raises_of_tests", "ValueError at raises_of_tests.py:1"),
+        ("bare_of_tests", "nothing in it can be audited"),
+    ):
+        with pytest.raises(pytest.UsageError, match=told) as error:
+            list(pytest_audit._of_module(None, module))
+        assert "password" not in str(error.value)

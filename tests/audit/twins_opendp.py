@@ -106,10 +106,16 @@ TRANSFORMATIONS = [
     _control("clamp_float", lambda: dp.t.make_clamp(free(float), SYMMETRIC, (0.0, 5.0))),
     _control("clamp_insert_delete", lambda: dp.t.make_clamp(free(), INSERT_DELETE, (0, 5))),
     _control("cast_default", lambda: dp.t.make_cast_default(free(str), SYMMETRIC, TOA=int)),
-    _control("cast", lambda: dp.t.make_cast(free(str), SYMMETRIC, TOA=int)),
+    _control(  # by itself neither it nor ``find`` gives Python anything: OpenDP has no list of options there
+        "cast",
+        lambda: dp.t.make_cast(free(str), SYMMETRIC, TOA=int) >> dp.t.then_impute_constant(0),
+    ),
     _control("cast_inherent", lambda: dp.t.make_cast_inherent(free(int), SYMMETRIC, TOA=float)),
     _control("is_equal", lambda: dp.t.make_is_equal(free(str), SYMMETRIC, "a")),
-    _control("find", lambda: dp.t.make_find(free(str), SYMMETRIC, ["a", "b"])),
+    _control(
+        "find",
+        lambda: dp.t.make_find(free(str), SYMMETRIC, ["a", "b"]) >> dp.t.then_impute_constant(2),
+    ),
     _control("find_bin", lambda: dp.t.make_find_bin(free(float), SYMMETRIC, [0.0, 1.0, 5.0])),
     _control("identity", lambda: dp.t.make_identity(free(), SYMMETRIC)),
     _control("resize", lambda: dp.t.make_resize(ints(), SYMMETRIC, size=4, constant=0)),

@@ -39,6 +39,7 @@ from tests._cli import run as _run
 from tests._golden import FOLDER, compare
 from tests._plans import planned
 from tests._small import write_small
+from tests._tiers import some
 from tests.cases import cases
 
 SPECS = Path(__file__).parents[2] / "specs"
@@ -66,7 +67,7 @@ outputs:
 # --- specs ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spec", ALL_SPECS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("spec", some(ALL_SPECS, 2), ids=lambda path: path.stem)
 def test_every_spec_of_the_package_checks(spec):
     result = _run("check", spec)
     assert result.exit_code == 0, result.stderr
@@ -225,7 +226,7 @@ def test_errors_as_json_have_one_shape(tmp_path):
 # --- about the language ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("key", sorted(REGISTRY))
+@pytest.mark.parametrize("key", some(sorted(REGISTRY), 2))
 def test_explain_has_a_page_for_every_mechanism(key):
     text = _run("explain", key).stdout
     for name in describe(REGISTRY[key]):
@@ -246,7 +247,7 @@ def test_explain_a_stage_and_an_unknown_word():
     assert "did you mean `race_sketch`?" in result.stderr
 
 
-@pytest.mark.parametrize("word", sorted(words_of_a_spec(Spec)))
+@pytest.mark.parametrize("word", some(sorted(words_of_a_spec(Spec)), 4))
 def test_explain_has_a_page_for_every_word_of_a_spec(word):
     assert word in _run("explain", word).stdout
 

@@ -94,14 +94,11 @@ def charges(folder: Path) -> int:
         return len(ledger.charges)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name == "nt", reason="signals of a POSIX system")
 @pytest.mark.parametrize(
     ("command", "signum"),
-    [
-        ("apply", signal.SIGINT),
-        pytest.param("check", signal.SIGINT, marks=pytest.mark.long),
-        pytest.param("apply", signal.SIGTERM, marks=pytest.mark.long),
-    ],
+    [("apply", signal.SIGINT), ("check", signal.SIGINT), ("apply", signal.SIGTERM)],
 )
 def test_a_command_stopped_at_any_moment_says_one_line(
     tmp_path: Path, command: str, signum: int
@@ -264,15 +261,24 @@ def _closed(*arguments: object, lines: int) -> tuple[int, str]:
 @pytest.mark.skipif(os.name == "nt", reason="pipes of a POSIX system")
 def test_a_closed_pipe_ends_a_command_as_a_shell_expects(tmp_path: Path) -> None:
     """Quietly with 141; where a charge was made, the last line names it."""
-    file = spec(tmp_path)
-    assert _closed("--help", lines=0) == (141, "")
     assert _closed("ops", lines=0) == (141, "")
-    for number, more in enumerate(([], ["--json"]), 1):  # all is written before a word is said
-        code, said = _closed("apply", file, *more, lines=0)
-        assert code == 141
-        assert charges(tmp_path) == number
-        assert said.startswith("standard output was closed; entry ")
-        assert said.endswith(", and stands\n")
+    _closed_after_its_charge(tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.name == "nt", reason="pipes of a POSIX system")
+def test_so_do_help_and_what_is_told_to_programs(tmp_path: Path) -> None:
+    assert _closed("--help", lines=0) == (141, "")
+    _closed_after_its_charge(tmp_path, "--json")
+
+
+def _closed_after_its_charge(tmp_path: Path, *more: str) -> None:
+    """All is written before a word is said."""
+    code, said = _closed("apply", spec(tmp_path), *more, lines=0)
+    assert code == 141
+    assert charges(tmp_path) == 1
+    assert said.startswith("standard output was closed; entry ")
+    assert said.endswith(", and stands\n")
     assert (tmp_path / "out" / "sketch.npz.certificate.json").exists()
 
 

@@ -30,7 +30,8 @@ def test_the_mean_length_of_a_normal_vector() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "directions"), [(1, 2), (2, 2), (3, 5), (16, 16), (16, 64), (30, 8)]
+    ("columns", "directions"),
+    [*((1, 2), (2, 2), (3, 5), (16, 16), (30, 8)), pytest.param(16, 64, marks=pytest.mark.long)],
 )
 def test_the_scatter_is_the_lemmas(columns: int, directions: int) -> None:
     """2,000 draws: the mean within 6 errors of 1, the deviation within 15 % (9 errors)."""

@@ -13,6 +13,7 @@ from opendp_sim.core.grid import count_ids
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import GridRows, Rows
+from tests._tiers import some
 
 GRID = GridRows(width=3, labels=("a", "b"), unit=0.1, lower=(-50, 0, -9), upper=(50, 70, 9))
 RNG = np.random.default_rng(3)
@@ -52,7 +53,7 @@ def built(key: str, *, per_label: bool) -> np.ndarray[Any, Any]:
     return out
 
 
-@pytest.mark.parametrize("per_label", [False, True])
+@pytest.mark.parametrize("per_label", some([True, False], 2))
 @pytest.mark.parametrize("key", SKETCHES)
 def test_sketches_are_the_same_bits(
     key: str, per_label: bool, monkeypatch: pytest.MonkeyPatch

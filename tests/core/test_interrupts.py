@@ -163,10 +163,11 @@ def test_no_callback_lets_more_than_an_exception_out_on_any_thread() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-def test_a_chain_interrupted_anywhere_never_crashes() -> None:
+@pytest.mark.parametrize("times", [10, pytest.param(25, marks=pytest.mark.long)])
+def test_a_chain_interrupted_anywhere_never_crashes(times: int) -> None:
     one = {"OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", SWEEP, "7", "25"],
+        [sys.executable, "-c", SWEEP, "7", str(times)],
         capture_output=True,
         text=True,
         timeout=120,
@@ -174,9 +175,9 @@ def test_a_chain_interrupted_anywhere_never_crashes() -> None:
         check=True,
     )
     codes = [int(code) for code in done.stdout.split()]
-    assert len(codes) == 25
+    assert len(codes) == times
     assert set(codes) <= {0, 130}  # 0: within a destructor's few bytecodes, see interrupts.md
-    assert codes.count(130) >= 20
+    assert codes.count(130) >= 0.8 * times
 
 
 STORM = """

@@ -68,12 +68,12 @@ def test_a_budget_that_opendp_does_not_convert_is_refused(measure, epsilon, delt
 @pytest.mark.parametrize(
     ("measure", "epsilon", "delta"),
     [("approx", *far) for far in FAR[:1]]
-    + [(CONVERTED[0], *far) for far in (("1e-300", "1e-6"), ("1e4", "1e-300"))]
+    + [(CONVERTED[0], "1e4", "1e-300")]
     + [
         pytest.param(*each, marks=pytest.mark.long)
         for each in (
             *(("approx", *far) for far in FAR[1:]),
-            *((measure, "1e-300", "1e-6") for measure in (*CONVERTED[1:], "approx")),
+            *((measure, "1e-300", "1e-6") for measure in (*CONVERTED, "approx")),
             *((measure, "1e4", "1e-300") for measure in CONVERTED[1:]),
             *((measure, "1.0", "0.1") for measure in CONVERTED),
         )

@@ -14,6 +14,7 @@ from opendp_sim.dsl.lost_ledger import trace_of
 from opendp_sim.dsl.standing import standing
 from tests._cli import run as _run
 from tests._small import write_small
+from tests._tiers import some
 
 
 def _lost(folder, *kept):
@@ -72,7 +73,7 @@ def test_a_certificate_of_another_ledger_is_no_trace(tmp_path):
     assert apply(plan_file(write_small(two)), into=tmp_path / "out", replace=True).charge.seq == 2
 
 
-@pytest.mark.parametrize("kept", ["lock", "certificates"])
+@pytest.mark.parametrize("kept", some(["lock", "certificates"], 2))
 def test_it_is_begun_anew_by_a_command_that_says_what_is_forgotten(tmp_path, kept):
     spec = _lost(tmp_path, kept)
     assert "OS407" in _run("ledger", "new", spec).stderr
@@ -188,7 +189,9 @@ def test_nothing_is_kept_in_a_folder_that_is_called_as_that_of_a_run(tmp_path, o
     assert "OS304" in done.output
 
 
-@pytest.mark.parametrize("way", ["link", "ring of links", "absolute", "same folder", "folder"])
+@pytest.mark.parametrize(
+    "way", some(["link", "ring of links", "folder", "absolute", "same folder"], 2)
+)
 def test_a_spec_of_two_names_has_one_ledger(tmp_path, way):
     """A link from another folder began a ledger of its own: the budget was spent once for each name."""
     home, other = tmp_path / "home", tmp_path / "other"

@@ -22,7 +22,7 @@ SPECS = Path(__file__).parents[2] / "specs"
     [
         ("shapes-regression", "csv", "refuse"),
         ("ink-distances", "npz", "enforce"),
-        ("bright-pixels", "memory", "refuse"),
+        pytest.param("bright-pixels", "memory", "refuse", marks=pytest.mark.long),
         ("digits-session", "npz", "enforce"),
     ],
 )

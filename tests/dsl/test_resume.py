@@ -25,8 +25,15 @@ def key_file(path):
     return path
 
 
-@pytest.mark.parametrize("started", [False, True])
-@pytest.mark.parametrize("stopped_at", ["settle", "_place"])
+@pytest.mark.parametrize(
+    ("stopped_at", "started"),
+    [
+        ("settle", True),
+        ("_place", False),
+        pytest.param("settle", False, marks=pytest.mark.long),
+        pytest.param("_place", True, marks=pytest.mark.long),
+    ],
+)
 def test_a_run_is_signed_by_the_key_that_it_was_started_with(
     tmp_path, monkeypatch, started, stopped_at
 ):

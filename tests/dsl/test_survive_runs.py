@@ -25,6 +25,7 @@ from opendp_sim.cli import app
 from opendp_sim.core.errors import BudgetError, DataError, ReleaseError, SimError
 from opendp_sim.dsl import apply, plan_file, verify
 from tests._small import write_small
+from tests._tiers import some
 
 CALLS = ("open", "fsync", "replace", "unlink", "mkdir", "posix_fallocate")
 
@@ -90,7 +91,9 @@ def moved(plan, folder):
     return replace(plan, program=replace(plan.program, written_folder=str(folder)), path=None)
 
 
-@pytest.mark.parametrize("fault", ["stop", errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize(
+    "fault", ["stop", errno.ENOSPC, pytest.param(errno.EIO, marks=pytest.mark.long)]
+)
 def test_at_every_file_call_nothing_is_released_uncharged_or_charged_twice(tmp_path, fault):
     """The first run is stopped at its k-th call, then it is run again (tests/bench has every k)."""
     plan = plan_file(small(tmp_path))
@@ -239,7 +242,7 @@ def test_a_kept_file_that_was_changed_is_never_published(tmp_path, monkeypatch, 
 
 
 @pytest.mark.parametrize("way", ["link", "second name", "pipe"])
-@pytest.mark.parametrize("name", ["0.csv", "1.npz.statement", "run.json", "seal"])
+@pytest.mark.parametrize("name", some(["0.csv", "1.npz.statement", "run.json", "seal"], 2))
 def test_a_kept_file_is_a_file_of_its_own(tmp_path, monkeypatch, name, way):
     """The same bytes under a link are another's, who could change them when they are published."""
     spec = unfinished(tmp_path, monkeypatch)

@@ -117,6 +117,23 @@ def run(
         return said, [entry.kind for entry in ledger.entries], sums
 
 
+@pytest.mark.parametrize(
+    ("ingest", "last", "faults"),
+    [
+        ("refuse", "thresholds", {}),
+        ("refuse", "votes", {0: "heavy", 2: "high", 3: "nan"}),
+        ("enforce", "slices", {1: "nan", 2: "wide", 3: "heavy"}),
+        ("enforce", "by row", {1: "missing", 2: "torn"}),
+        ("assume", "votes", {1: "type", 3: "gone"}),
+    ],
+)
+def test_one_and_several_workers_say_and_add_up_the_same(
+    faults: dict[int, str], ingest: str, last: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _compare(faults, ingest, last, home, monkeypatch)
+
+
+@pytest.mark.long
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     faults=st.dictionaries(st.integers(0, FILES - 1), st.sampled_from(FAULTS), max_size=3),
@@ -124,6 +141,12 @@ def run(
     last=st.sampled_from(sorted(LAST)),
 )
 def test_one_and_several_workers_say_charge_and_add_up_the_same(
+    faults: dict[int, str], ingest: str, last: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _compare(faults, ingest, last, home, monkeypatch)
+
+
+def _compare(
     faults: dict[int, str], ingest: str, last: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(home, faults)

@@ -12,11 +12,12 @@ from opendp_sim.knn.parts.kept import kept_labels, replaying
 from opendp_sim.spaces.rows import GridRows
 from tests._edited_stores import MECHANISMS, EditedStores
 from tests._edits import fault_of
+from tests._tiers import some
 
 GRID = GridRows(width=2, labels=("a", "b"), unit=0.01, lower=(-100,), upper=(100,))
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", some(MECHANISMS, 2))
 def test_no_edit_of_a_store_is_a_failure_inside_the_mechanism(tmp_path, mechanism):
     """Before, one edit in four was OS902, and emptied every purse (tests/bench/survive_edits has the campaign)."""
     stores = EditedStores(tmp_path / "store", mechanism)

@@ -20,6 +20,7 @@ from opendp_sim.knn.parts.predictor import Predictor
 from opendp_sim.knn.parts.public import Seen, weights_of
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import GridRows, Rows
+from tests._tiers import some
 
 dp.enable_features("contrib")
 RNG = np.random.default_rng(5)
@@ -71,7 +72,12 @@ def test_every_record_that_reaches_a_threshold_is_found_and_no_other(normalise):
 @pytest.mark.parametrize("centre", [False, True])
 @pytest.mark.parametrize(
     ("kernel", "normalise"),
-    [(Cosine(), True), (Rbf(), True), (Student(), True), (Rbf(bandwidth=9.0), False)],
+    [
+        (Cosine(), True),
+        pytest.param(Rbf(), True, marks=pytest.mark.long),
+        (Student(), True),
+        (Rbf(bandwidth=9.0), False),
+    ],
     ids=str,
 )
 def test_deleting_moving_blocking_and_layout_change_no_bit(kernel, normalise, centre):
@@ -157,7 +163,10 @@ def test_hash_tables_find_records_as_often_as_stated(cosine):
         _close(np.mean(alike), stated)
 
 
-@pytest.mark.parametrize(("width", "dtype"), [(64, "f4"), (1024, "f4"), (2**18, "f8")])
+@pytest.mark.parametrize(
+    ("width", "dtype"),
+    [(64, "f4"), (1024, "f4"), (2**16, "f8"), pytest.param(2**18, "f8", marks=pytest.mark.long)],
+)
 def test_codes_are_computed_where_their_products_are_exact(width, dtype):
     """The float follows from the longest plane that was drawn and the longest row there may be."""
     for coder in (Tables.draw(0, 1, 4, width), Codes.draw(SignCodes(words=1), width)):
@@ -206,7 +215,7 @@ class Forced:
 
 @pytest.mark.parametrize("by_person", [False, True])
 @pytest.mark.parametrize("d_in", [1, 2, 3])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", some(range(8), 3))
 def test_the_transcripts_of_neighbours_differ_by_no_more_than_the_map(
     seed, d_in, by_person, monkeypatch
 ):

@@ -50,7 +50,10 @@ def points(count: int, seed: int) -> np.ndarray[Any, Any]:
     return np.clip(rng.choice([2.0, 5.0], (count, 1)) + rng.normal(0, 1.0, (count, WIDTH)), 0, 8)
 
 
-@pytest.mark.parametrize(("kind", "bits"), [("fourier", 3), ("laplacian", 12), ("race", 12)])
+@pytest.mark.parametrize(
+    ("kind", "bits"),
+    [pytest.param("fourier", 3, marks=pytest.mark.long), ("laplacian", 12), ("race", 12)],
+)
 def test_predicted_is_measured(kind: str, bits: int) -> None:
     """40 seeds on other data of the same law: within 20 %.
 
@@ -240,8 +243,16 @@ def noisy_density(noise: str, data: Any, queries: Any, runs: int, **post: Any) -
     return answers, claim.expected
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize("groups", [3, 10])
+@pytest.mark.parametrize(
+    ("noise", "groups"),
+    [
+        ("laplace", 10),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in (("gaussian", 3), ("gaussian", 10), ("laplace", 3))
+        ),
+    ],
+)
 def test_a_plan_s_noise_has_the_median_s_factor(noise, groups):
     """No record at all, so groups scatter by noise alone. Questions all over the box read 480 cells.
 
@@ -259,7 +270,7 @@ def test_a_plan_s_noise_has_the_median_s_factor(noise, groups):
     assert answers[0]["noise_error"][0, 0] == pytest.approx(expected["noise_error"])
 
 
-@pytest.mark.parametrize("records", [60, 6000])
+@pytest.mark.parametrize("records", [6000, pytest.param(60, marks=pytest.mark.long)])
 def test_a_plan_s_share_has_its_divisor_and_the_noise_of_the_number(records):
     """Queries at the records and far from them, few records and many: within 20 % of Lemma 7, over 5 deviations."""
     data = np.full((records, WIDTH), 0.0)

@@ -21,6 +21,7 @@ from opendp_sim.core.whole import whole_function
 from opendp_sim.queries.parts.expected_error import Asked, expected_kernel_error
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import RealRows, Rows
+from tests._tiers import several, some
 
 GAUSS: dict[str, Any] = {"gaussian": {"bandwidth": 1.0}}
 
@@ -45,7 +46,7 @@ def kernel_of(of: Release) -> Any:
     return of.released.capability("kernel_sums", "test").kernel  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("kernel", [GAUSS, {"rational": {"bandwidth": 1.0}}])
+@pytest.mark.parametrize("kernel", some([GAUSS, {"rational": {"bandwidth": 1.0}}], 2))
 @pytest.mark.parametrize("beside", [-0.0005, 0.002])
 def test_points_a_hair_beside_the_data_hide_nothing(kernel: dict[str, Any], beside: float) -> None:
     """Their phases have the same step in most repetitions: .54 to .90 of intervals covered before."""
@@ -64,7 +65,7 @@ def test_points_a_hair_beside_the_data_hide_nothing(kernel: dict[str, Any], besi
     assert np.mean(alarms) <= 0.05
 
 
-@pytest.mark.parametrize(("frequencies", "apart"), [(50, 0.1), (150, 0.3)])
+@pytest.mark.parametrize(("frequencies", "apart"), several([(50, 0.1), (150, 0.3)], 2))
 def test_points_with_the_data_s_mean_and_variance(frequencies: int, apart: float) -> None:
     """What is left is of the fourth order, far more skew than a square: .85 to .90 covered before."""
     covered, count = [], 10_000_000
@@ -101,7 +102,7 @@ PLANNED: list[tuple[str, dict[str, Any], float, int, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("key", "params", "mu", "size", "public"), PLANNED)
+@pytest.mark.parametrize(("key", "params", "mu", "size", "public"), several(PLANNED, 2))
 def test_what_is_planned_is_what_is_measured(
     key: str, params: dict[str, Any], mu: float, size: int, public: bool
 ) -> None:

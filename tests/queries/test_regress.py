@@ -163,7 +163,11 @@ def gram_of(columns: int, count: int, share: float, seed: int) -> Any:
     [
         # Forty columns cost as much as all others: three noises of them on every push.
         pytest.param(
-            *shape, noise, marks=[pytest.mark.deep] * (shape[0] == 40 and noise not in FEW)
+            *shape,
+            noise,
+            marks=pytest.mark.deep
+            if shape[0] == 40 and noise not in FEW
+            else [pytest.mark.long] * (noise not in FEW),
         )
         for shape in ((1, 300), (5, 1200), (20, 3000), (40, 500))
         for noise in (0.5, 2.0, 8.0, 30.0, 120.0, 500.0, 5000.0)

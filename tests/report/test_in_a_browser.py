@@ -20,10 +20,13 @@ from opendp_sim.report import figures
 from opendp_sim.report.page import page_of
 from tests._browser import CHROMIUM, Browser
 from tests._small import write_small
+from tests._tiers import tiered
 from tests.report.audits import audit_file
 
 SHOTS = "REPORT_SHOTS" in os.environ
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.yaml"))
+KINDS = {"digit-density", "digits-session", "ink-distances", "teacher-votes"}
+"""Queries, a service, a page of distances, and a selection: the specs of every run."""
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs a browser")
 
 
@@ -67,7 +70,9 @@ def looked_at(browser, page, name, folder, *, shots=False):
     return found + browser.complaints + browser.requests
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "spec", tiered(SPECS, lambda path: path.stem in KINDS), ids=lambda path: path.stem
+)
 def test_the_page_of_every_spec(browser, spec, tmp_path, monkeypatch):
     whole = spec.stem == "digit-density"
     if not whole:  # the curves of the others have one point, to save time
@@ -132,16 +137,27 @@ def axe_faults(browser, axe, name, page, folder):
     return found
 
 
-def test_axe_finds_nothing_on_a_page_of_each_kind(browser, others, tmp_path):
+@pytest.fixture
+def axe():
     """An independent checker, as the package axe-core-python holds it: for tests alone, never shipped."""
     found = importlib.util.find_spec("axe_core_python")
     if found is None:
         pytest.skip("needs the extra `dev`")
-    axe = (Path(found.origin).parent / "axe.min.js").read_text(encoding="utf-8")
-    pages = {"digit-density": page_of(SPECS[2])} | others
-    for name, page in pages.items():
-        assert axe_faults(browser, axe, name, page, tmp_path) == []
+    return (Path(found.origin).parent / "axe.min.js").read_text(encoding="utf-8")
+
+
+def test_axe_finds_nothing_on_a_page_and_something_where_it_is_broken(
+    browser, others, axe, tmp_path
+):
+    name, page = next(iter(others.items()))
+    assert axe_faults(browser, axe, name, page, tmp_path) == []
     assert axe_faults(browser, axe, "broken", BROKEN, tmp_path) != []
+
+
+@pytest.mark.long
+def test_axe_finds_nothing_on_a_page_of_each_kind(browser, others, axe, tmp_path):
+    for name, page in ({"digit-density": page_of(SPECS[2])} | others).items():
+        assert axe_faults(browser, axe, name, page, tmp_path) == []
 
 
 @pytest.mark.deep

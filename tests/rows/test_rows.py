@@ -109,7 +109,7 @@ def test_clipped_rows_really_keep_the_bound(norm: str, row: list[float], bound: 
     claim.output.check(Rows(out[None, :]))
 
 
-@pytest.mark.parametrize("norm", ["l1", "l2"])
+@pytest.mark.parametrize("norm", some(["l2", "l1"], 2))
 def test_rows_on_the_edge_keep_the_bound(norm: str) -> None:
     # Rows scaled to the bound by floats: half of them are really a little longer.
     generator = np.random.default_rng(9)
@@ -381,7 +381,9 @@ def test_what_is_kept_of_a_person_is_their_own_affair(
     assert kept(shuffled, most, size) == whole
 
 
-@pytest.mark.parametrize("bits", some([1, 0], 2))
+@pytest.mark.parametrize(
+    "bits", [pytest.param(1, marks=pytest.mark.long), pytest.param(0, marks=pytest.mark.long)]
+)
 def test_no_hash_is_so_bad_that_others_matter(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The proof rests on the digests of tied rows, not on the hash: here nearly all rows tie."""
     real = Ranks.hashes

@@ -32,6 +32,7 @@ from tests._enumeration import (
     renyi,
     softmax,
 )
+from tests._tiers import several
 
 dp.enable_features("contrib")
 
@@ -163,10 +164,10 @@ def gated(k, scale, share, delta, distance=1, space=None):
     ("k", "scale", "share", "delta", "distance"),
     [
         (2, 2.0, 0.5, 0.05, 1),
-        (2, 1.0, 0.2, 0.02, 1),
-        (2, 0.5, 0.9, 0.1, 1),
+        pytest.param(2, 1.0, 0.2, 0.02, 1, marks=pytest.mark.long),
+        pytest.param(2, 0.5, 0.9, 0.1, 1, marks=pytest.mark.long),
         (1, 0.6, 0.95, 0.1, 1),
-        (3, 0.7, 0.5, 0.1, 2),
+        pytest.param(3, 0.7, 0.5, 0.1, 2, marks=pytest.mark.long),
     ],
 )
 def test_a_gate_and_then_peeling(k, scale, share, delta, distance):
@@ -193,7 +194,7 @@ class Merged(Tree):
 
 @pytest.mark.parametrize(
     ("scale", "share", "delta", "distance"),
-    [(0.8, 0.5, 0.02, 1), (0.8, 0.7, 0.02, 1), (1.2, 0.5, 0.1, 1), (1.0, 0.6, 0.05, 2)],
+    several([(0.8, 0.5, 0.02, 1), (0.8, 0.7, 0.02, 1), (1.2, 0.5, 0.1, 1), (1.0, 0.6, 0.05, 2)], 3),
 )
 def test_a_gate_over_gaps_beyond_its_threshold(scale, share, delta, distance):
     curve, draw, _, threshold = gated(1, scale, share, delta, distance, IntVector(MANY))
@@ -234,20 +235,27 @@ def test_broken_gates_are_refuted(fault):
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "known"),
     [
-        {},
-        {"accounting": "curve"},
-        {"k": 1, "slope": 0.4},
-        {"k": 1, "utility": "gap"},
-        {"k": 1, "fill": "peel"},
-        {"k": 1, "accounting": "curve"},
+        ({}, False),
+        ({"accounting": "curve"}, True),
+        ({"k": 1, "slope": 0.4}, False),
+        ({"k": 1, "utility": "gap"}, True),
+        ({"k": 1, "fill": "peel"}, True),  # refused on an unknown catalogue
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in (
+                ({}, True),
+                ({"accounting": "curve"}, False),
+                ({"k": 1, "slope": 0.4}, True),
+                ({"k": 1, "utility": "gap"}, False),
+                ({"k": 1, "accounting": "curve"}, True),
+                ({"k": 1, "accounting": "curve"}, False),
+            )
+        ),
     ],
 )
-@pytest.mark.parametrize("known", [True, False])
 def test_stable_top_k(options, known):
-    if options.get("fill") == "peel" and not known:
-        pytest.skip("refused on an unknown catalogue")
     mechanism = StableTopK(k_max=3, scale=0.9, delta=0.05, **options)
     plan = mechanism.plan()
     if known:
@@ -264,8 +272,15 @@ def test_stable_top_k(options, known):
             assert fits_approximate(found, claim.privacy_map(users), users)
 
 
-@pytest.mark.parametrize("accounting", ["zcdp", "curve"])
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(
+    ("accounting", "known"),
+    [
+        ("zcdp", False),
+        ("curve", True),
+        pytest.param("zcdp", True, marks=pytest.mark.long),
+        pytest.param("curve", False, marks=pytest.mark.long),
+    ],
+)
 def test_limited_domain(accounting, known):
     mechanism = LimitedDomain(k=2, k_max=3, scale=1.0, delta=0.1, accounting=accounting)
     domain, votes = (IntVector(ITEMS), dense(mechanism)[0]) if known else sparse()
@@ -305,7 +320,7 @@ def test_gaussian_top_k():
         assert all(renyi(found, pairs, a) <= rho * a * (1 + 1e-6) for a in ALPHAS)
 
 
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("known", [pytest.param(True, marks=pytest.mark.long), False])
 def test_top_stable(known):
     mechanism = TopStable(k=1, k_max=2, epsilon=1.5, delta=0.1)
     items = 3

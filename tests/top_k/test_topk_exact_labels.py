@@ -41,8 +41,15 @@ from tests.top_k.test_topk_exact import ALPHAS, EPSILONS, PAIRS, TABLE, fits_app
 dp.enable_features("contrib")
 
 
-@pytest.mark.parametrize(("labels", "k_max"), [(2, 1), (4, 3)])
-@pytest.mark.parametrize("distance", [1, 2])
+@pytest.mark.parametrize(
+    ("distance", "labels", "k_max"),
+    [
+        (1, 4, 3),
+        (2, 2, 1),
+        pytest.param(1, 2, 1, marks=pytest.mark.long),
+        pytest.param(2, 4, 3, marks=pytest.mark.long),
+    ],
+)
 def test_stable_labels(labels, k_max, distance):
     queries = 4 // labels
     pate = PateLabels(
@@ -149,7 +156,10 @@ def test_noisy_max_over_all_histograms(accounting, noisy_ranks):
             assert stated(8.0 * users) < 0.05  # it is no empty claim
 
 
-@pytest.mark.parametrize("votes_each", [3, pytest.param(4, marks=pytest.mark.deep)])
+@pytest.mark.parametrize(
+    "votes_each",
+    [2, pytest.param(3, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.deep)],
+)
 def test_a_gaussian_histogram_of_three_items(votes_each):
     table = histograms(3, votes_each)
     votes, claim = (

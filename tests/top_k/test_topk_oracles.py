@@ -112,7 +112,7 @@ LONG_TABLES = (2.0**13, 2.0**15)
     [
         ((0.05, 50), 25),
         ((50, 900), 25),
-        (LONG_TABLES, 5),
+        pytest.param(LONG_TABLES, 5, marks=pytest.mark.long),
         pytest.param(LONG_TABLES, 25, marks=pytest.mark.deep),
         ((2.0**15, 2.0**39), 25),
     ],
@@ -140,7 +140,7 @@ def test_tails(scales, count):
     [
         ((0.3, 50), 20),
         ((50, 900), 20),
-        (LONG_TABLES, 5),
+        pytest.param(LONG_TABLES, 5, marks=pytest.mark.long),
         pytest.param(LONG_TABLES, 20, marks=pytest.mark.deep),
         ((2.0**15, 2.0**36), 20),
     ],
@@ -342,6 +342,7 @@ def test_tails_of_gates(widths):
         assert gate_passes(b, t, edge) >= mp.mpf("0.9499999") >= gate_passes(b, t, edge + 1)
 
 
+@pytest.mark.long
 def test_the_tails_of_the_widest_gate():
     """The longest table."""
     t, b = LARGEST, 3.0e4
@@ -407,11 +408,16 @@ def test_a_test_and_then_nothing_is_the_test_alone():
 
 
 @pytest.mark.parametrize(
-    ("b", "t"), [(2.5, 4.0), (0.6, 0.9), pytest.param(9.0, 1.2, marks=pytest.mark.deep)]
+    ("b", "t", "runs"),
+    [
+        (0.6, 0.9, 1500),
+        pytest.param(2.5, 4.0, 6000, marks=pytest.mark.long),
+        pytest.param(0.6, 0.9, 6000, marks=pytest.mark.long),
+        pytest.param(9.0, 1.2, 6000, marks=pytest.mark.deep),
+    ],
 )
-def test_the_law_of_a_gates_noise(b, t):
+def test_the_law_of_a_gates_noise(b, t, runs):
     """Chi-square over cells of at least 20 expected draws; false alarm 3e-7 each."""
-    runs = 6_000
     drawn = np.array([gate_noise(b, t) for _ in range(runs)])
     cuts = np.arange(-int(8 * t) - 5, int(12 * b) + 5)
     passes = np.array([float(gate_passes(b, t, int(j))) for j in cuts])

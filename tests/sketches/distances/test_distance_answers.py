@@ -67,7 +67,7 @@ def test_trees_at_epsilon_one() -> None:
     ("key", "params", "noise"),
     [
         ("threshold_sketch", {"thresholds": 16}, GAUSS),
-        ("moment_tree", {"levels": 4}, LAPLACE),
+        pytest.param("moment_tree", {"levels": 4}, LAPLACE, marks=pytest.mark.long),
         pytest.param("distance_tree", {"levels": 4}, GAUSS, marks=pytest.mark.long),
         pytest.param(
             "distance_tree", {"levels": 4, "consistent": True}, GAUSS, marks=pytest.mark.long
@@ -98,7 +98,10 @@ def test_intervals_cover_and_errors_are_as_stated(key: str, params: Any, noise: 
     assert np.mean(inside) > 0.9
 
 
-@pytest.mark.parametrize("key", ["threshold_sketch", "moment_tree", "distance_tree"])
+@pytest.mark.parametrize(
+    "key",
+    ["threshold_sketch", "moment_tree", pytest.param("distance_tree", marks=pytest.mark.long)],
+)
 def test_interval_counts_cover_the_true_count(key: str) -> None:
     """95 % intervals of coarse cells hold every question's true count in 90 % of 500 releases or more.
 

@@ -18,6 +18,7 @@ from opendp_sim.core.randomness import public_generator
 from opendp_sim.sketches.distances.parts import slices as module
 from opendp_sim.spaces.metrics import Symmetric
 from opendp_sim.spaces.rows import GridRows, Rows
+from tests._tiers import several
 from tests.sketches.distances._distance_tools import Made
 
 GAUSS, LONG = "discrete_gaussian", pytest.mark.long
@@ -281,7 +282,7 @@ def test_the_scatter_over_seeds_is_the_lemmas(width: int, directions: int) -> No
 
 
 @pytest.mark.parametrize("kind", ["one point", "beside the query", "a cloud"])
-@pytest.mark.parametrize("directions", [3, 30, pytest.param(600, marks=LONG)])
+@pytest.mark.parametrize("directions", [3, *(pytest.param(n, marks=LONG) for n in (30, 600))])
 @pytest.mark.parametrize("mean", [False, True])
 def test_intervals_cover(kind: str, directions: int, mean: bool) -> None:
     """Fixed seeds of the directions, fresh noise: .95 of 60 draws at the worst query.
@@ -307,7 +308,9 @@ def test_intervals_cover(kind: str, directions: int, mean: bool) -> None:
     assert held.min() >= 49
 
 
-@pytest.mark.parametrize(("directions", "confidence"), [(3, 0.95), (8, 0.95), (8, 0.8), (3, 0.5)])
+@pytest.mark.parametrize(
+    ("directions", "confidence"), several([(3, 0.95), (8, 0.95), (3, 0.5), (8, 0.8)], 3)
+)
 def test_few_directions_cover_where_dithers_decide(directions: int, confidence: float) -> None:
     """Without noise: all records in one place, so that an error is a mean of a few dithers.
 
@@ -328,7 +331,7 @@ def test_few_directions_cover_where_dithers_decide(directions: int, confidence: 
 def test_noise_is_the_stated_one_and_the_same_for_every_number_of_directions() -> None:
     """About 3.1 B / sqrt(2 rho) at the bound and 2.1 in the middle, a third to a fifth of the embedding's 10."""
     edge = np.array([[100.0, 0, 0, 0, 0], [0.0, 0, 0, 0, 0]])
-    for directions in (50, 500):
+    for directions in (500, 50):
         made = Made(
             BALL, Rows(np.zeros((1, 5))), "slice_sketch", directions=directions, seed=directions
         )

@@ -141,7 +141,10 @@ def test_one_record_s_error_attains_the_bound() -> None:
     assert np.sqrt(np.square(errors).mean()) == pytest.approx(bounded, rel=0.10)
 
 
-@pytest.mark.parametrize("frequencies", [250, 1000, pytest.param(8000, marks=pytest.mark.deep)])
+@pytest.mark.parametrize(
+    "frequencies",
+    [250, pytest.param(1000, marks=pytest.mark.long), pytest.param(8000, marks=pytest.mark.deep)],
+)
 def test_noise_is_one_query_s_price_whatever_the_size(frequencies: int) -> None:
     """zCDP: deviation 1/sqrt(2 rho) within 5 %.
 

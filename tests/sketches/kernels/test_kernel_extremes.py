@@ -194,7 +194,7 @@ def test_distances_up_to_int64_and_not_beyond(key: str, params: Any) -> None:
 # --- intervals ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("estimator", ["mean", "median_of_means"])
+@pytest.mark.parametrize("estimator", some(["mean", "median_of_means"], 2))
 @pytest.mark.parametrize("rho", some([0.005, None], 2), ids=["noise", "no noise"])
 @pytest.mark.parametrize("repetitions", some([2, 5, 20], 3))
 @pytest.mark.parametrize("key", ["fourier_sketch", "race_sketch"])

@@ -1,0 +1,107 @@
+"""A user's interactive release, asked in Python: its queryable is the user's function.
+
+A question of OpenDP's queryable takes a millisecond or two, most of it on the way between languages. Its
+answer is that of the user's transition function; a plain type is handed on as it is (``trace.md``, A3).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import opendp.core as native
+
+from opendp_sim.audit.own_data import own
+from opendp_sim.audit.taken_apart import TakenApart, handed_on, kind_of
+from opendp_sim.core import dp
+
+__all__ = ["asked_directly"]
+
+_PLAIN = (bool, int, float, str)
+
+
+class Unfit(dp.OpenDPException):
+    """An answer that OpenDP might hand on as something else: the run says nothing."""
+
+
+class Answering:
+    """What stands for a queryable: it is asked as one.
+
+    A question or an answer of a declared type goes through where OpenDP would hand it on unchanged, and a
+    list is copied on the way. What has no declared type is handed on as the very object, as OpenDP does.
+    """
+
+    def __init__(
+        self,
+        transition: Callable[[Any, bool], Any],
+        kinds: tuple[str | None, str | None],
+        tell: Callable[[], None],
+    ) -> None:
+        self._transition, self._kinds, self._tell = transition, kinds, tell
+
+    def __call__(self, query: Any) -> Any:
+        """Return the answer; an exception is OpenDP's, as there."""
+        query = self._passed(query, self._kinds[0])
+        try:
+            out = self._transition(query, False)
+        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+            raise dp.OpenDPException("FFI", f"{type(error).__name__}: {error}") from None
+        if self._kinds[1] is None and type(out) not in _PLAIN:
+            self._unfit()
+        return self._passed(out, self._kinds[1])
+
+    eval = __call__
+
+    def _passed(self, value: Any, kind: str | None) -> Any:
+        if kind is not None and not handed_on(value, kind):
+            self._unfit()
+        return own(value) if kind is not None else value
+
+    def _unfit(self) -> None:
+        self._tell()
+        raise Unfit("FFI", "a question or an answer of another type")
+
+
+def asked_directly(
+    outer: Any, drive: Callable[[Any], Any], end: Callable[[], None]
+) -> Callable[[Any], Any] | None:
+    """Return the conversation of a user's interactive release, as a function of the dataset.
+
+    Args:
+        outer: the measurement, a user's own, behind transformations or not.
+        drive: what asks the queryable.
+        end: called where a run says nothing.
+    """
+    parts = TakenApart()
+    try:
+        start = parts.measurement(outer)
+    except (LookupError, TypeError, AttributeError):
+        return None
+    if not parts.users:
+        return None
+
+    def run(data: Any) -> Any:
+        with _answering(end):
+            return drive(start(data))
+
+    return run
+
+
+@contextmanager
+def _answering(end: Callable[[], None]) -> Iterator[None]:
+    """Let the user's functions make stand-ins instead of queryables, until the block ends."""
+    real = native.new_queryable
+
+    def made(transition: Callable[[Any, bool], Any], Q: Any = None, A: Any = None) -> Answering:  # noqa: N803
+        return Answering(transition, (kind_of(Q), kind_of(A)), end)
+
+    places = [native, *filter(None, [sys.modules.get("opendp.prelude")])]
+    try:
+        for place in places:
+            vars(place)["new_queryable"] = made
+        yield
+    finally:
+        for place in places:
+            vars(place)["new_queryable"] = real

@@ -1,0 +1,132 @@
+"""What whoever knows the code knows: constants that its modules write out, and containers of them."""
+
+from __future__ import annotations
+
+import ast
+import datetime as dt
+import inspect
+import math
+import re
+import sys
+import types
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Public", "flat"]
+
+_TRIVIAL = (0, 1, -1, "", b"", math.inf, -math.inf)
+_LEAVES = (type(None), bool, type(Ellipsis), type(NotImplemented), re.Pattern, dt.timezone)
+_DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict)
+_LONGEST = 1000
+"""Entries of a display that are compared."""
+_NUMBERS = (int, float, str, bytes, complex)
+_SMALL = 100
+"""Seeds that are tried besides those that the code names."""
+_LARGEST = 200_000
+"""Letters of a module that are read."""
+
+
+class Public:
+    """Constants that the modules of functions write out."""
+
+    def __init__(self, functions: Iterable[types.FunctionType]) -> None:
+        self._known: set[tuple[type, Any]] = {(type(v), v) for v in _TRIVIAL}
+        self._known |= {(float, float(v)) for v in (0, 1, -1)}
+        self._known |= {(float, v) for v in (math.pi, math.e, math.tau)}
+        self._displays: set[tuple[Any, ...]] = set()
+        self._read: set[str] = set()
+        names = dict.fromkeys(str(f.__globals__.get("__name__")) for f in functions)
+        for function in functions:
+            self._code(function.__code__)
+        for name in names:
+            self.take_module(sys.modules.get(name))
+
+    @property
+    def seeds(self) -> list[Any]:
+        """Values that a generator may have been seeded with: small ones first."""
+        named = [v for kind, v in self._known if kind in (int, str) and v not in ("", 0, 1, -1)]
+        whole = [v for v in named if isinstance(v, str) or (v >= _SMALL and v < 1 << 128)]
+        return [*range(_SMALL), *sorted(whole, key=str)]
+
+    def knows(self, value: Any) -> bool:
+        """Say whether a value is nothing, a truth value, or a constant of the code."""
+        kind = type(value)
+        if kind in _LEAVES:
+            return True
+        if issubclass(kind, np.generic):
+            value = value.item()
+        if type(value) not in _NUMBERS:
+            return False
+        return value != value or (type(value), value) in self._known  # noqa: PLR0124 - NaN
+
+    def writes(self, values: Iterable[Any]) -> bool:
+        """Say whether the code writes out a container of just these values, in this order."""
+        return tuple(values) in self._displays
+
+    def _take(self, value: Any) -> None:
+        if isinstance(value, (tuple, frozenset)):
+            self._displays.add(tuple(flat(value)))
+            for part in value:
+                self._take(part)
+        elif type(value) in _NUMBERS:
+            self._known.add((type(value), value))
+            if type(value) in (int, float):
+                self._known.add((type(value), -value))
+                if type(value) is int and abs(value) < 1 << 53:
+                    self._known |= {(float, float(value)), (float, -float(value))}
+
+    def _code(self, code: types.CodeType) -> None:
+        for name in (*code.co_names, *code.co_varnames, code.co_name):
+            self._take(name)
+        for part in code.co_consts:
+            if isinstance(part, types.CodeType):
+                self._code(part)
+            else:
+                self._take(part)
+
+    def take_module(self, module: types.ModuleType | None) -> None:
+        """Take the constants of a module's text, where it has one."""
+        if module is None or module.__name__ in self._read:
+            return
+        self._read.add(module.__name__)
+        try:
+            text = inspect.getsource(module)
+            tree = ast.parse(text if len(text) < _LARGEST else "")
+        except (OSError, TypeError, SyntaxError, ValueError):
+            return
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant):
+                self._take(node.value)
+            if isinstance(node, _DISPLAYS):
+                self._display(node)
+            for field in ("id", "arg", "attr", "name"):
+                self._take(getattr(node, field, None))
+
+    def _display(self, node: ast.expr) -> None:
+        try:
+            written = ast.literal_eval(node)
+        except (ValueError, TypeError, RecursionError):
+            return
+        if isinstance(written, dict):
+            self._displays |= {tuple(flat(written.keys())), tuple(flat(written.values()))}
+        else:
+            self._displays.add(tuple(flat(written)))
+
+
+def flat(values: Iterable[Any]) -> list[Any]:
+    """Return the entries of a container, and of the lists and tuples in it, one after the other."""
+    out: list[Any] = []
+    todo = list(values)[::-1]
+    while todo and len(out) < _LONGEST:
+        value = todo.pop()
+        if type(value) in (list, tuple):
+            todo += reversed(value)
+        else:
+            out.append(value.item() if issubclass(type(value), np.generic) else value)
+    return [value for value in out if _is_entry(value)]
+
+
+def _is_entry(value: Any) -> bool:
+    return value is None or type(value) in (bool, *_NUMBERS)

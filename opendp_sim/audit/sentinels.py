@@ -1,0 +1,47 @@
+"""Numbers that stand for a missing answer: many of them, and one record that says what they become."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from opendp_sim.audit.neighbours import Edit
+
+__all__ = ["imputed", "sentinels"]
+
+_MOST, _MANY = 3, 40
+_NINES = frozenset((-1, *(sign * (10**n - 1) for n in range(1, 7) for sign in (-1, 1))))
+
+
+def sentinels(corners: Sequence[Any]) -> list[Any]:
+    """Return None, NaN, -1 and numbers of nines, such as -999: those of them that a record may be."""
+    none = [c for c in corners if c is None][:1]
+    numbers = _numbers(corners)
+    nan = [c for c in numbers if math.isnan(c)][:1]
+    whole = sorted({c for c in numbers if c in _NINES}, key=lambda c: (c != -1, -abs(c)))
+    return [*none, *nan, *whole][:_MOST]
+
+
+def imputed(
+    corners: Sequence[Any], size: int | None, edits: Callable[[Any], tuple[Edit, ...]]
+) -> Iterator[tuple[tuple[Any, ...], tuple[Edit, ...]]]:
+    """Yield many missing answers, and the edits that bring the highest or the lowest record.
+
+    A mean that takes the place of what is missing multiplies that record by their number.
+
+    Args:
+        corners: values of a record.
+        size: number of records where it is public.
+        edits: what brings a record.
+    """
+    known = [c for c in _numbers(corners) if math.isfinite(c)]
+    ends = (max(known), min(known)) if known else ()
+    for value, other in itertools.product(sentinels(corners), ends):
+        if value != other:
+            yield (value,) * (_MANY if size is None else size), edits(other)
+
+
+def _numbers(corners: Sequence[Any]) -> list[Any]:
+    return [c for c in corners if isinstance(c, (int, float)) and not isinstance(c, bool)]

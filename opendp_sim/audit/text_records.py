@@ -1,0 +1,279 @@
+"""Texts of the kinds that code takes: fields between its marks, numbers, spellings, JSON, dates."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from itertools import zip_longest
+
+import numpy as np
+
+from opendp_sim.audit.joined_words import PARTS, REPEATS, SPLITS
+from opendp_sim.audit.mining import Mined
+from opendp_sim.audit.text_kin import Shapes, kin_of, objects_of, users_of
+from opendp_sim.audit.text_patterns import PATTERNS, matching
+
+__all__ = ["Texts", "marks_of", "ranked", "texts_of"]
+
+_CUTS = SPLITS | {"splitlines", "reader", "DictReader", "partition_on", "tokenize", "finditer"}
+_NUMERIC = frozenset(
+    {"int", "float", "Decimal", "Fraction", "isdigit", "isdecimal", "isnumeric", "to_numeric"}
+    | {"loads", "literal_eval", "astype", "cast"}
+)
+_CASES = frozenset(
+    {"casefold", "lower", "upper", "title", "capitalize", "swapcase", "normalize", "IGNORECASE"}
+    | {"strip", "lstrip", "rstrip", "translate", "I"}
+)
+_BYTES = frozenset({"encode", "bytes", "bytearray", "utf-8", "utf8", "len"})
+_JSON = frozenset({"loads", "literal_eval", "safe_load"})
+_DATES = frozenset(
+    {"fromisoformat", "strptime", "date", "datetime", "to_datetime", "datetime64", "parse"}
+    | {"weekday", "isoweekday", "isocalendar", "toordinal", "hour"}
+)
+_LENGTHS = frozenset({"len", "encode"})
+_METHODS = _CUTS | PARTS | REPEATS | _NUMERIC | _CASES | _BYTES | _JSON | _DATES | PATTERNS
+
+_NO_DATA = re.compile(
+    r"[A-Z]{1,2}|[iuf]\d{1,3}|u?int\d*|float\d*|utf-?8|ascii|ignore|strict|key|size"
+)
+"""Names of types, codings and parameters, which are seldom records."""
+
+_LONGEST_MARK, _LONGEST_KEY, _KEYS, _MOST_MARKS = 3, 24, 4, 4
+_MOST_WIDTHS, _WIDEST, _REPEATED = 4, 12, 3
+_AMOUNTS = ("0", "1000000", "1", "-1000000")
+_NUMBERS = (
+    "0",
+    "7",
+    "-999999",
+    "999999",
+    "1e9",
+    "0.5",
+    "nan",
+    "inf",
+    "-inf",
+    " 7 ",
+    "1_000",
+    "٣",
+    "²",
+)
+_WIDE = ("é", "漢", "😀")
+"""Letters of two, three and four bytes."""
+_CHANGING = ("ß", "İ", "ﬃ", "ΐ", "ﷺ", "e\u0301")
+"""Letters whose case or normal form has another length."""
+_PLACES = ({11, 13}, {5, 7}, {8, 10}, {14, 16})
+"""Where hour, month, day and minute of an ISO date begin and end."""
+_ISO = (
+    "1970-01-01",
+    "2024-02-29T12:30:00",
+    "2024-12-31T23:59:59",
+    "2024-02-29",
+    "0001-01-01",
+    "9999-12-31",
+)
+_MANY, _LONG, _LONGEST = 40, 1000, 5000
+_MOST_LENGTHS, _MOST_TEXTS = 3, 84
+_LIGATURES = (("ffi", "ﬃ"), ("fl", "ﬂ"), ("fi", "ﬁ"), ("ss", "ß"), ("k", "\u212a"), ("s", "ſ"))
+"""What letters become when case is folded or compatibility forms are normalised."""
+_FULL_WIDTH = 0xFEE0
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What datasets of texts are made of."""
+
+    values: tuple[str, ...]
+    """Records to try."""
+    kin: tuple[tuple[str, str], ...]
+    """Records that belong together and differ in their number: a low and a high one of one user."""
+    users: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+    """Low and high records of several users, in one order of users."""
+    apart: tuple[tuple[str, str], ...]
+    """Records of some words of the code, and of the others."""
+    keys: tuple[str, ...]
+    """Words that the code may count."""
+    draw: Callable[[np.random.Generator], str]
+    """A fresh record: words and numbers between a mark."""
+
+
+def ranked(found: Mined) -> list[str]:
+    """Return short words of the code, those of its lists and tables first."""
+    words = [*sorted(found.listed), *sorted(found.words - found.listed)]
+    short = [
+        w
+        for w in words
+        if len(w) <= _LONGEST_KEY and any(map(str.isalnum, w)) and w not in _METHODS
+    ]
+    return sorted(short, key=lambda word: _NO_DATA.fullmatch(word) is not None)
+
+
+def marks_of(found: Mined) -> list[str]:
+    """Return short constants without letters and digits; a blank or a line's end where code splits there.
+
+    A constant of several such letters may be what is stripped, so it comes last.
+    """
+    marks = sorted(
+        (w for w in found.words if 0 < len(w) <= _LONGEST_MARK and not any(map(str.isalnum, w))),
+        key=lambda mark: (len(set(mark.strip() or mark)), len(mark), mark),
+    )
+    clear = sum(len(set(mark.strip() or mark)) == 1 for mark in marks[:1])
+    if _uses(found, {"split", "rsplit"}):
+        marks.insert(clear, " ")
+    if "splitlines" in found.names:
+        marks.insert(0, "\n")
+    if _uses(found, SPLITS):
+        marks += sorted(w for w in found.words - found.listed if len(w) == 1 and w.isalpha())
+    if not marks and _uses(found, _CUTS):
+        marks = [","]
+    return list(dict.fromkeys(marks))[:_MOST_MARKS]
+
+
+def texts_of(found: Mined) -> Texts:
+    """Return texts for what the code does with them."""
+    marks, keys = marks_of(found), ranked(found)[:_KEYS]
+    shapes = Shapes(
+        tuple(marks),
+        tuple(keys),
+        tuple(ranked(found)),
+        tuple(_whole(found)),
+        tuple(_widths(found)),
+        dates=_dated(found, marks),
+        json=_uses(found, _JSON),
+        numbers=_uses(found, _NUMERIC),
+    )
+    kin = kin_of(shapes)
+    kinds = (
+        _fields(marks, keys, _whole(found)),
+        _tables(found, marks, keys),
+        matching(found.words) if _uses(found, PATTERNS) else [],
+        _numbers(found) if _uses(found, _NUMERIC) else [],
+        _spelled(found, marks, keys) if _uses(found, _CASES) else [],
+        _letters(found),
+        [side for pair in kin for side in pair],
+        objects_of(shapes) if shapes.json else [],
+        list(_ISO) if shapes.dates else [],
+        _behind(marks, ranked(found)),
+        _lengths(found) if _uses(found, _LENGTHS) else [],
+    )
+    values = [text for row in zip_longest(*kinds) for text in row if text is not None]
+    return Texts(
+        tuple(dict.fromkeys(values))[:_MOST_TEXTS],
+        tuple(kin),
+        tuple(users_of(shapes)),
+        tuple(_apart(found, marks, keys)),
+        tuple(keys),
+        _drawer(marks, [*ranked(found)[: 3 * _KEYS], "a", "b", *_AMOUNTS]),
+    )
+
+
+def _uses(found: Mined, names: Collection[str]) -> bool:
+    return not found.names.isdisjoint(names) or not found.words.isdisjoint(names)
+
+
+def _whole(found: Mined) -> list[str]:
+    """Return moderate whole numbers of the code and those above them, the largest first."""
+    whole = sorted({int(c) for c in found.numbers if c == int(c) and 1 < c < 1e9}, reverse=True)
+    return [str(n + more) for n in whole[:4] for more in (0, 1)]
+
+
+def _numbers(found: Mined) -> list[str]:
+    return [*_NUMBERS[:6], *_whole(found), *_NUMBERS[6:]]
+
+
+def _fields(marks: list[str], keys: list[str], whole: list[str]) -> list[str]:
+    """Return a key and a number, several of either, and empty fields, for each mark."""
+    out: list[list[str]] = []
+    for mark in marks:
+        texts = [
+            mark.join(parts)
+            for parts in (("a", "1000000"), ("a", "0"), ("u1", "7"), ("a", "b", "c"))
+        ]
+        texts += [f"{key}{mark}{n}" for key in keys for n in ("1", "1000000")]
+        texts += [mark.join(parts) for parts in (("1", "2", "3"), ("a", "1", "1000000"))]
+        texts += [f"a{mark}{n}" for n in ("-1", *whole)]
+        texts += [mark.join([*keys, "a", "b", "c", "d", "e", "f"]), f"{mark}7", f"a{mark}{mark}7"]
+        texts += [f"a{mark}1{m}b{mark}1000000" for m in marks if m != mark]
+        out.append(texts)
+    return [text for row in zip_longest(*out) for text in row if text is not None]
+
+
+def _widths(found: Mined) -> list[int]:
+    """Return how many numbers a record may have, those that the code names first."""
+    named = sorted({int(c) for c in found.numbers if c == int(c) and 1 < c <= _WIDEST})
+    return list(dict.fromkeys((3, *named, 2)))[:_MOST_WIDTHS]
+
+
+def _behind(marks: list[str], words: list[str]) -> list[str]:
+    """Return words of the code as the second field: its first ones, and one from the middle."""
+    few = [*words[: _KEYS - 1], *words[len(words) // 2 :][:1]]
+    return [f"a{mark}{word}" for word in dict.fromkeys(few) for mark in marks]
+
+
+def _dated(found: Mined, marks: list[str]) -> bool:
+    """Say whether the code reads dates: by name, or by the places of an ISO date's hour or month."""
+    places = any(pair <= found.numbers for pair in _PLACES)
+    return places or "T" in marks or _uses(found, _DATES)
+
+
+def _tables(found: Mined, marks: list[str], keys: list[str]) -> list[str]:
+    """Return many unlike words, as many numbers as the code may want fields, and tables of two marks."""
+    rows = [m.join([n] * w) for m in marks for w in _widths(found) for n in ("1000000", "-1000000")]
+    like = keys or ["a"]
+    tables = [
+        outer.join([f"{key}{inner}{n}" for key in like] * _REPEATED)
+        for outer, inner in itertools.permutations(marks, 2)
+        for n in ("1000000", "7")
+    ]
+    unlike = [mark.join(f"w{i}" for i in range(_MANY)) for mark in marks]
+    return [text for row in zip_longest(unlike, tables, rows) for text in row if text is not None]
+
+
+def _spelled(found: Mined, marks: list[str], keys: list[str]) -> list[str]:
+    """Return the words of the code in other cases, padded, and written with other letters."""
+    ends = [c for w in sorted(found.words) if w and not any(map(str.isalnum, w)) for c in w.strip()]
+    together: list[str] = []
+    alone: list[list[str]] = []
+    for key in keys or ["ss"]:
+        spelled = _spellings(key, ends[:_KEYS])
+        together += [mark.join(spelled) for mark in (marks[:2] if _uses(found, _CUTS) else [])]
+        alone.append([f" {key.title()} ", *spelled[1:]])
+    return [*together, *(t for row in zip_longest(*alone) for t in row if t is not None)]
+
+
+def _spellings(word: str, ends: list[str]) -> list[str]:
+    """Return texts that may count as one word once case, forms or ends are gone."""
+    wide = "".join(chr(ord(c) + _FULL_WIDTH) if "!" <= c <= "~" else c for c in word)
+    other = [word.replace(plain, joined) for plain, joined in _LIGATURES if plain in word]
+    cases = [word, word.upper(), word.title(), word.swapcase(), word[:-1] + word[-1:].upper()]
+    return list(dict.fromkeys([*cases, wide, *other[:2], *(word + end for end in ends)]))
+
+
+def _letters(found: Mined) -> list[str]:
+    """Return long runs of letters of many bytes, or of letters that grow."""
+    letters = [
+        *(_WIDE if _uses(found, _BYTES) else ()),
+        *(_CHANGING if _uses(found, _CASES) else ()),
+    ]
+    return [letter * _MANY for letter in letters]
+
+
+def _lengths(found: Mined) -> list[str]:
+    whole = sorted(int(c) for c in found.numbers if c == int(c) and 2 <= c <= _LONGEST)
+    return ["a" * (n + more) for n in whole[:_MOST_LENGTHS] for more in (0, 1)] + ["a" * _LONG]
+
+
+def _apart(found: Mined, marks: list[str], keys: list[str]) -> list[tuple[str, str]]:
+    """Return texts of a part of the words, and of the rest: a record that moves some counts alone."""
+    keys = keys if len(found.listed) < 2 else [key for key in keys if key in found.listed]
+    half = (len(keys) + 1) // 2
+    sides = [(keys[:half], keys[half:]), (keys[half:], keys[:half]), (keys[:1], keys[1:])]
+    return [(m.join(a), m.join(b)) for m in marks[:2] for a, b in sides if a and b]
+
+
+def _drawer(marks: list[str], parts: list[str]) -> Callable[[np.random.Generator], str]:
+    def draw(rng: np.random.Generator) -> str:
+        few = [parts[int(i)] for i in rng.integers(len(parts), size=int(rng.integers(1, 7)))]
+        return marks[int(rng.integers(len(marks)))].join(few) if marks else few[0]
+
+    return draw
