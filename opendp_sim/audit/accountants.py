@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import time
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.curves import gaussian_delta
 from opendp_sim.audit.findings import Evidence, LayerResult
 from opendp_sim.audit.neighbours import Pair
@@ -36,7 +36,7 @@ _FINE = 4096.0
 
 def accounting_layer(subject: Subject, pair: Pair | None) -> LayerResult:
     """Compare the claimed curve with what the declared noise attains at the pair."""
-    begin = time.process_time()
+    begin = cpu_seconds()
     if not subject.private or subject.core is None or subject.noise is None:
         return LayerResult(_LAYER, "skipped", "no declared noise to account for (core=, noise=)")
     if pair is None:
@@ -53,7 +53,7 @@ def accounting_layer(subject: Subject, pair: Pair | None) -> LayerResult:
     spot = int(np.argmax(gaps))
     slack = _slack(law, shift, subject, pair)
     facts = {"accountant": how, "slack": slack}
-    seconds = time.process_time() - begin
+    seconds = cpu_seconds() - begin
     if gaps[spot] > _TOLERANCE:
         evidence = Evidence(
             "number",

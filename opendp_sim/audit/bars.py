@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.members import quiet_member
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.tape import Mode, TapeEndError
@@ -43,10 +43,10 @@ def at_bars(tracer: Tracer) -> Iterator[tuple[bool, Pair]]:
     the path tells more (``trace.md``). Noise that the function adds itself has no such sum.
     """
     sizes = [n for n in tracer.mined.sizes if n <= _LARGEST_BAR][:_MOST_BARS]
-    end = time.process_time() + _SECONDS
+    end = cpu_seconds() + _SECONDS
     for n, kind in itertools.product(sizes, _kinds(tracer)):
         pair = Pair([kind] * n, [kind] * (n + tracer.d_in), tracer.d_in)
-        if time.process_time() > end:
+        if cpu_seconds() > end:
             return
         view = _look(tracer, pair)
         if view is not None and (view.loss > 1 or view.finding or view.foreign):
@@ -59,14 +59,14 @@ def split_at_bars(tracer: Tracer) -> list[Pair]:
     Of every size and kind the one that is split most evenly, if it costs more than the claim; first
     those at whose size the answer without noise changes.
     """
-    kinds, end = [k for k in _kinds(tracer) if _whole(k)], time.process_time() + _SECONDS / 2
+    kinds, end = [k for k in _kinds(tracer) if _whole(k)], cpu_seconds() + _SECONDS / 2
     if not kinds:
         return []
     others, found = _others(tracer), list[tuple[bool, float, Pair]]()
     for n, kind in itertools.product(_named(tracer)[:_SPLIT_BARS], kinds):
         best: tuple[float, Pair] | None = None
         for other in others:
-            if time.process_time() > end:
+            if cpu_seconds() > end:
                 break
             pair = Pair([kind] * n, [kind] * n + [other] * tracer.d_in, tracer.d_in)
             view = _look(tracer, pair)

@@ -14,7 +14,6 @@ The first audit spends at most .3 of beta before it gets here; the second is giv
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.encoding import Raised, outcome
 from opendp_sim.audit.findings import LayerResult
 from opendp_sim.audit.layers import SHARES, Case
@@ -166,8 +166,8 @@ def unlike(subject: Subject, data: Any) -> bool:
 
 
 def _releases(subject: Subject, data: Any) -> list[Any]:
-    end, out = time.process_time() + _SECONDS, draw(subject, data, 8)
-    while len(out) < _RUNS and time.process_time() < end:
+    end, out = cpu_seconds() + _SECONDS, draw(subject, data, 8)
+    while len(out) < _RUNS and cpu_seconds() < end:
         out += draw(subject, data, 32)
     return out
 

@@ -7,13 +7,13 @@ process over both, over all pairs, directions and events.
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from opendp_sim.audit.betting import Bet
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.counting import (
     certified_delta,
     certified_epsilon,
@@ -75,7 +75,7 @@ def distribution_layer(
         bets = max(bets, race.wealth.rounds - searched)
         if race.won is not None:
             break
-    seconds, draws = time.process_time() - race.begin, race.runs - 2 * race.wealth.unused
+    seconds, draws = cpu_seconds() - race.begin, race.runs - 2 * race.wealth.unused
     if race.won is None:
         return _quiet(race, bets, samples[0])
     evidence = _evidence(race, budget.seconds, *race.won)
@@ -146,7 +146,7 @@ def _evidence(race: Race, whole: float, sample: Sample, bet: Bet) -> Evidence:
     gets four times as many as there were rounds, as far as its part of the ``whole`` seconds goes.
     """
     wealth = race.wealth
-    elapsed = max(time.process_time() - race.begin, 1e-3)
+    elapsed = max(cpu_seconds() - race.begin, 1e-3)
     seconds = max(_CONFIRM * whole, elapsed / 2)
     in_time = race.affordable(sample, seconds / race.budget.seconds)
     runs = max(200, min(max(4 * wealth.rounds, 4000), in_time, 8000))
@@ -194,7 +194,7 @@ def _quiet(race: Race, rounds: int, sample: Sample) -> LayerResult:
         "not refuted" if rounds else "skipped",
         "" if rounds else told,
         race.runs,
-        time.process_time() - race.begin,
+        cpu_seconds() - race.begin,
         power=told if rounds else "",
         facts={
             "log_wealth": race.wealth.log,

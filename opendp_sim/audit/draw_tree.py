@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.lean import symbol, text_of
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.tape import Draw, Tape, TapeEndError
@@ -49,7 +49,7 @@ class Tree:
 
 def tree_of(tape: Tape, function: Callable[[Any], Any], data: Any, seconds: float) -> Tree | None:
     """Follow every value of every draw; ``None`` when a draw has no finite law or it is too much."""
-    begin, masses = time.process_time(), dict[str, float]()
+    begin, masses = cpu_seconds(), dict[str, float]()
     rest, runs = 0.0, 0
     todo: list[tuple[list[Any], float]] = [([], 1.0)]
     while todo:
@@ -58,7 +58,7 @@ def tree_of(tape: Tape, function: Callable[[Any], Any], data: Any, seconds: floa
             rest += mass
             continue
         runs += 1
-        if runs > MOST_RUNS or time.process_time() - begin > seconds:
+        if runs > MOST_RUNS or cpu_seconds() - begin > seconds:
             return None
         try:
             out, _ = tape.run(function, data, "force", forced)
@@ -129,9 +129,9 @@ def agrees(
 
 def guard_runs(one: Callable[[], Any], most: int = _GUARD_RUNS) -> list[Any]:
     """Return what many releases say; fewer of a slow object. A guard is a second look, no proof."""
-    begin, out = time.process_time(), list[Any]()
+    begin, out = cpu_seconds(), list[Any]()
     while len(out) < most:
-        if len(out) >= _FEWEST_RUNS and time.process_time() - begin > _GUARD_SECONDS:
+        if len(out) >= _FEWEST_RUNS and cpu_seconds() - begin > _GUARD_SECONDS:
             break
         out.append(one())
     return out
@@ -143,9 +143,9 @@ def clean_tapes(tape: Tape, function: Callable[[Any], Any], pair: Pair) -> int:
     Equal tapes must give equal outputs, by equal draws of equal arguments; and native noise must stand
     around its argument. What draws beside the tape and shows in a share of the runs shows here.
     """
-    begin, tapes = time.process_time(), 0
+    begin, tapes = cpu_seconds(), 0
     tape.crooked = False
-    while tapes < _TAPES and (tapes < _FEWEST or time.process_time() - begin < _TAPE_SECONDS):
+    while tapes < _TAPES and (tapes < _FEWEST or cpu_seconds() - begin < _TAPE_SECONDS):
         tape.checking = tapes < _CHECKED
         try:
             same = all(same_again(tape, function, data) for data in (pair.left, pair.right))

@@ -9,13 +9,13 @@ generators with a public seed), whoever knows the code knows it: it may be put b
 from __future__ import annotations
 
 import functools
-import time
 import types
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from opendp_sim.audit.after_calls import left_behind
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.encoding import outcome
 from opendp_sim.audit.followed import Followed
 from opendp_sim.audit.reachable import functions_of
@@ -91,8 +91,8 @@ class Kept:
 
     def _steady(self, run: Callable[[Any], Any], data: Any) -> bool:
         heard, first, seeded, runs = set[str](), None, False, 0
-        end = time.process_time() + _SECONDS
-        while runs < _RUNS and (runs < _FEWEST or time.process_time() < end):
+        end = cpu_seconds() + _SECONDS
+        while runs < _RUNS and (runs < _FEWEST or cpu_seconds() < end):
             self.restore()
             if self.unknown or self.changed():
                 return False
@@ -110,7 +110,7 @@ class Kept:
                 return False
             seeded = seeded or any(slot.changed() for slot in self._seeded)
             runs += 1
-            if runs < _FEWEST and time.process_time() > end:
+            if runs < _FEWEST and cpu_seconds() > end:
                 return False
         return seeded or len(heard) > 1
 

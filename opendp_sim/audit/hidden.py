@@ -7,12 +7,12 @@ follow are on new draws of the object, or of its function with OpenDP's own nois
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from opendp_sim.audit.bars import FIRST_CORNERS, at_bars, split_at_bars
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.glance import Glance
 from opendp_sim.audit.members import quiet_member
@@ -90,10 +90,10 @@ def _ranked(tracer: Tracer) -> list[_Case]:
             case.worth = _CLEAR * 1.01
         return dear
     for total, keep in _ROUNDS:
-        end = time.process_time() + min(1.5 * total, 0.3 * tracer.left())
+        end = cpu_seconds() + min(1.5 * total, 0.3 * tracer.left())
         each = max(_SHORTEST, total / max(len(racing), 1))
         for number, case in enumerate(racing):
-            if time.process_time() > end and number:
+            if cpu_seconds() > end and number:
                 break
             case.worth = strength(tracer, case.pair, each, case.seen)
         racing = sorted(racing, key=lambda case: -case.worth - case.lead)[:keep]

@@ -9,13 +9,13 @@ finding (``trace.md``).
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.exact import Shift
 from opendp_sim.audit.losses import claim_ratio
 from opendp_sim.audit.tape import Draw, Mode, TapeEndError
@@ -53,7 +53,7 @@ def shows(tracer: Tracer, shift: Shift, sides: tuple[tuple[Any, tuple[Draw, ...]
         shift: where the values stand in the output.
         sides: either dataset with its draws.
     """
-    end, places = time.process_time() + 2 * _SECONDS, places_of(normal=shift.law.gaussian)
+    end, places = cpu_seconds() + 2 * _SECONDS, places_of(normal=shift.law.gaussian)
     cells = sum(np.size(draw.argument) for _, draws in sides[:1] for draw in draws)
     runs = len(places) * (len(_PATTERNS) if cells > 1 else 1) + _TAPES
     every = math.ceil(2 * runs * tracer.seconds_a_run / _SECONDS)
@@ -61,7 +61,7 @@ def shows(tracer: Tracer, shift: Shift, sides: tuple[tuple[Any, tuple[Draw, ...]
     try:
         for number, (data, draws) in enumerate(sides):
             for values in _tried(draws, places, every, tracer.rng):
-                late = time.process_time() > end
+                late = cpu_seconds() > end
                 if late or not _shown(tracer, shift, number, data, draws, values):
                     return False
     except (ValueError, TypeError, ArithmeticError):  # values of a form that cannot be made

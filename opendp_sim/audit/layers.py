@@ -7,7 +7,6 @@ layer, L3's wealth needs no further split (one supermartingale), the others divi
 
 from __future__ import annotations
 
-import time
 import types
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit.accountants import accounting_layer
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.distribution import distribution_layer
 from opendp_sim.audit.encoding import Raised, outcome
 from opendp_sim.audit.enumeration import enumeration_layer
@@ -85,7 +85,7 @@ class Case:
 
 def layers_of(case: Case) -> Iterable[LayerResult]:
     """Yield the layers in order; each is run only when asked for."""
-    begin = time.process_time()
+    begin = cpu_seconds()
     subject, space, spend, rng = case.subject, case.space, case.budget, case.rng
     risk = {layer: case.beta * share for layer, share in SHARES.items()}
     yield structure_layer(
@@ -95,7 +95,7 @@ def layers_of(case: Case) -> Iterable[LayerResult]:
     yield enumeration_layer(subject, space, spend, rng, case.pmf)
     if case.tracer is not None:
         risk["distribution"] /= 2
-        case.tracer.begin = time.process_time()  # its seconds are those of a first look, too
+        case.tracer.begin = cpu_seconds()  # its seconds are those of a first look, too
         yield from _first_calls(case, risk["distribution"] / 2, _FIRST_CALLS[0])
         yield trace_layer(case.tracer)
         yield from _first_calls(case, risk["distribution"] / 2, _FIRST_CALLS[1])
@@ -119,7 +119,7 @@ def layers_of(case: Case) -> Iterable[LayerResult]:
     hints = (*case.given, hint) if hint is not None else case.given
     if subject.traced:  # what is released is no noisy version of what a transcript hides
         subject = replace(subject, core=None, noise=None)
-    rest = spend.left(time.process_time() - begin)
+    rest = spend.left(cpu_seconds() - begin)
     if case.tracer is not None:
         yield traced_distribution(case.tracer, rest, risk["distribution"], hints, case.events)
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.audit.betting import Bet, Wealth, settle
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.curves import Curve
 from opendp_sim.audit.encoding import Encoded, Raised, outcome, unordered
 from opendp_sim.audit.events import best_bet
@@ -64,16 +64,16 @@ def lean_bets(
         rounds: lends the noise of a round's first run to its second, if it may (``trace.md``).
     """
     coupled = rounds is not None
-    begin, wealth = time.process_time(), Wealth()
+    begin, wealth = cpu_seconds(), Wealth()
     scores = [score] if callable(score) else list(score)
     up = {f"traced {k}": _on_cells(one, 1.0) for k, one in enumerate(scores)}
     down = {f"traced {k}": _on_cells(one, -1.0) for k, one in enumerate(scores)}
-    probe = time.process_time()
+    probe = cpu_seconds()
     _draw(run, pair, 4, rounds)
-    cost = max((time.process_time() - probe) / 4, 1e-6)
+    cost = max((cpu_seconds() - probe) / 4, 1e-6)
     count = int(max(40, min(first, _FRESH_SHARE / 3 * seconds / cost)))
     left, right = _draw(run, pair, count, rounds)
-    while time.process_time() - begin < seconds:
+    while cpu_seconds() - begin < seconds:
         ahead = best_bet(up, left, right, curve, slice(None), coupled=coupled)
         behind = best_bet(down, right, left, curve, slice(None), coupled=coupled)
         if ahead is None or behind is None:
@@ -84,9 +84,9 @@ def lean_bets(
         fresh = _draw(run, pair, count, rounds)
         if wealth.add(settle(bet, *(fresh[::-1] if swap else fresh)), -math.log(beta)):
             oriented = pair.flipped() if swap else pair
-            return Won(oriented, bet, wealth, time.process_time() - begin)
+            return Won(oriented, bet, wealth, cpu_seconds() - begin)
         left, right = Encoded.join([left, fresh[0]]), Encoded.join([right, fresh[1]])
-        rest = (seconds - (time.process_time() - begin)) / cost
+        rest = (seconds - (cpu_seconds() - begin)) / cost
         count = int(max(40, min(count * _GROWTH, _MOST, rest)))
         if wealth.rounds > 20 * first and max(ahead.strength, behind.strength) < 0:
             return None  # nothing above the claim in any event of this score

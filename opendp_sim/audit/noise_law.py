@@ -7,7 +7,6 @@ with probability at most the layer's beta however many cells it has.
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
 from opendp_sim.audit.freshness import fresh_tests
 from opendp_sim.audit.neighbours import Pair, PairSpace
@@ -41,7 +41,7 @@ def noise_layer(
     hint: Pair | None = None,
 ) -> LayerResult:
     """Test the residuals on a few datasets: the emptiest, the one L1 liked, two random ones."""
-    begin = time.process_time()
+    begin = cpu_seconds()
     if reason := _silent(subject):
         return LayerResult(_LAYER, "skipped", reason)
     datasets = _datasets(space, rng, hint)
@@ -51,7 +51,7 @@ def noise_layer(
         runs += found.runs
         if found.status != "not refuted":
             break
-    return replace(found, runs=runs, seconds=time.process_time() - begin)
+    return replace(found, runs=runs, seconds=cpu_seconds() - begin)
 
 
 def _look(
@@ -143,9 +143,9 @@ def _silent(subject: Subject) -> str:
 
 def _first_runs(subject: Subject, data: Any, budget: Budget) -> int:
     """Return how many runs the first dataset gets, from its cells and the cost of one run."""
-    tick = time.process_time()
+    tick = cpu_seconds()
     subject.releases(data, 1)
-    return _runs(budget, subject.noiseless(data).size, time.process_time() - tick)
+    return _runs(budget, subject.noiseless(data).size, cpu_seconds() - tick)
 
 
 def _sample(subject: Subject, data: Any, count: int) -> tuple[NoiseLaw, NDArray[np.float64]] | None:

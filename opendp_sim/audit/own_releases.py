@@ -7,10 +7,10 @@ whether they raise, and on the pair of every finding whether what it shows is th
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.encoding import Raised, outcome
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.tape import TapeEndError
@@ -29,13 +29,13 @@ _SURE, _SEEN, _MORE_OFTEN = 1e-9, 1e-3, 0.5
 
 def stand_ins_raise(tracer: Tracer) -> bool:
     """Say whether a run with stand-ins raises where releases of the object do not."""
-    rng, begin = public_generator(0, "audit", "stand-ins"), time.process_time()
+    rng, begin = public_generator(0, "audit", "stand-ins"), cpu_seconds()
     quiet: list[Any] = []
     for _ in range(_DATASETS):
         data = tracer.space.draw(rng).left
         if not _raises(tracer.subject.run, data):
             quiet.append(data)
-        if time.process_time() - begin > _SECONDS:
+        if cpu_seconds() - begin > _SECONDS:
             break
     with tracer.hooked():
         odd = [data for data in quiet if _taped_raises(tracer, data)]
@@ -75,8 +75,8 @@ def contradicted(tracer: Tracer, pair: Pair | None) -> bool:
 def _sides(run: Callable[[Any], Any], pair: Pair) -> tuple[list[Any], list[Any]]:
     """Return as many releases of either side, in turn."""
     left, right = list[Any](), list[Any]()
-    end = time.process_time() + _RELEASE_SECONDS
-    while len(left) < _RELEASES and time.process_time() < end:
+    end = cpu_seconds() + _RELEASE_SECONDS
+    while len(left) < _RELEASES and cpu_seconds() < end:
         left.append(outcome(run, pair.left))
         right.append(outcome(run, pair.right))
     return left, right

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.neighbours import Pair, PairSpace
 from opendp_sim.audit.tape import MOST_DRAWS, Tape, TapeEndError
 
@@ -156,10 +156,10 @@ def longest(
 
 def _seconds(run: Callable[[Any], Any], records: list[Any], size: int) -> float:
     data = list(itertools.islice(itertools.cycle(records), size))
-    begin = time.process_time()
+    begin = cpu_seconds()
     with contextlib.suppress(Exception):
         run(data)
-    return max(time.process_time() - begin, 1e-6)
+    return max(cpu_seconds() - begin, 1e-6)
 
 
 def _explodes(timed: list[tuple[int, float]]) -> bool:

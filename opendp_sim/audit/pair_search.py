@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from opendp_sim.audit.betting import Bet, Wealth, settle
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.curves import Curve
 from opendp_sim.audit.encoding import WIDEST, Encoded
 from opendp_sim.audit.events import best_bet
@@ -66,7 +66,7 @@ class Race:
     rng: np.random.Generator
     beta: float
     events: dict[str, Score]
-    begin: float = field(default_factory=time.process_time)
+    begin: float = field(default_factory=cpu_seconds)
     curves: dict[Any, Curve] = field(default_factory=dict)
     runs: int = 0
     wealth: Wealth = field(default_factory=Wealth)
@@ -83,7 +83,7 @@ class Race:
 
     def left_over(self, share: float = 1.0) -> float:
         """Return the seconds until a share of the budget is spent."""
-        return self.begin + share * self.budget.seconds - time.process_time()
+        return self.begin + share * self.budget.seconds - cpu_seconds()
 
     def extend(self, sample: Sample, count: int) -> tuple[Encoded, Encoded]:
         """Draw fresh outputs of a pair."""
@@ -97,10 +97,10 @@ class Race:
 
     def too_slow(self, pair: Pair, count: int) -> bool:
         """Say whether so many runs would take a great part of the seconds, by one of them."""
-        begin = time.process_time()
+        begin = cpu_seconds()
         with contextlib.suppress(Exception):
             self.subject.run(pair.left)
-        return 2 * count * (time.process_time() - begin) > _ONE_PAIR * self.budget.seconds
+        return 2 * count * (cpu_seconds() - begin) > _ONE_PAIR * self.budget.seconds
 
     def play(self, sample: Sample, choice: Choice | None, count: int) -> bool:
         """Draw fresh outputs and bet on them what their past chose; say whether the claim fell."""

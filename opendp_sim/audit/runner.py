@@ -16,6 +16,7 @@ from opendp_sim.audit.asked import (
     checked_distance,
     claimed_words,
 )
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.declared import OF_DECLARATIONS, REST, check_declaration, settled
 from opendp_sim.audit.driver import Driver
 from opendp_sim.audit.drivers import default_driver
@@ -110,7 +111,7 @@ def audit(
             says what its datasets are; ``d_in`` is no distance that it claims anything about; or no
             dataset drawn is in the input domain.
     """
-    begin = time.perf_counter(), time.process_time()
+    begin = time.perf_counter(), cpu_seconds()
     functions = functions_of(obj) if mine and not isinstance(obj, Subject) else []
     kept = Kept(functions) if isinstance(obj, dp.Measurement) and functions else None
     spend = checked_budget(budget, beta)
@@ -210,7 +211,7 @@ def _reported(
         if layer.status == "refuted":
             break
     subject, evidence = case.subject, layers[-1].evidence
-    spent = time.process_time() - begin[1]
+    spent = cpu_seconds() - begin[1]
     witness = witness_of(case, evidence, origin, driver, spent)
     if evidence is not None:
         told = evidence.flipped() if witness is not None and witness.turned else evidence
@@ -231,7 +232,7 @@ def _reported(
         versions(),
         origin,
         driver.words if isinstance(driver, Driver) else "",
-        time.process_time() - begin[1],
+        cpu_seconds() - begin[1],
         witness,
         tuple(getattr(subject.run, "reader", Reader()).unread),
         subject.private and subject.core is None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import pickle
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.encoding import WIDEST, Encoded, Raised, encode
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise import difference
@@ -169,7 +169,7 @@ class Sample:
 
     def extend(self, subject: Subject, count: int) -> tuple[Encoded, Encoded]:
         """Draw ``count`` more from each side and return them."""
-        begin = time.process_time()
+        begin = cpu_seconds()
         if not self.runs:
             self.spots = spots_of(subject, self.pair)
         left, right = draw_both(subject, self.pair, count, self.spots)
@@ -177,7 +177,7 @@ class Sample:
         self.left.append(fresh[0])
         self.right.append(fresh[1])
         self.runs += count
-        self.seconds += time.process_time() - begin
+        self.seconds += cpu_seconds() - begin
         return fresh
 
     def all(self) -> tuple[Encoded, Encoded]:

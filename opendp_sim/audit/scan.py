@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-import time
 import types
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit.answering import asked_directly
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.encoding import Raised, outcome
 from opendp_sim.audit.known_steps import has_maps
 from opendp_sim.audit.members import quiet_member
@@ -88,11 +88,11 @@ def scan(
     ``most`` is how many seconds and how many pairs. ``enough`` says of the best pair so far whether it
     decides the matter; it is asked a few times.
     """
-    out, begin, member = Scan(), time.process_time(), quiet_member(domain)
+    out, begin, member = Scan(), cpu_seconds(), quiet_member(domain)
     seconds, count = max(most[0], 1e-9), most[1]
     asked = _FIRST_ASKED
     for pair in _pairs(space, given, rng, out, begin, seconds):
-        spent = max((time.process_time() - begin) / seconds, out.pairs / count)
+        spent = max((cpu_seconds() - begin) / seconds, out.pairs / count)
         if spent >= 1:
             break
         if spent > asked and out.best:
@@ -135,7 +135,7 @@ def _pairs(
     head, rest = structured[:24], structured[24:]
     rng.shuffle(rest)
     for pair in head + rest:
-        if time.process_time() - begin > 0.6 * seconds:
+        if cpu_seconds() - begin > 0.6 * seconds:
             break
         yield pair
     while True:
@@ -230,8 +230,8 @@ def _other_law(
     drawn = sorted((space.draw(rng).left for _ in range(_PROBES)), key=lambda d: len(repr(d)))
     for data in drawn[-2:]:
         sides: tuple[list[Any], list[Any]] = [], []
-        end = time.process_time() + _COMPARED[1]
-        while len(sides[0]) < _COMPARED[0] and time.process_time() < end:
+        end = cpu_seconds() + _COMPARED[1]
+        while len(sides[0]) < _COMPARED[0] and cpu_seconds() < end:
             sides[0].append(outcome(obj, data))
             sides[1].append(outcome(own, data))
         if surely_differ(*sides, 1e-6):

@@ -9,7 +9,6 @@ the output must be the same, and the inner losses must fit the claim. That part 
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Mapping
 from itertools import islice
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.counting import certified_delta
 from opendp_sim.audit.encoding import structure
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
@@ -48,13 +48,13 @@ def structure_layer(
 
     ``space`` has structured pairs that ``members`` did not ask about yet, those of the user first.
     """
-    begin = time.process_time()
+    begin = cpu_seconds()
     if not subject.private:
         return LayerResult(_LAYER, "skipped", "a transformation's exceptions and shapes are L1's")
     pairs = _pairs(space, members, budget.structure_pairs * (4 if composed else 1), rng)
     runs, suspects, compared, seen, values = 0, 0, 0, Counter[str](), list[Any]()
     for pair in pairs:
-        if time.process_time() - begin > 0.2 * budget.seconds:
+        if cpu_seconds() - begin > 0.2 * budget.seconds:
             break
         if composed:
             for side in (pair, pair.flipped()):
@@ -84,7 +84,7 @@ def structure_layer(
         power = f"every release raised ({told}): nothing else was seen"
     facts: dict[str, Any] = {"additive": _noisy_numbers(values)}
     facts |= {"raised": told} if only else {}
-    seconds = time.process_time() - begin
+    seconds = cpu_seconds() - begin
     return LayerResult(_LAYER, "not refuted", "", runs, seconds, power=power, facts=facts)
 
 
@@ -106,7 +106,7 @@ def _cells(value: Any) -> list[Any]:
 
 
 def _refuted(evidence: Evidence, runs: int, begin: float) -> LayerResult:
-    return LayerResult(_LAYER, "refuted", "", runs, time.process_time() - begin, evidence)
+    return LayerResult(_LAYER, "refuted", "", runs, cpu_seconds() - begin, evidence)
 
 
 def _pairs(

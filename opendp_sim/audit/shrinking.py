@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from opendp_sim.audit.choosing import Chosen
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.curves import Curve
 from opendp_sim.audit.encoding import outcome
 from opendp_sim.audit.neighbours import Pair
@@ -35,15 +35,15 @@ class Search:
 
     def left(self, share: float = 1.0) -> float:
         """Return a part of the CPU seconds that are left."""
-        return share * max(0.0, self.end - time.process_time())
+        return share * max(0.0, self.end - cpu_seconds())
 
 
 def affordable(run: Callable[[Any], Any], pair: Pair, seconds: float) -> int:
     """Return how many releases of either side fit into so many CPU seconds, by one of each."""
-    begin = time.process_time()
+    begin = cpu_seconds()
     for data in (pair.left, pair.right):
         outcome(run, data)
-    cost = max(time.process_time() - begin, 1e-5)
+    cost = max(cpu_seconds() - begin, 1e-5)
     return int(min(MOST, seconds / cost))
 
 
@@ -61,7 +61,7 @@ def shrunk_pair(
     """Leave out records of both sides while the event keeps most of its excess, on a few draws."""
     if not isinstance(pair.left, list) or not isinstance(pair.right, list):
         return pair
-    end = time.process_time() + seconds
+    end = cpu_seconds() + seconds
     if glanced == _GLANCED and affordable(search.run, pair, seconds) < _TWICE * glanced:
         return pair
 
@@ -73,11 +73,11 @@ def shrunk_pair(
 
     goal = _KEEP * excess(pair)
     better, tried = goal > 0, 0
-    while better and (time.process_time() < end or tried < _ALWAYS):
+    while better and (cpu_seconds() < end or tried < _ALWAYS):
         better = False
         for small in smaller(pair):
             tried += 1
-            if time.process_time() > end and tried > _ALWAYS:
+            if cpu_seconds() > end and tried > _ALWAYS:
                 break
             inside = search.member(small.left) and search.member(small.right)
             if inside and excess(small) >= goal:

@@ -7,7 +7,6 @@ of the noiseless parts is priced by the declared noise in the measure of the cla
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.distances import to_float
 from opendp_sim.audit.encoding import Raised, outcome
 from opendp_sim.audit.findings import Budget, Evidence, LayerResult
@@ -73,16 +73,16 @@ class StabilitySearch:
 
     def look(self, seconds: float) -> LayerResult:
         """Go on for some seconds; return what all looks so far have seen."""
-        begin = time.process_time()
+        begin = cpu_seconds()
         hunt = self._hunt
         if hunt is None:
             return LayerResult(_LAYER, "skipped", "no noiseless part declared (core=, noise=)")
         for pair in self._walk:
-            spent = time.process_time() - begin
+            spent = cpu_seconds() - begin
             enough = hunt.runs >= _LEAST or spent > _OVERTIME * seconds
             if hunt.visit(pair) or (spent > seconds and enough):
                 break
-        self._seconds += time.process_time() - begin
+        self._seconds += cpu_seconds() - begin
         if hunt.evidence is not None:
             return LayerResult(_LAYER, "refuted", "", hunt.runs, self._seconds, hunt.evidence)
         if not hunt.runs:
@@ -208,12 +208,12 @@ def _shrink(
     """Return the smallest pair found that still breaks the claim."""
     if pair.genome is None:
         return pair
-    end = time.process_time() + 0.5
+    end = cpu_seconds() + 0.5
     improved = True
-    while improved and time.process_time() < end:
+    while improved and cpu_seconds() < end:
         improved = False
         for smaller in space.simpler(pair):
-            if time.process_time() > end:
+            if cpu_seconds() > end:
                 break
             if look(smaller).broken and member(smaller.left) and member(smaller.right):
                 pair, improved = smaller, True

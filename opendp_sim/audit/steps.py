@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.distribution import distribution_layer
 from opendp_sim.audit.encoding import outcome
 from opendp_sim.audit.findings import Evidence
@@ -86,14 +86,14 @@ def bet_on_table(
     seen: Glance | None = None,
 ) -> Evidence | None:
     """Bet on log-ratios of whole outputs, learned from draws that the verdict does not use."""
-    end = time.process_time() + seconds
+    end = cpu_seconds() + seconds
     scout = tracer.obj if tracer.stateful else tracer.mode_run("scout")
     seen = Glance() if seen is None else seen
     count = int(max(_FEWEST, min(count, _LEARN * seconds / (2 * (_cost(scout, pair) + _READ)))))
     seen.more(scout, pair, count - len(seen), tracer.glanced)
 
     def rest() -> float:
-        return max(0.3 * seconds, end - time.process_time())
+        return max(0.3 * seconds, end - cpu_seconds())
 
     table, reduce = seen.table(), _whole
     bare = seen.table(bones=True)
@@ -199,9 +199,9 @@ def bet_freely(
 
 
 def _cost(run: Callable[[Any], Any], pair: Pair) -> float:
-    begin = time.process_time()
+    begin = cpu_seconds()
     symbol(run, pair.left), symbol(run, pair.right)
-    return max((time.process_time() - begin) / 2, 2e-6)
+    return max((cpu_seconds() - begin) / 2, 2e-6)
 
 
 def strength(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.lean import lean_bets
 from opendp_sim.audit.neighbours import Pair
@@ -85,13 +85,13 @@ def _unreachable(tracer: Tracer, pair: Pair) -> Callable[[Any], Any] | None:
     known: dict[float, float] = {}
 
     def score(rows: Any) -> Any:
-        end = time.process_time() + 1.0
+        end = cpu_seconds() + 1.0
         out = np.zeros(len(rows))
         for i, row in enumerate(rows):
             target = float(row[0])
             if not math.isfinite(target) or target < -1e299:
                 continue
-            if target not in known and time.process_time() < end:
+            if target not in known and cpu_seconds() < end:
                 try:
                     known[target] = _out_of_reach(reach, low, high, target)
                 except (TapeEndError, ArithmeticError, ValueError, TypeError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.common import Common
 from opendp_sim.audit.encoding import Raised
 from opendp_sim.audit.laws import Law, Laws, is_shift
@@ -112,7 +112,7 @@ class Tape:
             TapeEndError: more draws than forced values, or more than ``MOST_DRAWS``.
             OutOfTimeError: the seconds are over.
         """
-        if time.process_time() > self.end:
+        if cpu_seconds() > self.end:
             raise OutOfTimeError
         self.mode, self.draws, self.forced, self.ended = mode, [], forced or [], False
         self.runs += 1
@@ -147,7 +147,7 @@ class Tape:
         def run(data: Any) -> Any:
             nonlocal runs
             runs += 1
-            if runs % _RUNS_A_LOOK == 1 and time.process_time() > self.end:
+            if runs % _RUNS_A_LOOK == 1 and cpu_seconds() > self.end:
                 raise OutOfTimeError
             return copied(function(data))
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.distribution import distribution_layer
 from opendp_sim.audit.findings import Budget, LayerResult
 from opendp_sim.audit.neighbours import Pair
@@ -37,7 +37,7 @@ def trace_layer(tracer: Tracer) -> LayerResult:
     from opendp_sim.audit.verdicts import STEPS  # noqa: PLC0415
     from opendp_sim.audit.words import alone, looked, told  # noqa: PLC0415
 
-    begin = time.process_time()
+    begin = cpu_seconds()
     tracer.unlike = stand_ins_raise(tracer)
     evidence = None if tracer.unlike else _searched(tracer, STEPS)
     if evidence is not None and contradicted(tracer, evidence.pair):
@@ -45,7 +45,7 @@ def trace_layer(tracer: Tracer) -> LayerResult:
     with tracer.hooked():
         facts = told(tracer) if evidence is None else {"alone": alone(tracer)}
     looks = looked(tracer, refuted=evidence is not None)
-    seconds = time.process_time() - begin
+    seconds = cpu_seconds() - begin
     status: Any = "refuted" if evidence is not None else "not refuted"
     return LayerResult(
         LAYER,
@@ -67,7 +67,7 @@ def trace_layer(tracer: Tracer) -> LayerResult:
 
 def _searched(tracer: Tracer, steps: tuple[Callable[[Tracer], Any], ...]) -> Any:
     """Look around, then take the steps until one of them finds something or the seconds are over."""
-    tracer.tape.end = time.process_time() + tracer.left(_OVERTIME)
+    tracer.tape.end = cpu_seconds() + tracer.left(_OVERTIME)
     try:
         with tracer.hooked(), contextlib.suppress(OutOfTimeError):
             tracer.prepare()
@@ -98,15 +98,15 @@ def _taken(step: Callable[[Tracer], Any], tracer: Tracer) -> Any:
 def _affordable(tracer: Tracer, run: Callable[[Any], Any], seconds: float) -> tuple[Pair, ...]:
     """Return the hints that a race can run often enough: large datasets are slow."""
     out: list[Pair] = []
-    first = time.process_time()
+    first = cpu_seconds()
     for pair in tracer.hints:
-        begin = time.process_time()
+        begin = cpu_seconds()
         if begin - first > _LOOK * seconds:
             break
         for data in (pair.left, pair.right):
             with contextlib.suppress(Exception):
                 run(data)
-        if time.process_time() - begin < seconds / _RACE_RUNS:
+        if cpu_seconds() - begin < seconds / _RACE_RUNS:
             out.append(pair)
     return tuple(out)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.common import Common
 from opendp_sim.audit.draw_tree import clean_tapes, same_again
 from opendp_sim.audit.findings import Budget
@@ -46,7 +46,7 @@ class Tracer:
     given: tuple[Pair, ...]
     functions: list[types.FunctionType]
     mined: Mined
-    begin: float = field(default_factory=time.process_time)
+    begin: float = field(default_factory=cpu_seconds)
     extra: float = 0.0
     """Seconds beyond the layer's own."""
     spent: float = 0.0
@@ -78,7 +78,7 @@ class Tracer:
     def left(self, share: float = 1.0) -> float:
         """Return the CPU seconds until a share of the layer's budget is spent."""
         most = min(self.budget.trace_seconds, self.budget.seconds)
-        return self.begin + share * most + self.extra - time.process_time()
+        return self.begin + share * most + self.extra - cpu_seconds()
 
     def extend(self, seconds: float) -> None:
         """Take seconds that L3 would have had: a pair looks broken, and more bets may show it.
@@ -93,11 +93,11 @@ class Tracer:
     def within(self, share: float) -> Iterator[None]:
         """Stop the runs of the block, and no others, when a part of the seconds left is over."""
         before, extra = self.tape.end, self.extra
-        self.tape.end = min(before, time.process_time() + max(0.4, share * self.left()))
+        self.tape.end = min(before, cpu_seconds() + max(0.4, share * self.left()))
         try:
             yield
         except OutOfTimeError:
-            if time.process_time() > before + self.extra - extra:
+            if cpu_seconds() > before + self.extra - extra:
                 raise
         finally:
             self.tape.end = before + self.extra - extra
@@ -159,7 +159,7 @@ class Tracer:
 
     def look_around(self) -> None:
         """Scan pairs along their tapes."""
-        seconds, begin = min(self.budget.scan_seconds, self.left(0.4)), time.process_time()
+        seconds, begin = min(self.budget.scan_seconds, self.left(0.4)), cpu_seconds()
         runs = self.tape.runs
         self.seen = scan(
             self.tape,
@@ -174,7 +174,7 @@ class Tracer:
         )
         if self.hidden and BARE in self.seen.odd:  # their noise may be elsewhere
             self.seen.odd[UNSEEN] = self.seen.odd.pop(BARE)
-        self.seconds_a_run = (time.process_time() - begin) / max(self.tape.runs - runs, 1)
+        self.seconds_a_run = (cpu_seconds() - begin) / max(self.tape.runs - runs, 1)
 
     def _decides(self, found: Found) -> bool:
         """Say whether no better pair is needed: bare outputs differ, or the output shows its noise."""

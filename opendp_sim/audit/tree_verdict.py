@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from typing import Any
 
 from opendp_sim.audit.alone import stands_alone
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.draw_tree import (
     MOST_RUNS,
     Tree,
@@ -35,10 +35,10 @@ def tree_step(tracer: Tracer) -> Evidence | None:
     """Follow every value of every draw on a few small pairs, where there are few enough."""
     if tracer.hidden or tracer.stateful:
         return None
-    end = time.process_time() + min(1.2, tracer.left() - 1.0)
+    end = cpu_seconds() + min(1.2, tracer.left() - 1.0)
     fruitless = 0
     for pair in _tree_pairs(tracer):
-        if time.process_time() > end or fruitless > 3:
+        if cpu_seconds() > end or fruitless > 3:
             break
         trees = []
         for data in (pair.left, pair.right):

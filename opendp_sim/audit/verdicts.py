@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit.alone import stands_alone
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.draw_tree import clean_tapes
 from opendp_sim.audit.exact import ROUNDING, Shift, closed_form, fits, shift_of
 from opendp_sim.audit.findings import Evidence, mirrored
@@ -145,11 +145,11 @@ def shrunk(tracer: Tracer, pair: Pair, *, flip: bool = False) -> tuple[Pair, Vie
         return of.flipped() if flip else of
 
     view, plenty = look(tracer.tape, tracer.function, side(pair), tracer.claim), _plenty(tracer)
-    end, better = time.process_time() + _SHRINK, pair.genome is not None
-    while better and time.process_time() < end:
+    end, better = cpu_seconds() + _SHRINK, pair.genome is not None
+    while better and cpu_seconds() < end:
         better = False
         for small in tracer.space.simpler(pair):
-            if time.process_time() > end:
+            if cpu_seconds() > end:
                 break
             if not differ(small.left, small.right):
                 continue

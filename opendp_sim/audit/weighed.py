@@ -13,7 +13,6 @@ section 8).
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.audit.cell_scores import RAISED, Cells, cells_of
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.common import Common
 from opendp_sim.audit.curves import Curve
 from opendp_sim.audit.encoding import Raised, outcome
@@ -227,22 +227,22 @@ def weighed_bets(
 
     ``seen`` holds rounds that a search has made: bets are chosen from them too, none is on them.
     """
-    begin, goal = time.process_time(), -math.log(beta)
+    begin, goal = cpu_seconds(), -math.log(beta)
     seen = Weighed() if seen is None else seen
     logs = np.full(len(_LUCK), -math.log(len(_LUCK)))
     if len(seen) < first:
         seen.more(run, pair, first - len(seen), common)
     count, rounds = first, 0
-    while time.process_time() - begin < seconds:
+    while cpu_seconds() - begin < seconds:
         event = seen.best(curve)
         if event is None or (len(seen) > _ENOUGH and event.strength < _STILL):
             return None  # by now what is there would show
         scores = seen.scores(*seen.arrays())
         stakes = _stakes(event)
         old = len(seen)
-        spent = time.process_time()
+        spent = cpu_seconds()
         seen.more(run, pair, count, common)
-        cost = max((time.process_time() - spent) / count, 1e-6)
+        cost = max((cpu_seconds() - spent) / count, 1e-6)
         if stakes.any():
             paid = _paid(event, scores, seen, old)
             paths = logs[:, None] + np.cumsum(np.log1p(stakes[:, None] * paid), axis=1)
@@ -256,7 +256,7 @@ def weighed_bets(
                 return WeighedWin(oriented, event.epsilon, event.delta, hits, wealth, rounds)
             logs = paths[:, -1]
         rounds += count
-        rest = (seconds - (time.process_time() - begin)) / cost
+        rest = (seconds - (cpu_seconds() - begin)) / cost
         count = int(max(20, min(count * _GROWTH, _LARGEST, rest)))
     return None
 

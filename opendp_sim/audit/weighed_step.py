@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.common import Common
 from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.hidden import cases
@@ -82,12 +82,12 @@ def _worth_it(tracer: Tracer) -> bool:
 
 
 def _ranked(tracer: Tracer, common: Common) -> list[_Case]:
-    run, begin = tracer.mode_run("scout"), time.process_time()
+    run, begin = tracer.mode_run("scout"), cpu_seconds()
     seconds = min(max(_SECONDS, _PART * tracer.left()), 0.5 * tracer.left())
     found = [_Case(name, pair) for name, pair in cases(tracer, _LEVELS)]
     for number, (rounds, keep) in enumerate(_ROUNDS):
         for case in found:
-            if time.process_time() > begin + _SHARES[number] * seconds and case.seen.outputs:
+            if cpu_seconds() > begin + _SHARES[number] * seconds and case.seen.outputs:
                 continue
             case.seen.more(run, case.pair, rounds, common)
             case.worth = case.seen.worth(tracer.curve)

@@ -9,12 +9,12 @@ The bound that is printed has its risk over every event that any look may certif
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from opendp_sim.audit.choosing import Chosen, best_events, ranked_again
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.counting import certified_delta, certified_epsilon
 from opendp_sim.audit.curves import Curve
 from opendp_sim.audit.encoding import Raised, outcome
@@ -81,7 +81,7 @@ def find_witness(
         shown: what the script says of the object and of what was calculated.
         steps: how many such searches are made at most, of which the first that certifies is shown.
     """
-    begin, out = time.process_time(), None
+    begin, out = cpu_seconds(), None
     for share in _SHARES:  # most findings are gross: a short look shows them
         search = Search(lambda data: read(run(data)), curve, begin + share * seconds, member)
         shown = replace(shown or Shown(), read=_has_objects(run, pair))
@@ -128,11 +128,11 @@ def _shortened(search: Search, pair: Pair) -> Pair:
 
     An event that names what a long dataset gives, such as its length, is lost with any of its records.
     """
-    end, best, better = time.process_time() + search.left(0.5), _shown(search, pair), True
+    end, best, better = cpu_seconds() + search.left(0.5), _shown(search, pair), True
     while better and best > 0:
         better = False
         for tried, small in enumerate(smaller(pair)):
-            if time.process_time() > end or tried > _TRIED_SMALLER:
+            if cpu_seconds() > end or tried > _TRIED_SMALLER:
                 break
             if not (search.member(small.left) and search.member(small.right)):
                 continue

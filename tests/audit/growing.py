@@ -3,26 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from opendp_sim.audit import audit
+from opendp_sim.audit.clock import clocked
+from opendp_sim.audit.curves import Curve
 from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.report import Report
+from opendp_sim.audit.witness import Witness, find_witness
 
-_TIMES = 1.0, 4.0, 16.0
+_TIMES = 1, 4, 16
+Told = Callable[[Callable[[], float]], None]
+"""The fixture `told_time` of `conftest.py`."""
+
+
+def until(seen: Callable[[Any], bool], run: Callable[[], Any]) -> Any:
+    """Run with slower and slower clocks, until what it returns is as expected; return the last."""
+    for times in _TIMES:
+        with clocked(1 / times):
+            out = run()
+        if seen(out):
+            break
+    return out
 
 
 def audit_until(
-    seen: Callable[[Report], bool], obj: Any, d_in: Any, budget: Budget, **options: Any
+    seen: Callable[[Report], bool], obj: Any, d_in: Any, budget: str | Budget, **options: Any
 ) -> Report:
-    """Audit with longer and longer budgets, until a report is as expected; return the last one."""
-    for times in _TIMES:
-        longer = {
-            name: times * getattr(budget, name)
-            for name in ("seconds", "trace_seconds", "stability_seconds", "scan_seconds", "total")
-        }
-        report = audit(obj, d_in, replace(budget, **longer), **options)
-        if seen(report):
-            break
-    return report
+    """Audit with slower and slower clocks, until a report is as expected; return the last one."""
+    return until(seen, lambda: audit(obj, d_in, budget, **options))
+
+
+def refuted(obj: Any, d_in: Any, budget: str | Budget = "quick", **options: Any) -> Report:
+    """Audit until the claim is refuted; return the last report."""
+    return audit_until(lambda report: report.verdict == "refuted", obj, d_in, budget, **options)
+
+
+def witnessed(obj: Any, d_in: Any, budget: str | Budget = "quick", **options: Any) -> Report:
+    """Audit until a plain event that shows the refutation is found; return the last report."""
+    return audit_until(lambda report: report.witness is not None, obj, d_in, budget, **options)
+
+
+def shown(obj: Any, pair: Pair, curve: Curve, seconds: float) -> Witness | None:
+    """Look for a plain event until there is one."""
+    return until(bool, lambda: find_witness(obj, pair, curve, seconds))

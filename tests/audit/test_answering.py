@@ -12,6 +12,7 @@ import pytest
 
 from opendp_sim.audit import audit
 from opendp_sim.audit.answering import asked_directly
+from tests.audit.growing import refuted
 from tests.audit.test_sound_programs import BRIEF
 
 ROWS = dp.vector_domain(dp.atom_domain(T=int, bounds=(0, 10))), dp.symmetric_distance()
@@ -58,7 +59,7 @@ def drive(queryable: Any) -> list[Any]:
 
 @pytest.mark.long
 def test_a_service_that_answers_again_for_nothing_is_refuted() -> None:
-    report = audit(session(free_again, 0.5), 1, budget=SHORT, drive=drive)
+    report = refuted(session(free_again, 0.5), 1, budget=SHORT, drive=drive)
     assert report.verdict == "refuted"
     assert report.layer == "LT trace"
 

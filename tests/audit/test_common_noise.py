@@ -35,6 +35,7 @@ from opendp_sim.audit.tracer import Tracer
 from opendp_sim.audit.verdicts import STEPS
 from opendp_sim.audit.views import Decoded, claim_of, look
 from tests._tiers import tiered
+from tests.audit.growing import refuted
 from tests.audit.opaque import PAIRS
 from tests.audit.opaque.kit import APPROX, PURE, SYMMETRIC, ZCDP, opaque, up, whole
 
@@ -316,7 +317,7 @@ def test_where_a_draw_stands_is_what_it_hides() -> None:
 )
 def test_what_strangers_wrote_and_was_missed_is_refuted(name: str) -> None:
     pair = BY_NAME[name]
-    report = audit(pair.make(True), pair.d_in, LONG)
+    report = refuted(pair.make(True), pair.d_in, LONG)
     assert report.verdict == "refuted"
     if name == "classical_formula":  # no bet reaches an event that e^10 forbids
         assert level_step in STEPS

@@ -21,6 +21,7 @@ from opendp_sim.core.claims import Interactive, Private, Stable
 from opendp_sim.core.errors import AuditError
 from opendp_sim.core.mechanism import REGISTRY
 from tests._tiers import some, tiered
+from tests.audit.growing import refuted
 from tests.cases import cases
 
 TWINS, CONTROLS = collect(Path(__file__).parent)
@@ -92,7 +93,7 @@ def _surely_sampled() -> list[Twin]:
     ids=lambda t: t.name,
 )
 def test_twin_is_refuted(twin: Twin):
-    report = audit(twin.make(), twin.d_in, _budget(twin), seed=1, **twin.options)
+    report = refuted(twin.make(), twin.d_in, _budget(twin), seed=1, **twin.options)
     assert report.verdict == "refuted", str(report)
     assert report.replay
     assert report.evidence.pair is not None
@@ -105,7 +106,7 @@ def test_twin_is_refuted(twin: Twin):
     ids=lambda t: t.name,
 )
 def test_sampled_twin_is_refuted(twin: Twin):
-    report = audit(twin.make(), twin.d_in, NO_WITNESS, seed=1, **twin.options)
+    report = refuted(twin.make(), twin.d_in, NO_WITNESS, seed=1, **twin.options)
     assert report.verdict == "refuted", str(report)
 
 
@@ -130,7 +131,7 @@ def test_a_sound_mechanism_entered_as_a_twin_fails():
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("twin", TWINS, ids=lambda t: t.name)
 def test_every_twin_is_refuted_deep(twin: Twin, seed: int):
-    assert audit(twin.make(), twin.d_in, "deep", seed=seed, **twin.options).verdict == "refuted"
+    assert refuted(twin.make(), twin.d_in, "deep", seed=seed, **twin.options).verdict == "refuted"
 
 
 @pytest.mark.audit

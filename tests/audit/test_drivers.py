@@ -24,6 +24,7 @@ from opendp_sim.knn.ind_knn import IndKnn
 from opendp_sim.spaces.metrics import IdDistance
 from opendp_sim.spaces.rows import GridRows
 from tests._tiers import some, tiered
+from tests.audit.growing import refuted
 from tests.audit.stand_ins import LINE, SYMMETRIC
 from tests.audit.twins_default_drivers import CONTROLS, IND, TWINS, adaptive, service
 
@@ -106,7 +107,7 @@ def test_a_queryable_that_takes_no_measurement_is_refused_with_advice():
     with pytest.raises(AuditError, match="pass drive="):
         audit(made, 1, SHORT)
     longer = replace(SHORT, seconds=3.0, witness_seconds=0.0)  # its runs take a millisecond
-    report = audit(made, 1, longer, drive=lambda queryable: queryable("size"))
+    report = refuted(made, 1, longer, drive=lambda queryable: queryable("size"))
     assert report.verdict == "refuted"
 
 
@@ -286,4 +287,4 @@ def test_an_answer_that_is_remembered_without_its_noise_is_found() -> None:
     assert driver.words.endswith("each once, and then 0, 1 again")
     assert [(pair.left, pair.right) for pair in driver.pairs] == [([], [0, 0]), ([], [1, 1])]
     budget = replace(SHORT, seconds=3.0, witness_seconds=0.0)
-    assert audit(obj, 1, budget).verdict == "refuted"
+    assert refuted(obj, 1, budget).verdict == "refuted"

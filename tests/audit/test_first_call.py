@@ -12,7 +12,7 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.audit import audit, first_call
+from opendp_sim.audit import first_call
 from opendp_sim.audit.findings import Budget
 from opendp_sim.audit.first_call import Kept
 from opendp_sim.audit.kept_state import cached, held_now
@@ -21,6 +21,7 @@ from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.public_sources import seeded_state
 from opendp_sim.audit.public_values import Public
 from opendp_sim.audit.reachable import functions_of
+from tests.audit.growing import refuted
 
 _SPACE = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
 _NOISE = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0)
@@ -110,7 +111,7 @@ def test_what_a_first_call_shows_is_refuted(made: object) -> None:
     budget = replace(
         Budget.of("quick"), seconds=25.0, witness_seconds=0.1
     )  # a slow machine may need it
-    report = audit(_measurement(made), 1, budget)
+    report = refuted(_measurement(made), 1, budget)
     assert report.verdict == "refuted"
     assert "on a first call" in str(report)
     assert "M = first_call(M)" in str(report)

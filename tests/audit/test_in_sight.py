@@ -19,6 +19,7 @@ from opendp_sim.audit.noise import NoiseLaw
 from opendp_sim.audit.sampling import begin_coins, both_sides
 from opendp_sim.audit.views import Decoded
 from tests._tiers import some
+from tests.audit.growing import refuted
 from tests.audit.opaque.kit import APPROX, PURE, SYMMETRIC, opaque, up, whole
 from tests.audit.test_sound_programs import BRIEF
 
@@ -65,7 +66,7 @@ def test_noise_that_stands_everywhere_is_still_calculated() -> None:
         dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float), 2.0
     )
     obj = opaque(whole(), SYMMETRIC, PURE, lambda r: noise(float(len(r))), lambda d: 0.5 * d / 1.05)
-    report = audit(obj, 1, budget="quick")
+    report = refuted(obj, 1, budget="quick")
     assert report.verdict == "refuted"
     assert report.evidence is not None
     assert report.evidence.extra["how"].startswith("calculated")

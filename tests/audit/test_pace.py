@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +10,13 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.audit import audit, pace
+from opendp_sim.audit import audit
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.pace import Ends, PacedPairs, longest, paced
 from opendp_sim.audit.primitives import tapped
 from opendp_sim.audit.reachable import functions_of
 from opendp_sim.audit.tape import Tape
+from tests.audit.growing import Told, until
 from tests.audit.opaque.kit import PURE, SYMMETRIC, opaque, whole
 from tests.audit.test_sound_programs import BRIEF
 
@@ -35,24 +35,22 @@ class Clock:
 @pytest.mark.parametrize(
     ("power", "each", "most"), [(1, 1e-6, 65536), (2, 1e-6, 316), (3, 1e-6, 46)]
 )
-def test_the_growth_is_fitted(
-    power: float, each: float, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_growth_is_fitted(power: float, each: float, most: int, told_time: Told) -> None:
     clock = Clock(power, each)
-    monkeypatch.setattr(time, "process_time", lambda: clock.now)
+    told_time(lambda: clock.now)
     assert longest(clock.run, [1, 2, 3], 0.1) == pytest.approx(most, abs=1)
     assert clock.now < 0.5
 
 
-def test_what_is_slow_from_the_first_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_slow_from_the_first_is_not_cut(told_time: Told) -> None:
     clock = Clock(0, 0.5)
-    monkeypatch.setattr(time, "process_time", lambda: clock.now)
+    told_time(lambda: clock.now)
     assert longest(clock.run, [1], 0.1) >= 65536
 
 
 @pytest.mark.parametrize(("base", "most"), [(math.e, 8), (1.5, 16), (5.0, 4)])
 def test_an_exponential_is_not_run_further_than_it_was_timed(
-    base: float, most: int, monkeypatch: pytest.MonkeyPatch
+    base: float, most: int, told_time: Told
 ) -> None:
     """Permutations of 16 records, or noise that is drawn until it is in a range far away, never end."""
     clock = Clock(0, 0.0)
@@ -61,13 +59,13 @@ def test_an_exponential_is_not_run_further_than_it_was_timed(
         clock.now += 2e-5 * base ** len(data)
         clock.largest = max(clock.largest, len(data))
 
-    monkeypatch.setattr(time, "process_time", lambda: clock.now)
+    told_time(lambda: clock.now)
     assert longest(run, [1, 2, 3], 0.1) == most
     assert clock.largest == most
     assert clock.now < 0.5
 
 
-def test_one_slow_call_cuts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_slow_call_cuts_nothing(told_time: Told) -> None:
     clock = Clock(1, 1e-7)
     first = iter([0.0] * 5 + [0.5])
 
@@ -75,7 +73,7 @@ def test_one_slow_call_cuts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         clock.run(data)
         clock.now += next(first, 0.0)
 
-    monkeypatch.setattr(time, "process_time", lambda: clock.now)
+    told_time(lambda: clock.now)
     assert longest(run, [1], 0.1) == 65536
 
 
@@ -89,14 +87,14 @@ class Values:
         return iter([Pair([0, 10], [10], 1), Pair("no list", [], 1)])
 
 
-def test_large_records_are_timed_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_records_are_timed_by_themselves(told_time: Told) -> None:
     """Noise that is drawn again until it is in a range takes long where the sum is far outside."""
     clock = Clock(0, 0.0)
 
     def run(data: list[int]) -> None:
         clock.now += 1e-5 * math.exp(max(0.0, sum(map(len, map(str, data))) - len(data)))
 
-    monkeypatch.setattr(time, "process_time", lambda: clock.now)
+    told_time(lambda: clock.now)
     assert paced(Values(), run, np.random.default_rng(0), 0.1).most == 8
     assert clock.now < 0.5
 
@@ -130,7 +128,8 @@ def test_a_loop_that_draws_until_its_noise_fits_is_not_run_far_from_there() -> N
     tape, rows = Tape(None, np.random.default_rng(0)), [1, 2, 3]
     with tapped(tape, [_until_it_fits, *functions_of(local)]):
         assert longest(_until_it_fits, rows, 0.5, Ends(tape, _until_it_fits)) < 100
-        assert longest(local, rows, 0.5, Ends(tape, local)) > 1000
+        most = until(lambda n: n > 1000, lambda: longest(local, rows, 0.5, Ends(tape, local)))
+        assert most > 1000
 
 
 class Sizes:
@@ -151,9 +150,9 @@ class Sizes:
         yield pair
 
 
-def test_pairs_that_would_take_too_long_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_that_would_take_too_long_are_left_out(told_time: Told) -> None:
     clock, rng = Clock(2, 1e-6), np.random.default_rng(0)
-    monkeypatch.setattr(pace.time, "process_time", lambda: clock.now)
+    told_time(lambda: clock.now)
     space = paced(Sizes(), clock.run, rng, 0.01)
     assert isinstance(space, PacedPairs)
     assert 90 < space.most < 110

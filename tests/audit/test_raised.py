@@ -9,7 +9,7 @@ from opendp_sim.audit import encoding
 from opendp_sim.audit.curves import pure_curve
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.raised import shortened
-from opendp_sim.audit.witness import find_witness
+from tests.audit.growing import shown
 from tests.audit.test_witness import _certified as certified, _measurement as measurement
 
 NUMBER = dp.atom_domain(T=int), dp.absolute_distance(T=int)
@@ -67,7 +67,7 @@ def test_a_raw_line_of_an_exception_is_shown() -> None:
         return noisy
 
     obj = measurement(release)
-    witness = find_witness(obj, Pair([], [1], 1), pure_curve(1.0), 1.0)
+    witness = shown(obj, Pair([], [1], 1), pure_curve(1.0), 1.0)
     assert witness is not None
     assert certified(witness.script, obj) > 1.5
 

@@ -35,8 +35,8 @@ from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.opened_kinds import NOTHING, base_value, plain_array, yields_all_of
 from opendp_sim.audit.raised import Raised
 from opendp_sim.audit.reading import Reader, read
-from opendp_sim.audit.witness import find_witness
 from tests._tiers import some
+from tests.audit.growing import shown, witnessed
 from tests.audit.test_sound_programs import BRIEF
 from tests.audit.test_witness import _certified, _measurement
 
@@ -366,7 +366,7 @@ class Service:
 
 
 def test_a_finding_about_what_an_object_keeps_says_so() -> None:
-    report = audit(_measurement(Service), 1, BRIEF, seed=0)
+    report = witnessed(_measurement(Service), 1, BRIEF, seed=0)
     assert report.witness is not None
     assert "['_rows']" in report.witness.event
     assert "keeps `_rows` (Service), which whoever is handed it can read" in str(report)
@@ -406,7 +406,7 @@ def test_it_is_shown_by_lines_that_run(name: str) -> None:
         return [noise(len(rows)), READ[name](rows or [5])]
 
     obj = _measurement(release)
-    witness = find_witness(obj, Pair([], [1], 1), pure_curve(1.0), 0.3)
+    witness = shown(obj, Pair([], [1], 1), pure_curve(1.0), 0.3)
     assert witness is not None
     assert _certified(witness.script, obj) > 1.1
 
@@ -420,7 +420,7 @@ def test_a_frame_is_shown_by_lines_that_run() -> None:
         return pd.Series(["a"], dtype=cells, name=str(noise(3)))
 
     obj = _measurement(release)
-    witness = find_witness(obj, Pair([], [1], 1), pure_curve(1.0), 0.5)
+    witness = shown(obj, Pair([], [1], 1), pure_curve(1.0), 0.5)
     assert witness is not None
     assert _certified(witness.script, obj) > 1.1
 

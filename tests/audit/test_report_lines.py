@@ -23,9 +23,9 @@ from opendp_sim.audit.report_lines import stronger_lines
 from opendp_sim.audit.shape import _noisy_numbers
 from opendp_sim.audit.tracer import BARE, UNSEEN
 from opendp_sim.audit.tree_verdict import _likeliest
-from opendp_sim.audit.witness import Witness, find_witness
+from opendp_sim.audit.witness import Witness
 from opendp_sim.audit.words import alone, looked
-from tests.audit.growing import audit_until
+from tests.audit.growing import audit_until, shown
 
 dp.enable_features("contrib", "honest-but-curious")
 _SPACE = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
@@ -101,7 +101,7 @@ def test_a_witness_says_whether_its_sides_are_exchanged() -> None:
         return "some" if rows else "none"
 
     for pair in (Pair([1], [], 1), Pair([], [1], 1)):
-        witness = find_witness(_measurement(release), pair, pure_curve(1.0), 0.5)
+        witness = shown(_measurement(release), pair, pure_curve(1.0), 0.5)
         assert witness is not None
         assert witness.turned == (witness.pair.left != pair.left)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from types import SimpleNamespace
 
 import numpy as np
 import opendp.prelude as dp
@@ -28,6 +27,7 @@ from opendp_sim.audit.plain_events import plain_events
 from opendp_sim.audit.pools import Pools
 from opendp_sim.audit.shift_scores import Leaning, rows_of, surplus_of_shift
 from opendp_sim.core.errors import AuditError
+from tests.audit.growing import Told
 
 UNIT = pure_curve(1.0)
 ROOM = Fraction(1, 2**63)
@@ -170,11 +170,11 @@ def test_an_object_whose_releases_do_not_fit_has_no_law_nor_have_later_ones_of_i
     assert laws.of(later, later.real) == (None, False)
 
 
-def test_guards_take_fewer_releases_of_a_slow_object(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guards_take_fewer_releases_of_a_slow_object(told_time: Told) -> None:
     clock = iter(range(10_000))
-    monkeypatch.setattr(draw_tree, "time", SimpleNamespace(process_time=lambda: next(clock)))
+    told_time(lambda: next(clock))
     assert len(draw_tree.guard_runs(lambda: True)) == 120
-    monkeypatch.setattr(draw_tree, "time", SimpleNamespace(process_time=lambda: 0.0))
+    told_time(lambda: 0.0)
     assert len(draw_tree.guard_runs(lambda: True)) == 400
 
 

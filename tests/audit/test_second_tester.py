@@ -17,7 +17,7 @@ from tests.audit.stand_ins import LINE, PURE, SYMMETRIC, laplace
 
 @pytest.mark.audit
 @pytest.mark.parametrize("cost", [1e-5, 3e-3])
-def test_the_second_tester_keeps_to_its_part_of_the_time(monkeypatch, cost):
+def test_the_second_tester_keeps_to_its_part_of_the_time(monkeypatch, told_time, cost):
     """A clock that only releases move: a slow mechanism gets no more runs than half of the time before."""
     clock, budget = 0.0, Budget.of("quick")
 
@@ -35,7 +35,7 @@ def test_the_second_tester_keeps_to_its_part_of_the_time(monkeypatch, cost):
         measure=PURE,
     )
     pairs = GivenPairs((Pair([], [1], 1),))
-    monkeypatch.setattr("time.process_time", lambda: clock)
+    told_time(lambda: clock)
     monkeypatch.setattr(distribution, "Race", partial(distribution.Race, begin=0.0))
     found = distribution_layer(subject, pairs, 1, budget, np.random.default_rng(0), 1e-6)
     assert found.status == "refuted"

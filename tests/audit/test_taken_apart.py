@@ -23,7 +23,7 @@ from opendp_sim.audit.taken_apart import handed_on, kind_of, taken_apart
 from opendp_sim.audit.tape import Tape
 from opendp_sim.audit.two_laws import surely_differ
 from tests._tiers import tiered
-from tests.audit.growing import audit_until
+from tests.audit.growing import refuted
 from tests.audit.test_sound_programs import BRIEF
 
 ROWS = dp.vector_domain(dp.atom_domain(T=int, bounds=(0, 10))), dp.symmetric_distance()
@@ -76,7 +76,7 @@ SOUND = {
 
 @pytest.mark.parametrize("name", tiered(BROKEN, {"a row becomes two"}.__contains__))
 def test_a_chain_with_a_wrong_step_is_priced(name: str) -> None:
-    report = audit_until(lambda r: r.verdict == "refuted", BROKEN[name](), 1, SHORT)
+    report = refuted(BROKEN[name](), 1, SHORT)
     assert report.verdict == "refuted"
 
 

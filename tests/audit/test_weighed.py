@@ -29,7 +29,7 @@ from opendp_sim.audit.tracer import Tracer
 from opendp_sim.audit.weighed import Weighed, weighed_bets
 from opendp_sim.audit.weighed_step import weighed_step
 from tests._tiers import tiered
-from tests.audit.growing import audit_until
+from tests.audit.growing import refuted, until
 from tests.audit.opaque import PAIRS
 from tests.audit.opaque.kit import PURE, SYMMETRIC, gauss, lap, opaque, whole
 
@@ -182,7 +182,7 @@ def test_a_vote_with_half_of_its_noise_is_weighed_and_one_that_costs_no_more_is_
     def vote(answers: list[int]) -> bool:
         return noise(answers[0]) > noise(answers[1])
 
-    found = _stepped(_tracer(vote, 1.0))
+    found = until(bool, lambda: _stepped(_tracer(vote, 1.0)))
     assert found.extra["how"] == "drawn and weighed"
     assert "weighed by OpenDP's laws" in found.confidence
     assert _stepped(_tracer(vote, 2.0)) is None  # no tape costs more than the claim
@@ -213,7 +213,7 @@ def test_steps_that_ask_for_more_seconds_get_half_of_the_layer_s_together() -> N
 )
 def test_a_sparse_vector_that_spends_too_much_is_seen(name: str) -> None:
     pair = BY_NAME[name]
-    report = audit_until(lambda r: r.verdict == "refuted", pair.make(True), pair.d_in, LONG)
+    report = refuted(pair.make(True), pair.d_in, LONG)
     assert report.verdict == "refuted"
     assert report.layer in {LAYER, "L3 distribution"}  # L3 goes on with the pairs that LT has found
 

@@ -35,7 +35,7 @@ from opendp_sim.audit.shrinking import affordable
 from opendp_sim.audit.witness import find_witness
 from opendp_sim.audit.witnessed import witness_of
 from tests._tiers import some
-from tests.audit.growing import audit_until
+from tests.audit.growing import audit_until, shown, witnessed
 from tests.audit.test_sound_programs import BRIEF
 
 dp.enable_features("contrib", "honest-but-curious")
@@ -104,7 +104,7 @@ def test_an_event_of_numbers_steps_over_what_is_no_number() -> None:
         return noisy if noisy >= 1 else None
 
     obj = _measurement(release, 0.5)
-    witness = find_witness(obj, Pair([], [1], 1), pure_curve(0.5), 1.0)
+    witness = shown(obj, Pair([], [1], 1), pure_curve(0.5), 1.0)
     assert witness is not None
     assert _certified(witness.script, obj) > 0.5
     pair = Pair([], [math.nan], 1)
@@ -167,7 +167,7 @@ _WRAPS = [
 def test_what_an_output_holds_is_read_and_shown(wrap) -> None:
     noise = dp.m.make_laplace(*_NUMBER, 1.0)
     obj = _measurement(lambda rows: wrap(noise(len(rows)), len(rows)))
-    witness = find_witness(obj, Pair([], [1], 1), pure_curve(1.0), 1.0)
+    witness = shown(obj, Pair([], [1], 1), pure_curve(1.0), 1.0)
     assert witness is not None
     assert witness.certified
     assert _certified(witness.script, obj) > 3
@@ -230,7 +230,7 @@ def test_a_large_pair_is_made_small_before_it_is_counted() -> None:
     obj = _measurement(release)
     pair = Pair([-2] * 20_000, [*[-2] * 20_000, 5], 1)
     assert affordable(obj, pair, 0.1) < 100
-    witness = find_witness(obj, pair, pure_curve(1.0), 0.5)
+    witness = shown(obj, pair, pure_curve(1.0), 0.5)
     assert witness is not None
     assert len(witness.script) < 1500
     assert _certified(witness.script, obj) > 3
@@ -242,7 +242,7 @@ def test_what_moves_from_call_to_call_is_no_event_and_its_script_says_nothing_of
     """A counter tells the first runs from the last ones, whatever they are asked."""
     calls = itertools.count()
     obj = _measurement(lambda rows: (next(calls), _NOISE(3 * min(len(rows), 1))), 0.5)
-    witness = find_witness(obj, Pair([], [0], 1), pure_curve(0.5), 1.0)
+    witness = shown(obj, Pair([], [0], 1), pure_curve(0.5), 1.0)
     assert witness is not None
     assert witness.certified
     assert "output[1]" in witness.event
@@ -309,7 +309,7 @@ def test_noise_that_is_taken_back_is_shown_by_two_calls() -> None:
         return min(len(rows), 1) + kept[0]
 
     obj = _measurement(function)
-    report = audit(obj, 1, seed=0)
+    report = witnessed(obj, 1, seed=0)
     assert report.witness is not None
     assert report.witness.certified
     assert "calls" in report.witness.event

@@ -12,7 +12,8 @@ from scipy.stats import binom
 from opendp_sim.audit.counting import lower_limit, upper_limit
 from opendp_sim.audit.curves import pure_curve
 from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.witness import find_witness, level_of
+from opendp_sim.audit.witness import level_of
+from tests.audit.growing import shown
 
 dp.enable_features("contrib")
 
@@ -31,9 +32,7 @@ def test_the_printed_risk_is_that_of_all_events_that_may_be_certified(steps: int
 
 def test_what_a_report_certifies_and_prints_is_at_one_level() -> None:
     noise = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0)
-    witness = find_witness(
-        lambda rows: noise(4 * len(rows)), Pair([], [1], 1), pure_curve(1.0), 0.5
-    )
+    witness = shown(lambda rows: noise(4 * len(rows)), Pair([], [1], 1), pure_curve(1.0), 0.5)
     assert witness is not None
     low = lower_limit(witness.hits[0], witness.runs, level_of(1) / 2)
     high = upper_limit(witness.hits[1], witness.runs, level_of(1) / 2)
