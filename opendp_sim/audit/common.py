@@ -80,6 +80,32 @@ class Common:
             return copied(self._taken[spot][1])
         return make()
 
+    def number(self, key: Any, make: Callable[[], int]) -> int:
+        """Return a whole number as ``draw`` does; the key is all that its law depends on."""
+        spot = self._spot
+        self._spot = spot + 1
+        if self._second:
+            if spot < len(self._taken) and self._taken[spot][0] == key:
+                return int(self._taken[spot][1])
+            return make()
+        value = make()
+        self._taken.append((key, value))
+        return value
+
+    def noisy_number(self, key: Any, law: Law, cell: int, make: Callable[[], int]) -> int:
+        """Return one noisy value as ``noisy`` does."""
+        spot = self._spot
+        self._spot = spot + 1
+        if self._second and spot < len(self._taken) and self._taken[spot][0] == key:
+            value, first = self._taken[spot][1]
+            if first != cell:
+                self.log_ratio += law.log_ratio((value,), (cell,), (first,))
+            return int(value)
+        value = cell + make()
+        if not self._second:
+            self._taken.append((key, (value, cell)))
+        return value
+
     def noisy(self, law: Law, cells: list[int], make: Callable[[], list[int]]) -> list[int]:
         """Return whole noisy values of a law at these arguments.
 

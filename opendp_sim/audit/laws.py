@@ -6,7 +6,9 @@ OpenDP's own noise does not have, so float noise is always drawn by OpenDP itsel
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +19,7 @@ from opendp_sim.audit.noise import NoiseLaw
 from opendp_sim.core import dp
 from opendp_sim.core.bridge import construction
 
-__all__ = ["Law", "Laws", "is_shift"]
+__all__ = ["Law", "Laws", "as_taken", "clear", "is_shift"]
 
 _RELEASES, _REFERENCE, _RISK = 240, 20_000, 1e-7
 _KNOWN = 400
@@ -65,7 +67,7 @@ class Law:
         """How far whole noise goes; what is beyond has less than 1e-25 of the mass."""
         return _FARTHEST * self.scale + 1
 
-    @property
+    @functools.cached_property
     def ends(self) -> float:
         """The largest number, up to which an argument or whole noise is far from the type's ends."""
         return 2.0 ** (int(self.carrier[1:]) - 2)
@@ -95,7 +97,9 @@ class Law:
         rho = float((gap * gap).sum()) / (2 * self.scale**2)
         return rho + math.sqrt(4 * rho * -math.log(min(max(delta, 0.0), 1.0) or _DELTA)), rho
 
-    def log_ratio(self, values: list[int], second: list[int], first: list[int]) -> float:
+    def log_ratio(
+        self, values: Sequence[int], second: Sequence[int], first: Sequence[int]
+    ) -> float:
         """Return the log of how much likelier whole noisy values are at the second arguments."""
         if self.family == "laplace":
             gaps = (abs(v - a) - abs(v - b) for v, a, b in zip(values, first, second, strict=True))
@@ -214,6 +218,23 @@ def is_shift(law: Law, made: Any, real: Any) -> bool:
         if not all(abs(one - at) <= room for one in (out if law.vector else [out])):
             return False
     return True
+
+
+def clear(law: Law, argument: Any) -> bool:
+    """Say whether noise of a law stays in its type at an argument, if that is one at all."""
+    try:
+        return law.clear_of_ends(argument)
+    except (TypeError, ValueError):  # OpenDP says itself what it does not take
+        return False
+
+
+def as_taken(argument: Any) -> Any:
+    """Return a float argument as OpenDP takes it: a NaN as 0, an infinity as the largest number."""
+    if isinstance(argument, list):
+        return [as_taken(cell) for cell in argument]
+    if isinstance(argument, float) and not math.isfinite(argument):
+        return float(np.nan_to_num(argument))
+    return argument
 
 
 def _read(made: Any) -> Law | None:

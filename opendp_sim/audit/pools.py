@@ -28,13 +28,22 @@ class Pools:
 
     def whole(self, law: Law, count: int, *, bulk: bool) -> list[Any]:
         """Return whole noise values of a law."""
-        pool = self.pools.setdefault((law.family, law.scale, bulk), [])
+        pool = self.pool(law, bulk=bulk)
         if len(pool) < count:
-            many = count + (_BULK if bulk else 5 * _BULK)
-            pool.extend(self._bulk(law, many) if bulk else law.scout(many, self.rng))
+            self.fill(law, count, bulk=bulk)
         out = pool[-count:] if count else []
         del pool[len(pool) - count :]
         return out
+
+    def pool(self, law: Law, *, bulk: bool) -> list[Any]:
+        """Return what is left of whole noise that was drawn ahead; it stays the same list."""
+        return self.pools.setdefault((law.family, law.scale, bulk), [])
+
+    def fill(self, law: Law, count: int, *, bulk: bool) -> None:
+        """Draw more than so many values ahead."""
+        many = count + (_BULK if bulk else 5 * _BULK)
+        new = self._bulk(law, many) if bulk else law.scout(many, self.rng)
+        self.pool(law, bulk=bulk).extend(new)
 
     def _bulk(self, law: Law, many: int) -> list[Any]:
         if not NoiseTable.fits(law):

@@ -19,15 +19,17 @@ import numpy as np
 from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.common import Common
 from opendp_sim.audit.encoding import Raised
-from opendp_sim.audit.laws import Law, Laws, is_shift
+from opendp_sim.audit.laws import Law, Laws, as_taken, clear, is_shift
 from opendp_sim.audit.own_data import copied
 from opendp_sim.audit.pools import Pools
+from opendp_sim.audit.ready import Ready
 
 __all__ = ["MOST_DRAWS", "Draw", "Mode", "OutOfTimeError", "Tape", "TapeEndError"]
 
 MOST_DRAWS = 5000
 Mode = Literal["real", "record", "zero", "force", "scout", "bulk"]
 _LIVE = ("real", "scout", "bulk")
+_MOST_READY = 100
 _RUNS_A_LOOK = 16
 """Runs between two looks at the clock."""
 
@@ -95,6 +97,7 @@ class Tape:
     def __post_init__(self) -> None:
         self.laws, self.pools, self.common = Laws(self.rng), Pools(self.rng), Common()
         self._thread = threading.get_ident()
+        self._ready: dict[tuple[int, str], Ready] = {}
 
     @property
     def foreign_thread(self) -> bool:
@@ -159,17 +162,25 @@ class Tape:
         """Serve a call of a native measurement."""
         if self.mode == "real" or self.inside or made is self.outer or self.foreign_thread:
             return real(made, argument)
+        ready = self._ready.get((id(made), self.mode))
+        if ready is not None and ready.takes(argument) and not self.resets:
+            return ready.at(argument)
         law, tested = self._law(real, made)
-        law = law if law is not None and _clear(law, argument) else None
+        law = law if law is not None and clear(law, argument) else None
         if self.checking and law is not None and not self.crooked:
             self.crooked = not self._really(lambda: is_shift(law, made, real))
         if self.mode in _LIVE:
             if law is None or (self.mode == "bulk" and not tested):
                 return self._really(lambda: real(made, argument))
+            if tested and Ready.serves(law) and len(self._ready) < _MOST_READY:
+                bulk = self.mode == "bulk"
+                self._ready[id(made), self.mode] = Ready(
+                    made, law, self.pools, self.common, bulk=bulk
+                )
             return self._ahead(real, made, argument, law)
         what = f"{law.family} {law.scale:.6g}" if law is not None else _kind(made)
         if law is not None and not law.whole:
-            argument = _as_taken(argument)
+            argument = as_taken(argument)
         return self.other(what, lambda: real(made, argument), zero=argument, law=law)
 
     def _law(self, real: Any, made: Any) -> tuple[Law | None, bool]:
@@ -258,22 +269,6 @@ class Tape:
             out = self._really(real)
         self.draws.append(Draw(what, copied(out), law, kept, options, seeded, free, _site(), hint))
         return out
-
-
-def _clear(law: Law, argument: Any) -> bool:
-    try:
-        return law.clear_of_ends(argument)
-    except (TypeError, ValueError):  # OpenDP says itself what it does not take
-        return False
-
-
-def _as_taken(argument: Any) -> Any:
-    """Return a float argument as OpenDP takes it: a NaN as 0, an infinity as the largest number."""
-    if isinstance(argument, list):
-        return [_as_taken(cell) for cell in argument]
-    if isinstance(argument, float) and not math.isfinite(argument):
-        return float(np.nan_to_num(argument))
-    return argument
 
 
 def _kind(made: Any) -> str:
