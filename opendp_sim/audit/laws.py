@@ -44,6 +44,7 @@ _FINEST = -1074
 _FINE = 2.0**15
 """Normal noise of a larger scale is imitated by rounding, and not from a table of its values."""
 _DELTA = 0.01
+_EXACT = 2**53
 
 
 @dataclass(frozen=True)
@@ -86,15 +87,19 @@ class Law:
         The epsilon of normal noise is the one beside a delta, by the usual conversion, and beside .01
         where the claim has none.
         """
-        a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
-        if a.shape != b.shape:
-            return math.inf, math.inf
-        with np.errstate(invalid="ignore"):
-            gap = np.nan_to_num(np.abs(a - b), nan=math.inf, posinf=math.inf)
+        if type(first) is int and type(second) is int and abs(first) + abs(second) < _EXACT:
+            moved, squared = float(abs(first - second)), float((first - second) ** 2)
+        else:
+            a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+            if a.shape != b.shape:
+                return math.inf, math.inf
+            with np.errstate(invalid="ignore"):
+                gap = np.nan_to_num(np.abs(a - b), nan=math.inf, posinf=math.inf)
+                moved, squared = float(gap.sum()), float((gap * gap).sum())
         if self.family == "laplace":
-            epsilon = float(gap.sum()) / self.scale
+            epsilon = moved / self.scale
             return epsilon, epsilon * min(epsilon / 2, 1.0)
-        rho = float((gap * gap).sum()) / (2 * self.scale**2)
+        rho = squared / (2 * self.scale**2)
         return rho + math.sqrt(4 * rho * -math.log(min(max(delta, 0.0), 1.0) or _DELTA)), rho
 
     def log_ratio(
