@@ -6,6 +6,7 @@ answer is that of the user's transition function; a plain type is handed on as i
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,13 +14,13 @@ from typing import Any
 
 import opendp.core as native
 
-from opendp_sim.audit.own_data import own
+from opendp_sim.audit.own_data import failed, own
 from opendp_sim.audit.taken_apart import TakenApart, handed_on, kind_of
 from opendp_sim.core import dp
 
 __all__ = ["asked_directly"]
 
-_PLAIN = (bool, int, float, str)
+_PLAIN = (bool, int, float, str, type(None))
 
 
 class Unfit(dp.OpenDPException):
@@ -35,20 +36,23 @@ class Answering:
 
     def __init__(
         self,
-        transition: Callable[[Any, bool], Any],
+        transition: Callable[..., Any],
         kinds: tuple[str | None, str | None],
         tell: Callable[[], None],
     ) -> None:
-        self._transition, self._kinds, self._tell = transition, kinds, tell
+        self._transition: Callable[[Any, bool], Any] = (
+            transition if _takes_two(transition) else lambda query, _: transition(query)
+        )
+        self._kinds, self._tell = kinds, tell
 
     def __call__(self, query: Any) -> Any:
         """Return the answer; an exception is OpenDP's, as there."""
         query = self._passed(query, self._kinds[0])
         try:
             out = self._transition(query, False)
-        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
-            raise dp.OpenDPException("FFI", f"{type(error).__name__}: {error}") from None
-        if self._kinds[1] is None and type(out) not in _PLAIN:
+        except BaseException as error:  # noqa: BLE001 - whatever the user's function raises
+            raise failed(error) from None
+        if self._kinds[1] is None and not _is_plain(out):
             self._unfit()
         return self._passed(out, self._kinds[1])
 
@@ -62,6 +66,16 @@ class Answering:
     def _unfit(self) -> None:
         self._tell()
         raise Unfit("FFI", "a question or an answer of another type")
+
+
+def _takes_two(transition: Callable[..., Any]) -> bool:
+    """Say whether a transition function is told who asks, as OpenDP decides it."""
+    return len(inspect.signature(transition).parameters) != 1
+
+
+def _is_plain(out: Any) -> bool:
+    """Say whether an answer of no declared type is a number, a text, nothing, or a tuple of such."""
+    return type(out) in _PLAIN or (type(out) is tuple and all(map(_is_plain, out)))
 
 
 def asked_directly(
@@ -81,27 +95,35 @@ def asked_directly(
         return None
     if not parts.users:
         return None
+    places = _places(parts.functions)
 
     def run(data: Any) -> Any:
-        with _answering(end):
+        with _answering(end, places):
             return drive(start(data))
 
     return run
 
 
+def _places(functions: list[Any]) -> list[tuple[dict[str, Any], str]]:
+    """Return where OpenDP's constructor of queryables has a name: its modules and the functions' own."""
+    modules = [vars(native), *(vars(m) for m in [sys.modules.get("opendp.prelude")] if m)]
+    modules += [getattr(function, "__globals__", {}) for function in functions]
+    distinct = {id(names): names for names in modules}.values()
+    return [(names, k) for names in distinct for k, v in names.items() if v is native.new_queryable]
+
+
 @contextmanager
-def _answering(end: Callable[[], None]) -> Iterator[None]:
+def _answering(end: Callable[[], None], places: list[tuple[dict[str, Any], str]]) -> Iterator[None]:
     """Let the user's functions make stand-ins instead of queryables, until the block ends."""
     real = native.new_queryable
 
-    def made(transition: Callable[[Any, bool], Any], Q: Any = None, A: Any = None) -> Answering:  # noqa: N803
+    def made(transition: Callable[..., Any], Q: Any = None, A: Any = None) -> Answering:  # noqa: N803
         return Answering(transition, (kind_of(Q), kind_of(A)), end)
 
-    places = [native, *filter(None, [sys.modules.get("opendp.prelude")])]
     try:
-        for place in places:
-            vars(place)["new_queryable"] = made
+        for names, name in places:
+            names[name] = made
         yield
     finally:
-        for place in places:
-            vars(place)["new_queryable"] = real
+        for names, name in places:
+            names[name] = real

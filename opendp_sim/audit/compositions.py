@@ -52,8 +52,9 @@ def of_composition(obj: dp.Measurement, d_in: Any) -> Driver:
 
     if not probes.trace(obj, losses)(probes.some).size:  # it answers, and evaluated none of them
         own = of_own(obj(probes.some), probes.pairs)
-        if own is not None:
-            return own
+        if own is None:
+            raise unknown_questions("a queryable that evaluates no measurement")
+        return own
 
     def drive(queryable: Any) -> Any:
         heard: list[float] = []

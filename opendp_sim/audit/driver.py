@@ -32,6 +32,8 @@ class Driver:
     only where the loss of that transcript is part of what is claimed."""
     noise: NoiseLaw | None = None
     """The law of those noises, over their scales."""
+    options: str = ""
+    """What ``default_driver`` has to be told to make it again, as it is written in a call."""
 
     def __call__(self, queryable: Any) -> Any:
         """Ask everything; return the transcript."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from opendp_sim.audit.compositions import of_composition, of_odometer
 from opendp_sim.audit.driver import Driver, unknown_questions
 from opendp_sim.audit.key_questions import of_keys
 from opendp_sim.audit.members import quiet_member
+from opendp_sim.audit.mining import mined
+from opendp_sim.audit.question_shapes import of_shapes
+from opendp_sim.audit.reachable import functions_of
 from opendp_sim.audit.services import of_service
 from opendp_sim.audit.spaces import metric_name, some_dataset
 from opendp_sim.core import dp
@@ -17,8 +22,13 @@ from opendp_sim.core.errors import AuditError
 __all__ = ["default_driver"]
 
 
-def default_driver(obj: Any, d_in: Any) -> Driver | None:
+def default_driver(obj: Any, d_in: Any, *, mine: bool = True) -> Driver | None:
     """Return how to talk to an object; None when it does not answer questions.
+
+    Args:
+        obj: a measurement, an odometer, or anything else.
+        d_in: the distance of the claim.
+        mine: whether words of its code may be a part of a question.
 
     Raises:
         AuditError: OS501, it answers questions of a kind that no default driver can ask.
@@ -40,14 +50,27 @@ def default_driver(obj: Any, d_in: Any) -> Driver | None:
         return by_key
     try:
         return of_composition(obj, d_in)
-    except AuditError:  # no measurement: numbers or texts, then
-        by_key = of_keys(release, member, d_in, anything=True)
-        if by_key is None:
-            raise
-        return by_key
+    except AuditError as error:  # no measurement: numbers or texts, then
+        found, refused = of_keys(release, member, d_in, anything=True), error
     except (AttributeError, TypeError, ValueError):  # it was asked what it cannot take
         kind = getattr(release, "query_type", "something unknown")
-        raise unknown_questions(f"a queryable that takes {kind}") from None
+        found, refused = None, unknown_questions(f"a queryable that takes {kind}")
+    found = found or _of_parts(obj, release, member, d_in, mine=mine)
+    if found is None:
+        raise refused from None
+    return found
+
+
+def _of_parts(
+    obj: dp.Measurement, release: Any, member: Callable[[Any], bool], d_in: Any, *, mine: bool
+) -> Driver | None:
+    """Return a driver that asks tuples or mappings, where queries have no declared type."""
+    if str(getattr(release, "query_type", "")) != "ExtrinsicObject":
+        return None
+    words = mined(functions_of(obj), ()).words if mine else set[str]()
+    texts = sorted(words, key=lambda word: (len(word), word))
+    found = of_shapes(lambda: _some_release(obj, d_in), member, d_in, texts)
+    return found if mine or found is None else replace(found, options=", mine=False")
 
 
 def _some_release(measurement: dp.Measurement, d_in: Any) -> Any:

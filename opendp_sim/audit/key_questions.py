@@ -65,7 +65,7 @@ def of_own(queryable: Any, pairs: tuple[Pair, ...]) -> Driver | None:
 
     Few enough for many conversations, and many enough that answers without end are far over a claim.
     """
-    key = next((k for k in _OWN if math.isfinite(_answer(queryable, k))), None)
+    key = next((k for k in _OWN if _answer(queryable, k) > _REFUSED), None)
     if key is None:
         return None
 
@@ -77,9 +77,9 @@ def of_own(queryable: Any, pairs: tuple[Pair, ...]) -> Driver | None:
 
 
 def _takes(queryable: Any, keys: tuple[Any, ...]) -> bool:
-    """Say whether a queryable answers some key, with a number or nothing; each is asked once."""
-    answers = (_answer(queryable, key) for key in keys[1:3])
-    return any(math.isfinite(answer) and answer != _REFUSED for answer in answers)
+    """Say whether a queryable answers some key with a number; each is asked once."""
+    answers = [_answer(queryable, key) for key in keys[1:3]]
+    return any(math.isfinite(answer) and answer > _REFUSED for answer in answers)
 
 
 def _answer(queryable: Any, key: Any) -> float:

@@ -19,6 +19,7 @@ __all__ = [
     "numeric_parts",
     "plain_array",
     "shows_part",
+    "written",
     "yields_all_of",
 ]
 
@@ -40,6 +41,8 @@ _SEQUENCES: tuple[type, ...] = (
     type(iter("\u0101")),
     type(iter(b"")),
 )
+_DIGITS, _BITS = 4000, 13_000
+"""Of a decimal number that is taken as a fraction, and of a whole number that is written in decimals."""
 _BARE: tuple[type, ...] = (
     *(type(iter(range(1))), type(iter({})), type(iter(set())), type(iter(bytearray()))),
     *(type(iter({}.values())), type(iter({}.items()))),
@@ -65,6 +68,11 @@ def yields_all_of(iterator: Any) -> Any:
     return None if type(iterator) in _BARE else NOTHING
 
 
+def written(value: Any) -> Any:
+    """Return a whole number that Python does not write in decimals in hexadecimals; all else as it is."""
+    return hex(value) if type(value) is int and value.bit_length() > _BITS else value
+
+
 def numeric_parts(value: Any) -> Any:
     """Return a number or an array as plain parts; a plain array as it is."""
     if isinstance(value, np.ndarray):
@@ -76,6 +84,8 @@ def numeric_parts(value: Any) -> Any:
         return {"real": float(value.real), "imag": float(value.imag)}
     if isinstance(value, decimal.Decimal) and not value.is_finite():
         return str(value)
+    if isinstance(value, decimal.Decimal) and abs(value.adjusted()) > _DIGITS:
+        return {"text": str(value)}  # as a fraction it may have a milliard digits
     exact = fractions.Fraction(value)
     whole = exact.numerator // exact.denominator
     return {"whole": whole, "rest": float(exact - whole), "text": str(value)}

@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["copied", "on_its_own", "own"]
+from opendp_sim.core import dp
+
+__all__ = ["copied", "failed", "on_its_own", "own"]
 
 _PLAIN = (int, float, str, bool, bytes, type(None))
 _FIXED = frozenset((*_PLAIN, np.float64, np.float32, np.int64, np.int32, np.bool_))
@@ -56,6 +58,18 @@ def on_its_own(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     @functools.wraps(function)
     def run(value: Any) -> Any:
-        return function(own(value))
+        try:
+            return function(own(value))
+        except Exception:
+            raise
+        except BaseException as error:  # noqa: BLE001 - one of the user's, which OpenDP quotes
+            raise failed(error) from None
 
     return run
+
+
+def failed(error: BaseException) -> BaseException:
+    """Return what OpenDP raises where a user's function does; an interrupt, and what is ours, stay."""
+    if isinstance(error, KeyboardInterrupt) or type(error).__module__.startswith("opendp_sim"):
+        return error
+    return dp.OpenDPException("FFI", f"{type(error).__name__}: {error}")

@@ -88,9 +88,10 @@ class Public:
 
     def take_module(self, module: types.ModuleType | None) -> None:
         """Take the constants of a module's text, where it has one."""
-        if module is None or module.__name__ in self._read:
+        name = getattr(module, "__name__", "")  # a module may have put something else in its place
+        if not isinstance(module, types.ModuleType) or name in self._read:
             return
-        self._read.add(module.__name__)
+        self._read.add(name)
         try:
             text = inspect.getsource(module)
             tree = ast.parse(text if len(text) < _LARGEST else "")

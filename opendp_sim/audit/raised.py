@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 __all__ = ["Raised", "shortened", "without_addresses"]
@@ -49,14 +50,16 @@ def shortened(text: str, most: int) -> str:
 
 def _told(error: BaseException, depth: int) -> Iterator[str]:
     """Yield what an exception says, its notes, and what its causes say."""
-    message = getattr(error, "message", None)
-    native = type(error).__name__ == "OpenDPException" and isinstance(message, str)
+    native = type(error).__name__ == "OpenDPException"
     try:
+        message = getattr(error, "message", None) if native else None
+        native = isinstance(message, str)
         said, *causes = reversed(_messages(str(message if native else error)))
     except Exception as another:  # noqa: BLE001 - a text that its class does not write
         said, causes = f"<{type(another).__name__}>", []
     yield f"{type(error).__name__}: {_named(error, native=native)}{said}"
-    yield from map(_plain, map(str, getattr(error, "__notes__", ())))
+    with suppress(Exception):  # notes that are no list, or that write no text
+        yield from [_plain(str(note)) for note in getattr(error, "__notes__", ())]
     yield from (f"caused by {cause}" for cause in reversed(causes))
     for part in getattr(error, "exceptions", ()) if isinstance(error, BaseExceptionGroup) else ():
         yield from (f"with {told}" for told in _told(part, depth - 1) if depth)

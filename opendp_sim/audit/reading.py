@@ -43,6 +43,7 @@ from opendp_sim.audit.opened_kinds import (
     numeric_parts,
     plain_array,
     shows_part,
+    written,
     yields_all_of,
 )
 from opendp_sim.audit.raised import Raised
@@ -72,7 +73,7 @@ class Reader:
         """Return the run with its outputs read."""
 
         def reads(data: Any) -> Any:
-            return self.read(run(data))
+            return self.read(written(run(data)))
 
         reads.raw, reads.reader = run, self  # type: ignore[attr-defined]
         return reads
@@ -259,9 +260,8 @@ class Reader:
         if isinstance(value, np.ndarray) and shows_part(value):
             self._tell("numpy.ndarray (the larger array that it is a view of)")
         parts = numeric_parts(value)
-        if type(parts) is np.ndarray:
-            return parts
-        return self.read(parts, depth if isinstance(parts, dict) else depth + 1)
+        deeper = depth if isinstance(parts, dict) else depth + 1
+        return parts if type(parts) is np.ndarray else self.read(parts, deeper)
 
     def _yielded(self, value: Iterator[Any], kind: type, depth: int) -> Any:
         whole = yields_all_of(value)

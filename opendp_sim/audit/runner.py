@@ -127,7 +127,7 @@ def audit(
     )
     check_unconditional(obj)
     d_in = checked_distance(getattr(obj, "input_metric", None), d_in)
-    driver = default_driver(obj, d_in) if drive is None else drive
+    driver = default_driver(obj, d_in, mine=mine) if drive is None else drive
     metric, domain = (getattr(obj, f"input_{kind}", None) for kind in ("metric", "domain"))
     given = given_pairs(pairs, d_in, metric, domain)
     if isinstance(driver, Driver):

@@ -25,7 +25,7 @@ def thresholds(numbers: Collection[float]) -> list[int]:
     """Return counts about ``log(1 / delta) / epsilon`` for the numbers of the code."""
     small = sorted(c for c in numbers if 0 < c <= 0.1)[:_MOST_NUMBERS]
     rates = sorted({1.0, *(float(c) for c in numbers if 0.05 <= c <= 10)})[:_MOST_NUMBERS]
-    found = (math.floor(math.log(1 / c) / rate) for c in small for rate in rates)
+    found = (math.floor(-math.log(c) / rate) for c in small for rate in rates)
     near = dict.fromkeys(n + more for n in found for more in (0, 1, 2, -1))
     return [n for n in near if 2 <= n <= LARGEST_SIZE][:_MOST_THRESHOLDS]
 

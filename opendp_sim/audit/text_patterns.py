@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import warnings
 from collections.abc import Collection
 
 __all__ = ["PATTERNS", "matching"]
@@ -13,6 +14,8 @@ PATTERNS = frozenset(
 )
 """Functions that take a regular expression."""
 _MANY = 40
+_NESTED = re.compile(r"[+*}|][^()]*\)+[+*{]")
+"""A repeated part with a repeated part, or alternatives, in it: matching may take exponential time."""
 _READ_AS = (
     (r"\[\^[^\]]+\]", "a"),
     (r"\[(\\?.)[^\]]*\]", r"\1"),
@@ -39,7 +42,12 @@ def matching(words: Collection[str]) -> list[str]:
     out: list[str] = []
     for pattern in sorted(words):
         one = _read(pattern)
-        with contextlib.suppress(re.error, OverflowError):
-            if one and one != pattern and re.search(pattern, one):
+        if not one or one == pattern or _NESTED.search(pattern):
+            continue
+        with warnings.catch_warnings(), contextlib.suppress(Exception):
+            warnings.simplefilter(
+                "ignore"
+            )  # of a word of the code that was not meant to be a pattern
+            if re.search(pattern, one):
                 out += [one, " ".join([one] * _MANY), one * _MANY]
     return out

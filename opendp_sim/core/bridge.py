@@ -70,6 +70,9 @@ def _hold_signals() -> None:
     reader = reads_arrays(_conversions._slice_to_py)  # noqa: SLF001
     for name, work in (("_slice_to_py", reader), ("_py_to_slice", _conversions._py_to_slice)):  # noqa: SLF001
         setattr(_conversions, name, holding(work))
+    vars(_conversions)["Exception"] = (
+        BaseException  # what its trampolines catch of a user's function
+    )
     classes = [*vars(_modules).values(), *vars(_library).values()]
     for kind in {each for each in classes if isinstance(each, type)}:
         if "__del__" in vars(kind):
