@@ -16,6 +16,7 @@ __all__ = [
     "base_value",
     "frame_home",
     "frame_parts",
+    "name_of",
     "numeric_parts",
     "plain_array",
     "shows_part",
@@ -66,6 +67,12 @@ def yields_all_of(iterator: Any) -> Any:
         _, (whole, *_), *at = iterator.__reduce__()
         return whole if at and at[0] else None
     return None if type(iterator) in _BARE else NOTHING
+
+
+def name_of(value: Any) -> str:
+    """Return the name of a value's class, with its module."""
+    home = type(value).__module__
+    return type(value).__name__ if home == "builtins" else f"{home}.{type(value).__name__}"
 
 
 def written(value: Any) -> Any:

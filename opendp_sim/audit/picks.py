@@ -19,6 +19,8 @@ IN_PLACE = "shuffle"
 """Changes its argument: the order that it draws is on the tape."""
 PICKS = ("choice", "sample", "permutation")
 """Take records from their argument: the places that they draw are on the tape."""
+_SWAPPED = 2
+"""Rows from which on a shuffle writes to its argument."""
 _SCALARS = (bool, int, float, np.generic)
 _OF_PYTHON = ("random.", "secrets.")
 
@@ -75,8 +77,8 @@ def picked(
 
 def _has_places(rows: Any, *, flat: bool) -> bool:
     """Say whether it is a sequence with something in it; numpy takes flat ones only."""
-    if isinstance(rows, np.ndarray):
-        return rows.ndim == 1 and rows.size > 0
+    if isinstance(rows, np.ndarray):  # which Python's `sample` refuses
+        return flat and rows.ndim == 1 and rows.size > 0
     known = isinstance(rows, (list, tuple, str)) and len(rows) > 0
     return known and (not flat or all(isinstance(r, (*_SCALARS, str)) for r in rows))
 
@@ -102,7 +104,14 @@ def _order(real: Callable[..., Any], count: int) -> list[int]:
 
 def _reordered(rows: Any, drawn: list[int]) -> None:
     places = [i for i in drawn if i < len(rows)] + list(range(len(drawn), len(rows)))
-    rows[:] = rows[places] if isinstance(rows, np.ndarray) else [rows[i] for i in places]
+    if len(places) < _SWAPPED:
+        return
+    if isinstance(rows, np.ndarray):
+        rows[:] = rows[places]
+        return
+    ordered = [rows[i] for i in places]
+    for place, row in enumerate(ordered):  # a sequence of another kind may take no slices
+        rows[place] = row
 
 
 def shown(values: Any) -> str:

@@ -64,53 +64,16 @@ _TAPPED = _Tapped()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_TAPPED.put_back)
 _RANDOM = (
-    "random",
-    "getrandbits",
-    "uniform",
-    "gauss",
-    "normalvariate",
-    "expovariate",
-    "randint",
-    "randrange",
-    "choice",
-    "choices",
-    "betavariate",
-    "triangular",
-    "shuffle",
-    "sample",
-    "randbytes",
-    "binomialvariate",
-    "gammavariate",
-    "lognormvariate",
-    "vonmisesvariate",
-    "paretovariate",
-    "weibullvariate",
-    "seed",
-)
+    "random", "getrandbits", "uniform", "gauss", "normalvariate", "expovariate", "randint",
+    "randrange", "choice", "choices", "betavariate", "triangular", "shuffle", "sample", "randbytes",
+    "binomialvariate", "gammavariate", "lognormvariate", "vonmisesvariate", "paretovariate",
+    "weibullvariate", "seed",
+)  # fmt: skip
 _LEGACY = (
-    "laplace",
-    "normal",
-    "gumbel",
-    "exponential",
-    "geometric",
-    "random",
-    "rand",
-    "randn",
-    "randint",
-    "choice",
-    "uniform",
-    "binomial",
-    "poisson",
-    "permutation",
-    "shuffle",
-    "standard_normal",
-    "random_sample",
-    "logistic",
-    "gamma",
-    "standard_exponential",
-    "multivariate_normal",
-    "seed",
-)
+    "laplace", "normal", "gumbel", "exponential", "geometric", "random", "rand", "randn", "randint",
+    "choice", "uniform", "binomial", "poisson", "permutation", "shuffle", "standard_normal",
+    "random_sample", "logistic", "gamma", "standard_exponential", "multivariate_normal", "seed",
+)  # fmt: skip
 _SHAPES = 9
 """Parameters that a law of scipy may have by position."""
 _BITS = "PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"
@@ -170,8 +133,11 @@ def _modules(tape: Tape, undo: list[tuple[Any, str, Any]]) -> dict[int, Any]:
         for name in names:
             if hasattr(module, name):
                 put(module, name, served(tape, label, name, getattr(module, name)))
-    for module, name in ((np.random, "get_state"), (np.random, "set_state")):
-        put(module, name, noticed(tape, getattr(module, name)))
+    put(random, "_inst", Proxy(tape, random._inst, "random"))  # noqa: SLF001
+    for module in (np.random, random):
+        for name in ("get_state", "set_state", "getstate", "setstate"):
+            if hasattr(module, name):
+                put(module, name, noticed(tape, getattr(module, name)))
     for module, name, label in (
         (np.random, "default_rng", "rng"),
         (np.random, "RandomState", "rng"),

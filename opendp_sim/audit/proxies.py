@@ -30,14 +30,26 @@ __all__ = [
 _PYTHON = random.Random
 """The class itself, whatever stands at its place."""
 _DEFAULT, _GENERATOR = np.random.default_rng, np.random.Generator  # noqa: TID251 - compared only
+_KINDS = (_PYTHON, _GENERATOR, np.random.RandomState)
 _STATE = ("bit_generator", "_bit_generator")
 """What a state can be read from and written to: such a generator is never drawn from ahead."""
+_PUT_BACK = ("getstate", "setstate", "get_state", "set_state", "__setstate__", "__getstate__")
+"""What reads and writes a state: no draws, and what is drawn after them may have been drawn before."""
 _NO_SEED: tuple[tuple[Any, ...], ...] = ((), (None,))
 _AHEAD = ("scout", "bulk")
 """Ways of running in which draws may have been made ahead."""
 
 
-class Proxy:
+class _Methods(type):
+    """Lets the class of a stand-in be asked for the methods of what it stands for."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name[:2] == "__" or not any(hasattr(kind, name) for kind in _KINDS):
+            raise AttributeError(name)
+        return lambda self, *args, **options: getattr(self, name)(*args, **options)
+
+
+class Proxy(metaclass=_Methods):
     """A generator whose draws are on the tape.
 
     A copy of it goes on with the same stream of numbers, which is no draw of its own: it is a true
@@ -56,6 +68,8 @@ class Proxy:
         real = getattr(self._inner, name)
         if name in _STATE:
             self._tape.resets = True
+        if name in _PUT_BACK:
+            return noticed(self._tape, real)
         if name == "spawn":  # the generators that it makes draw by themselves
             return self._source().spawn
         if name.startswith("_") or not callable(real):

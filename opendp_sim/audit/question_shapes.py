@@ -80,7 +80,7 @@ class _Shape:
         dear = [self._at(places, 1) for places in ([usual, *others] if "c" in self.kinds else [])]
         most = [self._at(usual, 2)] if dear else []
         each = [places for places in others for _ in range(_EACH)]
-        return [usual] * _OFTEN + each + dear + most * _EACH + [usual] * _OFTEN
+        return [usual, *most] + [usual] * _OFTEN + each + dear + most + [usual] * _OFTEN
 
     def _others(self) -> Iterator[list[int]]:
         for part, values in enumerate(self.values):
@@ -145,7 +145,9 @@ def of_shapes(
         flat = tuple(itertools.chain.from_iterable(heard))
         return sum(cell for cell in flat if isinstance(cell, float) and cell > REFUSED), *flat
 
-    told = f"{asked[0]!r}, {_OFTEN} times, then {len(asked) - 2 * _OFTEN} like it, and it again"
+    told = (
+        f"{asked[0]!r}, more than {_OFTEN} times, others like it, and it again: {len(asked)} in all"
+    )
     return Driver(drive, f"the question {told}", _pairs(shape, member, distance))
 
 

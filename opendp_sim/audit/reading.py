@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from opendp_sim.audit.float_errors import as_chosen
 from opendp_sim.audit.kept_parts import (
     attributes_of,
     class_parts,
@@ -40,6 +41,7 @@ from opendp_sim.audit.opened_kinds import (
     base_value,
     frame_home,
     frame_parts,
+    name_of,
     numeric_parts,
     plain_array,
     shows_part,
@@ -71,9 +73,10 @@ class Reader:
 
     def reading(self, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Return the run with its outputs read."""
+        under = as_chosen(run)
 
         def reads(data: Any) -> Any:
-            return self.read(written(run(data)))
+            return self.read(written(under(data)))
 
         reads.raw, reads.reader = run, self  # type: ignore[attr-defined]
         return reads
@@ -92,7 +95,7 @@ class Reader:
         try:
             return self._opened(value, kind, depth)
         except Exception as error:  # noqa: BLE001 - reading is a part of the output, too
-            self._tell(f"{_name(value)} (reading it raised {type(error).__name__})")
+            self._tell(f"{name_of(value)} (reading it raised {type(error).__name__})")
             return Raised.of(error)
 
     def _opened(self, value: Any, kind: type, depth: int) -> Any:
@@ -116,8 +119,7 @@ class Reader:
         if kept and isinstance(value, Iterator):  # what it keeps may change while it yields
             with contextlib.suppress(Exception):
                 kept = copy.deepcopy(kept)
-        found = self._held(value, kind, home, depth)
-        if found is NOTHING:
+        if (found := self._held(value, kind, home, depth)) is NOTHING:
             return self._object(value, kept)
         return {"value": found, "attributes": kept} if kept else found
 
@@ -160,7 +162,7 @@ class Reader:
             self._tell("type")
             return f"<class {value.__module__}.{value.__qualname__}>"
         if owner is None or isinstance(owner, types.ModuleType):
-            return f"<{getattr(value, '__qualname__', _name(value))}>"
+            return f"<{getattr(value, '__qualname__', name_of(value))}>"
         return self._parts({"method": value.__name__, "self": owner}, depth)
 
     def _member(self, value: Any, kind: type, depth: int) -> Any:
@@ -193,7 +195,7 @@ class Reader:
         if not kept:
             return self._named(value)
         if state_in_c(type(value)):
-            self._tell(f"{_name(value)} (its attributes were read, not its state in C)")
+            self._tell(f"{name_of(value)} (its attributes were read, not its state in C)")
         text = text_of(value)
         return {**kept, "repr": text} if text else kept
 
@@ -210,7 +212,7 @@ class Reader:
             return self._numeric(value, depth)
         if isinstance(value, _TOLD):
             if is_users(type(getattr(value, "tzinfo", None))):
-                self._tell(f"{_name(value)} (its time zone)")
+                self._tell(f"{name_of(value)} (its time zone)")
             return repr(value) if is_users(kind) and home != "pandas" else value
         if isinstance(value, (Mapping, list, tuple, set, frozenset, collections.deque)):
             return self._collected(value, depth)
@@ -233,8 +235,9 @@ class Reader:
         if isinstance(value, collections.deque):
             return self.read(list(collections.deque.__iter__(value)), depth)
         parts = [self.read(part, depth + 1) for part in value]
-        same = all(mine is part for mine, part in zip(parts, value, strict=True))
-        return value if same else {"members": sorted(parts, key=repr)}
+        if all(mine is part for mine, part in zip(parts, value, strict=True)):
+            return value
+        return {"members": sorted(parts, key=repr)}
 
     def _sequence(self, value: Any, depth: int) -> Any:
         held = (list if isinstance(value, list) else tuple).__getitem__(value, slice(None))
@@ -259,24 +262,24 @@ class Reader:
     def _numeric(self, value: Any, depth: int) -> Any:
         if isinstance(value, np.ndarray) and shows_part(value):
             self._tell("numpy.ndarray (the larger array that it is a view of)")
-        parts = numeric_parts(value)
-        deeper = depth if isinstance(parts, dict) else depth + 1
-        return parts if type(parts) is np.ndarray else self.read(parts, deeper)
+        if type(parts := numeric_parts(value)) is np.ndarray:
+            return parts
+        return self.read(parts, depth if isinstance(parts, dict) else depth + 1)
 
     def _yielded(self, value: Iterator[Any], kind: type, depth: int) -> Any:
         whole = yields_all_of(value)
         if whole is NOTHING and not is_users(kind):
-            self._tell(f"{_name(value)} (what it yields was read, not what it keeps)")
+            self._tell(f"{name_of(value)} (what it yields was read, not what it keeps)")
         out = [self.read(part, depth + 1) for part in islice(value, _LONGEST + 1)]
         if len(out) > _LONGEST:
-            self._tell(f"{_name(value)} beyond {_LONGEST} values")
+            self._tell(f"{name_of(value)} beyond {_LONGEST} values")
         if whole is NOTHING or whole is None:
             return out[:_LONGEST]
         return {"yields": out[:_LONGEST], "of": self.read(whole, depth + 1)}
 
     def _frame(self, value: Any, home: str, depth: int) -> Any:
         if home == "polars" and hasattr(value, "collect"):
-            self._tell(f"{_name(value)} (what it collects was read, not its plan)")
+            self._tell(f"{name_of(value)} (what it collects was read, not its plan)")
         parts = frame_parts(value, home)
         return self._named(value) if parts is None else self._parts(parts, depth)
 
@@ -285,13 +288,8 @@ class Reader:
 
     def _named(self, value: Any) -> str:
         """Return what stands for a value that is not read, and keep its name."""
-        self._tell(_name(value))
-        return f"<{_name(value)}>"
-
-
-def _name(value: Any) -> str:
-    home = type(value).__module__
-    return type(value).__name__ if home == "builtins" else f"{home}.{type(value).__name__}"
+        self._tell(name := name_of(value))
+        return f"<{name}>"
 
 
 def read(value: Any) -> Any:
