@@ -49,6 +49,7 @@ _IN_C = (
     *(types.GetSetDescriptorType, types.MemberDescriptorType),
 )
 _OF_CACHES = frozenset({*functools.WRAPPER_ASSIGNMENTS, "cache_parameters"})
+_OF_LOGGERS = {*vars(logging.Logger("")), "manager", "_cache"}  # noqa: LOG001 - for its names
 _CHANGING = (list, dict, set, collections.deque)
 
 
@@ -142,6 +143,8 @@ class Followed(Places):
         if value.size > _LARGEST:
             self._leave("a long array")
             return
+        while isinstance(value.base, np.ndarray):  # a part: the whole of its memory is kept
+            value = value.base
         self.slots.append(array_slot(value))
         parts = value.ravel().tolist()
         self._together(parts)
@@ -180,7 +183,10 @@ class Followed(Places):
         top = str(kind.__module__).split(".")[0]
         if top == "opendp":
             self._of_opendp(value, kind)
-        elif kind is logging.Logger or (top == "dataclasses" and kind.__name__[:1] == "_"):
+        elif kind is logging.Logger:
+            if not (own_dict(value) or {}).keys() <= _OF_LOGGERS:
+                self._leave("a logger with attributes of its own")
+        elif top == "dataclasses" and kind.__name__[:1] == "_":
             return
         elif not is_plain(kind, *more):
             self._leave(f"a value of type {kind.__name__}")
@@ -209,7 +215,8 @@ class Followed(Places):
             return
         self._each(functions_of(value))
         kept = own_dict(value) or {}
-        self._each(part for name, part in kept.items() if not name.startswith("__opendp"))
+        for name in [name for name in kept if not name.startswith("__opendp")]:
+            self._entry(kept, name)
 
     def _class(self, kind: type) -> None:
         """Take what a class of the user's keeps for all of its instances."""

@@ -121,8 +121,10 @@ class Places:
             if name in kept or name in self._stored:
                 self._entry(kept, name)
             return
-        self._places.add((id(kept), name))
         value = kept.get(name)
+        if name in self._stored and (value is None or isinstance(value, (int, float, str))):
+            self._entry(kept, name)  # a value that somebody put there
+        self._places.add((id(kept), name))
         users = type(value).__flags__ & _HEAP and is_users(type(value))
         owner = getattr(value, "__self__", None) if type(value) in BOUND else None
         function = type(value) is types.FunctionType and not harmless(value.__module__)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import logging
 import os
 import random
+import secrets
 import sys
 import threading
 import types
@@ -272,3 +274,72 @@ def test_what_a_library_writes_out_is_no_constant_of_the_code() -> None:
     assert not _kept(made).unknown
     made = _counted(lambda n: np.load(str(n)))
     assert _kept(made).unknown
+
+
+def _padded(read, write):
+    """SOUND: a pad of 24 secret bits, drawn anew at every call but kept where ``read`` finds it."""
+    used = False
+
+    def release(rows):
+        nonlocal used
+        if used or not read():
+            write(secrets.randbits(24) | 1)
+        used = True
+        return (len(rows) * 1234567 + read()) % (1 << 24), _NOISE(len(rows))
+
+    return release
+
+
+def _of_a_measurement():
+    held = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 2.0)
+    held.pad = None
+
+    def write(value):
+        held.pad = value
+
+    return _padded(lambda: held.pad, write)
+
+
+def _of_a_logger():
+    log = logging.getLogger("tests.audit.mechanism")
+    log.pad = None
+
+    def write(value):
+        log.pad = value
+
+    return _padded(lambda: log.pad, write)
+
+
+def _of_the_memory_around_a_view():
+    view = np.zeros(5, dtype=np.int64)[:1]
+
+    def write(value):
+        view.base[4] = value
+
+    return _padded(lambda: int(view.base[4]), write)
+
+
+def _of_numpy():
+    np.my_pad = None
+
+    def write(value):
+        np.my_pad = value
+
+    return _padded(lambda: np.my_pad, write)
+
+
+@pytest.mark.parametrize(
+    "made", [_of_a_measurement, _of_a_logger, _of_the_memory_around_a_view, _of_numpy]
+)
+def test_a_pad_beside_what_is_usually_followed_is_put_back_or_ends_it(made) -> None:
+    """A counter was put back and the pad was not: the same pad came again with every first call."""
+    release = made()
+    kept = _kept(release)
+    heard = set()
+    try:
+        for _ in range(20):
+            kept.restore()
+            heard.add(release(_DATA)[0])
+        assert kept.unknown or len(heard) > 1
+    finally:
+        vars(np).pop("my_pad", None)
