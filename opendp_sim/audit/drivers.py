@@ -8,6 +8,7 @@ from typing import Any
 
 from opendp_sim.audit.compositions import of_composition, of_odometer
 from opendp_sim.audit.driver import Driver, unknown_questions
+from opendp_sim.audit.float_errors import as_chosen
 from opendp_sim.audit.key_questions import of_keys
 from opendp_sim.audit.members import quiet_member
 from opendp_sim.audit.mining import mined
@@ -76,6 +77,7 @@ def _of_parts(
 def _some_release(measurement: dp.Measurement, d_in: Any) -> Any:
     """Return a release of a synthetic dataset, or None if none can be made."""
     try:
-        return measurement(some_dataset(measurement.input_domain, measurement.input_metric, d_in))
+        data = some_dataset(measurement.input_domain, measurement.input_metric, d_in)
+        return as_chosen(measurement)(data)
     except Exception:  # noqa: BLE001 - a domain nobody knows, or a release that refuses: L0 looks
         return None

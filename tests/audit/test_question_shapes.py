@@ -1,0 +1,176 @@
+"""Queryables of unknown kinds: what a question looks like is found by asking, and which ones are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import opendp.prelude as dp
+import pytest
+
+from opendp_sim.audit import audit
+from opendp_sim.audit.drivers import default_driver
+from opendp_sim.audit.question_shapes import of_shapes
+from opendp_sim.core.errors import AuditError
+from tests.audit.growing import refuted
+from tests.audit.test_sound_programs import BRIEF
+
+ROWS = dp.vector_domain(dp.atom_domain(T=int, bounds=(0, 20))), dp.symmetric_distance()
+WORDS = dp.vector_domain(dp.atom_domain(T=str)), dp.symmetric_distance()
+SHORT = replace(BRIEF, trace_seconds=5.0, seconds=5.0, scan_seconds=0.5, total=7.0)
+
+
+def noisy(count: int, scale: float) -> int:
+    space = dp.atom_domain(T=int), dp.absolute_distance(T=int)
+    return int(dp.m.make_laplace(*space, scale)(count))
+
+
+def service(start: Callable[[Any], Callable[[Any], Any]], space: Any = ROWS) -> Any:
+    def release(rows: Any) -> Any:
+        return dp.new_queryable(start(rows))
+
+    return dp.m.make_user_measurement(*space, dp.max_divergence(), release, float)
+
+
+def ranges(charge: Callable[[dict[Any, float], Any, float], bool]) -> Any:
+    """Counts of a range, each at a cost; ``charge`` says whether it may be answered."""
+
+    def start(rows: list[int]) -> Callable[[Any], Any]:
+        spent: dict[Any, float] = {}
+
+        def answer(question: Any) -> Any:
+            low, high, cost = question
+            if not 0.001 <= cost <= 10:
+                raise ValueError("no such cost")
+            return (
+                noisy(sum(low <= r < high for r in rows), 1 / cost)
+                if charge(spent, (low, high), cost)
+                else None
+            )
+
+        return answer
+
+    return service(start)
+
+
+def strict(spent: dict[Any, float], _: Any, cost: float) -> bool:
+    if spent.get("all", 0.0) + cost > 1:
+        return False
+    spent["all"] = spent.get("all", 0.0) + cost
+    return True
+
+
+def once_a_label(spent: dict[Any, float], label: Any, cost: float) -> bool:
+    if spent.get(label, 0.0) + cost > 1:
+        return False
+    spent[label] = spent.get(label, 0.0) + cost
+    return True
+
+
+def too_late(spent: dict[Any, float], _: Any, cost: float) -> bool:
+    if spent.get("all", 0.0) >= 1:
+        return False
+    spent["all"] = spent.get("all", 0.0) + cost
+    return True
+
+
+def rounded(spent: dict[Any, float], label: Any, cost: float) -> bool:
+    return strict(spent, label, round(4 * cost) / 4)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("charge", [once_a_label, too_late, rounded])
+def test_a_filter_that_charges_too_little_is_refuted(charge: Any) -> None:
+    assert refuted(ranges(charge), 1, SHORT).verdict == "refuted"
+
+
+def test_a_filter_that_charges_what_it_costs_is_not() -> None:
+    report = audit(ranges(strict), 1, budget=replace(BRIEF, trace_seconds=1.0, seconds=0.5))
+    assert report.verdict == "not refuted"
+    assert "the question (0, 10, 0.12)" in str(report)
+
+
+def test_the_loss_of_a_conversation_that_is_charged_rightly_keeps_the_claim() -> None:
+    """The dear question is second, and then refused; the cheap ones end at the budget."""
+    asked: list[Any] = []
+
+    def charge(spent: dict[Any, float], label: Any, cost: float) -> bool:
+        asked.append((label, cost))
+        return strict(spent, label, cost)
+
+    obj = ranges(charge)
+    driver = default_driver(obj, 1)
+    assert driver is not None
+    asked.clear()
+    heard = driver(obj([5] * 4))
+    assert asked[:3] == [((0, 10), 0.12), ((0, 10), 3.0), ((0, 10), 0.12)]
+    assert len(asked) > 24
+    assert sum(cell > -1e9 for cell in heard[1:]) == 8
+
+
+@pytest.mark.parametrize("read", ["item", "get", "attribute"])
+def test_the_keys_of_a_mapping_are_those_that_the_queryable_asks_for(read: str) -> None:
+    def answer_of(question: Any, name: str) -> Any:
+        if read == "get":
+            return question.get(name)
+        return getattr(question, name) if read == "attribute" else question[name]
+
+    def start(rows: list[str]) -> Callable[[Any], Any]:
+        def answer(question: Any) -> Any:
+            word, cost = answer_of(question, "word"), answer_of(question, "epsilon")
+            return noisy(sum(r.startswith(word) for r in rows), 1 / cost)
+
+        return answer
+
+    driver = default_driver(service(start, WORDS), 1)
+    assert driver is not None
+    assert "{'word': 'a', 'epsilon': 0.12}" in driver.words
+    assert (["a"], []) in [(pair.right, pair.left) for pair in driver.pairs]
+
+
+def test_a_word_of_the_code_is_asked_only_where_its_constants_may_be() -> None:
+    def start(rows: list[int]) -> Callable[[Any], Any]:
+        def answer(question: Any) -> Any:
+            kind, least = question
+            if kind != "at_least":
+                raise KeyError(kind)
+            return noisy(sum(r >= least for r in rows), 4.0)
+
+        return answer
+
+    obj = service(start)
+    driver = default_driver(obj, 1)
+    assert driver is not None
+    assert "'at_least'" in driver.words
+    with pytest.raises(AuditError, match="OS501"):
+        default_driver(obj, 1, mine=False)
+
+
+@pytest.mark.parametrize("refusal", ["raise", "none", "text"])
+def test_a_queryable_that_answers_nothing_is_not_audited(refusal: str) -> None:
+    def start(_: Any) -> Callable[[Any], Any]:
+        def answer(_: Any) -> Any:
+            if refusal == "raise":
+                raise ValueError
+            return None if refusal == "none" else "refused"
+
+        return answer
+
+    with pytest.raises(AuditError, match="OS501"):
+        audit(service(start), 1)
+
+
+def test_each_conversation_gets_a_mapping_of_its_own() -> None:
+    def start(rows: list[int]) -> Callable[[Any], Any]:
+        def answer(question: Any) -> Any:
+            return noisy(len(rows), 1 / question.pop("epsilon"))
+
+        return answer
+
+    obj = service(start)
+    driver = of_shapes(lambda: obj([1, 2]))
+    assert driver is not None
+    first, again = driver(obj([1])), driver(obj([1]))
+    assert len(first) == len(again)
+    assert all(cell > -1e9 for cell in (*first, *again))
