@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -18,12 +19,16 @@ from tests.audit.test_sound_programs import BRIEF
 
 ROWS = dp.vector_domain(dp.atom_domain(T=int, bounds=(0, 20))), dp.symmetric_distance()
 WORDS = dp.vector_domain(dp.atom_domain(T=str)), dp.symmetric_distance()
-SHORT = replace(BRIEF, trace_seconds=5.0, seconds=5.0, scan_seconds=0.5, total=7.0)
+SHORT = replace(BRIEF, trace_seconds=9.0, seconds=5.0, scan_seconds=0.5, total=12.0)
+
+
+@functools.cache
+def noise(scale: float) -> Any:
+    return dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), scale)
 
 
 def noisy(count: int, scale: float) -> int:
-    space = dp.atom_domain(T=int), dp.absolute_distance(T=int)
-    return int(dp.m.make_laplace(*space, scale)(count))
+    return int(noise(scale)(count))
 
 
 def service(start: Callable[[Any], Callable[[Any], Any]], space: Any = ROWS) -> Any:
