@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.audit.datasets import records_of
-from opendp_sim.audit.driver import Driver, unknown_questions
+from opendp_sim.audit.driver import REFUSED, Driver, unknown_questions
 from opendp_sim.audit.key_questions import of_own
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise import NoiseLaw
@@ -33,7 +33,6 @@ _LOSSES = (0.5, 0.25, 0.25)
 """What an odometer is asked to lose, in its own measure, at the distance that was asked about."""
 _ADDING = ("SymmetricDistance", "InsertDeleteDistance", "Symmetric")
 _FAR = 2**20
-_REFUSED = -1e9
 Number = Callable[[Any], float]
 
 
@@ -63,7 +62,7 @@ def of_composition(obj: dp.Measurement, d_in: Any) -> Driver:
             try:
                 heard.append(float(queryable(probes.make(loss, like=like))))
             except dp.OpenDPException:
-                heard.append(_REFUSED)
+                heard.append(REFUSED)
         return tuple(heard)
 
     shown = ", ".join(f"{loss:.3g}" for loss in losses)

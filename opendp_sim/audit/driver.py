@@ -14,7 +14,10 @@ from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.noise import NoiseLaw
 from opendp_sim.core.errors import AuditError
 
-__all__ = ["Driver", "unknown_questions"]
+__all__ = ["REFUSED", "SILENT", "Driver", "unknown_questions"]
+
+REFUSED, SILENT = -1e9, -2e9
+"""What stands in a transcript for an answer that is refused, and for none."""
 
 
 @dataclass(frozen=True)

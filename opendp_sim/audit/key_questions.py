@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from opendp_sim.audit.driver import Driver
+from opendp_sim.audit.driver import REFUSED, SILENT, Driver
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.core import dp
 
@@ -22,7 +22,7 @@ _NUMBERS = (0, 1, 2, 3, 7, 10)
 _AMOUNTS = (0, 0.5, 3, 1, 2, 7, 10)
 """Of a queryable that takes anything: a number may be a key, or what a question may cost. A small cost
 and then a large one is what a filter lets through that looks whether something is left."""
-_REFUSED, _SILENT, _ANYTHING = -1e9, -2e9, "ExtrinsicObject"
+_ANYTHING = "ExtrinsicObject"
 
 
 def of_keys(
@@ -65,7 +65,7 @@ def of_own(queryable: Any, pairs: tuple[Pair, ...]) -> Driver | None:
 
     Few enough for many conversations, and many enough that answers without end are far over a claim.
     """
-    key = next((k for k in _OWN if _answer(queryable, k) > _REFUSED), None)
+    key = next((k for k in _OWN if _answer(queryable, k) > REFUSED), None)
     if key is None:
         return None
 
@@ -79,15 +79,15 @@ def of_own(queryable: Any, pairs: tuple[Pair, ...]) -> Driver | None:
 def _takes(queryable: Any, keys: tuple[Any, ...]) -> bool:
     """Say whether a queryable answers some key with a number; each is asked once."""
     answers = [_answer(queryable, key) for key in keys[1:3]]
-    return any(math.isfinite(answer) and answer > _REFUSED for answer in answers)
+    return any(math.isfinite(answer) and answer > REFUSED for answer in answers)
 
 
 def _answer(queryable: Any, key: Any) -> float:
     """Return the answer as a number; a refusal and none count as answers, another type as NaN."""
     try:
         answer = queryable(key)
-        return _SILENT if answer is None else float(answer)
+        return SILENT if answer is None else float(answer)
     except dp.OpenDPException:
-        return _REFUSED
+        return REFUSED
     except (TypeError, ValueError):
         return math.nan

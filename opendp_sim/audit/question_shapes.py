@@ -15,14 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.driver import Driver
+from opendp_sim.audit.driver import REFUSED, SILENT, Driver
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.core import dp
 
-__all__ = ["REFUSED", "SILENT", "of_shapes"]
+__all__ = ["of_shapes"]
 
-REFUSED, SILENT = -1e9, -2e9
-"""What stands in a transcript for an answer that is refused, and for none."""
 _PATTERNS = (
     "lh",
     "nc",
