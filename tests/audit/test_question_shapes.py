@@ -85,9 +85,30 @@ def rounded(spent: dict[Any, float], label: Any, cost: float) -> bool:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("charge", [once_a_label, too_late, rounded])
-def test_a_filter_that_charges_too_little_is_refuted(charge: Any) -> None:
-    assert refuted(ranges(charge), 1, SHORT).verdict == "refuted"
+def test_a_filter_that_charges_too_late_is_refuted() -> None:
+    assert refuted(ranges(too_late), 1, SHORT).verdict == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("charge", "least"), [(once_a_label, 2.0), (too_late, 3.0), (rounded, 4.0), (strict, 0.9)]
+)
+def test_what_a_conversation_costs_is_beyond_the_claim_of_a_filter_that_charges_too_little(
+    charge: Any, least: float
+) -> None:
+    costs: list[float] = []
+
+    def heard(spent: dict[Any, float], label: Any, cost: float) -> bool:
+        answered = bool(charge(spent, label, cost))
+        costs.append(cost * answered * (label[0] <= 5 < label[1]))  # of one record
+        return answered
+
+    obj = ranges(heard)
+    driver = default_driver(obj, 1)
+    assert driver is not None
+    costs.clear()
+    driver(obj([5]))
+    assert sum(costs) >= least
+    assert (sum(costs) <= 1) == (charge is strict)
 
 
 def test_a_filter_that_charges_what_it_costs_is_not() -> None:
