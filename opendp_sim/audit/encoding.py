@@ -19,6 +19,7 @@ WIDEST = 400
 _LONGEST_SYMBOL = 400
 _BLOCK = 16
 _LETTERS = 64
+_NAN = ", NaN in it"
 _PLAIN = (int, float, str, bytes, type(None))
 
 
@@ -61,11 +62,12 @@ class Encoded:
 
 
 def structure(value: Any) -> str:
-    """Return type and shape of an output, an exception's class and text included; no values."""
+    """Return type and shape of an output, an exception's class and text included; of values only NaN."""
     if isinstance(value, Raised):
         return f"raises {value.text}"
     if isinstance(value, np.ndarray):
-        return f"array{value.shape}:{value.dtype}"
+        unknown = value.dtype.kind == "f" and bool(np.isnan(value).any())
+        return f"array{value.shape}:{value.dtype}{_NAN * unknown}"
     if isinstance(value, (list, tuple)):
         inner = sorted({type(v).__name__ for v in value})
         nested = (
@@ -73,12 +75,13 @@ def structure(value: Any) -> str:
             if any(isinstance(v, (list, tuple, np.ndarray)) for v in value)
             else []
         )
-        return (
-            f"{type(value).__name__}[{len(value)}] of {inner} {nested if len(nested) < 20 else ''}"
-        )
+        unknown = _NAN * any(isinstance(v, float) and v != v for v in value)  # noqa: PLR0124
+        shown = nested if len(nested) < 20 else ""
+        return f"{type(value).__name__}[{len(value)}] of {inner}{unknown} {shown}"
     if isinstance(value, Mapping):
         return f"mapping of {sorted({type(v).__name__ for v in value.values()})}"
-    return type(value).__name__
+    unknown = isinstance(value, float) and math.isnan(value)
+    return f"{type(value).__name__}{_NAN * unknown}"
 
 
 def encode(outputs: Sequence[Any]) -> Encoded:

@@ -44,6 +44,8 @@ from opendp_sim.audit.reachable import arguments_of, functions_of
 from opendp_sim.audit.reading import Reader
 from opendp_sim.audit.report import Report, versions
 from opendp_sim.audit.sampling import begin_coins
+from opendp_sim.audit.sentinels import with_nan
+from opendp_sim.audit.spaces import metric_name
 from opendp_sim.audit.subject import Subject, read_subject
 from opendp_sim.audit.tape import Tape
 from opendp_sim.audit.witnessed import witness_of
@@ -143,6 +145,8 @@ def audit(
     given = given_pairs(pairs, d_in, metric, domain)
     if isinstance(driver, Driver):
         given += driver.pairs
+    if domain is not None and metric is not None and generator is None:
+        given += with_nan(metric_name(metric), quiet_member(domain), d_in)
     subject = _subject(obj, d_in, driver, core, noise, sample)
     found = mined(functions, arguments_of(obj) if functions else ())
     space = searched_space(subject, d_in, given, generator, found if functions else None)

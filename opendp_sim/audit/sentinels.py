@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from opendp_sim.audit.neighbours import Edit
+from opendp_sim.audit.neighbours import RECORD_METRICS, Edit, Pair
 
-__all__ = ["imputed", "sentinels"]
+__all__ = ["imputed", "sentinels", "with_nan"]
 
-_MOST, _MANY = 3, 40
+_MOST, _MANY, _FEW = 3, 40, 8
 _NINES = frozenset((-1, *(sign * (10**n - 1) for n in range(1, 7) for sign in (-1, 1))))
 
 
@@ -45,3 +45,19 @@ def imputed(
 
 def _numbers(corners: Sequence[Any]) -> list[Any]:
     return [c for c in corners if isinstance(c, (int, float)) and not isinstance(c, bool)]
+
+
+def with_nan(metric: str, member: Callable[[Any], bool], distance: Any) -> tuple[Pair, ...]:
+    """Return neighbours of which one has records that are NaN, where the domain has them.
+
+    A sum that keeps NaN is NaN whatever is added to it: that shows in one release of either side.
+    """
+    if metric not in RECORD_METRICS or not isinstance(distance, int) or distance > _FEW:
+        return ()
+    more, rest = [math.nan] * distance, [1.0, 2.0]
+    adding = metric in ("SymmetricDistance", "InsertDeleteDistance")
+    bases = ([], rest) if adding else ([0.0] * distance, [0.0] * distance + rest)
+    made = [
+        Pair(base, base + more if adding else more + base[distance:], distance) for base in bases
+    ]
+    return tuple(pair for pair in made if member(pair.left) and member(pair.right))

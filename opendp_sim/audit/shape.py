@@ -144,7 +144,7 @@ def _certify(subject: Subject, pair: Pair, runs: int, beta: float) -> Evidence |
             if excess > delta:
                 return Evidence(
                     "structure",
-                    "the type, shape or exception of the release tells neighbours apart",
+                    "the type, shape, NaN or exception of the release tells neighbours apart",
                     f"{curve.text}",
                     f"`{name}` in {hits[0]} of {runs} on the left, {hits[1]} of {runs} on the right",
                     side,

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opendp_sim.audit import audit
+from opendp_sim.audit.encoding import structure
 from opendp_sim.audit.guided import guided
 from opendp_sim.audit.mining import mined
-from opendp_sim.audit.sentinels import imputed, sentinels
+from opendp_sim.audit.sentinels import imputed, sentinels, with_nan
 from opendp_sim.audit.spaces import space_of
 from opendp_sim.core import dp
 
@@ -65,3 +67,48 @@ def test_sentinels_are_those_that_a_record_may_be() -> None:
     assert [str(c) for c in sentinels((None, 0.0, math.nan, -1.0))] == ["None", "nan", "-1.0"]
     assert list(imputed(("a", "b"), None, lambda _: ())) == []
     assert list(imputed((-1, 7), 2, lambda _: ())) == [((-1, -1), ())]
+
+
+FLOATS = dp.vector_domain(dp.atom_domain(T=float)), dp.symmetric_distance()
+
+
+def test_a_sum_that_keeps_nan_is_told_apart_by_its_structure() -> None:
+    noise = dp.m.make_laplace(
+        dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float), 10.0
+    )
+
+    def total(rows: list[float]) -> float:
+        return float(np.clip(rows, 0, 10).sum()) + noise(0.0)
+
+    obj = dp.m.make_user_measurement(*FLOATS, dp.max_divergence(), total, float)
+    report = audit(obj, 1)
+    assert (report.verdict, report.layer) == ("refuted", "L0 structure")
+
+
+@pytest.mark.parametrize(
+    ("metric", "distance", "count"),
+    [
+        ("SymmetricDistance", 2, 2),
+        ("InsertDeleteDistance", 1, 2),
+        ("ChangeOneDistance", 2, 2),
+        ("L1Distance", 1, 0),
+    ],
+)
+def test_records_that_are_nan_differ_by_the_distance(
+    metric: str, distance: int, count: int
+) -> None:
+    pairs = with_nan(metric, lambda _: True, distance)
+    assert len(pairs) == count
+    for pair in pairs:
+        differ = sum(math.isnan(v) for v in pair.right)
+        assert differ == distance
+        assert not any(math.isnan(v) for v in pair.left)
+    assert with_nan(metric, lambda _: False, distance) == ()
+
+
+def test_nan_is_a_part_of_what_an_output_is() -> None:
+    nan = math.nan
+    assert structure(nan) != structure(1.0)
+    assert structure([1.0, nan]) != structure([1.0, 2.0])
+    assert structure(np.array([nan])) != structure(np.array([0.0]))
+    assert structure([1, 2]) == structure([3, 4])
