@@ -17,7 +17,57 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["of_module", "of_scipy", "own_draw"]
+__all__ = ["LEGACY", "RANDOM", "of_module", "of_scipy", "own_draw"]
+
+RANDOM = (
+    "random",
+    "getrandbits",
+    "uniform",
+    "gauss",
+    "normalvariate",
+    "expovariate",
+    "randint",
+    "randrange",
+    "choice",
+    "choices",
+    "betavariate",
+    "triangular",
+    "shuffle",
+    "sample",
+    "randbytes",
+    "binomialvariate",
+    "gammavariate",
+    "lognormvariate",
+    "vonmisesvariate",
+    "paretovariate",
+    "weibullvariate",
+    "seed",
+)
+LEGACY = (
+    "laplace",
+    "normal",
+    "gumbel",
+    "exponential",
+    "geometric",
+    "random",
+    "rand",
+    "randn",
+    "randint",
+    "choice",
+    "uniform",
+    "binomial",
+    "poisson",
+    "permutation",
+    "shuffle",
+    "standard_normal",
+    "random_sample",
+    "logistic",
+    "gamma",
+    "standard_exponential",
+    "multivariate_normal",
+    "seed",
+)
+"""Functions of the modules ``random`` and ``numpy.random`` that draw."""
 
 _PYTHON = random.Random, random.SystemRandom
 _NUMPY = np.random.Generator, np.random.RandomState

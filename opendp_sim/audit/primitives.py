@@ -28,7 +28,7 @@ import opendp.mod as native  # noqa: TID251 - the call that is put on the tape
 
 from opendp_sim.audit.ahead import Ahead
 from opendp_sim.audit.holders import Holders
-from opendp_sim.audit.library_draws import of_module
+from opendp_sim.audit.library_draws import LEGACY, RANDOM, of_module
 from opendp_sim.audit.proxies import (
     Fresh,
     Proxy,
@@ -63,17 +63,6 @@ class _Tapped:
 _TAPPED = _Tapped()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_TAPPED.put_back)
-_RANDOM = (
-    "random", "getrandbits", "uniform", "gauss", "normalvariate", "expovariate", "randint",
-    "randrange", "choice", "choices", "betavariate", "triangular", "shuffle", "sample", "randbytes",
-    "binomialvariate", "gammavariate", "lognormvariate", "vonmisesvariate", "paretovariate",
-    "weibullvariate", "seed",
-)  # fmt: skip
-_LEGACY = (
-    "laplace", "normal", "gumbel", "exponential", "geometric", "random", "rand", "randn", "randint",
-    "choice", "uniform", "binomial", "poisson", "permutation", "shuffle", "standard_normal",
-    "random_sample", "logistic", "gamma", "standard_exponential", "multivariate_normal", "seed",
-)  # fmt: skip
 _SHAPES = 9
 """Parameters that a law of scipy may have by position."""
 _BITS = "PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"
@@ -124,8 +113,8 @@ def _modules(tape: Tape, undo: list[tuple[Any, str, Any]]) -> dict[int, Any]:
     put(native.Measurement, "__call__", lambda self, arg: tape.native(call, self, arg))
     put(native.Measurement, "invoke", lambda self, arg: tape.native(invoke, self, arg))
     for module, names, label in (
-        (random, _RANDOM, "random"),
-        (np.random, _LEGACY, "np.random"),
+        (random, RANDOM, "random"),
+        (np.random, LEGACY, "np.random"),
         (secrets, _SECRETS, "secrets"),
         (os, ("urandom", "getrandom"), "os"),
         *((sys.modules[name], _BYTES, name) for name in _BELOW if name in sys.modules),
