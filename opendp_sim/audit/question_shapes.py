@@ -52,7 +52,7 @@ _NAMES = {
     "c": ("eps", "rho", "cost", "price", "budget", "loss", "spend", "delta", "alpha"),
 }
 """How the keys of a mapping begin that hold a number of that kind; the others are tried as numbers."""
-_OFTEN, _EACH, _CELLS = 12, 2, 16
+_OFTEN, _HALF, _EACH, _CELLS = 12, 7, 2, 16
 _TEXTS, _MOST_TEXTS, _TRIES, _MOST_KEYS = 12, 4, 60, 4
 _INSIDE = 5
 """A record between all lower ends and all upper ends."""
@@ -78,7 +78,8 @@ class _Shape:
         dear = [self._at(places, 1) for places in ([usual, *others] if "c" in self.kinds else [])]
         most = [self._at(usual, 2)] if dear else []
         each = [places for places in others for _ in range(_EACH)]
-        return [usual, *most] + [usual] * _OFTEN + each + dear + most + [usual] * _OFTEN
+        again = [usual] * _HALF + (dear[:1] or [usual]) * _HALF
+        return [usual, *most] + [usual] * _OFTEN + each + dear + most + again
 
     def _others(self) -> Iterator[list[int]]:
         for part, values in enumerate(self.values):
