@@ -47,6 +47,11 @@ def left_out(module: str) -> list[tuple[str, str]]:
         if _is_factory(name, value, module) and (missing := needed(value)):
             some = ", ".join(f"`{one}`" for one in missing)
             out.append((name, f"needs {some}: write a factory without arguments that calls it"))
+        elif inspect.isfunction(value) and value.__module__ == module and not needed(value):
+            if not _is_factory(name, value, module):
+                out.append(
+                    (name, f"not named like a factory: ask for `{module}:{name}` if it is one")
+                )
         elif inspect.isclass(value) and value.__module__ == module:
             out.append((name, "a class: write a factory that returns the OpenDP object around it"))
     return out
