@@ -20,6 +20,7 @@ from opendp_sim.core.errors import AuditError
 
 __all__ = [
     "apart",
+    "as_given",
     "checked_budget",
     "checked_events",
     "checked_options",
@@ -29,6 +30,8 @@ __all__ = [
 
 _ROUNDING = 1e-6
 """By how much probabilities may miss 1."""
+_USUAL = {"composed": False, "trace": True, "mine": True}
+"""Options that are usually something else than None."""
 
 
 def checked_options(seed: Any, noise: Any, **functions: Any) -> None:
@@ -63,6 +66,14 @@ def checked_options(seed: Any, noise: Any, **functions: Any) -> None:
         )  # fmt: skip
     if isinstance(noise, NoiseLaw) and not _positive(noise.scale):
         raise _refused("noise", "a scale above 0", noise.scale, "the scale as it is added.")
+
+
+def as_given(options: Mapping[str, Any]) -> str:
+    """Return a call's further arguments as Python writes them, without those that are as usual."""
+    given = {k: v for k, v in options.items() if v is not _USUAL.get(k) and v not in ("", ())}
+    return "".join(
+        f", {name}={value if isinstance(value, bool) else name}" for name, value in given.items()
+    )
 
 
 def _positive(scale: Any) -> bool:

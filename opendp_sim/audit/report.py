@@ -55,6 +55,8 @@ class Report:
 
     claim: str = ""
     """What is claimed: whom it is about and what it promises, or what the object's own map says."""
+    given: str = ""
+    """Further arguments of the call that made this audit, as Python writes them."""
     shares: int = 1
     """How many audits of one command share its risk of a false alarm."""
 
@@ -84,6 +86,13 @@ class Report:
     def empty(self) -> bool:
         """Whether every release raised, and that alike on all datasets: there was nothing to audit."""
         return bool(self.raised) and self.evidence is None
+
+    @property
+    def hints(self) -> list[str]:
+        """What tapes show above the claim and draws did not confirm: a reader has to look there."""
+        if self.evidence is not None:
+            return []
+        return [str(layer.facts["hint"]) for layer in self.layers if layer.facts.get("hint")]
 
     @property
     def checks(self) -> str:
@@ -135,7 +144,8 @@ class Report:
         lines = [
             f"{loading}from opendp_sim.audit import audit",
             f"report = audit({target}, d_in={self.d_in!r}, budget={self.budget!r}, "  # noqa: ISC004
-            f"seed={self.seed}, beta={self.beta!r})",
+            f"seed={self.seed}, beta={self.beta!r}{self.given})"
+            f"{'  # with what you gave by these names' if self.given else ''}",
         ]
         evidence = self.evidence
         pair = None if evidence is None else shown_pair(evidence, self.witness)
@@ -154,6 +164,7 @@ class Report:
         lines = [f"audit of {name} at d_in = {self.d_in}: {self.verdict}{empty} ({self.checks})"]
         if self.claim:
             lines.append(f"  claim: {self.claim}")
+        lines += [f"  {text}" for text in self.hints]
         if self.drive:
             lines.append(f"  asked by default: {self.drive}")
         if self.empty:

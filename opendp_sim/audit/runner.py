@@ -30,6 +30,7 @@ from opendp_sim.audit.layers import Case, layers_of, tracer_of
 from opendp_sim.audit.members import MemberPairs, quiet_member
 from opendp_sim.audit.mining import mined
 from opendp_sim.audit.options import (
+    as_given,
     checked_budget,
     checked_events,
     checked_options,
@@ -138,6 +139,20 @@ def audit(
         generator=generator,
         output_distance=output_distance,
     )
+    options: dict[str, Any] = {
+        "drive": drive,
+        "sample": sample,
+        "pmf": pmf,
+        "composed": composed,
+        "pairs": pairs,
+        "generator": generator,
+        "events": events,
+        "output_distance": output_distance,
+        "trace": trace,
+        "mine": mine,
+        "origin": origin,
+    }
+    given_so = as_given({"core": core, "noise": noise, **options, "origin": ""})
     check_unconditional(obj)
     d_in = checked_distance(getattr(obj, "input_metric", None), d_in)
     driver = default_driver(obj, d_in, mine=mine) if drive is None else drive
@@ -177,24 +192,14 @@ def audit(
     if trace and functions and opaque and isinstance(obj, dp.Measurement):
         case = replace(case, tracer=tracer_of(case, functions, found), kept=kept)
     if core is None or noise is None or subject.core is not core:
-        return _reported(case, driver, seed, origin, begin, declared=False)
+        return _reported(case, driver, seed, origin, begin, given_so, declared=False)
     check_declaration(case)
-    report = _reported(case, driver, seed, origin, begin, declared=True)
-    rest: dict[str, Any] = {
-        "drive": drive,
-        "sample": sample,
-        "pmf": pmf,
-        "composed": composed,
-        "pairs": [(pair.left, pair.right) for pair in given],
-        "generator": generator,
-        "events": events,
-        "output_distance": output_distance,
-        "trace": trace,
-        "mine": mine,
-        "origin": origin,
-    }
+    report = _reported(case, driver, seed, origin, begin, given_so, declared=True)
+    tried = [(pair.left, pair.right) for pair in given]
     return settled(
-        report, case, lambda: audit(obj, d_in, budget, seed=seed, beta=REST * beta, **rest)
+        report,
+        case,
+        lambda: audit(obj, d_in, budget, seed=seed, beta=REST * beta, **options | {"pairs": tried}),
     )
 
 
@@ -222,7 +227,14 @@ def _subject(
 
 
 def _reported(
-    case: Case, driver: Any, seed: int, origin: str, begin: tuple[float, float], *, declared: bool
+    case: Case,
+    driver: Any,
+    seed: int,
+    origin: str,
+    begin: tuple[float, float],
+    given: str,
+    *,
+    declared: bool,
 ) -> Report:
     """Run the layers up to the first that refutes, look for a witness, and report."""
     layers: list[LayerResult] = []
@@ -258,6 +270,7 @@ def _reported(
         tuple(getattr(subject.run, "reader", Reader()).unread),
         subject.private and subject.core is None,
         claimed_words(subject, case.d_in),
+        given=given,
     )
 
 

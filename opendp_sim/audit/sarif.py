@@ -35,13 +35,19 @@ def to_sarif(report: Report, file: str | None = None) -> str:
     return sarif_of([report], place, report.origin or report.subject)
 
 
-def sarif_of(reports: Sequence[Report], places: Sequence[tuple[str, int]], target: str) -> str:
+def sarif_of(
+    reports: Sequence[Report],
+    places: Sequence[tuple[str, int]],
+    target: str,
+    left_out: Sequence[tuple[str, str]] = (),
+) -> str:
     """Return one SARIF run of several audits: a code host takes one run of a tool and category.
 
     Args:
         reports: the audits.
         places: file and line of each; none, where no file is known.
         target: what was asked for; it names the run's category.
+        left_out: names of what was not audited, and why; notifications of the run.
     """
     results = [
         _result(report, places[number] if places else None)
@@ -59,7 +65,13 @@ def sarif_of(reports: Sequence[Report], places: Sequence[tuple[str, int]], targe
         for report in reports
     ]
     verdict = "refuted" if results else "not refuted"
-    return _document(target, results, {"verdict": verdict, "audits": audits})
+    notes = [
+        {"level": "warning", "message": {"text": shown(f"left out: {name}: {why}")}}
+        for name, why in left_out
+    ]
+    ran = {"executionSuccessful": True, "toolExecutionNotifications": notes}
+    properties = {"verdict": verdict, "audits": audits}
+    return _document(target, results, properties, invocations=[ran])
 
 
 def failed_sarif(told: str) -> str:

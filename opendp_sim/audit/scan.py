@@ -103,7 +103,7 @@ def scan(
             continue
         out.pairs += 1
         if isinstance(pair.left, list) or (isinstance(pair.left, np.ndarray) and pair.left.ndim):
-            out.sizes.add(len(pair.left))
+            out.sizes.add(max(len(pair.left), len(pair.right)))
         for side in (pair, pair.flipped()):
             with contextlib.suppress(TapeEndError, Exception):
                 view = look(tape, function, side, claim)

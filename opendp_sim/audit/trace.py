@@ -35,7 +35,7 @@ def trace_layer(tracer: Tracer) -> LayerResult:
     """Run the layer: look, then test what was seen, strongest kind of finding first."""
     from opendp_sim.audit.own_releases import contradicted, stand_ins_raise  # noqa: PLC0415 - the steps need the tracer
     from opendp_sim.audit.verdicts import STEPS  # noqa: PLC0415
-    from opendp_sim.audit.words import alone, looked, told  # noqa: PLC0415
+    from opendp_sim.audit.words import alone, hinted, looked, told  # noqa: PLC0415
 
     begin = cpu_seconds()
     tracer.unlike = stand_ins_raise(tracer)
@@ -60,6 +60,7 @@ def trace_layer(tracer: Tracer) -> LayerResult:
             "hints": tracer.hints,
             "direct": tracer.direct,
             "largest_loss": tracer.seen.best[0].loss if tracer.seen.best else 0.0,
+            "hint": "" if evidence is not None else hinted(tracer),
             **facts,
         },
     )

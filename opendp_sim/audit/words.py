@@ -12,7 +12,7 @@ from opendp_sim.audit.tape import Draw, TapeEndError
 from opendp_sim.audit.tracer import UNSEEN, Tracer
 from opendp_sim.audit.views import Claim, alike, decode
 
-__all__ = ["alone", "looked", "told"]
+__all__ = ["alone", "hinted", "looked", "told"]
 
 _DRAWS, _WORDS = 6, 6
 _LITTLE = 0.01
@@ -98,16 +98,29 @@ def looked(tracer: Tracer, *, refuted: bool) -> str:
     return "; ".join([*parts, *(["some randomness is not on the tape"] if tracer.hidden else [])])
 
 
-def _costs(tracer: Tracer, loss: float) -> str:
-    """Say what the costliest pair costs, where anything was priced."""
-    if not _drawn(tracer):
-        return "it draws no noise"
-    known = any(
+def hinted(tracer: Tracer) -> str:
+    """Say that a pair costs more than the claim along its tape, where one does; or nothing."""
+    if tracer.unlike or tracer.stateful or not tracer.seen.best:
+        return ""
+    if tracer.seen.best[0].loss <= 1 + 1e-9 or not _drawn(tracer) or not _priced(tracer):
+        return ""
+    return f"a hint, and no finding: {_costs(tracer, tracer.seen.best[0].loss)}, on a pair along its tape"
+
+
+def _priced(tracer: Tracer) -> bool:
+    """Say whether the law of any draw is known."""
+    return any(
         draw.law or draw.free or draw.hint or draw.options is not None
         for found in tracer.seen.best[:_LOOKED]
         for draw in found.view.draws
     )
-    if not known:
+
+
+def _costs(tracer: Tracer, loss: float) -> str:
+    """Say what the costliest pair costs, where anything was priced."""
+    if not _drawn(tracer):
+        return "it draws no noise"
+    if not _priced(tracer):
         return "the laws of its draws are not known, so nothing was priced"
     if loss == 0:
         if not any(d.law for f in tracer.seen.best[:_LOOKED] for d in f.view.draws):

@@ -63,18 +63,27 @@ def audit_command(
     nothing there that can be audited, an object of the module that could not be, or one whose
     releases all raise.
     """
-    output = "json" if json_ else output
-    with handled(as_json_text=output == "json", exits=EXITS | {"OS5": 2}), _written(output):
+    told = "json" if json_ else output
+    with handled(as_json_text=told == "json", exits=EXITS | {"OS5": 2}), _written(told):
+        _one_format(output, as_json=json_)
         asked, heard = _Asked(target, _number(d_in), budget, seed, beta), Heard()
         with listening(heard):
             found = _found(target, asked.distance)
         reports = _audited(asked, found, heard)
         if heard.lines:
             typer.echo(f"left out: {counted(heard.lines, 'line')} that the code printed", err=True)
-        say(_render(reports, output, target, found), lines=True, fold=False)
+        say(_render(reports, told, target, found), lines=True, fold=False)
     refuted = any(report.evidence is not None for report in reports)
     unsure = found.failed or any(report.empty for report in reports)
     raise typer.Exit(1 if refuted else 2 if unsure else 0)
+
+
+def _one_format(output: str, *, as_json: bool) -> None:
+    if as_json and output == "sarif":
+        raise AuditError(
+            "OS501", "audit.format", expected="one format", got="--format sarif and --json",
+            hint="leave one of them out.",
+        )  # fmt: skip
 
 
 @contextmanager
@@ -181,7 +190,7 @@ def _render(reports: list[Report], output: str, target: str, found: Found) -> st
         }
         return json.dumps(plain, indent=2, sort_keys=True)
     places = [(target, 1) if _is_spec(target) else source_of(r.origin) for r in reports]
-    return sarif_of(reports, places, target)
+    return sarif_of(reports, places, target, found.left_out)
 
 
 def _summary(reports: list[Report], refuted: list[str], found: Found) -> str:

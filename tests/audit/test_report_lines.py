@@ -220,3 +220,31 @@ def test_advice_is_what_can_be_done_with_such_outputs() -> None:
     assert 'budget="deep"' in said()
     assert 'budget="deep"' not in said(budget="deep")
     assert "drive=" in said(additive=True, asked=True)
+
+
+def test_a_hint_stands_under_the_headline() -> None:
+    hint = "a hint, and no finding: the costliest is 2 of the claim"
+    assert str(_report(facts={"hint": hint})).split("\n")[1] == f"  {hint}"
+    assert hint not in str(_report(_EVIDENCE, facts={"hint": hint}))
+
+
+@pytest.mark.long
+def test_a_pair_above_the_claim_along_its_tape_is_a_hint() -> None:
+    """Equal noisy values need not be the cheapest coupling: a parity of them keeps the claim."""
+    report = audit(_measurement(lambda rows: _NOISE(len(rows)) % 2, 0.5), 1)
+    assert report.verdict == "not refuted"
+    assert report.hints[0].startswith("a hint, and no finding: the costliest is 2 of the claim")
+    assert audit(_measurement(lambda rows: _NOISE(len(rows))), 1, BRIEF).hints == []
+
+
+def test_what_was_given_is_given_again() -> None:
+    made, tried = _measurement(lambda rows: _NOISE(len(rows))), [([1], [])]
+    report = audit(made, 1, BRIEF, pairs=tried, mine=False)
+    assert "beta=0.001, pairs=pairs, mine=False)  # with what you gave" in report.search
+    assert "given" not in audit(made, 1, BRIEF).search
+    compile(report.search, "search", "exec")
+
+
+def test_sizes_are_of_the_longer_dataset() -> None:
+    text = str(audit(_measurement(lambda rows: _NOISE(len(rows))), 1, BRIEF, pairs=[([], [1])]))
+    assert "up to 0 records" not in text
