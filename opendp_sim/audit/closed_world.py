@@ -42,8 +42,8 @@ _MAPPINGS = (
     *(dict, collections.Counter, collections.OrderedDict, collections.defaultdict),
     types.MappingProxyType,
 )
-_STAND_INS = ("opendp_sim.audit.proxies", "opendp_sim.audit.primitives")
-"""Modules whose functions put draws on the tape."""
+_STAND_INS = tuple(f"opendp_sim.audit.{name}" for name in ("proxies", "primitives", "constructors"))
+"""Modules whose functions put draws on the tape, or make objects of OpenDP's once."""
 _NATIVE = "opendp.mod"
 _AROUND = (
     *(

@@ -27,6 +27,7 @@ import numpy as np
 import opendp.mod as native  # noqa: TID251 - the call that is put on the tape
 
 from opendp_sim.audit.ahead import Ahead
+from opendp_sim.audit.constructors import places
 from opendp_sim.audit.holders import Holders
 from opendp_sim.audit.library_draws import LEGACY, RANDOM, of_module
 from opendp_sim.audit.proxies import (
@@ -122,6 +123,7 @@ def _modules(tape: Tape, undo: list[tuple[Any, str, Any]]) -> dict[int, Any]:
         for name in names:
             if hasattr(module, name):
                 put(module, name, served(tape, label, name, getattr(module, name)))
+    _made_once(tape, put)
     put(random, "_inst", Proxy(tape, random._inst, "random"))  # noqa: SLF001
     for module in (np.random, random):
         for name in ("get_state", "set_state", "getstate", "setstate"):
@@ -148,6 +150,12 @@ def _modules(tape: Tape, undo: list[tuple[Any, str, Any]]) -> dict[int, Any]:
     put(np.random.mtrand, "_rand", Proxy(tape, np.random.mtrand._rand, "np.random"))  # noqa: SLF001
     _scipy(tape, undo)
     return copies
+
+
+def _made_once(tape: Tape, put: Callable[[Any, str, Any], None]) -> None:
+    """Let constructors of OpenDP's give one object for one call."""
+    for module, name in places():
+        put(module, name, tape.constructors.kept(getattr(module, name), tape.serving))
 
 
 def _like(tape: Tape, real: type, make: Callable[..., Any]) -> type:

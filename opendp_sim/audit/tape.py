@@ -18,6 +18,7 @@ import numpy as np
 
 from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.common import Common
+from opendp_sim.audit.constructors import Constructors
 from opendp_sim.audit.encoding import Raised
 from opendp_sim.audit.laws import Law, Laws, as_taken, clear, is_shift
 from opendp_sim.audit.own_data import copied
@@ -98,6 +99,11 @@ class Tape:
         self.laws, self.pools, self.common = Laws(self.rng), Pools(self.rng), Common()
         self._thread = threading.get_ident()
         self._ready: dict[tuple[int, str], Ready] = {}
+        self.constructors = Constructors()
+
+    def serving(self) -> bool:
+        """Say whether a run of the function is recorded or drawn, and no code of a library's in it."""
+        return self.mode != "real" and not self.inside and not self.foreign_thread
 
     @property
     def foreign_thread(self) -> bool:

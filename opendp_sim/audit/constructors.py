@@ -1,0 +1,92 @@
+"""OpenDP's constructors give one object for one call, as long as runs are recorded or drawn.
+
+A program that makes its noise anew for each release spends nearly all of its time on that, and what an
+audit learns of an object (its law, draws made ahead) is lost with it. Domains, metrics, measures,
+transformations and noise of OpenDP's keep nothing between calls, so that a second object of one
+construction can be the first one. Only plain arguments count, by type and text, and objects that were
+made here; what raises is called again, and an object to which somebody gave an attribute is no one's
+second.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any
+
+import numpy as np
+from opendp import combinators, domains, measurements, measures, metrics, transformations
+
+from opendp_sim.core import dp
+
+__all__ = ["Constructors", "places"]
+
+_MOST = 512
+"""Objects that are kept: scales that depend on the data are of no end."""
+_PLAIN = (bool, int, float, str, bytes, type(None), type, np.float64, np.int64)
+_NOISE = (
+    *("make_laplace", "make_gaussian", "make_geometric", "make_noise", "make_canonical_noise"),
+    *("make_randomized_response", "make_randomized_response_bool", "make_noisy_max"),
+    *("make_laplace_threshold", "make_gaussian_threshold", "make_noise_threshold"),
+    *("make_report_noisy_max_gumbel", "make_noisy_top_k"),
+)
+_CHAINS = ("make_chain_mt", "make_chain_tt")
+_DOMAINS = ("atom_domain", "vector_domain", "option_domain", "map_domain", "bitvector_domain")
+_SPACES = ("_distance", "_divergence")
+
+
+class Constructors:
+    """What constructors made in an audit, by their calls."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._made: dict[Any, tuple[Any, int]] = {}
+        self._keys: dict[int, Any] = {}
+        """By identity of what was made, which is kept."""
+
+    def kept(self, real: Callable[..., Any], on: Callable[[], bool]) -> Callable[..., Any]:
+        """Return a constructor that gives one object for one call, while ``on`` says so."""
+
+        @wraps(real)
+        def make(*args: Any, **options: Any) -> Any:
+            key = self._key((real.__name__, *args, *sorted(options.items()))) if on() else None
+            if key is None:
+                return real(*args, **options)
+            made, attributes = self._made.get(key, (None, 0))
+            if made is not None and len(vars(made)) == attributes:
+                return made
+            made = real(*args, **options)
+            if len(self._made) < _MOST and hasattr(made, "__dict__") and key not in self._made:
+                self._made[key] = made, len(vars(made))
+                self._keys[id(made)] = len(self._keys)
+            return made
+
+        return make
+
+    def _key(self, value: Any) -> Any:
+        """Return what tells a call from others, or None where something in it may differ unseen."""
+        if type(value) in (tuple, list):
+            parts = [self._key(part) for part in value]
+            return None if None in parts else (type(value), *parts)
+        if type(value) in _PLAIN:
+            return (value, "") if isinstance(value, type) else (type(value), repr(value))
+        number = self._keys.get(id(value))
+        return None if number is None else (number,)
+
+
+def places() -> Iterator[tuple[Any, str]]:
+    """Yield where constructors of what keeps nothing stand, by module and name."""
+    copies = [found for found in (dp, sys.modules.get("opendp.prelude")) if found is not None]
+    for name in _NOISE:
+        yield measurements, name
+    for name in _CHAINS:
+        yield combinators, name
+    for name in dir(transformations):
+        if name.startswith("make_") and name != "make_user_transformation":
+            yield transformations, name
+    for module, wanted in ((domains, _DOMAINS), (metrics, _SPACES), (measures, _SPACES)):
+        for name in dir(module):
+            if name.endswith(wanted) and not name.startswith(("_", "user_", "new_")):
+                yield module, name
+                yield from ((other, name) for other in copies if hasattr(other, name))
