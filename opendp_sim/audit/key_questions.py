@@ -16,8 +16,9 @@ _MOST = 8
 _KEYS: dict[str, tuple[Any, ...]] = {"String": ("", "a", "b", "c", "0", "1"), "bool": (False, True)}
 _OWN: tuple[Any, ...] = (1, "a", 0.5, True)
 _AGAIN = 24
-_TWICE = 2
-"""Keys that are asked a second time: what is remembered may be answered without noise."""
+_TWICE, _TIMES = 2, 6
+"""Keys that are asked again, and how often: what is remembered may be answered without noise, and what
+was paid once may be answered with new noise for nothing."""
 _NUMBERS = (0, 1, 2, 3, 7, 10)
 _AMOUNTS = (0, 0.5, 3, 1, 2, 7, 10)
 """Of a queryable that takes anything: a number may be a key, or what a question may cost. A small cost
@@ -51,13 +52,15 @@ def of_keys(
     asked, again = keys[:_MOST], keys[:_TWICE]
 
     def drive(asking: Any) -> Any:
-        return tuple(_answer(asking, key) for key in (*asked, *again))
+        return tuple(_answer(asking, key) for key in (*asked, *again * _TIMES))
 
     once, twice = (", ".join(map(repr, some)) for some in (asked, again))
     some = distance if isinstance(distance, int) and distance <= _MOST else 0
     near = [Pair([], [key] * some, distance) for key in again]
     pairs = tuple(p for p in near if some and member(p.left) and member(p.right))
-    return Driver(drive, f"the keys {once}, each once, and then {twice} again", pairs)
+    return Driver(
+        drive, f"the keys {once}, each once, and then {twice} again, {_TIMES} times", pairs
+    )
 
 
 def of_own(queryable: Any, pairs: tuple[Pair, ...]) -> Driver | None:

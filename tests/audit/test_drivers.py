@@ -284,7 +284,7 @@ def test_an_answer_that_is_remembered_without_its_noise_is_found() -> None:
     obj = dp.m.make_user_measurement(*space, dp.max_divergence(), release, lambda d: d / 2)
     driver = default_driver(obj, 2)
     assert driver is not None
-    assert driver.words.endswith("each once, and then 0, 1 again")
+    assert driver.words.endswith("each once, and then 0, 1 again, 6 times")
     assert [(pair.left, pair.right) for pair in driver.pairs] == [([], [0, 0]), ([], [1, 1])]
     budget = replace(SHORT, seconds=3.0, witness_seconds=0.0)
     assert refuted(obj, 1, budget).verdict == "refuted"
