@@ -29,7 +29,7 @@ from opendp_sim.audit.known_kinds import (
     known_type,
     plain_array,
 )
-from opendp_sim.audit.known_steps import draws_nothing, has_maps, made_by
+from opendp_sim.audit.known_steps import around_noise, draws_nothing, has_maps, made_by
 
 __all__ = ["World", "roots_of"]
 
@@ -185,6 +185,7 @@ class World:
         """Take an object of OpenDP's: a measurement's call is on the tape, other functions are not."""
         kind = type(value).__name__
         if kind == "Measurement":
+            self._todo += around_noise(value)
             return "function" not in self.names
         if kind == "Odometer" or (kind == "Transformation" and not draws_nothing(value)):
             return False

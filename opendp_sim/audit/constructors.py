@@ -3,8 +3,8 @@
 A program that makes its noise anew for each release spends nearly all of its time on that, and what an
 audit learns of an object (its law, draws made ahead) is lost with it. Domains, metrics, measures,
 transformations and noise of OpenDP's keep nothing between calls, so that a second object of one
-construction can be the first one. Only plain arguments count, by type and text, and objects that were
-made here; what raises is called again, and an object to which somebody gave an attribute is no one's
+construction can be the first one. Plain arguments count by type and text, and objects of OpenDP's by
+identity; what raises is called again, and an object to which somebody gave an attribute is no one's
 second.
 """
 
@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 from opendp import combinators, domains, measurements, measures, metrics, transformations
 
+from opendp_sim.audit.known_steps import AROUND
 from opendp_sim.core import dp
 
-__all__ = ["Constructors", "places"]
+__all__ = ["READ", "Constructors", "places"]
 
 _MOST = 512
 """Objects that are kept: scales that depend on the data are of no end."""
@@ -31,9 +32,13 @@ _NOISE = (
     *("make_laplace_threshold", "make_gaussian_threshold", "make_noise_threshold"),
     *("make_report_noisy_max_gumbel", "make_noisy_top_k"),
 )
-_CHAINS = ("make_chain_mt", "make_chain_tt")
+READ = ("output_domain", "output_metric", "input_domain", "input_metric")
+"""What chaining reads of a transformation."""
+_CHAINS = ("make_chain_mt", "make_chain_tt", "make_chain_pm", "make_composition", *AROUND)
 _DOMAINS = ("atom_domain", "vector_domain", "option_domain", "map_domain", "bitvector_domain")
 _SPACES = ("_distance", "_divergence")
+_OBJECTS = (dp.Domain, dp.Metric, dp.Measure, dp.Transformation, dp.Measurement, dp.Function)
+"""Kinds of OpenDP's objects that are the same for a constructor as long as they are the same object."""
 
 
 class Constructors:
@@ -43,7 +48,8 @@ class Constructors:
         """Begin with nothing."""
         self._made: dict[Any, tuple[Any, int]] = {}
         self._keys: dict[int, Any] = {}
-        """By identity of what was made, which is kept."""
+        """By identity of what was made or met, which is kept."""
+        self._held: list[Any] = []
 
     def kept(self, real: Callable[..., Any], on: Callable[[], bool]) -> Callable[..., Any]:
         """Return a constructor that gives one object for one call, while ``on`` says so."""
@@ -64,6 +70,25 @@ class Constructors:
 
         return make
 
+    def read(self, name: str, real: property, on: Callable[[], bool]) -> property:
+        """Return a property of what was made here or met, which gives one object as well."""
+        get = real.fget
+        assert get is not None  # noqa: S101 - OpenDP's can be read
+
+        def read(self_: Any) -> Any:
+            key = self._key((name, self_)) if on() else None
+            if key is None:
+                return get(self_)
+            if key not in self._made:
+                made = get(self_)
+                if len(self._made) >= _MOST:
+                    return made
+                self._made[key] = made, 0
+                self._keys[id(made)] = len(self._keys)
+            return self._made[key][0]
+
+        return property(read)
+
     def _key(self, value: Any) -> Any:
         """Return what tells a call from others, or None where something in it may differ unseen."""
         if type(value) in (tuple, list):
@@ -71,6 +96,9 @@ class Constructors:
             return None if None in parts else (type(value), *parts)
         if type(value) in _PLAIN:
             return (value, "") if isinstance(value, type) else (type(value), repr(value))
+        if id(value) not in self._keys and isinstance(value, _OBJECTS) and len(self._held) < _MOST:
+            self._held.append(value)
+            self._keys[id(value)] = len(self._keys)
         number = self._keys.get(id(value))
         return None if number is None else (number,)
 
@@ -80,8 +108,7 @@ def places() -> Iterator[tuple[Any, str]]:
     copies = [found for found in (dp, sys.modules.get("opendp.prelude")) if found is not None]
     for name in _NOISE:
         yield measurements, name
-    for name in _CHAINS:
-        yield combinators, name
+    yield from ((combinators, name) for name in _CHAINS if hasattr(combinators, name))
     for name in dir(transformations):
         if name.startswith("make_") and name != "make_user_transformation":
             yield transformations, name

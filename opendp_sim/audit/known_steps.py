@@ -10,10 +10,15 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["OF_A_USER", "draws_nothing", "has_maps", "made_by"]
+__all__ = ["AROUND", "OF_A_USER", "around_noise", "draws_nothing", "has_maps", "made_by"]
 
 OF_A_USER = "make_user_transformation"
 _CHAIN = "make_chain_tt"
+AROUND = (
+    *("make_fix_delta", "make_approximate", "make_pureDP_to_zCDP", "make_zCDP_to_approxDP"),
+    *("make_pureDP_to_approxDP", "make_fixed_approxDP_to_approxDP"),
+)
+"""Constructors that state another claim of a measurement and leave its releases as they are."""
 _MAP = "HashMap"
 """How OpenDP names the type of a map, alone or in another type."""
 _NOTHING = frozenset(
@@ -39,6 +44,16 @@ def made_by(made: Any) -> tuple[str, dict[str, Any]]:
     told = getattr(made, "__opendp_dict__", None)
     told = told if isinstance(told, dict) else {}
     return str(told.get("__function__")), told.get("__kwargs__", {})
+
+
+def around_noise(made: Any) -> list[Any]:
+    """Return what a chain or a conversion of claims is made of: runs may apply its parts one by one."""
+    name, parts = made_by(made)
+    if name not in (*AROUND, "make_chain_mt", "make_chain_pm", "make_composition"):
+        return []
+    return [
+        part for value in parts.values() for part in (value if isinstance(value, list) else [value])
+    ]
 
 
 def has_maps(made: Any) -> bool:

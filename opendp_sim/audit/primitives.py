@@ -27,7 +27,7 @@ import numpy as np
 import opendp.mod as native  # noqa: TID251 - the call that is put on the tape
 
 from opendp_sim.audit.ahead import Ahead
-from opendp_sim.audit.constructors import places
+from opendp_sim.audit.constructors import READ, places
 from opendp_sim.audit.holders import Holders
 from opendp_sim.audit.library_draws import LEGACY, RANDOM, of_module
 from opendp_sim.audit.proxies import (
@@ -156,6 +156,9 @@ def _made_once(tape: Tape, put: Callable[[Any, str, Any], None]) -> None:
     """Let constructors of OpenDP's give one object for one call."""
     for module, name in places():
         put(module, name, tape.constructors.kept(getattr(module, name), tape.serving))
+    for name in READ:
+        real = getattr(native.Transformation, name)
+        put(native.Transformation, name, tape.constructors.read(name, real, tape.serving))
 
 
 def _like(tape: Tape, real: type, make: Callable[..., Any]) -> type:

@@ -11,18 +11,13 @@ from collections.abc import Callable, Iterator
 from functools import partial, reduce
 from typing import Any
 
-from opendp_sim.audit.known_steps import OF_A_USER, draws_nothing, has_maps, made_by
+from opendp_sim.audit.known_steps import AROUND, OF_A_USER, draws_nothing, has_maps, made_by
 from opendp_sim.audit.own_data import own
 from opendp_sim.core import dp
 
 __all__ = ["TakenApart", "handed_on", "kind_of", "taken_apart"]
 
 Run = Callable[[Any], Any]
-_AROUND = (
-    *("make_pureDP_to_zCDP", "make_zCDP_to_approxDP", "make_pureDP_to_approxDP"),
-    *("make_fix_delta", "make_approximate"),
-)
-"""Conversions of a claim: the releases are those of the measurement that they are given."""
 _WHOLE = {f"{sign}{bits}": (sign, bits) for sign in "iu" for bits in (8, 16, 32, 64)}
 _PLAIN = {"f64": float, "bool": bool, "String": str}
 _NAMES: dict[Any, str] = {int: "i32", float: "f64", str: "String", bool: "bool"}
@@ -49,7 +44,7 @@ class TakenApart:
         if name == "make_chain_pm":
             self.functions.append(_shown(parts["postprocess1"]))
             return _after(self.functions[-1], self.measurement(parts["measurement0"]))
-        if name in _AROUND and "measurement" in parts:
+        if name in AROUND and "measurement" in parts:
             return self.measurement(parts["measurement"])
         if name == "make_composition" and isinstance(parts.get("measurements"), (list, tuple)):
             return partial(_all_of, [self.measurement(part) for part in parts["measurements"]])

@@ -21,6 +21,7 @@ from opendp_sim.audit.common import Common
 from opendp_sim.audit.constructors import Constructors
 from opendp_sim.audit.encoding import Raised
 from opendp_sim.audit.laws import Law, Laws, as_taken, clear, is_shift
+from opendp_sim.audit.native_chains import Chains
 from opendp_sim.audit.own_data import copied
 from opendp_sim.audit.pools import Pools
 from opendp_sim.audit.ready import Ready
@@ -99,7 +100,7 @@ class Tape:
         self.laws, self.pools, self.common = Laws(self.rng), Pools(self.rng), Common()
         self._thread = threading.get_ident()
         self._ready: dict[tuple[int, str], Ready] = {}
-        self.constructors = Constructors()
+        self.constructors, self.chains = Constructors(), Chains()
 
     def serving(self) -> bool:
         """Say whether a run of the function is recorded or drawn, and no code of a library's in it."""
@@ -171,6 +172,8 @@ class Tape:
         ready = self._ready.get((id(made), self.mode))
         if ready is not None and ready.takes(argument) and not self.resets:
             return ready.at(argument)
+        if self.laws.named and (parts := self.chains.of(made)) is not None:
+            return parts(argument)
         law, tested = self._law(real, made)
         law = law if law is not None and clear(law, argument) else None
         if self.checking and law is not None and not self.crooked:

@@ -39,8 +39,11 @@ def test_other_calls_give_other_objects() -> None:
 
 
 def test_what_may_differ_unseen_is_made_anew() -> None:
-    own = dp.atom_domain(T=int), dp.absolute_distance(T=int)  # made elsewhere
-    assert LAPLACE(*own, 1.0) is not LAPLACE(*own, 1.0)
+    shown = ALWAYS.kept(dp.t.make_user_transformation, lambda: True)
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+    assert shown(*space, *space, list, int) is not shown(*space, *space, list, int)
+    own = dp.atom_domain(T=int), dp.absolute_distance(T=int)  # made elsewhere, and the same
+    assert LAPLACE(*own, 1.0) is LAPLACE(*own, 1.0)
     space = ATOM(T=int), METRIC(T=int)
     first = LAPLACE(*space, 3.0)
     first.used = 1
@@ -86,5 +89,7 @@ def test_constructors_are_the_librarys_own_outside_of_runs() -> None:
 def test_constructors_that_keep_something_are_left_alone() -> None:
     """A user's function behind an object may keep what it likes, and so may a queryable."""
     names = {name for _, name in places()}
-    assert not {n for n in names if "user" in n or "queryable" in n or "composition" in n}
+    assert not {
+        n for n in names if "user" in n or "queryable" in n or "adaptive" in n or "sequential" in n
+    }
     assert {"make_laplace", "atom_domain", "symmetric_distance", "make_chain_mt"} <= names
