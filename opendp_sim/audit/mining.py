@@ -5,9 +5,11 @@ Constants of code, closures, defaults and of the globals that the code names bec
 
 from __future__ import annotations
 
+import dis
 import math
+import re
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +20,9 @@ from opendp_sim.audit.reachable import attribute, held, names_of
 
 __all__ = ["Mined", "mined"]
 
-_LONGEST_TEXT, _LONGEST_LIST = 40, 200
+_LONGEST_TEXT, _LONGEST_LIST, _LONGEST_PATTERN, _MOST_BLANKS = 40, 200, 300, 3
+_PROSE = re.compile(r"[a-z]{3,} [a-z]{2,} [a-z]{2,}")
+"""Of a docstring or a message, which is no regular expression."""
 _NARROW = {
     name: (sign, bits)
     for sign, word in (("i", "int"), ("u", "uint"))
@@ -48,6 +52,11 @@ class Mined:
     names: set[str] = field(default_factory=set)
     """Functions, methods and attributes that the code names."""
 
+    keywords: set[str] = field(default_factory=set)
+    """Words that the code names arguments and variables by: they are seldom data."""
+    patterns: set[tuple[str, int]] = field(default_factory=set)
+    """Regular expressions with their flags: compiled ones, and words that are longer than others."""
+
     @property
     def sizes(self) -> list[int]:
         """Numbers of records to try: next to every whole constant of moderate size."""
@@ -66,6 +75,15 @@ class Mined:
         elif name in _ROUGH:
             self.numbers.update(_ROUGH[name])
 
+    def take_text(self, text: str) -> None:
+        """Add a word, or a longer text, which may be a regular expression."""
+        if len(text) <= _LONGEST_TEXT and text.count(" ") <= _MOST_BLANKS:
+            self.words.add(text)
+            return
+        odd = any(c in text for c in "\\[(")
+        if odd and len(text) <= _LONGEST_PATTERN and not _PROSE.search(text):
+            self.patterns.add((text, 0))
+
     def take_list(self, value: Any) -> None:
         """Remember the words of a list or of a table's keys."""
         if isinstance(value, (tuple, list, set, frozenset, dict)) and len(value) <= _LONGEST_LIST:
@@ -80,8 +98,10 @@ class Mined:
             if math.isfinite(number):
                 self.numbers.add(value.item() if isinstance(value, np.generic) else value)
         elif isinstance(value, str):
-            if len(value) <= _LONGEST_TEXT:
-                self.words.add(value)
+            self.take_text(value)
+        elif isinstance(value, re.Pattern):
+            if isinstance(value.pattern, str) and len(value.pattern) <= _LONGEST_PATTERN:
+                self.patterns.add((value.pattern, value.flags))
         elif isinstance(value, (tuple, list, set, frozenset)) and len(value) <= _LONGEST_LIST:
             for part in value:
                 self.take(part, depth + 1)
@@ -120,11 +140,23 @@ def mined(functions: list[types.FunctionType], arguments: Iterable[Any] = ()) ->
     return out
 
 
+def _keywords(block: types.CodeType) -> Iterator[tuple[str, ...]]:
+    """Yield the names of arguments that calls give."""
+    before: Any = ()
+    for step in dis.get_instructions(block):
+        if step.opname == "KW_NAMES":
+            yield block.co_consts[step.arg or 0]
+        elif step.opname == "CALL_KW":
+            yield before
+        before = step.argval
+
+
 def _of_code(block: types.CodeType, out: Mined) -> None:
+    out.keywords.update(block.co_varnames, *_keywords(block))
     for value in block.co_consts:
         if isinstance(value, types.CodeType):
             _of_code(value, out)
         elif isinstance(value, str) and (value in _NARROW or value in _ROUGH):
             out.take_type(value)
-        elif not (isinstance(value, str) and (value.count(" ") > 3 or "<locals>" in value)):
+        elif not (isinstance(value, str) and "<locals>" in value):
             out.take(value)

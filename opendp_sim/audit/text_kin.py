@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 __all__ = ["Shapes", "kin_of", "objects_of", "users_of"]
 
-_KEYS, _MEMBERS, _MANY, _REPEATED, _MOST_KIN, _MOST_WIDTHS = 4, 12, 40, 3, 6, 2
+_KEYS, _MEMBERS, _MANY, _REPEATED, _MOST_KIN, _MOST_WIDTHS = 4, 12, 40, 3, 14, 2
 _USERS = "abcdefgh"
 _SMALL, _HUGE = 1, 1000000
 _HOUR = "2024-02-29T12:30:00"
@@ -33,6 +33,10 @@ class Shapes:
     json: bool = False
     numbers: bool = False
     """Whether the code reads dates, JSON, or numbers."""
+    floats: bool = False
+    """Whether a number may be none: the text of a NaN is read as one."""
+    matched: tuple[tuple[str, str], ...] = ()
+    """Texts of regular expressions, with small numbers and with large ones."""
 
     @property
     def members(self) -> list[str]:
@@ -55,7 +59,10 @@ def kin_of(shapes: Shapes) -> list[tuple[str, str]]:
     objects = [(_object(like, key, 0), _object(like, key, _HUGE)) for key in like]
     plain = [("0", "1000000"), *(("0", n) for n in top), ("-1", "1")]
     kinds = (
+        list(shapes.matched),
         fields,
+        list(_joins(shapes)),
+        list(_lacking(shapes)) if shapes.floats else [],
         list(_vectors(shapes)),
         objects if shapes.json else [],
         plain if shapes.numbers and not shapes.marks else [],
@@ -63,6 +70,18 @@ def kin_of(shapes: Shapes) -> list[tuple[str, str]]:
     )
     turns = [pair for row in zip_longest(*kinds) for pair in row if pair is not None]
     return turns[:_MOST_KIN]
+
+
+def _joins(shapes: Shapes) -> Iterable[tuple[str, str]]:
+    """Yield rows of two kinds with one key: one of them may count as many of the other as there are."""
+    for mark in shapes.marks:
+        yield from ((f"{one}{mark}a", f"{other}{mark}a") for one, other in pairwise(shapes.keys))
+
+
+def _lacking(shapes: Shapes) -> Iterable[tuple[str, str]]:
+    """Yield a row of large numbers, and one whose numbers are none: it may void all the others."""
+    for width in shapes.widths[:_MOST_WIDTHS]:
+        yield from ((m.join([str(_HUGE)] * width), m.join(["nan"] * width)) for m in shapes.marks)
 
 
 def _vectors(shapes: Shapes) -> Iterable[tuple[str, str]]:

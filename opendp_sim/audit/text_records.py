@@ -13,7 +13,7 @@ import numpy as np
 from opendp_sim.audit.joined_words import PARTS, REPEATS, SPLITS
 from opendp_sim.audit.mining import Mined
 from opendp_sim.audit.text_kin import Shapes, kin_of, objects_of, users_of
-from opendp_sim.audit.text_patterns import PATTERNS, matching
+from opendp_sim.audit.text_patterns import PATTERNS, Pattern, low_and_high, matching
 
 __all__ = ["Texts", "marks_of", "ranked", "texts_of"]
 
@@ -22,6 +22,7 @@ _NUMERIC = frozenset(
     {"int", "float", "Decimal", "Fraction", "isdigit", "isdecimal", "isnumeric", "to_numeric"}
     | {"loads", "literal_eval", "astype", "cast"}
 )
+_FLOATS = frozenset({"float", "to_numeric", "astype", "loads"})
 _CASES = frozenset(
     {"casefold", "lower", "upper", "title", "capitalize", "swapcase", "normalize", "IGNORECASE"}
     | {"strip", "lstrip", "rstrip", "translate", "I"}
@@ -36,7 +37,7 @@ _LENGTHS = frozenset({"len", "encode"})
 _METHODS = _CUTS | PARTS | REPEATS | _NUMERIC | _CASES | _BYTES | _JSON | _DATES | PATTERNS
 
 _NO_DATA = re.compile(
-    r"[A-Z]{1,2}|[iuf]\d{1,3}|u?int\d*|float\d*|utf-?8|ascii|ignore|strict|key|size"
+    r"T|T[OAI]|MO|QO|[iuf]\d{1,3}|u?int\d*|float\d*|utf-?8|ascii|ignore|strict|key|size"
 )
 """Names of types, codings and parameters, which are seldom records."""
 
@@ -105,7 +106,12 @@ def ranked(found: Mined) -> list[str]:
         for w in words
         if len(w) <= _LONGEST_KEY and any(map(str.isalnum, w)) and w not in _METHODS
     ]
-    return sorted(short, key=lambda word: _NO_DATA.fullmatch(word) is not None)
+
+    def seldom(word: str) -> bool:
+        named = word in found.keywords and word not in found.listed
+        return named or _NO_DATA.fullmatch(word) is not None
+
+    return sorted(short, key=seldom)
 
 
 def marks_of(found: Mined) -> list[str]:
@@ -132,6 +138,7 @@ def marks_of(found: Mined) -> list[str]:
 def texts_of(found: Mined) -> Texts:
     """Return texts for what the code does with them."""
     marks, keys = marks_of(found), ranked(found)[:_KEYS]
+    patterns = _patterns(found)
     shapes = Shapes(
         tuple(marks),
         tuple(keys),
@@ -141,12 +148,14 @@ def texts_of(found: Mined) -> Texts:
         dates=_dated(found, marks),
         json=_uses(found, _JSON),
         numbers=_uses(found, _NUMERIC),
+        floats=_uses(found, _FLOATS),
+        matched=tuple(low_and_high(patterns)),
     )
     kin = kin_of(shapes)
     kinds = (
         _fields(marks, keys, _whole(found)),
         _tables(found, marks, keys),
-        matching(found.words) if _uses(found, PATTERNS) else [],
+        matching(patterns),
         _numbers(found) if _uses(found, _NUMERIC) else [],
         _spelled(found, marks, keys) if _uses(found, _CASES) else [],
         _letters(found),
@@ -169,6 +178,12 @@ def texts_of(found: Mined) -> Texts:
 
 def _uses(found: Mined, names: Collection[str]) -> bool:
     return not found.names.isdisjoint(names) or not found.words.isdisjoint(names)
+
+
+def _patterns(found: Mined) -> set[Pattern]:
+    """Return the regular expressions of the code, and its words where it takes any as one."""
+    words = found.words if _uses(found, PATTERNS) else ()
+    return found.patterns | {(word, 0) for word in words}
 
 
 def _whole(found: Mined) -> list[str]:

@@ -270,7 +270,7 @@ def test_categories_of_a_chain_are_words() -> None:
     "pattern", [r"#\w+", r"^\d{4}-\d\d$", r"(?:[^@ ]+)@([a-z]+)\.org", r"a|b+", r"\bcat\b"]
 )
 def test_a_text_matches_a_regular_expression_of_the_code(pattern: str) -> None:
-    found = matching({pattern, "(", "plain"})
+    found = matching({(pattern, 0), ("(", 0), ("plain", 0)})
     assert found
     assert all(re.search(pattern, text) for text in found[:1])
 
