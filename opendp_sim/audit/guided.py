@@ -16,6 +16,7 @@ from opendp_sim.audit.joined_words import counted, joined, repeated
 from opendp_sim.audit.members import quiet_member
 from opendp_sim.audit.mining import LARGEST_SIZE, MOST_SIZES, Mined
 from opendp_sim.audit.neighbours import Edit, Pair, RecordSpace, _Genome
+from opendp_sim.audit.row_records import rows_of, unlike
 from opendp_sim.audit.sentinels import imputed
 from opendp_sim.audit.text_pairs import TextPairs, thresholds
 from opendp_sim.audit.text_records import Texts, texts_of
@@ -55,9 +56,11 @@ def _values(source: Source, found: Mined, member: Callable[[Any], bool]) -> list
                 math.nextafter(c, -math.inf),
                 -float(c),
             ]
+    elif isinstance(sample, (tuple, list)):
+        wanted = list(rows_of(sample, found))
     known = list(source.corners)
     out: list[Any] = []
-    for value in dict.fromkeys(wanted):
+    for value in unlike(wanted):
         if len(out) < _MOST_VALUES and value not in known and member(value):
             out.append(value)
     return out

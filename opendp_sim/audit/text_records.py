@@ -129,7 +129,8 @@ def marks_of(found: Mined) -> list[str]:
     if "splitlines" in found.names:
         marks.insert(0, "\n")
     if _uses(found, SPLITS):
-        marks += sorted(w for w in found.words - found.listed if len(w) == 1 and w.isalpha())
+        plain = found.words - found.listed - found.keywords
+        marks += sorted(w for w in plain if len(w) == 1 and w.isalpha())
     if not marks and _uses(found, _CUTS):
         marks = [","]
     return list(dict.fromkeys(marks))[:_MOST_MARKS]
