@@ -17,6 +17,7 @@ from opendp_sim.audit.findings import Evidence
 from opendp_sim.audit.glance import Glance
 from opendp_sim.audit.members import quiet_member
 from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.same_tapes import apart_on_same_tapes
 from opendp_sim.audit.sampling import differ
 from opendp_sim.audit.scan import Found
 from opendp_sim.audit.spaces import metric_name
@@ -39,7 +40,8 @@ _SLOW = 3e-3
 _DEAR = "the costliest pairs along their tapes break the claim"
 _SPLIT = "a record that moves some of the answers and not the others breaks the claim"
 _BAR = "at a bar that the code names the claim breaks"
-_LEADS = {_SPLIT: 1.5, _BAR: 1.0}
+_SAME = "on equal draws the outputs of a pair are furthest apart, and break the claim"
+_LEADS = {_SPLIT: 1.5, _BAR: 1.0, _SAME: 1.0}
 """Standard errors that pairs are ahead which show little before some hundred draws."""
 
 
@@ -121,6 +123,7 @@ def cases(tracer: Tracer, levels: int = _LEVELS) -> Iterator[tuple[str, Pair]]:
 def _all(tracer: Tracer, levels: int) -> Iterator[tuple[str, Pair]]:
     for name, odd in tracer.seen.odd.items():  # first: a slow run leaves no time for all cases
         yield name, min(odd, key=_length).pair
+    yield from ((_SAME, pair) for pair in apart_on_same_tapes(tracer))
     together = "answers that move together are likelier than the claim allows"
     for pair in tracer.given[:_GIVEN]:
         yield "a pair that was given breaks the claim", pair
