@@ -7,6 +7,7 @@ answer is that of the user's transition function; a plain type is handed on as i
 from __future__ import annotations
 
 import inspect
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -74,8 +75,13 @@ def _takes_two(transition: Callable[..., Any]) -> bool:
 
 
 def _is_plain(out: Any) -> bool:
-    """Say whether an answer of no declared type is a number, a text, nothing, or a tuple of such."""
-    return type(out) in _PLAIN or (type(out) is tuple and all(map(_is_plain, out)))
+    """Say whether an answer of no declared type is a number, a text, nothing, or made of such.
+
+    OpenDP hands on the very object then; a queryable or an object of OpenDP's in it is another matter.
+    """
+    if type(out) is dict:
+        return all(map(_is_plain, itertools.chain(out, out.values())))
+    return type(out) in _PLAIN or (type(out) in (tuple, list) and all(map(_is_plain, out)))
 
 
 def asked_directly(

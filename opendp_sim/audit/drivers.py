@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from opendp_sim.audit.compositions import of_composition, of_odometer
+from opendp_sim.audit.datasets import records_of
 from opendp_sim.audit.driver import Driver, unknown_questions
 from opendp_sim.audit.float_errors import as_chosen
 from opendp_sim.audit.key_questions import of_keys
 from opendp_sim.audit.members import quiet_member
-from opendp_sim.audit.mining import mined
+from opendp_sim.audit.mining import Mined, mined
 from opendp_sim.audit.question_shapes import of_shapes
 from opendp_sim.audit.reachable import functions_of
 from opendp_sim.audit.services import of_service
@@ -21,6 +23,9 @@ from opendp_sim.core.bridge import answers_questions
 from opendp_sim.core.errors import AuditError
 
 __all__ = ["default_driver"]
+
+_KINDS, _OF_A_KIND = 6, 40
+"""Records of a dataset about which a queryable answers that says nothing of a few."""
 
 
 def default_driver(obj: Any, d_in: Any, *, mine: bool = True) -> Driver | None:
@@ -68,9 +73,10 @@ def _of_parts(
     """Return a driver that asks tuples or mappings, where queries have no declared type."""
     if str(getattr(release, "query_type", "")) != "ExtrinsicObject":
         return None
-    words = mined(functions_of(obj), ()).words if mine else set[str]()
-    texts = sorted(words, key=lambda word: (len(word), word))
-    found = of_shapes(lambda: _some_release(obj, d_in), member, d_in, texts)
+    said = mined(functions_of(obj), ()) if mine else Mined()
+    texts = sorted(said.words, key=lambda word: (len(word), word))
+    releases = partial(_some_release, obj, d_in), partial(_release_of_many, obj)
+    found = of_shapes(releases, member, d_in, texts, said.numbers)
     return found if mine or found is None else replace(found, options=", mine=False")
 
 
@@ -80,4 +86,14 @@ def _some_release(measurement: dp.Measurement, d_in: Any) -> Any:
         data = some_dataset(measurement.input_domain, measurement.input_metric, d_in)
         return as_chosen(measurement)(data)
     except Exception:  # noqa: BLE001 - a domain nobody knows, or a release that refuses: L0 looks
+        return None
+
+
+def _release_of_many(measurement: dp.Measurement) -> Any:
+    """Return a release of a synthetic dataset with many records of a kind, or None."""
+    try:
+        records = records_of(measurement.input_domain)
+        some = [record for record in records.source.corners[:_KINDS] for _ in range(_OF_A_KIND)]
+        return as_chosen(measurement)(records.build(some))
+    except Exception:  # noqa: BLE001 - as above; or records that do not stand together
         return None

@@ -9,12 +9,13 @@ when it is asked again, is then answered beyond the claim.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from opendp_sim.audit.curious import VALUES, Asked, Curious, kind_of_key
 from opendp_sim.audit.driver import REFUSED, SILENT, Driver
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.core import dp
@@ -37,39 +38,38 @@ _PATTERNS = (
     "ttc",
     "nnn",
 )
-"""Parts of a tuple, in the order in which they are tried: see ``_VALUES``."""
-_VALUES: dict[str, tuple[Any, ...]] = {
-    "l": (0, 1, 2),
-    "h": (10, 9, 8),
-    "c": (0.12, 0.5, 3.0),
-    "n": (1, 0, 2, 3),
-    "t": ("a", "b", "c", ""),
-}
-"""A lower end, an upper end, a cost, another number, and a text; the first is the usual one."""
-_NAMES = {
-    "l": ("lo", "min", "start", "from", "begin", "left", "a"),
-    "h": ("hi", "max", "end", "to", "stop", "upper", "right", "up", "b"),
-    "c": ("eps", "rho", "cost", "price", "budget", "loss", "spend", "delta", "alpha"),
-}
-"""How the keys of a mapping begin that hold a number of that kind; the others are tried as numbers."""
-_OFTEN, _HALF, _EACH, _CELLS = 12, 7, 2, 16
+"""Parts of a tuple, in the order in which they are tried: see ``VALUES``."""
+_OFTEN, _HALF, _EACH, _CELLS, _ODD = 12, 7, 2, 16, 4
+"""How often questions are asked; one that nobody means comes between others, for what an exception leaves
+behind may be more than there was."""
 _TEXTS, _MOST_TEXTS, _TRIES, _MOST_KEYS = 12, 4, 60, 4
+_DEAREST, _MOST_COSTS, _LONGEST_MARK = 16.0, 8, 3
 _INSIDE = 5
 """A record between all lower ends and all upper ends."""
 
 
 @dataclass(frozen=True)
 class _Shape:
-    """Parts of a question: the values of each, and the keys of a mapping; without keys it is a tuple."""
+    """Parts of a question: the values of each, and the keys of a mapping, or a text's mark between them;
+    without either it is a tuple.
+    """
 
     kinds: str
     values: tuple[tuple[Any, ...], ...]
     keys: tuple[Any, ...] | None = None
+    mark: str | None = None
 
     def question(self, places: Sequence[int]) -> Any:
-        """Return the question with that value of each part; a new one each time."""
-        parts = [some[min(i, len(some) - 1)] for some, i in zip(self.values, places, strict=True)]
-        return tuple(parts) if self.keys is None else _Asked(zip(self.keys, parts, strict=True))
+        """Return the question with that value of each part; a new one each time.
+
+        Without places it is one that nobody means: the usual parts in the other order.
+        """
+        spots = places or [0] * len(self.values)
+        parts = [some[min(i, len(some) - 1)] for some, i in zip(self.values, spots, strict=True)]
+        parts = parts if places else parts[::-1]
+        if self.mark is not None:
+            return self.mark.join(map(str, parts))
+        return tuple(parts) if self.keys is None else Asked(zip(self.keys, parts, strict=True))
 
     def conversation(self) -> list[list[int]]:
         """Return all questions, in order: for each part the place of its value."""
@@ -79,7 +79,8 @@ class _Shape:
         most = [self._at(usual, 2)] if dear else []
         each = [places for places in others for _ in range(_EACH)]
         again = [usual] * _HALF + (dear[:1] or [usual]) * _HALF
-        return [usual, *most] + [usual] * _OFTEN + each + dear + most + again
+        odd: list[list[int]] = [[], usual, usual] * _ODD if len(self.kinds) > 1 else []
+        return [usual, *most] + [usual] * _OFTEN + each + dear + most + again + odd
 
     def _others(self) -> Iterator[list[int]]:
         for part, values in enumerate(self.values):
@@ -91,50 +92,29 @@ class _Shape:
         return [cost if kind == "c" else i for kind, i in zip(self.kinds, places, strict=True)]
 
 
-class _Asked(dict[Any, Any]):
-    """A mapping that is also read by attributes."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name[:2] == "__":
-            raise AttributeError(name)
-        return self[name]
-
-
-class _Curious(_Asked):
-    """A mapping that notes which keys it is asked for; each has a number until another value is set."""
-
-    def __missing__(self, key: Any) -> Any:
-        self[key] = _VALUES[_kind_of(key)][0]
-        return self[key]
-
-    def get(self, key: Any, _: Any = None) -> Any:
-        """Return a value, also where there was none."""
-        return self[key]
-
-    def pop(self, key: Any, _: Any = None) -> Any:
-        """Return a value, and keep it."""
-        return self[key]
-
-    def __contains__(self, key: Any) -> bool:
-        return bool(self[key]) or True
-
-
 def of_shapes(
-    release: Callable[[], Any],
+    releases: Sequence[Callable[[], Any]],
     member: Callable[[Any], bool] = lambda _: False,
     distance: Any = 1,
     words: Sequence[str] = (),
+    numbers: Iterable[float] = (),
 ) -> Driver | None:
     """Return a driver that asks questions of several parts; ``None`` where none is answered.
 
     Args:
-        release: makes a queryable of a synthetic dataset.
+        releases: each makes a queryable of a synthetic dataset; the next one is for a queryable that
+            answers nothing about the first.
         member: whether a dataset is in the domain; records that are asked about are what differs.
         distance: how many records differ.
         words: texts that may be a part of a question.
+        numbers: what a question may cost, beside the usual costs.
     """
-    texts = tuple(dict.fromkeys((*_VALUES["t"], *words)))[:_TEXTS]
-    shape = _of_keys(release, texts) or _of_tuples(release, texts)
+    texts = tuple(dict.fromkeys((*VALUES["t"], *words)))[:_TEXTS]
+    costs = _costs(numbers)
+    shape = None
+    for one in releases:
+        asking = _Asking(one, texts, costs)
+        shape = shape or _of_keys(asking) or _of_tuples(asking) or _of_marks(asking, words)
     if shape is None:
         return None
     asked = [shape.question(places) for places in shape.conversation()]
@@ -150,44 +130,77 @@ def of_shapes(
     return Driver(drive, f"the question {told}", _pairs(shape, member, distance))
 
 
-def _of_tuples(release: Callable[[], Any], texts: tuple[str, ...]) -> _Shape | None:
+@dataclass(frozen=True)
+class _Asking:
+    """What is asked for a shape."""
+
+    release: Callable[[], Any]
+    texts: tuple[str, ...]
+    costs: tuple[tuple[float, ...], ...]
+
+
+def _costs(numbers: Iterable[float]) -> tuple[tuple[float, ...], ...]:
+    """Return a small, a middle and a large cost: the usual ones, and those of the code."""
+    named = sorted({float(n) for n in numbers if 0 < n <= _DEAREST})[:_MOST_COSTS]
+    own = [(named[0], named[len(named) // 2], named[-1])] if named else []
+    return (VALUES["c"], *own, *((n, n, named[-1]) for n in named))
+
+
+def _of_tuples(asking: _Asking) -> _Shape | None:
     for kinds in _PATTERNS:
-        found = _answered(release, _Shape(kinds, tuple(_VALUES[k] for k in kinds)), texts)
+        found = _answered(asking, _Shape(kinds, tuple(VALUES[k] for k in kinds)))
         if found is not None:
             return found
     return None
 
 
-def _of_keys(release: Callable[[], Any], texts: tuple[str, ...]) -> _Shape | None:
+def _of_marks(asking: _Asking, words: Sequence[str]) -> _Shape | None:
+    """Return a text of parts with a mark of the code between them."""
+    marks = [w for w in words if 0 < len(w) <= _LONGEST_MARK and not any(map(str.isalnum, w))]
+    for mark, kinds in itertools.product(marks[:_MOST_KEYS], _PATTERNS):
+        values = tuple(VALUES[k] for k in kinds)
+        found = _answered(asking, _Shape(kinds, values, mark=mark))
+        if found is not None:
+            return found
+    return None
+
+
+def _of_keys(asking: _Asking) -> _Shape | None:
     """Return a mapping that is answered: its keys are those that the queryable asks for."""
-    asked = _Curious()
-    _heard(release(), asked)
+    asked = Curious()
+    _heard(asking.release(), asked)
     tried: set[tuple[Any, ...]] = set()
     while (
         asked and (keys := tuple(asked)) not in tried
     ):  # a text may have to be there for more keys
         tried.add(keys)
-        numbers = "".join(map(_kind_of, keys[:_MOST_KEYS]))
+        numbers = "".join(map(kind_of_key, keys[:_MOST_KEYS]))
         for kinds in itertools.product(*((kind, "t") for kind in numbers)):
-            made = _Shape("".join(kinds), tuple(_VALUES[k] for k in kinds), keys[: len(numbers)])
-            found = _answered(release, made, texts)
+            made = _Shape("".join(kinds), tuple(VALUES[k] for k in kinds), keys[: len(numbers)])
+            found = _answered(asking, made)
             if found is not None:
                 return found
             asked.update(made.question([0] * len(kinds)))
-            _heard(release(), asked)
+            _heard(asking.release(), asked)
     return None
 
 
-def _answered(release: Callable[[], Any], shape: _Shape, texts: tuple[str, ...]) -> _Shape | None:
-    """Return a shape with texts that are answered; ``None`` where none is."""
+def _answered(asking: _Asking, shape: _Shape) -> _Shape | None:
+    """Return a shape with texts and costs that are answered; ``None`` where none is."""
     places = [i for i, kind in enumerate(shape.kinds) if kind == "t"]
-    tries = itertools.islice(itertools.product(texts, repeat=len(places)), _TRIES)
-    for chosen in tries:
-        values = list(shape.values)
-        for place, text in zip(places, chosen, strict=True):
-            values[place] = (text, *(other for other in texts if other != text))[:_MOST_TEXTS]
+    costs = asking.costs if "c" in shape.kinds else asking.costs[:1]
+    chosen = itertools.product(costs, itertools.product(asking.texts, repeat=len(places)))
+    for cost, some in itertools.islice(chosen, _TRIES):
+        values = [
+            cost if kind == "c" else known
+            for kind, known in zip(shape.kinds, shape.values, strict=True)
+        ]
+        for place, text in zip(places, some, strict=True):
+            values[place] = (text, *(other for other in asking.texts if other != text))[
+                :_MOST_TEXTS
+            ]
         made = replace(shape, values=tuple(values))
-        if _is_answer(_heard(release(), made.question([0] * len(values)))):
+        if _is_answer(_heard(asking.release(), made.question([0] * len(values)))):
             return made
     return None
 
@@ -196,18 +209,10 @@ def _is_answer(heard: tuple[Any, ...]) -> bool:
     return any(isinstance(cell, float) and cell > REFUSED for cell in heard)
 
 
-def _kind_of(key: Any) -> str:
-    name = str(key).lower()
-    for kind, starts in _NAMES.items():
-        if any(name == start or (len(start) > 1 and name.startswith(start)) for start in starts):
-            return kind
-    return "n"
-
-
 def _heard(queryable: Any, question: Any) -> tuple[Any, ...]:
     """Return the numbers and texts of an answer."""
     try:
-        answer = queryable(_Asked(question) if type(question) is _Asked else question)
+        answer = queryable(Asked(question) if type(question) is Asked else question)
     except dp.OpenDPException:
         return (REFUSED,)
     except (TypeError, ValueError, AttributeError):  # no answer that OpenDP hands on
@@ -222,6 +227,9 @@ def _cells(answer: Any) -> Iterator[Any]:
         yield float(answer)
     elif isinstance(answer, (list, tuple, np.ndarray)):
         for part in answer:
+            yield from _cells(part)
+    elif isinstance(answer, Mapping):
+        for _, part in sorted(answer.items(), key=repr):
             yield from _cells(part)
     else:
         yield str(answer)

@@ -204,8 +204,116 @@ def test_each_conversation_gets_a_mapping_of_its_own() -> None:
         return answer
 
     obj = service(start)
-    driver = of_shapes(lambda: obj([1, 2]))
+    driver = of_shapes([lambda: obj([1, 2])])
     assert driver is not None
     first, again = driver(obj([1])), driver(obj([1]))
     assert len(first) == len(again)
     assert all(cell > -1e9 for cell in (*first, *again))
+
+
+CHARGED: list[float] = []
+"""What a record of 5 pays for each answer."""
+
+
+def _texts_with_a_mark(overlapping: bool) -> Callable[[Any], Callable[[Any], Any]]:
+    """Return counts of ranges written as ``lo-hi``: a row in two of them pays twice, or is refused."""
+
+    def start(rows: list[int]) -> Callable[[Any], Any]:
+        asked: dict[str, tuple[int, int]] = {}
+
+        def answer(question: Any) -> Any:
+            low_text, mark, high_text = str(question).partition("-")
+            if not (mark and low_text.isdecimal() and high_text.isdecimal()):
+                return "write lo-hi"
+            low, high = int(low_text), int(high_text)
+            met = any(low < h and other < high for other, h in asked.values())
+            if question in asked or (met and not overlapping):
+                return "asked before"
+            asked[question] = low, high
+            CHARGED.append(float(low <= 5 < high))
+            return {"count": noisy(sum(low <= r < high for r in rows), 1.0), "asked": len(asked)}
+
+        return answer
+
+    return start
+
+
+def _own_costs(late: bool) -> Callable[[Any], Callable[[Any], Any]]:
+    """Return counts at costs of a menu that no usual cost is on."""
+
+    def start(rows: list[int]) -> Callable[[Any], Any]:
+        menu, spent = (0.21, 0.84, 3.36), 0.0
+
+        def answer(question: Any) -> Any:
+            nonlocal spent
+            cost = question["eps"]
+            if cost not in menu or (spent >= 1 if late else spent + cost > 1):
+                return {"error": "budget"}
+            spent += cost
+            CHARGED.append(cost)
+            return {"value": noisy(len(rows), 1 / cost)}
+
+        return answer
+
+    return start
+
+
+def _refunding(refunds: bool) -> Callable[[Any], Callable[[Any], Any]]:
+    """Return two counts of ranges; what raises gives back what was spent, or does not."""
+
+    def start(rows: list[int]) -> Callable[[Any], Any]:
+        left = 2
+
+        def answer(question: Any) -> Any:
+            nonlocal left
+            low, high = question
+            if low >= high:
+                left = 2 if refunds else left
+                raise ValueError("empty range")
+            if not left:
+                return None
+            left -= 1
+            CHARGED.append(0.5 * (low <= 5 < high))
+            return noisy(sum(low <= r < high for r in rows), 2.0)
+
+        return answer
+
+    return start
+
+
+@pytest.mark.parametrize("start", [_texts_with_a_mark, _own_costs, _refunding])
+def test_what_a_wrong_queryable_is_asked_costs_more_than_it_claims(
+    start: Callable[[bool], Callable[[Any], Callable[[Any], Any]]],
+) -> None:
+    """Counted without an audit: the costs of all answers that a record of 5 is in."""
+    for wrong in (True, False):
+        obj = service(start(wrong))
+        driver = default_driver(obj, 1)
+        assert driver is not None
+        queryable = obj([5])
+        CHARGED.clear()
+        driver(queryable)
+        assert (sum(CHARGED) > 1.5) == wrong
+        assert wrong or 0 < sum(CHARGED) <= 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("start", [_texts_with_a_mark, _own_costs, _refunding])
+def test_a_wrong_queryable_is_refuted_and_a_right_one_is_not(
+    start: Callable[[bool], Callable[[Any], Callable[[Any], Any]]],
+) -> None:
+    assert refuted(service(start(True)), 1, SHORT).verdict == "refuted"
+    assert audit(service(start(False)), 1, SHORT).verdict == "not refuted"
+
+
+def test_what_is_refused_of_few_records_is_asked_of_many() -> None:
+    def start(rows: list[int]) -> Callable[[Any], Any]:
+        def answer(question: Any) -> Any:
+            count = noisy(sum(r == question["value"] for r in rows), 1.0)
+            return count if count > 20 else "too few"
+
+        return answer
+
+    driver = default_driver(service(start), 1)
+    assert driver is not None
+    assert driver.words.startswith("the question {'value': 1}")
