@@ -1,0 +1,32 @@
+"""A mapping that notes which keys it is asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from opendp_sim.audit.curious import VALUES, Asked, Curious, kind_of_key
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [("eps", "c"), ("epsilon_spent", "c"), ("lo", "l"), ("Maximum", "h"), ("a", "l"), ("age", "n"), (3, "n")],
+)  # fmt: skip
+def test_the_name_of_a_key_says_what_it_holds(key: object, kind: str) -> None:
+    assert kind_of_key(key) == kind
+
+
+def test_what_is_asked_for_is_there_whatever_way_it_is_asked_for() -> None:
+    asked = Curious()
+    assert asked["eps"] == VALUES["c"][0]
+    assert asked.get("low", 7) == asked.low
+    assert asked.pop("high") == VALUES["h"][0]
+    assert "where" in asked
+    assert list(asked) == ["eps", "low", "high", "where"]
+    with pytest.raises(AttributeError):
+        asked.__secret__  # noqa: B018
+
+
+def test_a_question_is_read_by_attributes_as_well() -> None:
+    assert Asked(eps=0.5).eps == 0.5
+    with pytest.raises(KeyError):
+        Asked(eps=0.5).low  # noqa: B018
