@@ -9,8 +9,16 @@ from opendp_sim.audit.curious import VALUES, Asked, Curious, kind_of_key
 
 @pytest.mark.parametrize(
     ("key", "kind"),
-    [("eps", "c"), ("epsilon_spent", "c"), ("lo", "l"), ("Maximum", "h"), ("a", "l"), ("age", "n"), (3, "n")],
-)  # fmt: skip
+    [
+        ("eps", "c"),
+        ("epsilon_spent", "c"),
+        ("lo", "l"),
+        ("Maximum", "h"),
+        ("a", "l"),
+        ("age", "n"),
+        (3, "n"),
+    ],
+)
 def test_the_name_of_a_key_says_what_it_holds(key: object, kind: str) -> None:
     assert kind_of_key(key) == kind
 

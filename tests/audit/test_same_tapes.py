@@ -25,9 +25,15 @@ def _tracer(function: Any, pairs: list[Pair]) -> Any:
     tape = Tape(None, rng)
     space = SimpleNamespace(corners=lambda _: iter(pairs), draw=lambda _: pairs[0])
     out = SimpleNamespace(
-        tape=tape, function=function, space=space, rng=rng, claim=CLAIM, hidden=False, direct=True,
+        tape=tape,
+        function=function,
+        space=space,
+        rng=rng,
+        claim=CLAIM,
+        hidden=False,
+        direct=True,
         left=lambda: 5.0,
-    )  # fmt: skip
+    )
     with tapped(tape, [function]):
         view = look(tape, function, pairs[0], CLAIM)
     out.seen = SimpleNamespace(best=[SimpleNamespace(view=view, pair=pairs[0])])
