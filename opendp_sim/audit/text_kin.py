@@ -53,7 +53,8 @@ def kin_of(shapes: Shapes) -> list[tuple[str, str]]:
     top, keys, like = shapes.whole[:1] or ("7",), shapes.keys[:1], shapes.members
     fields: list[tuple[str, str]] = []
     for mark in shapes.marks:
-        fields += [(f"a{mark}0", f"a{mark}1000000"), (f"0{mark}a", f"1000000{mark}a")]
+        fields += [(f"a{mark}{low}", f"a{mark}1000000") for low in ("0", "-1000000")]
+        fields += [(f"0{mark}a", f"1000000{mark}a")]
         fields += [(f"a{mark}0", f"a{mark}{n}") for n in top]
         fields += [(f"{key}{mark}0", f"{key}{mark}{n}") for key in keys for n in top]
     objects = [(_object(like, key, 0), _object(like, key, _HUGE)) for key in like]
