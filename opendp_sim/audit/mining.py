@@ -6,6 +6,7 @@ Constants of code, closures, defaults and of the globals that the code names bec
 from __future__ import annotations
 
 import dis
+import functools
 import math
 import re
 import types
@@ -89,7 +90,7 @@ class Mined:
         if isinstance(value, (tuple, list, set, frozenset, dict)) and len(value) <= _LONGEST_LIST:
             self.listed.update(w for w in value if isinstance(w, str) and len(w) <= _LONGEST_TEXT)
 
-    def take(self, value: Any, depth: int = 0) -> None:  # noqa: C901 - one kind a branch
+    def take(self, value: Any, depth: int = 0) -> None:
         """Add a constant, or those of a small container."""
         if isinstance(value, bool) or value is None or depth > 3:
             return
@@ -102,17 +103,22 @@ class Mined:
         elif isinstance(value, re.Pattern):
             if isinstance(value.pattern, str) and len(value.pattern) <= _LONGEST_PATTERN:
                 self.patterns.add((value.pattern, value.flags))
-        elif isinstance(value, (tuple, list, set, frozenset)) and len(value) <= _LONGEST_LIST:
-            for part in value:
+        else:
+            for part in _parts(value):
+                if isinstance(value, functools.partial):
+                    self.take_list(part)
                 self.take(part, depth + 1)
-        elif isinstance(value, dict) and len(value) <= _LONGEST_LIST:
-            for key, part in value.items():
-                self.take(key, depth + 1)
-                self.take(part, depth + 1)
-        elif (
-            isinstance(value, np.ndarray) and value.size <= _LONGEST_LIST and value.dtype != object
-        ):
-            self.take(value.ravel().tolist(), depth + 1)
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    """Return what a small container holds, or a partial function is given."""
+    if isinstance(value, functools.partial):
+        return (*value.args, *value.keywords.values())
+    if isinstance(value, np.ndarray):
+        return () if value.dtype == object or value.size > _LONGEST_LIST else value.ravel().tolist()
+    if not isinstance(value, (tuple, list, set, frozenset, dict)) or len(value) > _LONGEST_LIST:
+        return ()
+    return (*value, *value.values()) if isinstance(value, dict) else value
 
 
 def mined(functions: list[types.FunctionType], arguments: Iterable[Any] = ()) -> Mined:
@@ -121,6 +127,8 @@ def mined(functions: list[types.FunctionType], arguments: Iterable[Any] = ()) ->
     for argument in arguments:
         out.take_list(argument)
         out.words |= out.listed
+        if isinstance(argument, functools.partial):
+            out.take(argument)
     for function in functions:
         _of_code(function.__code__, out)
         names = names_of(function.__code__)

@@ -9,7 +9,7 @@ from itertools import pairwise, zip_longest
 
 __all__ = ["Shapes", "kin_of", "objects_of", "users_of"]
 
-_KEYS, _MEMBERS, _MANY, _REPEATED, _MOST_KIN, _MOST_WIDTHS = 4, 12, 40, 3, 14, 2
+_KEYS, _MEMBERS, _MANY, _REPEATED, _MOST_KIN, _MOST_WIDTHS, _MOST_ROWS = 4, 12, 40, 3, 14, 2, 4
 _USERS = "abcdefgh"
 _SMALL, _HUGE = 1, 1000000
 _HOUR = "2024-02-29T12:30:00"
@@ -35,6 +35,8 @@ class Shapes:
     """Whether the code reads dates, JSON, or numbers."""
     floats: bool = False
     """Whether a number may be none: the text of a NaN is read as one."""
+    quoted: bool = False
+    """Whether fields may stand in quotes: one that stays open takes in the lines that follow."""
     matched: tuple[tuple[str, str], ...] = ()
     """Texts of regular expressions, with small numbers and with large ones."""
 
@@ -68,6 +70,7 @@ def kin_of(shapes: Shapes) -> list[tuple[str, str]]:
         objects if shapes.json else [],
         plain if shapes.numbers and not shapes.marks else [],
         [("1970-01-01", "9999-12-31")] if shapes.dates else [],
+        [("a,1", '"a')] if shapes.quoted else [],
     )
     turns = [pair for row in zip_longest(*kinds) for pair in row if pair is not None]
     return turns[:_MOST_KIN]
@@ -90,6 +93,7 @@ def _vectors(shapes: Shapes) -> Iterable[tuple[str, str]]:
     like = _identifiers(dict.fromkeys((*shapes.keys, *shapes.named)))[:_MEMBERS]
     for width in shapes.widths[:_MOST_WIDTHS]:
         if shapes.json:
+            yield json.dumps([_SMALL] * width), json.dumps([_HUGE] * width)
             small, huge = (json.dumps(dict.fromkeys(like, [n] * width)) for n in (_SMALL, _HUGE))
             yield small, huge
         elif shapes.numbers:
@@ -131,4 +135,6 @@ def objects_of(shapes: Shapes) -> list[str]:
         {"a": 1},
     )
     out += [json.dumps(dict.fromkeys(like, value)) for value in values]
+    rows = [[n] * w for w in shapes.widths[:_MOST_ROWS] for n in (_HUGE, -_HUGE)]
+    out += [json.dumps(row) for row in (*rows, [_SMALL] * _MANY)]
     return [*out, "[1, 2, 3]", "7", "{}", "null", json.dumps(["a"] * _MANY), '"a"', "NaN", "1e400"]

@@ -60,6 +60,12 @@ class TextPairs:
         for many, (low, high) in itertools.product(_sizes(sizes), self.texts.kin):
             for one, other in ((low, high), (high, low)):
                 yield (other,) * many, _first(one, changes, sized=sized)
+        for run in self.texts.runs:  # one that joins two runs makes a long one
+            half = len(run) // 2
+            joins = run[half : half + changes]
+            if not sized and len(joins) == changes:
+                edits = tuple(Edit("insert", half + i, day) for i, day in enumerate(joins))
+                yield (*run[:half], *run[half + changes :]), edits
         for (first, second), many in itertools.product(self.texts.apart, (0, 1, 3)):
             if many or not sized:
                 yield (second,) * many, _first(first, changes, sized=sized)

@@ -23,7 +23,7 @@ PATTERNS = frozenset(
 )
 """Functions that take a regular expression."""
 _MANY, _LONG, _LONGEST, _DIGITS, _STYLES = 40, 200, 2000, 8, 6
-_NESTED = re.compile(r"[+*}|][^()]*\)+[+*{]")
+_NESTED = re.compile(r"(?:[+*|]|,\d*\})[^()]*\)+[+*{]")
 """A repeated part with a repeated part, or alternatives, in it: matching may take exponential time."""
 _TRIED = "aA_-. ,:/@+#'\"=b"
 _CATEGORIES: dict[str, Callable[[str], bool]] = {

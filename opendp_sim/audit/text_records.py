@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -14,6 +14,7 @@ from opendp_sim.audit.joined_words import PARTS, REPEATS, SPLITS
 from opendp_sim.audit.mining import Mined
 from opendp_sim.audit.text_kin import Shapes, kin_of, objects_of, users_of
 from opendp_sim.audit.text_patterns import PATTERNS, Pattern, low_and_high, matching
+from opendp_sim.audit.text_spellings import spelled
 
 __all__ = ["Texts", "marks_of", "ranked", "texts_of"]
 
@@ -23,6 +24,7 @@ _NUMERIC = frozenset(
     | {"loads", "literal_eval", "astype", "cast"}
 )
 _FLOATS = frozenset({"float", "to_numeric", "astype", "loads"})
+_QUOTED = frozenset({"reader", "DictReader", "read_csv"})
 _CASES = frozenset(
     {"casefold", "lower", "upper", "title", "capitalize", "swapcase", "normalize", "IGNORECASE"}
     | {"strip", "lstrip", "rstrip", "translate", "I"}
@@ -74,10 +76,7 @@ _ISO = (
     "9999-12-31",
 )
 _MANY, _LONG, _LONGEST = 40, 1000, 5000
-_MOST_LENGTHS, _MOST_TEXTS = 3, 84
-_LIGATURES = (("ffi", "ﬃ"), ("fl", "ﬂ"), ("fi", "ﬁ"), ("ss", "ß"), ("k", "\u212a"), ("s", "ſ"))
-"""What letters become when case is folded or compatibility forms are normalised."""
-_FULL_WIDTH = 0xFEE0
+_MOST_LENGTHS, _MOST_TEXTS, _DAYS = 3, 84, 16
 
 
 @dataclass(frozen=True)
@@ -94,6 +93,8 @@ class Texts:
     """Records of some words of the code, and of the others."""
     keys: tuple[str, ...]
     """Words that the code may count."""
+    runs: tuple[tuple[str, ...], ...]
+    """Days in a row, where the code reads dates."""
     draw: Callable[[np.random.Generator], str]
     """A fresh record: words and numbers between a mark."""
 
@@ -131,6 +132,8 @@ def marks_of(found: Mined) -> list[str]:
     if _uses(found, SPLITS):
         plain = found.words - found.listed - found.keywords
         marks += sorted(w for w in plain if len(w) == 1 and w.isalpha())
+    if _uses(found, {"findall", "finditer"}):
+        marks.append(" ")
     if not marks and _uses(found, _CUTS):
         marks = [","]
     return list(dict.fromkeys(marks))[:_MOST_MARKS]
@@ -151,14 +154,15 @@ def texts_of(found: Mined) -> Texts:
         numbers=_uses(found, _NUMERIC),
         floats=_uses(found, _FLOATS),
         matched=tuple(low_and_high(patterns)),
+        quoted=_uses(found, _QUOTED),
     )
-    kin = kin_of(shapes)
+    kin, many = kin_of(shapes), _uses(found, _CUTS | PATTERNS)
     kinds = (
         _fields(marks, keys, _whole(found)),
         _tables(found, marks, keys),
         matching(patterns),
         _numbers(found) if _uses(found, _NUMERIC) else [],
-        _spelled(found, marks, keys) if _uses(found, _CASES) else [],
+        spelled(found, marks, keys, together=many) if _uses(found, _CASES) else [],
         _letters(found),
         [side for pair in kin for side in pair],
         objects_of(shapes) if shapes.json else [],
@@ -173,6 +177,7 @@ def texts_of(found: Mined) -> Texts:
         tuple(users_of(shapes)),
         tuple(_apart(found, marks, keys)),
         tuple(keys),
+        tuple(_runs(marks)) if shapes.dates else (),
         _drawer(marks, [*ranked(found)[: 3 * _KEYS], "a", "b", *_AMOUNTS]),
     )
 
@@ -220,6 +225,14 @@ def _widths(found: Mined) -> list[int]:
     return list(dict.fromkeys((3, *named, 2)))[:_MOST_WIDTHS]
 
 
+def _runs(marks: list[str]) -> Iterator[tuple[str, ...]]:
+    """Yield some days in a row, alone and as the second and the first field."""
+    days = [f"2024-03-{day:02}" for day in range(1, _DAYS)]
+    yield tuple(days)
+    yield from (tuple(f"a{mark}{day}" for day in days) for mark in marks[:1])
+    yield from (tuple(f"{day}{mark}a" for day in days) for mark in marks[:1])
+
+
 def _behind(marks: list[str], words: list[str]) -> list[str]:
     """Return words of the code as the second field: its first ones, and one from the middle."""
     few = [*words[: _KEYS - 1], *words[len(words) // 2 :][:1]]
@@ -243,26 +256,6 @@ def _tables(found: Mined, marks: list[str], keys: list[str]) -> list[str]:
     ]
     unlike = [mark.join(f"w{i}" for i in range(_MANY)) for mark in marks]
     return [text for row in zip_longest(unlike, tables, rows) for text in row if text is not None]
-
-
-def _spelled(found: Mined, marks: list[str], keys: list[str]) -> list[str]:
-    """Return the words of the code in other cases, padded, and written with other letters."""
-    ends = [c for w in sorted(found.words) if w and not any(map(str.isalnum, w)) for c in w.strip()]
-    together: list[str] = []
-    alone: list[list[str]] = []
-    for key in keys or ["ss"]:
-        spelled = _spellings(key, ends[:_KEYS])
-        together += [mark.join(spelled) for mark in (marks[:2] if _uses(found, _CUTS) else [])]
-        alone.append([f" {key.title()} ", *spelled[1:]])
-    return [*together, *(t for row in zip_longest(*alone) for t in row if t is not None)]
-
-
-def _spellings(word: str, ends: list[str]) -> list[str]:
-    """Return texts that may count as one word once case, forms or ends are gone."""
-    wide = "".join(chr(ord(c) + _FULL_WIDTH) if "!" <= c <= "~" else c for c in word)
-    other = [word.replace(plain, joined) for plain, joined in _LIGATURES if plain in word]
-    cases = [word, word.upper(), word.title(), word.swapcase(), word[:-1] + word[-1:].upper()]
-    return list(dict.fromkeys([*cases, wide, *other[:2], *(word + end for end in ends)]))
 
 
 def _letters(found: Mined) -> list[str]:
