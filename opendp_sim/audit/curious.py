@@ -9,11 +9,13 @@ __all__ = ["VALUES", "Asked", "Curious", "kind_of_key"]
 VALUES: dict[str, tuple[Any, ...]] = {
     "l": (0, 1, 2),
     "h": (10, 9, 8),
-    "c": (0.12, 0.5, 3.0),
+    "c": (0.12, 0.5, 3.0, 1.0, -0.5),
     "n": (1, 0, 2, 3),
     "t": ("a", "b", "c", ""),
 }
-"""A lower end, an upper end, a cost, another number, and a text; the first is the usual one."""
+"""A lower end, an upper end, a cost, another number, and a text; the first is the usual one. Costs
+are parts of the claim: eight of the first leave little of it, and the fourth is all of it. The last one is
+below zero, which nobody means: it may give back what was spent."""
 _NAMES = {
     "l": ("lo", "min", "start", "from", "begin", "left", "a"),
     "h": ("hi", "max", "end", "to", "stop", "upper", "right", "up", "b"),

@@ -24,7 +24,7 @@ from opendp_sim.core.errors import AuditError
 
 __all__ = ["default_driver"]
 
-_KINDS, _OF_A_KIND = 6, 40
+_KINDS, _OF_A_KIND, _LEAST = 6, 40, 1e-3
 """Records of a dataset about which a queryable answers that says nothing of a few."""
 
 
@@ -61,6 +61,8 @@ def default_driver(obj: Any, d_in: Any, *, mine: bool = True) -> Driver | None:
     except (AttributeError, TypeError, ValueError):  # it was asked what it cannot take
         kind = getattr(release, "query_type", "something unknown")
         found, refused = None, unknown_questions(f"a queryable that takes {kind}")
+    if found is None:
+        found = of_keys(_release_of_many(obj), member, d_in, anything=True)
     found = found or _of_parts(obj, release, member, d_in, mine=mine)
     if found is None:
         raise refused from None
@@ -76,8 +78,18 @@ def _of_parts(
     said = mined(functions_of(obj), ()) if mine else Mined()
     texts = sorted(said.words, key=lambda word: (len(word), word))
     releases = partial(_some_release, obj, d_in), partial(_release_of_many, obj)
-    found = of_shapes(releases, member, d_in, texts, said.numbers)
+    found = of_shapes(releases, member, d_in, texts, said.numbers, _claimed(obj, d_in))
     return found if mine or found is None else replace(found, options=", mine=False")
+
+
+def _claimed(obj: dp.Measurement, d_in: Any) -> float:
+    """Return the number that is claimed; 1 where there is none, or one that no question could cost."""
+    try:
+        loss = obj.map(d_in)
+        loss = float(loss[0] if isinstance(loss, tuple) else loss)
+    except (dp.OpenDPException, TypeError, ValueError, LookupError):
+        return 1.0
+    return loss if _LEAST < loss < 1 / _LEAST else 1.0
 
 
 def _some_release(measurement: dp.Measurement, d_in: Any) -> Any:

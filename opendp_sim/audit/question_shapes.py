@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ _PATTERNS = (
     "nc",
     "cn",
     "lhc",
+    "lhn",
     "clh",
     "tc",
     "ct",
@@ -39,11 +41,11 @@ _PATTERNS = (
     "nnn",
 )
 """Parts of a tuple, in the order in which they are tried: see ``VALUES``."""
-_OFTEN, _HALF, _EACH, _CELLS, _ODD = 12, 7, 2, 16, 4
+_OFTEN, _EIGHT, _HALF, _EACH, _CELLS, _ODD = 12, 7, 7, 2, 16, 4
 """How often questions are asked; one that nobody means comes between others, for what an exception leaves
 behind may be more than there was."""
 _TEXTS, _MOST_TEXTS, _TRIES, _MOST_KEYS = 12, 4, 60, 4
-_DEAREST, _MOST_COSTS, _LONGEST_MARK = 16.0, 8, 3
+_DEAREST, _MOST_COSTS, _LONGEST_MARK, _SOME, _ALONE = 16.0, 8, 3, 6, "cnt"
 _INSIDE = 5
 """A record between all lower ends and all upper ends."""
 
@@ -58,6 +60,8 @@ class _Shape:
     values: tuple[tuple[Any, ...], ...]
     keys: tuple[Any, ...] | None = None
     mark: str | None = None
+    bare: bool = False
+    """Whether the only part is the question itself."""
 
     def question(self, places: Sequence[int]) -> Any:
         """Return the question with that value of each part; a new one each time.
@@ -67,6 +71,8 @@ class _Shape:
         spots = places or [0] * len(self.values)
         parts = [some[min(i, len(some) - 1)] for some, i in zip(self.values, spots, strict=True)]
         parts = parts if places else parts[::-1]
+        if self.bare:
+            return parts[0]
         if self.mark is not None:
             return self.mark.join(map(str, parts))
         return tuple(parts) if self.keys is None else Asked(zip(self.keys, parts, strict=True))
@@ -76,11 +82,13 @@ class _Shape:
         usual = [0] * len(self.kinds)
         others = list(self._others())
         dear = [self._at(places, 1) for places in ([usual, *others] if "c" in self.kinds else [])]
-        most = [self._at(usual, 2)] if dear else []
+        most, whole = ([self._at(usual, cost)] if dear else [] for cost in (2, 3))
         each = [places for places in others for _ in range(_EACH)]
         again = [usual] * _HALF + (dear[:1] or [usual]) * _HALF
         odd: list[list[int]] = [[], usual, usual] * _ODD if len(self.kinds) > 1 else []
-        return [usual, *most] + [usual] * _OFTEN + each + dear + most + again + odd
+        odd += [self._at(usual, -1), *dear[:1]] * _ODD if dear else []
+        begin = [usual, *most] + [usual] * _EIGHT + whole + [usual] * (_OFTEN - _EIGHT)
+        return begin + each + dear + most + again + odd
 
     def _others(self) -> Iterator[list[int]]:
         for part, values in enumerate(self.values):
@@ -98,6 +106,7 @@ def of_shapes(
     distance: Any = 1,
     words: Sequence[str] = (),
     numbers: Iterable[float] = (),
+    claim: float = 1.0,
 ) -> Driver | None:
     """Return a driver that asks questions of several parts; ``None`` where none is answered.
 
@@ -108,13 +117,18 @@ def of_shapes(
         distance: how many records differ.
         words: texts that may be a part of a question.
         numbers: what a question may cost, beside the usual costs.
+        claim: the loss that is claimed, of which questions cost parts.
     """
     texts = tuple(dict.fromkeys((*VALUES["t"], *words)))[:_TEXTS]
-    costs = _costs(numbers)
+    costs = _costs(numbers, claim)
     shape = None
-    for one in releases:
-        asking = _Asking(one, texts, costs)
-        shape = shape or _of_keys(asking) or _of_tuples(asking) or _of_marks(asking, words)
+    for some in (
+        *((one,) for one in releases),
+        releases,
+    ):  # at last it is enough that answers differ
+        asking = _Asking(some, texts, costs)
+        shape = shape or _of_keys(asking) or _of_tuples(asking)
+        shape = shape or _of_marks(asking, words) or _bare(asking)
     if shape is None:
         return None
     asked = [shape.question(places) for places in shape.conversation()]
@@ -134,16 +148,24 @@ def of_shapes(
 class _Asking:
     """What is asked for a shape."""
 
-    release: Callable[[], Any]
+    releases: Sequence[Callable[[], Any]]
     texts: tuple[str, ...]
     costs: tuple[tuple[float, ...], ...]
 
+    def answered(self, question: Callable[[], Any]) -> bool:
+        """Say whether an answer holds a number; of several datasets, whether answers differ."""
+        if len(self.releases) == 1:
+            return _is_answer(_heard(self.releases[0](), question()))
+        heard = [_heard(one(), question()) for one in self.releases for _ in range(_SOME)]
+        return len({cells for cells in heard if cells != (REFUSED,)}) > 1
 
-def _costs(numbers: Iterable[float]) -> tuple[tuple[float, ...], ...]:
-    """Return a small, a middle and a large cost: the usual ones, and those of the code."""
+
+def _costs(numbers: Iterable[float], claim: float) -> tuple[tuple[float, ...], ...]:
+    """Return costs as in ``VALUES``: parts of the claim, the same of 1, and numbers of the code."""
+    parts = [tuple(scale * cost for cost in VALUES["c"]) for scale in (claim, 1.0)]
     named = sorted({float(n) for n in numbers if 0 < n <= _DEAREST})[:_MOST_COSTS]
-    own = [(named[0], named[len(named) // 2], named[-1])] if named else []
-    return (VALUES["c"], *own, *((n, n, named[-1]) for n in named))
+    own = [(n, named[len(named) // 2], named[-1], named[-1], -n) for n in named]
+    return tuple(dict.fromkeys((*parts, *own)))
 
 
 def _of_tuples(asking: _Asking) -> _Shape | None:
@@ -165,14 +187,25 @@ def _of_marks(asking: _Asking, words: Sequence[str]) -> _Shape | None:
     return None
 
 
+def _bare(asking: _Asking) -> _Shape | None:
+    """Return a question that is one cost, number or text."""
+    for kind in _ALONE:
+        found = _answered(asking, _Shape(kind, (VALUES[kind],), bare=True))
+        if found is not None:
+            return found
+    return None
+
+
 def _of_keys(asking: _Asking) -> _Shape | None:
     """Return a mapping that is answered: its keys are those that the queryable asks for."""
     asked = Curious()
-    _heard(asking.release(), asked)
+    _heard(asking.releases[-1](), asked)
     tried: set[tuple[Any, ...]] = set()
     while (
         asked and (keys := tuple(asked)) not in tried
     ):  # a text may have to be there for more keys
+        if all(isinstance(key, int) for key in keys):
+            return None  # these are the places of a tuple
         tried.add(keys)
         numbers = "".join(map(kind_of_key, keys[:_MOST_KEYS]))
         for kinds in itertools.product(*((kind, "t") for kind in numbers)):
@@ -181,7 +214,7 @@ def _of_keys(asking: _Asking) -> _Shape | None:
             if found is not None:
                 return found
             asked.update(made.question([0] * len(kinds)))
-            _heard(asking.release(), asked)
+            _heard(asking.releases[-1](), asked)
     return None
 
 
@@ -200,7 +233,7 @@ def _answered(asking: _Asking, shape: _Shape) -> _Shape | None:
                 :_MOST_TEXTS
             ]
         made = replace(shape, values=tuple(values))
-        if _is_answer(_heard(asking.release(), made.question([0] * len(values)))):
+        if asking.answered(partial(made.question, [0] * len(values))):
             return made
     return None
 

@@ -5,11 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise, zip_longest
+from itertools import pairwise, permutations, zip_longest
 
 __all__ = ["Shapes", "kin_of", "objects_of", "users_of"]
 
-_KEYS, _MEMBERS, _MANY, _REPEATED, _MOST_KIN, _MOST_WIDTHS, _MOST_ROWS = 4, 12, 40, 3, 14, 2, 4
+_KEYS, _MEMBERS, _MANY, _REPEATED, _MOST_KIN, _MOST_WIDTHS, _MOST_ROWS, _KINDS = (
+    4,
+    12,
+    40,
+    3,
+    24,
+    2,
+    4,
+    3,
+)
 _USERS = "abcdefgh"
 _SMALL, _HUGE = 1, 1000000
 _HOUR = "2024-02-29T12:30:00"
@@ -29,6 +38,8 @@ class Shapes:
     """Whole numbers of the code and those above them, the largest first."""
     widths: tuple[int, ...] = ()
     """How many numbers a record may have."""
+    listed: tuple[str, ...] = ()
+    """Words of lists and tables, which are values of a field."""
     dates: bool = False
     json: bool = False
     numbers: bool = False
@@ -65,6 +76,7 @@ def kin_of(shapes: Shapes) -> list[tuple[str, str]]:
         list(shapes.matched),
         fields,
         list(_joins(shapes)),
+        list(_turned(shapes)) if shapes.numbers else [],
         list(_lacking(shapes)) if shapes.floats else [],
         list(_vectors(shapes)),
         objects if shapes.json else [],
@@ -78,8 +90,22 @@ def kin_of(shapes: Shapes) -> list[tuple[str, str]]:
 
 def _joins(shapes: Shapes) -> Iterable[tuple[str, str]]:
     """Yield rows of two kinds with one key: one of them may count as many of the other as there are."""
+    kinds = [word for word in shapes.named if word not in shapes.listed][:_KINDS]
     for mark in shapes.marks:
-        yield from ((f"{one}{mark}a", f"{other}{mark}a") for one, other in pairwise(shapes.keys))
+        for one, other in pairwise(shapes.keys):
+            yield f"{one}{mark}a", f"{other}{mark}a"
+            yield f"a{mark}{one}", f"a{mark}{other}"
+        for one, other in permutations(kinds, 2):
+            value = next(iter(shapes.listed), str(_HUGE))
+            yield f"{one}{mark}a{mark}{_HUGE}", f"{other}{mark}a{mark}{value}"
+
+
+def _turned(shapes: Shapes) -> Iterable[tuple[str, str]]:
+    """Yield a low row and a higher one of one user: a sum goes from one end of its range to the other."""
+    for width in shapes.widths[:_MOST_WIDTHS]:
+        for mark in shapes.marks:
+            like = mark.join("a" * (width - 1))
+            yield f"{like}{mark}{-_HUGE}", f"{like}{mark}{2 * _HUGE}"
 
 
 def _lacking(shapes: Shapes) -> Iterable[tuple[str, str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
@@ -22,7 +22,7 @@ PATTERNS = frozenset(
     {"findall", "finditer", "search", "match", "fullmatch", "compile", "sub", "subn"}
 )
 """Functions that take a regular expression."""
-_MANY, _LONG, _LONGEST, _DIGITS, _STYLES = 40, 200, 2000, 8, 6
+_MANY, _LONG, _LONGEST, _DIGITS, _STYLES, _ENDS = 40, 200, 2000, 8, 6, 6
 _NESTED = re.compile(r"(?:[+*|]|,\d*\})[^()]*\)+[+*{]")
 """A repeated part with a repeated part, or alternatives, in it: matching may take exponential time."""
 _TRIED = "aA_-. ,:/@+#'\"=b"
@@ -42,6 +42,9 @@ class _Style:
     """The least number of digits, where the expression lets a number be longer."""
     branch: int = 0
     optional: bool = False
+    numbers: tuple[str, ...] = ()
+    """What the numbers of a text are, in their order, where they are of a length that is allowed."""
+    met: int = 0
     groups: dict[int, str] = field(default_factory=dict)
 
     def text(self, tree: Iterable[Any]) -> str:
@@ -80,6 +83,11 @@ class _Style:
             raise ValueError
         once = self.text(part)
         count = max(least, int(self.optional and least == 0))
+        if once == self.digit and most > 0:
+            self.met += 1
+            named = self.numbers[self.met - 1] if self.met <= len(self.numbers) else ""
+            if least <= len(named) <= most and named:
+                return named
         if once == self.digit and count:
             count = max(count, min(int(most), self.digits))
         return once * count
@@ -123,9 +131,15 @@ def _texts(pattern: Pattern, styles: Iterable[_Style]) -> Iterator[str | None]:
             yield made if re.search(written, made, flags) else None
 
 
-def matching(patterns: Collection[Pattern]) -> list[str]:
-    """Return texts that match those that are regular expressions, once and many times."""
+def matching(patterns: Collection[Pattern], numbers: Sequence[str] = ()) -> list[str]:
+    """Return texts that match those that are regular expressions, once and many times.
+
+    Args:
+        patterns: what may be one.
+        numbers: whole numbers of the code: with 0 before them they are the two ends of a range.
+    """
     styles = [_HIGH, _LOW, replace(_HIGH, optional=True), _Style("1", 3)]
+    styles += [replace(_LOW, numbers=("0", n)) for n in numbers[:_ENDS]]
     styles += [replace(style, branch=n) for n in range(1, _STYLES) for style in (_HIGH, _LOW)]
     out: list[list[str]] = []
     for pattern in sorted(patterns):

@@ -149,6 +149,7 @@ def texts_of(found: Mined) -> Texts:
         tuple(ranked(found)),
         tuple(_whole(found)),
         tuple(_widths(found)),
+        tuple(word for word in ranked(found) if word in found.listed),
         dates=_dated(found, marks),
         json=_uses(found, _JSON),
         numbers=_uses(found, _NUMERIC),
@@ -160,7 +161,7 @@ def texts_of(found: Mined) -> Texts:
     kinds = (
         _fields(marks, keys, _whole(found)),
         _tables(found, marks, keys),
-        matching(patterns),
+        matching(patterns, _whole(found)),
         _numbers(found) if _uses(found, _NUMERIC) else [],
         spelled(found, marks, keys, together=many) if _uses(found, _CASES) else [],
         _letters(found),

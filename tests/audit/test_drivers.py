@@ -98,16 +98,16 @@ def test_a_users_own_driver_is_used_instead():
 def test_a_queryable_that_takes_no_measurement_is_refused_with_advice():
     from opendp.core import new_queryable
 
-    def only_words(data: Any) -> Any:
-        return new_queryable(lambda q: len(data) if q == "size" else 1 / 0)
+    def only_complex(data: Any) -> Any:
+        return new_queryable(lambda q: len(data) if q == 7j else 1 / 0)
 
     made = dp.m.make_user_measurement(
-        LINE, SYMMETRIC, dp.max_divergence(), only_words, lambda d: 1.0 * d
+        LINE, SYMMETRIC, dp.max_divergence(), only_complex, lambda d: 1.0 * d
     )
     with pytest.raises(AuditError, match="pass drive="):
         audit(made, 1, SHORT)
     longer = replace(SHORT, seconds=3.0, witness_seconds=0.0)  # its runs take a millisecond
-    report = refuted(made, 1, longer, drive=lambda queryable: queryable("size"))
+    report = refuted(made, 1, longer, drive=lambda queryable: queryable(7j))
     assert report.verdict == "refuted"
 
 
