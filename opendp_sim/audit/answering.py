@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -104,8 +105,13 @@ def asked_directly(
     places = _places(parts.functions)
 
     def run(data: Any) -> Any:
-        with _answering(end, places):
-            return drive(start(data))
+        with _answering(end, places) as made:
+            out = drive(start(data))
+        if any(
+            one() is not None for one in made
+        ):  # the program keeps it, and would release it again
+            end()
+        return out
 
     return run
 
@@ -119,17 +125,21 @@ def _places(functions: list[Any]) -> list[tuple[dict[str, Any], str]]:
 
 
 @contextmanager
-def _answering(end: Callable[[], None], places: list[tuple[dict[str, Any], str]]) -> Iterator[None]:
-    """Let the user's functions make stand-ins instead of queryables, until the block ends."""
-    real = native.new_queryable
+def _answering(
+    end: Callable[[], None], places: list[tuple[dict[str, Any], str]]
+) -> Iterator[list[weakref.ref[Answering]]]:
+    """Let the user's functions make stand-ins instead of queryables until the block ends; yield these."""
+    real, all_made = native.new_queryable, list[weakref.ref[Answering]]()
 
     def made(transition: Callable[..., Any], Q: Any = None, A: Any = None) -> Answering:  # noqa: N803
-        return Answering(transition, (kind_of(Q), kind_of(A)), end)
+        one = Answering(transition, (kind_of(Q), kind_of(A)), end)
+        all_made.append(weakref.ref(one))
+        return one
 
     try:
         for names, name in places:
             names[name] = made
-        yield
+        yield all_made
     finally:
         for names, name in places:
             names[name] = real

@@ -178,6 +178,10 @@ class _Probes:
     def _measurement(self, loss: float, number: Number) -> dp.Measurement:
         space = dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)
         far = float(self.d_in)
+        if loss <= 0:
+            raise unknown_questions(
+                "a release that claims no loss, so that no noise is small enough"
+            )
         if self.kind in ("max_divergence", "approx_max_divergence"):
             scale = far / loss * (1 + 1e-12)
             noise = dp.m.make_laplace(*space, scale)

@@ -11,8 +11,10 @@ second.
 from __future__ import annotations
 
 import sys
+import types
+import weakref
 from collections.abc import Callable, Iterator
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -23,8 +25,9 @@ from opendp_sim.core import dp
 
 __all__ = ["READ", "Constructors", "places"]
 
-_MOST = 512
-"""Objects that are kept: scales that depend on the data are of no end."""
+_MOST, _NOTED = 512, 3
+"""Objects that are kept, as scales that depend on the data are of no end; and what OpenDP notes on one:
+function, module, arguments."""
 _PLAIN = (bool, int, float, str, bytes, type(None), type, np.float64, np.int64)
 _NOISE = (
     *("make_laplace", "make_gaussian", "make_geometric", "make_noise", "make_canonical_noise"),
@@ -42,31 +45,37 @@ _OBJECTS = (dp.Domain, dp.Metric, dp.Measure, dp.Transformation, dp.Measurement,
 
 
 class Constructors:
-    """What constructors made in an audit, by their calls."""
+    """What constructors made in an audit, by their calls.
+
+    Two equal calls of one run give two objects, as they do without an audit: the first call of a run
+    gives what the first equal call of an earlier run gave, the second what the second gave.
+    """
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self._made: dict[Any, tuple[Any, int]] = {}
-        self._keys: dict[int, Any] = {}
-        """By identity of what was made or met, which is kept."""
+        self._made: dict[Any, tuple[Any, dict[str, Any], int]] = {}
+        """By call and by its number in the run: the object, what OpenDP notes on it, and how much."""
+        self._keys: dict[int, int] = {}
+        """Numbers by identity of what was made or met, which is kept."""
         self._held: list[Any] = []
+        self._calls: dict[Any, int] = {}
+        """How often each call was made in the run."""
+
+    def begin(self) -> None:
+        """Begin a run."""
+        self._calls.clear()
 
     def kept(self, real: Callable[..., Any], on: Callable[[], bool]) -> Callable[..., Any]:
         """Return a constructor that gives one object for one call, while ``on`` says so."""
+        if not _is_librarys(real):
+            return real
 
         @wraps(real)
         def make(*args: Any, **options: Any) -> Any:
-            key = self._key((real.__name__, *args, *sorted(options.items()))) if on() else None
+            key = self._key((*args, *sorted(options.items()))) if on() else None
             if key is None:
                 return real(*args, **options)
-            made, attributes = self._made.get(key, (None, 0))
-            if made is not None and len(vars(made)) == attributes:
-                return made
-            made = real(*args, **options)
-            if len(self._made) < _MOST and hasattr(made, "__dict__") and key not in self._made:
-                self._made[key] = made, len(vars(made))
-                self._keys[id(made)] = len(self._keys)
-            return made
+            return self._one((id(real), key), partial(real, *args, **options))
 
         return make
 
@@ -76,18 +85,26 @@ class Constructors:
         assert get is not None  # noqa: S101 - OpenDP's can be read
 
         def read(self_: Any) -> Any:
-            key = self._key((name, self_)) if on() else None
-            if key is None:
-                return get(self_)
-            if key not in self._made:
-                made = get(self_)
-                if len(self._made) >= _MOST:
-                    return made
-                self._made[key] = made, 0
-                self._keys[id(made)] = len(self._keys)
-            return self._made[key][0]
+            key = self._key(self_) if on() else None
+            return get(self_) if key is None else self._one((name, key), partial(get, self_))
 
         return property(read)
+
+    def _one(self, call: Any, make: Callable[[], Any]) -> Any:
+        """Return what this call gave at its place in an earlier run, if nobody did anything to it."""
+        number = self._calls[call] = self._calls.get(call, 0) + 1
+        found = self._made.get((call, number))
+        if found is not None and _untouched(*found):
+            return found[0]
+        made = make()
+        told = vars(made).get("__opendp_dict__", {}) if hasattr(made, "__dict__") else None
+        if isinstance(told, dict) and len(self._made) < _MOST and found is None:
+            self._made[call, number] = made, told, len(vars(made))
+            self._keys.setdefault(id(made), self._next())
+        return made
+
+    def _next(self) -> int:
+        return len(self._held) + len(self._made)
 
     def _key(self, value: Any) -> Any:
         """Return what tells a call from others, or None where something in it may differ unseen."""
@@ -98,9 +115,22 @@ class Constructors:
             return (value, "") if isinstance(value, type) else (type(value), repr(value))
         if id(value) not in self._keys and isinstance(value, _OBJECTS) and len(self._held) < _MOST:
             self._held.append(value)
-            self._keys[id(value)] = len(self._keys)
+            self._keys[id(value)] = self._next()
         number = self._keys.get(id(value))
         return None if number is None else (number,)
+
+
+def _is_librarys(real: Any) -> bool:
+    """Say whether a constructor is OpenDP's own, and nobody's in its place."""
+    own = getattr(real, "__globals__", {}).get("__name__", "")
+    return isinstance(real, types.FunctionType) and str(own).startswith("opendp.")
+
+
+def _untouched(made: Any, told: dict[str, Any], attributes: int) -> bool:
+    """Say whether an object is as it was made: no attribute, no note, and nobody waits for its end."""
+    mine = vars(made)
+    same = len(mine) == attributes and mine.get("__opendp_dict__", told) is told
+    return same and len(told) in (0, _NOTED) and not weakref.getweakrefcount(made)
 
 
 def places() -> Iterator[tuple[Any, str]]:

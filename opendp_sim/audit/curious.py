@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 __all__ = ["VALUES", "Asked", "Curious", "kind_of_key"]
@@ -14,8 +15,9 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "t": ("a", "b", "c", ""),
 }
 """A lower end, an upper end, a cost, another number, and a text; the first is the usual one. Costs
-are parts of the claim: eight of the first leave little of it, and the fourth is all of it. The last one is
-below zero, which nobody means: it may give back what was spent."""
+are parts of the claim: eight of the first leave little of it, and the fourth is all of it. The last one
+is below zero, which nobody means: it may give back what was spent."""
+_MOST = 200
 _NAMES = {
     "l": ("lo", "min", "start", "from", "begin", "left", "a"),
     "h": ("hi", "max", "end", "to", "stop", "upper", "right", "up", "b"),
@@ -34,22 +36,38 @@ class Asked(dict[Any, Any]):
 
 
 class Curious(Asked):
-    """A mapping that notes which keys it is asked for; each has a number until another value is set."""
+    """A mapping that notes which keys it is asked for; each has a number until another value is set.
+
+    It is asked so often at most: a loop that goes on as long as some key is there would never end.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        object.__setattr__(self, "_asked", itertools.count(1))
 
     def __missing__(self, key: Any) -> Any:
         self[key] = VALUES[kind_of_key(key)][0]
         return self[key]
 
+    def _one(self, key: Any) -> Any:
+        if next(object.__getattribute__(self, "_asked")) > _MOST:
+            raise LookupError
+        return dict.get(self, key) if dict.__contains__(self, key) else self.__missing__(key)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._one(key)
+
     def get(self, key: Any, _: Any = None) -> Any:
         """Return a value, also where there was none."""
-        return self[key]
+        return self._one(key)
 
     def pop(self, key: Any, _: Any = None) -> Any:
         """Return a value, and keep it."""
-        return self[key]
+        return self._one(key)
 
     def __contains__(self, key: Any) -> bool:
-        return bool(self[key]) or True
+        self._one(key)
+        return True
 
 
 def kind_of_key(key: Any) -> str:

@@ -92,5 +92,5 @@ def _answer(queryable: Any, key: Any) -> float:
         return SILENT if answer is None else float(answer)
     except dp.OpenDPException:
         return REFUSED
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001 - no number, one beyond the floats, or an object of the user's
         return math.nan

@@ -29,7 +29,7 @@ class Chains:
         found = self._known.get(id(made))
         if found is not None:
             return found[1]
-        parts = taken_apart(made)
+        parts = taken_apart(made, called=True)
         run = None if parts is None else parts[0]
         if len(self._known) < _MOST:
             self._known[id(made)] = made, run

@@ -41,7 +41,7 @@ _PATTERNS = (
     "nnn",
 )
 """Parts of a tuple, in the order in which they are tried: see ``VALUES``."""
-_OFTEN, _EIGHT, _HALF, _EACH, _CELLS, _ODD = 12, 7, 7, 2, 16, 4
+_OFTEN, _EIGHT, _HALF, _EACH, _CELLS, _ODD = 10, 7, 4, 2, 16, 2
 """How often questions are asked; one that nobody means comes between others, for what an exception leaves
 behind may be more than there was."""
 _TEXTS, _MOST_TEXTS, _TRIES, _MOST_KEYS = 12, 4, 60, 4
@@ -250,13 +250,16 @@ def _heard(queryable: Any, question: Any) -> tuple[Any, ...]:
         return (REFUSED,)
     except (TypeError, ValueError, AttributeError):  # no answer that OpenDP hands on
         return (REFUSED,)
-    return tuple(itertools.islice(_cells(answer), _CELLS))
+    try:
+        return tuple(itertools.islice(_cells(answer), _CELLS))
+    except Exception:  # noqa: BLE001 - objects of the user's that cannot be read, or hold themselves
+        return (type(answer).__name__,)
 
 
 def _cells(answer: Any) -> Iterator[Any]:
     if answer is None:
         yield SILENT
-    elif isinstance(answer, (bool, int, float, np.generic)):
+    elif isinstance(answer, (bool, int, float, np.integer, np.floating, np.bool_)):
         yield float(answer)
     elif isinstance(answer, (list, tuple, np.ndarray)):
         for part in answer:

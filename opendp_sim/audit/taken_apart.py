@@ -12,7 +12,7 @@ from functools import partial, reduce
 from typing import Any
 
 from opendp_sim.audit.known_steps import AROUND, OF_A_USER, draws_nothing, has_maps, made_by
-from opendp_sim.audit.own_data import own
+from opendp_sim.audit.own_data import failed, own
 from opendp_sim.core import dp
 
 __all__ = ["TakenApart", "handed_on", "kind_of", "taken_apart"]
@@ -28,7 +28,9 @@ _KEPT, _LONGEST = 64, 2000
 class TakenApart:
     """The function, and its transformations beside what is called instead of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, called: bool = False) -> None:
+        self.called = called
+        """Whether a program calls it in its run, with whatever it likes, and meets what it raises."""
         self.stages: list[tuple[Any, Run]] = []
         self.functions: list[Any] = []
         """The user's functions in it, and what shows their releases."""
@@ -43,7 +45,8 @@ class TakenApart:
             return _after(self.measurement(parts["measurement1"]), self._before(parts))
         if name == "make_chain_pm":
             self.functions.append(_shown(parts["postprocess1"]))
-            return _after(self.functions[-1], self.measurement(parts["measurement0"]))
+            shown = self._quoted(self.functions[-1])
+            return _after(shown, self.measurement(parts["measurement0"]))
         if name in AROUND and "measurement" in parts:
             return self.measurement(parts["measurement"])
         if name == "make_composition" and isinstance(parts.get("measurements"), (list, tuple)):
@@ -54,8 +57,15 @@ class TakenApart:
             self.users = True
             self.functions.append(parts["function"])
             typed = kind_of(parts.get("TO")) is not None  # OpenDP turns a release into that type
-            return partial(_called, made) if typed else partial(_own, parts["function"])
+            own_call = partial(_own, self._quoted(parts["function"]))
+            if self.called and not typed:
+                return partial(_fitting, own_call, str(made.input_domain.carrier_type), made)
+            return partial(_called, made) if typed else own_call
         return partial(_called, made)
+
+    def _quoted(self, function: Run) -> Run:
+        """Return a user's function that raises what OpenDP does where it is called in a run."""
+        return partial(_raising, function) if self.called and callable(function) else function
 
     def _before(self, parts: dict[str, Any]) -> Run:
         whole = parts["transformation0"]
@@ -63,14 +73,14 @@ class TakenApart:
         if not all(map(draws_nothing, steps)):
             raise LookupError  # what it draws is on no tape, and may not be kept
         self.functions += [made_by(step)[1]["function"] for step in steps if _is_users(step)]
-        run = reduce(_then, map(_stage, _joined(steps)))
+        run = reduce(_then, (_stage(step, self._quoted) for step in _joined(steps)))
         self.stages.append((whole, run))
         return run
 
 
-def taken_apart(made: Any) -> tuple[Run, TakenApart] | None:
+def taken_apart(made: Any, *, called: bool = False) -> tuple[Run, TakenApart] | None:
     """Return a chain as a function of Python, with its stages; ``None`` where it is no chain."""
-    parts = TakenApart()
+    parts = TakenApart(called=called)
     try:
         run = parts.measurement(made)
     except (LookupError, TypeError, AttributeError):
@@ -80,6 +90,19 @@ def taken_apart(made: Any) -> tuple[Run, TakenApart] | None:
 
 def _called(made: Any, value: Any) -> Any:
     return made(value)
+
+
+def _fitting(run: Run, kind: str, made: Any, value: Any) -> Any:
+    """Call a user's measurement with what OpenDP would hand on unchanged; else OpenDP's object."""
+    return run(value) if kind == "ExtrinsicObject" or handed_on(value, kind) else made(value)
+
+
+def _raising(function: Run, value: Any) -> Any:
+    """Call a user's function; what it raises is OpenDP's exception, as a program around it meets it."""
+    try:
+        return function(value)
+    except BaseException as error:  # noqa: BLE001 - whatever the user's function raises
+        raise failed(error) from None
 
 
 def _shown(function: Run) -> Run:
@@ -142,10 +165,10 @@ def _joined(parts: list[Any]) -> list[Any]:
     return out
 
 
-def _stage(made: Any) -> Run:
+def _stage(made: Any, quoted: Callable[[Run], Run]) -> Run:
     if _is_users(made):
         kinds = str(made.input_domain.carrier_type), str(made.output_domain.carrier_type)
-        return partial(_users, made_by(made)[1]["function"], kinds, [True], made)
+        return partial(_users, quoted(made_by(made)[1]["function"]), kinds, [True], made)
     return partial(_native, {}, made)
 
 

@@ -127,6 +127,7 @@ class Tape:
         self.mode, self.draws, self.forced, self.ended = mode, [], forced or [], False
         self.runs += 1
         self.seeds.clear()
+        self.constructors.begin()
         try:
             out = copied(function(data))
         except Exception as error:  # noqa: BLE001 - exceptions are outputs
@@ -143,6 +144,7 @@ class Tape:
 
         def run(data: Any) -> Any:
             self.mode = mode
+            self.constructors.begin()
             try:
                 return function(data)
             finally:

@@ -1,7 +1,8 @@
 """Texts that match the regular expressions of the code: small and large ones, of every alternative.
 
 Python's own parser of expressions says what they are made of. What is put together here is matched once
-more before it is tried, for what an expression asks of its surroundings is left out.
+more before it is tried, for what an expression asks of its surroundings is left out; not where an
+expression has so many free parts that to match it could take for ever.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ PATTERNS = frozenset(
 )
 """Functions that take a regular expression."""
 _MANY, _LONG, _LONGEST, _DIGITS, _STYLES, _ENDS = 40, 200, 2000, 8, 6, 6
+_MOST_FREE = 5
 _NESTED = re.compile(r"(?:[+*|]|,\d*\})[^()]*\)+[+*{]")
 """A repeated part with a repeated part, or alternatives, in it: matching may take exponential time."""
 _TRIED = "aA_-. ,:/@+#'\"=b"
@@ -114,6 +116,19 @@ def _of_category(name: str, letter: str) -> bool:
     return test is not None and test(letter) != turned
 
 
+def _free(tree: Iterable[Any]) -> int:
+    """Return how many parts may be repeated more or less often: each multiplies the ways to match."""
+    count = 0
+    for op, value in tree:
+        if str(op).endswith("_REPEAT"):
+            count += int(value[1] > value[0]) + _free(value[2])
+        elif str(op) == "BRANCH":
+            count += sum(_free(branch) for branch in value[1])
+        elif str(op) in ("SUBPATTERN", "ATOMIC_GROUP"):
+            count += _free(value[-1] if str(op) == "SUBPATTERN" else value)
+    return count
+
+
 _LOW, _HIGH = _Style("0", 1), _Style("9", _DIGITS)
 
 
@@ -126,9 +141,10 @@ def _texts(pattern: Pattern, styles: Iterable[_Style]) -> Iterator[str | None]:
     with warnings.catch_warnings(), contextlib.suppress(Exception):
         warnings.simplefilter("ignore")  # of a word of the code that was not meant to be a pattern
         tree = import_module("re._parser").parse(written, flags)
+        trusted = _free(tree) > _MOST_FREE  # to match it may take exponential time
         for style in styles:
             made = replace(style, groups={}).text(tree)
-            yield made if re.search(written, made, flags) else None
+            yield made if trusted or re.search(written, made, flags) else None
 
 
 def matching(patterns: Collection[Pattern], numbers: Sequence[str] = ()) -> list[str]:

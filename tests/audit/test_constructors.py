@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import weakref
 from typing import Any
 
 import numpy as np
@@ -15,9 +17,21 @@ from opendp_sim.core.randomness import public_generator
 
 dp.enable_features("contrib", "honest-but-curious")
 ALWAYS = Constructors()
-ATOM = ALWAYS.kept(dp.atom_domain, lambda: True)
-METRIC = ALWAYS.kept(dp.absolute_distance, lambda: True)
-LAPLACE = ALWAYS.kept(dp.m.make_laplace, lambda: True)
+
+
+def _each_a_run(real: Any, kept: Constructors = ALWAYS) -> Any:
+    """Return a constructor whose every call is the first one of a run."""
+    make = kept.kept(real, lambda: True)
+
+    def first(*args: Any, **options: Any) -> Any:
+        kept.begin()
+        return make(*args, **options)
+
+    return first
+
+
+ATOM, METRIC = _each_a_run(dp.atom_domain), _each_a_run(dp.absolute_distance)
+LAPLACE = _each_a_run(dp.m.make_laplace)
 
 
 def test_one_call_gives_one_object() -> None:
@@ -39,7 +53,7 @@ def test_other_calls_give_other_objects() -> None:
 
 
 def test_what_may_differ_unseen_is_made_anew() -> None:
-    shown = ALWAYS.kept(dp.t.make_user_transformation, lambda: True)
+    shown = _each_a_run(dp.t.make_user_transformation)
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
     first, second = (shown(*space, *space, lambda rows: rows, int) for _ in range(2))
     assert first is not second  # two functions, whatever they do
@@ -56,11 +70,8 @@ def test_what_may_differ_unseen_is_made_anew() -> None:
 
 def test_no_more_is_kept_than_a_bound() -> None:
     few = Constructors()
-    make = few.kept(dp.m.make_laplace, lambda: True)
-    space = (
-        few.kept(dp.atom_domain, lambda: True)(T=int),
-        few.kept(dp.absolute_distance, lambda: True)(T=int),
-    )
+    make = _each_a_run(dp.m.make_laplace, few)
+    space = _each_a_run(dp.atom_domain, few)(T=int), _each_a_run(dp.absolute_distance, few)(T=int)
     for number in range(600):
         make(*space, 1.0 + number)
     assert make(*space, 1.0) is make(*space, 1.0)
@@ -94,3 +105,66 @@ def test_constructors_that_keep_something_are_left_alone() -> None:
         n for n in names if "user" in n or "queryable" in n or "adaptive" in n or "sequential" in n
     }
     assert {"make_laplace", "atom_domain", "symmetric_distance", "make_chain_mt"} <= names
+
+
+def _in_runs(function: Any, runs: int = 3) -> list[Any]:
+    """Return what runs on a tape give."""
+    tape = Tape(None, public_generator(0, "test"))
+    with tapped(tape, [function]):
+        return [tape.run(function, [], "zero")[0] for _ in range(runs)]
+
+
+def test_equal_calls_of_one_run_give_two_objects() -> None:
+    def release(_: list[int]) -> int:
+        space = dp.atom_domain(T=int), dp.absolute_distance(T=int)
+        parts = {id(one): one(0) for one in [dp.m.make_laplace(*space, 10.0) for _ in range(3)]}
+        return len(parts)
+
+    assert _in_runs(release) == [3, 3, 3]
+
+
+def test_what_a_run_does_to_an_object_is_not_there_in_the_next() -> None:
+    ended: list[int] = []
+
+    def release(_: list[int]) -> tuple[int, int, int]:
+        noise = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 10.0)
+        before = len(vars(noise)), len(noise.__opendp_dict__), weakref.getweakrefcount(noise)
+        noise.mark = 1
+        noise.__opendp_dict__["mark"] = 1
+        weakref.finalize(noise, ended.append, 1)
+        return before
+
+    assert _in_runs(release) == [(1, 3, 0)] * 3
+
+
+def test_a_constructor_in_whose_place_is_another_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = dp.m.make_laplace
+
+    def inner(*args: Any) -> Any:
+        return real(*args)
+
+    assert ALWAYS.kept(inner, lambda: True) is inner
+    bound = functools.partial(real)
+    assert ALWAYS.kept(bound, lambda: True) is bound
+    monkeypatch.setattr(dp.m, "make_laplace", inner)
+
+    def release(_: list[int]) -> bool:
+        return dp.m.make_laplace is inner
+
+    assert _in_runs(release) == [True] * 3
+
+
+def test_an_object_that_a_programs_own_memo_gives_again_keeps_its_number() -> None:
+    memo: dict[Any, Any] = {}
+
+    def release(_: list[int]) -> list[float]:
+        space = dp.atom_domain(T=int), dp.absolute_distance(T=int)
+        out = []
+        for scale in (10.0, np.float64(10.0), 13.0, 17.0):
+            noise = memo.setdefault(float(scale), dp.m.make_laplace(*space, scale))
+            out.append(round(1 / noise.map(1)))
+        return out
+
+    assert _in_runs(release) == [[10, 10, 13, 17]] * 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from opendp_sim.audit.curious import VALUES, Asked, Curious, kind_of_key
@@ -38,3 +40,22 @@ def test_a_question_is_read_by_attributes_as_well() -> None:
     assert Asked(eps=0.5).eps == 0.5
     with pytest.raises(KeyError):
         Asked(eps=0.5).low  # noqa: B018
+
+
+def _as_long_as_parts(asked: Curious) -> None:
+    number = 0
+    while f"part{number}" in asked:
+        number += 1
+
+
+def _until_none_is_left(asked: Curious) -> None:
+    while "part" in asked:
+        asked.pop("part")
+
+
+@pytest.mark.parametrize("loop", [_as_long_as_parts, _until_none_is_left])
+def test_a_loop_that_goes_on_as_long_as_a_key_is_there_ends(
+    loop: Callable[[Curious], None],
+) -> None:
+    with pytest.raises(LookupError):
+        loop(Curious())

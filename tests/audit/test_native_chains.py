@@ -13,7 +13,7 @@ import pytest
 from opendp_sim.audit import audit
 from opendp_sim.audit.native_chains import Chains
 from opendp_sim.audit.primitives import tapped
-from opendp_sim.audit.tape import Draw, Tape
+from opendp_sim.audit.tape import Draw, Mode, Tape
 from opendp_sim.core.randomness import public_generator
 from tests.audit.growing import refuted
 from tests.audit.test_sound_programs import BRIEF
@@ -25,10 +25,12 @@ SHORT = replace(BRIEF, trace_seconds=9.0, seconds=5.0, scan_seconds=0.5, total=1
 DATA = [3, 20, -4]
 
 
-def _run(function: Callable[[Any], Any], data: Any = DATA) -> tuple[Any, list[Draw]]:
+def _run(
+    function: Callable[[Any], Any], data: Any = DATA, mode: Mode = "zero"
+) -> tuple[Any, list[Draw]]:
     tape = Tape(None, public_generator(0, "test"))
     with tapped(tape, [function]):  # type: ignore[list-item]
-        return tape.run(function, data, "zero")
+        return tape.run(function, data, mode)
 
 
 def _calls(chain: dp.Measurement) -> Callable[[Any], Any]:
@@ -112,6 +114,39 @@ def test_a_chain_is_read_once_and_kept_while_it_is_known() -> None:
         chains.of(dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0))
         is None
     )
+
+
+def _kinds_met(chain: dp.Measurement, data: Any = DATA) -> tuple[str, str]:
+    """Return the kind of exception, or of argument, that a program meets: on a tape, and without one."""
+
+    def release(rows: list[int]) -> str:
+        try:
+            out = chain(rows)
+            return str(out[0] if isinstance(out, list) else out)
+        except Exception as error:  # noqa: BLE001 - a program that looks at what it meets
+            return type(error).__name__
+
+    return str(_run(release, data, "record")[0]), release(data)
+
+
+def test_what_a_users_part_raises_is_what_a_program_meets_without_a_tape() -> None:
+    part = (
+        dp.t.make_user_transformation(*ROWS, *ROWS, lambda rows: {}["key"], lambda d: d)
+        >> dp.t.then_count()
+    )
+    mine, own = _kinds_met(part >> dp.m.then_laplace(1.0))
+    assert mine == own == "OpenDPException"
+    mine, own = _kinds_met(SUMMED >> dp.m.then_laplace(1.0) >> (lambda v: 1 // 0))
+    assert mine == own == "OpenDPException"
+
+
+@pytest.mark.parametrize("data", [DATA, tuple(DATA), np.array(DATA, dtype=np.int32), range(3)])
+def test_a_users_measurement_in_a_composition_gets_what_opendp_hands_it(data: Any) -> None:
+    kind = dp.m.make_user_measurement(
+        *ROWS, dp.max_divergence(), lambda rows: type(rows).__name__, lambda d: 0.0
+    )
+    mine, own = _kinds_met(dp.c.make_composition([kind, SUMMED >> dp.m.then_laplace(1.0)]), data)
+    assert mine == own == "list"
 
 
 @pytest.mark.long

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit import audit
+from opendp_sim.audit.answering import asked_directly
 from opendp_sim.audit.drivers import default_driver
 from opendp_sim.audit.question_shapes import of_shapes
 from opendp_sim.core.errors import AuditError
@@ -208,7 +211,7 @@ def test_each_conversation_gets_a_mapping_of_its_own() -> None:
     assert driver is not None
     first, again = driver(obj([1])), driver(obj([1]))
     assert len(first) == len(again)
-    assert [cell for cell in (*first, *again) if cell <= -1e9] == [-1e9] * 8  # costs below zero
+    assert [cell for cell in (*first, *again) if cell <= -1e9] == [-1e9] * 4  # costs below zero
 
 
 CHARGED: list[float] = []
@@ -317,3 +320,65 @@ def test_what_is_refused_of_few_records_is_asked_of_many() -> None:
     driver = default_driver(service(start), 1)
     assert driver is not None
     assert driver.words.startswith("the question {'value': 1}")
+
+
+class _Odd:
+    """An answer that cannot be read."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def _holding_itself() -> list[Any]:
+    out: list[Any] = []
+    out.append(out)
+    return out
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        10**400,
+        _holding_itself(),
+        _Odd(),
+        [_Odd()],
+        np.array(1.5),
+        np.str_("a"),
+        np.datetime64("2024-01-01"),
+        np.complex128(1j),
+        {1j: [None, {}]},
+    ],
+    ids=lambda answer: type(answer).__name__,
+)
+def test_answers_that_are_hard_to_read_end_in_a_driver_or_in_a_refusal(answer: Any) -> None:
+    obj, driver = service(lambda rows: lambda question: answer), None
+    with suppress(AuditError):  # nobody can tell what to ask
+        driver = default_driver(obj, 1)
+    assert driver is None or driver(obj([1]))
+
+
+def test_a_claim_of_nothing_is_no_error() -> None:
+    made = dp.m.make_user_measurement(
+        *ROWS,
+        dp.max_divergence(),
+        lambda rows: dp.new_queryable(lambda q, _: _Odd()),
+        lambda d: 0.0,
+    )
+    with pytest.raises(AuditError, match="OS501"):
+        default_driver(made, 1)
+
+
+def test_a_queryable_that_a_program_keeps_is_asked_through_opendp() -> None:
+    kept: list[Any] = []
+
+    def release(rows: list[int]) -> Any:
+        if len(kept) < 3:
+            kept.append(dp.new_queryable(lambda question, _: 7 * question))
+        return kept[-1]
+
+    obj = dp.m.make_user_measurement(*ROWS, dp.max_divergence(), release, lambda d: 1.0)
+    ended: list[int] = []
+    asked = asked_directly(obj, lambda queryable: queryable(1), lambda: ended.append(1))
+    assert asked is not None
+    assert asked([]) == 7
+    assert ended

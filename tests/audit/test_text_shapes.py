@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import re
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -150,6 +151,21 @@ def test_what_is_made_of_an_expression_matches_it_or_is_left_out(pattern: tuple[
     singles = [text for text in found if len(text) < 40]
     assert all(re.search(pattern[0], text, pattern[1]) for text in singles)
     assert found or pattern[0].startswith(".^")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "".join([r"\d+"] * 40) + r"(?<=x)",
+        "".join([r"(\d+)[ -]?"] * 24) + r"(?<![0-9])$",
+        r"(\w*)(\w*)(\w*)(\w*)(\w*)(\w*)(\w*)(?!$)b",
+    ],
+)
+def test_an_expression_with_many_ways_to_match_takes_no_time(pattern: str) -> None:
+    begin = time.process_time()
+    matching([(pattern, 0)])
+    low_and_high([(pattern, 0)])
+    assert time.process_time() - begin < 1
 
 
 def test_compiled_expressions_of_globals_closures_and_partials_are_found() -> None:
