@@ -183,11 +183,13 @@ def catch_dropped() -> None:
     There its handler is not replaced yet, or is back already. Python hands what it drops to
     ``sys.unraisablehook``, which is the only place where it can be had again.
     """
-    usual, held_ones = sys.unraisablehook, _destructors
+    usual, ours, ending = sys.unraisablehook, _destructors, sys.is_finalizing
 
     def hook(found: Any) -> None:
         error = found.exc_value
-        if found.object not in held_ones or isinstance(error, Exception) or error is None:
+        if found.object in ours and ending():
+            return  # this module is gone already, and with the process goes what was not freed
+        if found.object not in ours or isinstance(error, Exception) or error is None:
             usual(found)
         elif isinstance(error, KeyboardInterrupt):
             send_again([signal.SIGINT])
@@ -240,14 +242,9 @@ def holding(function: F, *, deliver: bool = True) -> F:
     A destructor takes ``deliver=False``: Python drops what a destructor raises, so a signal that arrived
     there is sent again a moment later (``catch_dropped`` is for the bytecodes around it).
     """
-    ending = sys.is_finalizing
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        if (
-            not deliver and ending()
-        ):  # the names of this module may be gone, and no handler runs any more
-            return function(*args, **kwargs)
         listening = _enter()
         try:
             return function(*args, **kwargs)
