@@ -107,10 +107,8 @@ def asked_directly(
     def run(data: Any) -> Any:
         with _answering(end, places) as made:
             out = drive(start(data))
-        if any(
-            one() is not None for one in made
-        ):  # the program keeps it, and would release it again
-            end()
+        if any(one() is not None for one in made):
+            end()  # the program keeps a stand-in, and would release it again
         return out
 
     return run

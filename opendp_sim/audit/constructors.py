@@ -4,8 +4,8 @@ A program that makes its noise anew for each release spends nearly all of its ti
 audit learns of an object (its law, draws made ahead) is lost with it. Domains, metrics, measures,
 transformations and noise of OpenDP's keep nothing between calls, so that a second object of one
 construction can be the first one. Plain arguments count by type and text, and objects of OpenDP's by
-identity; what raises is called again, and an object to which somebody gave an attribute is no one's
-second.
+identity. What raises is called again, and an object to which somebody gave an attribute is not given to
+another run.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
 are parts of the claim: eight of the first leave little of it, and the fourth is all of it. The last one
 is below zero, which nobody means: it may give back what was spent."""
 _MOST = 200
+"""How often a mapping is asked before it raises."""
 _NAMES = {
     "l": ("lo", "min", "start", "from", "begin", "left", "a"),
     "h": ("hi", "max", "end", "to", "stop", "upper", "right", "up", "b"),
@@ -38,7 +39,8 @@ class Asked(dict[Any, Any]):
 class Curious(Asked):
     """A mapping that notes which keys it is asked for; each has a number until another value is set.
 
-    It is asked so often at most: a loop that goes on as long as some key is there would never end.
+    It raises ``LookupError`` when it was asked too often: a loop that goes on as long as some key is
+    there would never end.
     """
 
     def __init__(self) -> None:
