@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.accounting.session_mark import damaged
+from opendp_sim.core.npy import arrays_of, header_of
 
 __all__ = ["Charge", "LatePayload", "Payload", "packed_arrays", "packed_charges", "unpacked_arrays"]
 
@@ -76,8 +77,7 @@ def packed_arrays(payload: Payload) -> bytes:
 def _of_record(blob: bytes) -> Payload:
     """Return the arrays of a record; raises ValueError or TypeError for any other bytes."""
     stream = io.BytesIO(blob)
-    version = np.lib.format.read_magic(stream)
-    shape, _, kind = np.lib.format.read_array_header_1_0(stream)
+    version, shape, _, kind = header_of(stream)
     rest = stream.read()
     if version != (1, 0) or shape != () or not kind.names or kind.hasobject:
         raise ValueError("a record")
@@ -99,8 +99,7 @@ def unpacked_arrays(blob: bytes) -> Payload:
         with ZipFile(io.BytesIO(blob)) as archive:
             whole = sum(member.file_size for member in archive.infolist()) <= len(blob)
         if whole:
-            with np.load(io.BytesIO(blob), allow_pickle=False) as arrays:
-                return dict(arrays)
+            return arrays_of(io.BytesIO(blob))
     except Exception:  # noqa: BLE001, S110 - a damaged archive fails in many ways
         pass
     raise damaged()

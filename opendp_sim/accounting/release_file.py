@@ -24,6 +24,7 @@ from opendp_sim.accounting.strict_models import is_heavy, read_both
 from opendp_sim.core.errors import ReleaseError, SimError
 from opendp_sim.core.file_kinds import kind_of_file
 from opendp_sim.core.memory import machine_memory
+from opendp_sim.core.npy import array_of, header_of
 from opendp_sim.core.randomness import fingerprint
 from opendp_sim.core.regular import regular
 
@@ -69,7 +70,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
                 with archive.open(f"{name}.npy") as member:
                     _check_header(member, about, archive.getinfo(f"{name}.npy").file_size)
                 with archive.open(f"{name}.npy") as member:
-                    arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
+                    arrays[name] = array_of(member)
                 if describe(arrays[name]) != about:
                     raise foreign()
     except ReleaseError:
@@ -98,13 +99,7 @@ def _check_sizes(archive: zipfile.ZipFile, packed: int) -> None:
 
 def _check_header(member: IO[bytes], about: Mapping[str, Any], size: int) -> None:
     """Refuse an array whose own header is not what the release's header says of it, or of objects."""
-    version = np.lib.format.read_magic(member)
-    read = (
-        np.lib.format.read_array_header_1_0
-        if version == (1, 0)
-        else (np.lib.format.read_array_header_2_0)
-    )
-    shape, _, dtype = read(member)
+    _, shape, _, dtype = header_of(member)
     plain = dtype.kind in "biuf" and [list(shape), dtype.str] == [about["shape"], about["dtype"]]
     if not plain or member.tell() + dtype.itemsize * math.prod(shape) != size:
         raise foreign()

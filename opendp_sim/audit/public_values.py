@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from opendp_sim.core.trees import tried_again
+
 __all__ = ["Public", "flat"]
 
 _TRIVIAL = (0, 1, -1, "", b"", math.inf, -math.inf)
@@ -94,7 +96,7 @@ class Public:
         self._read.add(name)
         try:
             text = inspect.getsource(module)
-            tree = ast.parse(text if len(text) < _LARGEST else "")
+            tree = tried_again(lambda: ast.parse(text if len(text) < _LARGEST else ""))
         except (OSError, TypeError, SyntaxError, ValueError):
             return
         for node in ast.walk(tree):

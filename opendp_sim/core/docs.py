@@ -11,6 +11,8 @@ import inspect
 import sys
 from functools import cache
 
+from opendp_sim.core.trees import tried_again
+
 __all__ = ["doc_of"]
 
 _LEFT_OUT = 2
@@ -25,5 +27,5 @@ def doc_of(about: type) -> str:
 @cache
 def from_source(about: type) -> str:
     """Return the docstring of a class as its file has it."""
-    made = ast.parse(inspect.getsource(about)).body[0]
+    made = tried_again(lambda: ast.parse(inspect.getsource(about))).body[0]
     return (ast.get_docstring(made) if isinstance(made, ast.ClassDef) else None) or ""

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.core.npy import arrays_of
+
 __all__ = ["Message", "packed", "read", "unpacked"]
 
 
@@ -89,18 +91,17 @@ def packed(value: NDArray[np.int64] | Mapping[str, NDArray[Any]]) -> bytes:
 
 def unpacked(data: bytes) -> Any:
     """Return what was packed: a vector of int64, or named arrays."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as held:
-        names = json.loads(held["names"].tobytes())
-        found = {name: _array(held, at) for at, name in enumerate(names)}
+    held = arrays_of(io.BytesIO(data))
+    names = json.loads(held["names"].tobytes())
+    found = {name: _array(held, at) for at, name in enumerate(names)}
     return found[""] if names == [""] else found
 
 
-def _array(held: Any, at: int) -> NDArray[Any]:
+def _array(held: Mapping[str, NDArray[Any]], at: int) -> NDArray[Any]:
     if f"i{at}" in held:
         return np.asarray(held[f"i{at}"], dtype=np.int64)
     if f"a{at}" in held:
-        array: NDArray[Any] = held[f"a{at}"]
-        return array
+        return held[f"a{at}"]
     ends = np.cumsum(held[f"n{at}"]).tolist()
     raw = held[f"b{at}"].tobytes()
     out = np.empty(len(ends), dtype=object)

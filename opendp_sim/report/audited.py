@@ -17,6 +17,7 @@ from opendp_sim.accounting.strict_models import Plain, Strict, read_strictly
 from opendp_sim.core.errors import AuditError, SimError
 from opendp_sim.core.file_kinds import kind_of_file
 from opendp_sim.core.regular import regular
+from opendp_sim.core.trees import tried_again
 from opendp_sim.report.facts import Facts
 from opendp_sim.report.tiles import Tile
 
@@ -198,7 +199,7 @@ def _spec_of(subject: str) -> str:
 def _runs(lines: Sequence[str]) -> bool:
     """Say whether lines are Python; a file of an older version names a spec in them as if it were one."""
     try:
-        ast.parse("\n".join(lines))
+        tried_again(lambda: ast.parse("\n".join(lines)))
     except (SyntaxError, ValueError):
         return False
     return True

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import DataError
+from opendp_sim.core.npy import header_of
 from opendp_sim.sources.conform import missing_column
 from opendp_sim.sources.place import Place, reading, same_file
 from opendp_sim.sources.source import Raw, Table
@@ -42,9 +42,7 @@ class _Stream:
 
     @classmethod
     def open(cls, file: IO[bytes], where: Path) -> _Stream:
-        version = npy.read_magic(file)
-        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, columns_first, dtype = read(file)
+        _, shape, columns_first, dtype = header_of(file)
         if dtype.hasobject or columns_first or not shape:
             raise DataError(
                 "OS601", str(where), expected="a plain array in C order, one row a record",

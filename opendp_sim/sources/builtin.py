@@ -5,9 +5,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 from importlib.resources import files
 
-import numpy as np
-
 from opendp_sim.core.errors import SpecError
+from opendp_sim.core.npy import arrays_of
 from opendp_sim.sources.source import Table, from_arrays
 from opendp_sim.spaces.records import Column, Records
 
@@ -39,8 +38,9 @@ def builtin_source(name: str, records: Records | None = None) -> Table:
     """
     file, part, own = _lookup(name)
     place = files("opendp_sim.sources") / "data" / file
-    with place.open("rb") as stream, np.load(stream) as arrays:
-        return from_arrays(records or own, {key: arrays[key][part] for key in arrays.files})
+    with place.open("rb") as stream:
+        arrays = arrays_of(stream)
+    return from_arrays(records or own, {key: array[part] for key, array in arrays.items()})
 
 
 def _lookup(name: str) -> tuple[str, slice, Records]:
