@@ -31,6 +31,8 @@ _LARGEST_BAR, _MOST_BARS, _KINDS, _SECONDS = 200, 24, 2, 0.48
 _SPLIT_BARS, _OTHERS, _SPLIT_PAIRS, _FEWEST, _SHARE = 8, 12, 4, 4, 0.2
 """The same of pairs that move some cells only: sizes, kinds of the one more, and pairs; least cells, and
 the part of them that is left behind at least."""
+_MANY = 64
+"""Records of a kind that surely move what any of them moves."""
 _ABOUT = (-16, -10, 2, 6)
 """Records more or less at which a bar is looked for."""
 
@@ -141,9 +143,21 @@ def _look(tracer: Tracer, pair: Pair) -> View | None:
 
 
 def _kinds(tracer: Tracer) -> list[Any]:
-    """Return the simplest record and, of numbers, the largest: what counts ``v > c`` sees no zero."""
+    """Return the simplest record and, of numbers, the largest: what counts ``v > c`` sees no zero.
+
+    Of texts the simplest of which many move something: code may read none that is simpler.
+    """
     corners = itertools.islice(tracer.space.corners(tracer.rng), FIRST_CORNERS)
     kinds = [p.right[0] for p in corners if isinstance(p.left, list) and not p.left and p.right]
     finite = [k for k in kinds if isinstance(k, (int, float)) and math.isfinite(k)]
     largest = [max(finite)] if finite and len(finite) == len(kinds) else []
+    if any(isinstance(kind, str) for kind in kinds):
+        moving = (k for k in kinds if _moves(tracer, k))
+        kinds = [*itertools.islice(moving, _KINDS), *kinds]
     return list(dict.fromkeys([*kinds[:1], *largest, *kinds[1:]]))[:_KINDS]
+
+
+def _moves(tracer: Tracer, kind: Any) -> bool:
+    """Say whether many records of a kind, against none, move anything on one tape."""
+    view = _look(tracer, Pair([], [kind] * _MANY, _MANY))
+    return view is not None and (view.moved or view.loss > 0 or bool(view.finding))

@@ -16,6 +16,7 @@ from opendp_sim.audit.joined_words import counted, joined, repeated
 from opendp_sim.audit.members import quiet_member
 from opendp_sim.audit.mining import LARGEST_SIZE, MOST_SIZES, Mined
 from opendp_sim.audit.neighbours import Edit, Pair, RecordSpace, _Genome
+from opendp_sim.audit.number_pairs import between
 from opendp_sim.audit.row_records import rows_of, unlike
 from opendp_sim.audit.sentinels import imputed
 from opendp_sim.audit.text_pairs import TextPairs, thresholds
@@ -50,12 +51,8 @@ def _values(source: Source, found: Mined, member: Callable[[Any], bool]) -> list
         wanted += [a * b for a in whole[:6] for b in whole[:6]]
     elif isinstance(sample, float):
         for c in sorted(found.numbers, key=lambda c: (abs(c), c)):
-            wanted += [
-                float(c),
-                math.nextafter(c, math.inf),
-                math.nextafter(c, -math.inf),
-                -float(c),
-            ]
+            beside = (math.nextafter(c, math.inf), math.nextafter(c, -math.inf))
+            wanted += [float(c), *beside, -float(c)]
     elif isinstance(sample, (tuple, list)):
         wanted = list(rows_of(sample, found))
     known = list(source.corners)
@@ -135,12 +132,11 @@ class GuidedRecords(RecordSpace):
         if self.records.size is not None:
             return
         most = 24 if self.texts is None else 40
-        for value in source.corners[self.usual :][
-            :most
-        ]:  # a mined value against all the other ones
+        for value in source.corners[self.usual :][:most]:  # a mined value against all others
             for other in (source.corners[0], source.corners[min(self.usual, 9) - 1]):
                 yield self._pair(_Genome((other, value, other), self._all_edits(other)), d_in)
         yield from self._stairs()
+        yield from self._between()
         yield from self._of_texts()
         pool = source.corners or tuple(source.draw(rng) for _ in range(4))
         low, high, second = pool[0], pool[-1], pool[1 % len(pool)]
@@ -168,6 +164,10 @@ class GuidedRecords(RecordSpace):
         for text in self.texts.texts.values[:_FIRST_TEXTS]:
             if text in known:
                 yield self._pair(_Genome(base, self._all_edits(text)), self.d_in)
+
+    def _between(self) -> Iterator[Pair]:
+        for ends, middle in between(self.records.source.corners, self.usual):
+            yield self._pair(_Genome(ends, self._all_edits(middle)), self.d_in)
 
     def _of_texts(self) -> Iterator[Pair]:
         if self.texts is None:
@@ -292,8 +292,8 @@ def guided(space: Any, domain: Any, found: Mined) -> Any:
             tuple(sorted({float(c) for c in found.numbers if 0.0 < c < 1.0}, reverse=True)),
             None if texts is None else TextPairs(texts, tuple(thresholds(found.numbers))),
         )
-    if isinstance(space, VectorSpace):
-        element = domain if space.scalar else domain.element_domain
-        values = _values(atom_of(element), found, quiet_member(element))
-        return replace(space, source=_richer(space.source, values))
-    return space
+    if not isinstance(space, VectorSpace):
+        return space
+    element = domain if space.scalar else domain.element_domain
+    values = _values(atom_of(element), found, quiet_member(element))
+    return replace(space, source=_richer(space.source, values))

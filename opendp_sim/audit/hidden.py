@@ -35,9 +35,11 @@ _ALIKE, _SURE, _SIMPLE = 1.5, 5.0, 4
 pairs race."""
 _MORE_SECONDS, _LEAD = 2.5, 1.0
 """Seconds; and standard errors that a pair which costs more than the claim along its tape is ahead."""
-_SLOW = 3e-3
-"""Seconds of a run from which there is no race."""
+_SLOW, _SHARE = 3e-3, 0.08
+"""Seconds of a run from which there are no draws to spare for a race; and the share of what is left that
+each of the given pairs gets then."""
 _DEAR = "the costliest pairs along their tapes break the claim"
+_GIVEN_WORDS = "a pair that was given breaks the claim"
 _SPLIT = "a record that moves some of the answers and not the others breaks the claim"
 _BAR = "at a bar that the code names the claim breaks"
 _SAME = "on equal draws the outputs of a pair are furthest apart, and break the claim"
@@ -84,13 +86,8 @@ def _ranked(tracer: Tracer) -> list[_Case]:
         _Case(name, pair, lead=_LEADS.get(name, _LEAD * (id(pair) in over)))
         for name, pair in cases(tracer)
     ]
-    if (
-        tracer.seconds_a_run > _SLOW
-    ):  # no draws to spare for a race: the tapes alone say what is dear
-        dear = [_Case(_DEAR, found.pair) for found in tracer.seen.best[:1]]
-        for case in dear:
-            case.worth = _CLEAR * 1.01
-        return dear
+    if tracer.seconds_a_run > _SLOW:
+        return _slowly(tracer, over)
     for total, keep in _ROUNDS:
         end = cpu_seconds() + min(1.5 * total, 0.3 * tracer.left())
         each = max(_SHORTEST, total / max(len(racing), 1))
@@ -102,6 +99,19 @@ def _ranked(tracer: Tracer) -> list[_Case]:
         if any(case.worth > _SURE for case in racing):
             break
     return sorted(racing, key=lambda case: -case.worth)
+
+
+def _slowly(tracer: Tracer, over: set[int]) -> list[_Case]:
+    """Take the dearest pair along its tape; or one that was given and is too dear, of those the best."""
+    given = [_Case(_GIVEN_WORDS, pair) for pair in tracer.given if id(pair) in over][:_GIVEN]
+    dear = given or [_Case(_DEAR, found.pair) for found in tracer.seen.best[:1]]
+    if len(dear) > 1:
+        for case in dear:
+            case.worth = strength(tracer, case.pair, _SHARE * tracer.left(), case.seen)
+        dear = [max(dear, key=lambda case: case.worth)]
+    for case in dear:
+        case.worth = _CLEAR * 1.01
+    return dear
 
 
 def _draws(tracer: Tracer) -> bool:
@@ -126,7 +136,7 @@ def _all(tracer: Tracer, levels: int) -> Iterator[tuple[str, Pair]]:
     yield from ((_SAME, pair) for pair in apart_on_same_tapes(tracer))
     together = "answers that move together are likelier than the claim allows"
     for pair in tracer.given[:_GIVEN]:
-        yield "a pair that was given breaks the claim", pair
+        yield _GIVEN_WORDS, pair
     for pair in _opposed(tracer, levels):
         yield together, pair
     for pair in split_at_bars(tracer):

@@ -18,6 +18,7 @@ import numpy as np
 
 from opendp_sim.audit.curious import VALUES, Asked, Curious, kind_of_key
 from opendp_sim.audit.driver import REFUSED, SILENT, Driver
+from opendp_sim.audit.in_turns import Turns
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.core import dp
 
@@ -80,7 +81,7 @@ class _Shape:
     def conversation(self) -> list[list[int]]:
         """Return all questions, in order: for each part the place of its value."""
         usual = [0] * len(self.kinds)
-        others = list(self._others())
+        others = list(self.others())
         dear = [self._at(places, 1) for places in ([usual, *others] if "c" in self.kinds else [])]
         most, whole = ([self._at(usual, cost)] if dear else [] for cost in (2, 3))
         each = [places for places in others for _ in range(_EACH)]
@@ -90,7 +91,8 @@ class _Shape:
         begin = [usual, *most] + [usual] * _EIGHT + whole + [usual] * (_OFTEN - _EIGHT)
         return begin + each + dear + most + again + odd
 
-    def _others(self) -> Iterator[list[int]]:
+    def others(self) -> Iterator[list[int]]:
+        """Yield the places of questions that differ from the usual one in one part, but its cost."""
         for part, values in enumerate(self.values):
             if self.kinds[part] != "c":
                 for i in range(1, len(values)):
@@ -132,16 +134,27 @@ def of_shapes(
     if shape is None:
         return None
     asked = [shape.question(places) for places in shape.conversation()]
+    turns = _turns(shape, releases)
 
     def drive(queryable: Any) -> tuple[Any, ...]:
         heard = [_heard(queryable, one) for one in asked]
+        more = turns(heard, partial(_heard, queryable))
         flat = tuple(itertools.chain.from_iterable(heard))
-        return sum(cell for cell in flat if isinstance(cell, float) and cell > REFUSED), *flat
+        total = sum(cell for cell in flat if isinstance(cell, float) and cell > REFUSED)
+        return total, *more, *flat
 
     told = (
         f"{asked[0]!r}, more than {_OFTEN} times, others like it, and it again: {len(asked)} in all"
     )
     return Driver(drive, f"the question {told}", _pairs(shape, member, distance))
+
+
+def _turns(shape: _Shape, releases: Sequence[Callable[[], Any]]) -> Turns:
+    """Return what asks the usual question and the first other one in turns."""
+    usual = [0] * len(shape.kinds)
+    first, second = (shape.question(p) for p in (usual, next(iter(shape.others()), usual)))
+    heard = [_heard(one(), first) for one in releases for _ in range(_SOME)]
+    return Turns(first, second, {cell for cells in heard for cell in cells if type(cell) is str})
 
 
 @dataclass(frozen=True)

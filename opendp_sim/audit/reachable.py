@@ -99,11 +99,27 @@ def _methods(value: Any) -> list[Any]:
         return []
     own = {name: f for base in reversed(kind.__mro__) for name, f in vars(base).items()}
     names = sorted(own, key=lambda name: name != "__call__")
+    found = [own[name] for name in names]
+    owners = [kind if isinstance(one, classmethod) else value for one in found]
     return [
-        types.MethodType(own[name], value)
-        for name in names
-        if isinstance(own[name], types.FunctionType) and _users(own[name])
+        types.MethodType(_plain(one), owner)
+        for one, owner in zip(found, owners, strict=True)
+        if isinstance(_plain(one), types.FunctionType) and _written(kind, _plain(one))
     ]
+
+
+def _plain(member: Any) -> Any:
+    """Return the function behind what a class holds: of a class's or static method, or a property."""
+    if isinstance(member, property):
+        return member.fget
+    return getattr(member, "__func__", member)
+
+
+def _written(kind: type, function: types.FunctionType) -> bool:
+    """Say whether somebody wrote a method: not Python's own for a record with named fields."""
+    file = function.__code__.co_filename
+    record = hasattr(kind, "__dataclass_fields__") or hasattr(kind, "_fields")
+    return _users(function) and not (record and file.endswith(("<string>", "dataclasses.py")))
 
 
 def _with_helpers(found: list[types.FunctionType]) -> list[types.FunctionType]:
@@ -121,8 +137,10 @@ def _with_helpers(found: list[types.FunctionType]) -> list[types.FunctionType]:
 
 def _named(value: Any) -> list[types.FunctionType]:
     value = getattr(value, "__wrapped__", value)
-    parts = list(vars(value).values()) if isinstance(value, type) and _users(value) else [value]
-    return [part for part in parts if isinstance(part, types.FunctionType) and _users(part)]
+    if isinstance(value, type) and _users(value):
+        parts = [_plain(part) for part in vars(value).values()]
+        return [p for p in parts if isinstance(p, types.FunctionType) and _written(value, p)]
+    return [value] if isinstance(value, types.FunctionType) and _users(value) else []
 
 
 def held(function: types.FunctionType) -> list[Any]:

@@ -46,6 +46,8 @@ class _Style:
     optional: bool = False
     numbers: tuple[str, ...] = ()
     """What the numbers of a text are, in their order, where they are of a length that is allowed."""
+    words: tuple[str, ...] = ()
+    """Words of the code, which stand where the letters of one and their number are allowed."""
     met: int = 0
     groups: dict[int, str] = field(default_factory=dict)
 
@@ -84,6 +86,9 @@ class _Style:
         if least > _LONG:
             raise ValueError
         once = self.text(part)
+        fits = [word for word in self.words if _is_made_of(part, word, least, most)]
+        if fits:
+            return fits[self.branch % len(fits)]
         count = max(least, int(self.optional and least == 0))
         if once == self.digit and most > 0:
             self.met += 1
@@ -114,6 +119,14 @@ def _of_category(name: str, letter: str) -> bool:
     turned = "_NOT_" in name
     test = _CATEGORIES.get(name.replace("_NOT_", "_"))
     return test is not None and test(letter) != turned
+
+
+def _is_made_of(part: Any, word: str, least: int, most: int) -> bool:
+    """Say whether a word is some letters of the one class that is repeated."""
+    if [str(op) for op, _ in part] != ["IN"] or not least <= len(word) <= most:
+        return False
+    items = [(str(kind), of) for kind, of in part[0][1]]
+    return all(_within(items, letter) for letter in word)
 
 
 def _free(tree: Iterable[Any]) -> int:
@@ -147,16 +160,23 @@ def _texts(pattern: Pattern, styles: Iterable[_Style]) -> Iterator[str | None]:
             yield made if trusted or re.search(written, made, flags) else None
 
 
-def matching(patterns: Collection[Pattern], numbers: Sequence[str] = ()) -> list[str]:
+def matching(
+    patterns: Collection[Pattern], numbers: Sequence[str] = (), words: Sequence[str] = ()
+) -> list[str]:
     """Return texts that match those that are regular expressions, once and many times.
 
     Args:
         patterns: what may be one.
         numbers: whole numbers of the code: with 0 before them they are the two ends of a range.
+        words: words of the code, which stand where letters do.
     """
     styles = [_HIGH, _LOW, replace(_HIGH, optional=True), _Style("1", 3)]
     styles += [replace(_LOW, numbers=("0", n)) for n in numbers[:_ENDS]]
     styles += [replace(style, branch=n) for n in range(1, _STYLES) for style in (_HIGH, _LOW)]
+    few = tuple(words[:_ENDS])
+    styles += [
+        replace(style, branch=n, words=few) for n in range(len(few)) for style in (_HIGH, _LOW)
+    ]
     out: list[list[str]] = []
     for pattern in sorted(patterns):
         found = list(dict.fromkeys(filter(None, _texts(pattern, styles))))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy as np
 
 from opendp_sim.audit.joined_words import PARTS, REPEATS, SPLITS
 from opendp_sim.audit.mining import Mined
+from opendp_sim.audit.text_fields import apart, behind, fields, mixed, numbered, tables
 from opendp_sim.audit.text_kin import Shapes, kin_of, objects_of, users_of
 from opendp_sim.audit.text_patterns import PATTERNS, Pattern, low_and_high, matching
 from opendp_sim.audit.text_spellings import spelled
@@ -36,6 +36,9 @@ _DATES = frozenset(
     | {"weekday", "isoweekday", "isocalendar", "toordinal", "hour"}
 )
 _LENGTHS = frozenset({"len", "encode"})
+_HASHES = frozenset(
+    {"crc32", "adler32", "digest", "hexdigest", "md5", "sha1", "sha256", "blake2b", "hash"}
+)
 _METHODS = _CUTS | PARTS | REPEATS | _NUMERIC | _CASES | _BYTES | _JSON | _DATES | PATTERNS
 
 _NO_DATA = re.compile(
@@ -44,7 +47,7 @@ _NO_DATA = re.compile(
 """Names of types, codings and parameters, which are seldom records."""
 
 _LONGEST_MARK, _LONGEST_KEY, _KEYS, _MOST_MARKS = 3, 24, 4, 4
-_MOST_WIDTHS, _WIDEST, _REPEATED = 4, 12, 3
+_MOST_WIDTHS, _WIDEST = 4, 12
 _AMOUNTS = ("0", "1000000", "1", "-1000000")
 _NUMBERS = (
     "0",
@@ -76,7 +79,7 @@ _ISO = (
     "9999-12-31",
 )
 _MANY, _LONG, _LONGEST = 40, 1000, 5000
-_MOST_LENGTHS, _MOST_TEXTS, _DAYS = 3, 84, 16
+_MOST_LENGTHS, _MOST_TEXTS, _DAYS = 3, 108, 16
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,10 @@ def ranked(found: Mined) -> list[str]:
     short = [
         w
         for w in words
-        if len(w) <= _LONGEST_KEY and any(map(str.isalnum, w)) and w not in _METHODS
+        if len(w) <= _LONGEST_KEY
+        and any(map(str.isalnum, w))
+        and w not in _METHODS
+        and not ("\\" in w or "[" in w)  # an expression, which is no record itself
     ]
 
     def seldom(word: str) -> bool:
@@ -159,16 +165,18 @@ def texts_of(found: Mined) -> Texts:
     )
     kin, many = kin_of(shapes), _uses(found, _CUTS | PATTERNS)
     kinds = (
-        _fields(marks, keys, _whole(found)),
-        _tables(found, marks, keys),
-        matching(patterns, _whole(found)),
+        fields(marks, keys, _whole(found)),
+        tables(marks, keys, _widths(found)),
+        matching(patterns, _whole(found), ranked(found)),
         _numbers(found) if _uses(found, _NUMERIC) else [],
         spelled(found, marks, keys, together=many) if _uses(found, _CASES) else [],
         _letters(found),
         [side for pair in kin for side in pair],
         objects_of(shapes) if shapes.json else [],
         list(_ISO) if shapes.dates else [],
-        _behind(marks, ranked(found)),
+        behind(marks, ranked(found)),
+        mixed(marks, keys, found.listed, _ISO[1:3] if shapes.dates else (), numbers=shapes.numbers),
+        numbered(keys) if _uses(found, _HASHES) else [],
         _lengths(found) if _uses(found, _LENGTHS) else [],
     )
     values = [text for row in zip_longest(*kinds) for text in row if text is not None]
@@ -176,7 +184,7 @@ def texts_of(found: Mined) -> Texts:
         tuple(dict.fromkeys(values))[:_MOST_TEXTS],
         tuple(kin),
         tuple(users_of(shapes)),
-        tuple(_apart(found, marks, keys)),
+        tuple(apart(marks, keys, found.listed)),
         tuple(keys),
         tuple(_runs(marks)) if shapes.dates else (),
         _drawer(marks, [*ranked(found)[: 3 * _KEYS], "a", "b", *_AMOUNTS]),
@@ -203,23 +211,6 @@ def _numbers(found: Mined) -> list[str]:
     return [*_NUMBERS[:6], *_whole(found), *_NUMBERS[6:]]
 
 
-def _fields(marks: list[str], keys: list[str], whole: list[str]) -> list[str]:
-    """Return a key and a number, several of either, and empty fields, for each mark."""
-    out: list[list[str]] = []
-    for mark in marks:
-        texts = [
-            mark.join(parts)
-            for parts in (("a", "1000000"), ("a", "0"), ("u1", "7"), ("a", "b", "c"))
-        ]
-        texts += [f"{key}{mark}{n}" for key in keys for n in ("1", "1000000")]
-        texts += [mark.join(parts) for parts in (("1", "2", "3"), ("a", "1", "1000000"))]
-        texts += [f"a{mark}{n}" for n in ("-1", *whole)]
-        texts += [mark.join([*keys, "a", "b", "c", "d", "e", "f"]), f"{mark}7", f"a{mark}{mark}7"]
-        texts += [f"a{mark}1{m}b{mark}1000000" for m in marks if m != mark]
-        out.append(texts)
-    return [text for row in zip_longest(*out) for text in row if text is not None]
-
-
 def _widths(found: Mined) -> list[int]:
     """Return how many numbers a record may have, those that the code names first."""
     named = sorted({int(c) for c in found.numbers if c == int(c) and 1 < c <= _WIDEST})
@@ -234,29 +225,10 @@ def _runs(marks: list[str]) -> Iterator[tuple[str, ...]]:
     yield from (tuple(f"{day}{mark}a" for day in days) for mark in marks[:1])
 
 
-def _behind(marks: list[str], words: list[str]) -> list[str]:
-    """Return words of the code as the second field: its first ones, and one from the middle."""
-    few = [*words[: _KEYS - 1], *words[len(words) // 2 :][:1]]
-    return [f"a{mark}{word}" for word in dict.fromkeys(few) for mark in marks]
-
-
 def _dated(found: Mined, marks: list[str]) -> bool:
     """Say whether the code reads dates: by name, or by the places of an ISO date's hour or month."""
     places = any(pair <= found.numbers for pair in _PLACES)
     return places or "T" in marks or _uses(found, _DATES)
-
-
-def _tables(found: Mined, marks: list[str], keys: list[str]) -> list[str]:
-    """Return many unlike words, as many numbers as the code may want fields, and tables of two marks."""
-    rows = [m.join([n] * w) for m in marks for w in _widths(found) for n in ("1000000", "-1000000")]
-    like = keys or ["a"]
-    tables = [
-        outer.join([f"{key}{inner}{n}" for key in like] * _REPEATED)
-        for outer, inner in itertools.permutations(marks, 2)
-        for n in ("1000000", "7")
-    ]
-    unlike = [mark.join(f"w{i}" for i in range(_MANY)) for mark in marks]
-    return [text for row in zip_longest(unlike, tables, rows) for text in row if text is not None]
 
 
 def _letters(found: Mined) -> list[str]:
@@ -271,14 +243,6 @@ def _letters(found: Mined) -> list[str]:
 def _lengths(found: Mined) -> list[str]:
     whole = sorted(int(c) for c in found.numbers if c == int(c) and 2 <= c <= _LONGEST)
     return ["a" * (n + more) for n in whole[:_MOST_LENGTHS] for more in (0, 1)] + ["a" * _LONG]
-
-
-def _apart(found: Mined, marks: list[str], keys: list[str]) -> list[tuple[str, str]]:
-    """Return texts of a part of the words, and of the rest: a record that moves some counts alone."""
-    keys = keys if len(found.listed) < 2 else [key for key in keys if key in found.listed]
-    half = (len(keys) + 1) // 2
-    sides = [(keys[:half], keys[half:]), (keys[half:], keys[:half]), (keys[:1], keys[1:])]
-    return [(m.join(a), m.join(b)) for m in marks[:2] for a, b in sides if a and b]
 
 
 def _drawer(marks: list[str], parts: list[str]) -> Callable[[np.random.Generator], str]:

@@ -49,7 +49,7 @@ def _first_amounts(rows: list[str]) -> int:
     kept: dict[str, list[int]] = {}
     for row in rows:
         user, _, amount = row.partition(":")
-        value = int(amount) if amount.isdigit() else 0
+        value = int(amount) if amount.isdecimal() else 0
         kept.setdefault(user, []).append(min(value, 10))
     return sum(sum(values[:2]) for values in kept.values())
 
@@ -58,7 +58,7 @@ def _smallest_amounts(rows: list[str]) -> int:
     kept: dict[str, list[int]] = {}
     for row in rows:
         user, _, amount = row.partition(":")
-        value = int(amount) if amount.isdigit() else 0
+        value = int(amount) if amount.isdecimal() else 0
         kept.setdefault(user, []).append(min(value, 10))
     return sum(sum(sorted(values)[:2]) for values in kept.values())
 
@@ -146,7 +146,7 @@ def _hours_of_the_day(rows: list[str]) -> int:
 
 def _last_of_each(rows: list[str]) -> int:
     pairs = (row.partition(",") for row in rows)
-    return sum({u: int(n) % 11 if n.isdigit() else 0 for u, _, n in pairs}.values())
+    return sum({u: int(n) % 11 if n.isdecimal() else 0 for u, _, n in pairs}.values())
 
 
 def _by_the_longest(rows: list[str]) -> int:

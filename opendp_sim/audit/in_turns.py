@@ -1,0 +1,63 @@
+"""Two questions in turns, many times: for answers that say one of two things, and never end.
+
+A sparse vector that goes on after its positive answers hides each comparison behind noise of its own,
+and all of them behind one more noise, of the bar. The latter is the same for both questions, so the
+difference of how often each was answered one way has none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from opendp_sim.audit.driver import REFUSED, SILENT
+
+__all__ = ["Turns"]
+
+Heard = Callable[[Any], tuple[Any, ...]]
+_TURNS = 100
+_LAST = 4
+"""Answers at the end of a conversation, of which some must not be refusals."""
+
+
+class Turns:
+    """Asks two questions in turns, if answers are bare yes or no.
+
+    Args:
+        first: a question.
+        second: another one, about other records.
+        words: texts that were answered; the first of them counts as 1, all others as 0.
+    """
+
+    def __init__(self, first: Any, second: Any, words: set[str]) -> None:
+        self.first, self.second = first, second
+        self._one = min(words, default="")
+
+    def __call__(self, heard: list[tuple[Any, ...]], ask: Heard) -> tuple[float, float, float]:
+        """Return how often each is answered with 1, and the difference before them.
+
+        Args:
+            heard: what was answered before.
+            ask: asks, and returns the cells of an answer.
+        """
+        if not _yes_or_no(heard):
+            return 0.0, 0.0, 0.0
+        sums = [0.0, 0.0]
+        for _ in range(_TURNS):
+            for place, question in enumerate((self.first, self.second)):
+                sums[place] += sum(map(self._value, ask(question)))
+        return sums[0] - sums[1], sums[0], sums[1]
+
+    def _value(self, cell: Any) -> float:
+        return float(cell == self._one) if isinstance(cell, str) else float(cell == 1)
+
+
+def _yes_or_no(heard: list[tuple[Any, ...]]) -> bool:
+    """Say whether a conversation goes on, and answers were single cells: texts, or 0 and 1."""
+    answers = [cells for cells in heard if cells != (REFUSED,)]
+    lasting = any(cells not in ((REFUSED,), (SILENT,)) for cells in heard[-_LAST:])
+    plain = all(
+        len(cells) == 1 and (isinstance(cells[0], str) or cells[0] in (0.0, 1.0, SILENT))
+        for cells in answers
+    )
+    return lasting and plain
