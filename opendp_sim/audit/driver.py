@@ -38,6 +38,12 @@ class Driver:
     options: str = ""
     """What ``default_driver`` has to be told to make it again, as it is written in a call."""
 
+    place: str = ""
+    """Where it stands in that driver, as it is written behind the call: ``.others[2]``."""
+    others: tuple[Driver, ...] = ()
+    """Conversations of which one is held instead where it costs more than the claim along a tape, and
+    this one does not."""
+
     def __call__(self, queryable: Any) -> Any:
         """Ask everything; return the transcript."""
         return self.drive(queryable)

@@ -15,7 +15,8 @@ from opendp_sim.audit.driver import REFUSED, SILENT
 __all__ = ["Turns"]
 
 Heard = Callable[[Any], tuple[Any, ...]]
-_TURNS = 100
+_TURNS, _ENDED = 100, 7
+"""Turns in all; and the one by which another answer has to come: else the queryable has ended."""
 _LAST = 4
 """Answers at the end of a conversation, of which some must not be refusals."""
 
@@ -26,12 +27,15 @@ class Turns:
     Args:
         first: a question.
         second: another one, about other records.
-        words: texts that were answered; the first of them counts as 1, all others as 0.
+        known: cells of answers to the first; the first of their texts counts as 1, others as 0.
     """
 
-    def __init__(self, first: Any, second: Any, words: set[str]) -> None:
+    def __init__(self, first: Any, second: Any, known: list[tuple[Any, ...]]) -> None:
         self.first, self.second = first, second
-        self._one = min(words, default="")
+        self._one = min((c for cells in known for c in cells if isinstance(c, str)), default="")
+        self.bare = _are_bare(known)
+        """Whether answers are bare yes or no; then the second is also asked first: what answers it
+        with no, and the first with yes, is between the two."""
 
     def __call__(self, heard: list[tuple[Any, ...]], ask: Heard) -> tuple[float, float, float]:
         """Return how often each is answered with 1, and the difference before them.
@@ -42,10 +46,14 @@ class Turns:
         """
         if not _yes_or_no(heard):
             return 0.0, 0.0, 0.0
-        sums = [0.0, 0.0]
-        for _ in range(_TURNS):
+        sums, met = [0.0, 0.0], set[tuple[Any, ...]]()
+        for turn in range(_TURNS):
             for place, question in enumerate((self.first, self.second)):
-                sums[place] += sum(map(self._value, ask(question)))
+                cells = ask(question)
+                met.add(cells)
+                sums[place] += sum(map(self._value, cells))
+            if turn == _ENDED and len(met) == 1:
+                break
         return sums[0] - sums[1], sums[0], sums[1]
 
     def _value(self, cell: Any) -> float:
@@ -54,10 +62,13 @@ class Turns:
 
 def _yes_or_no(heard: list[tuple[Any, ...]]) -> bool:
     """Say whether a conversation goes on, and answers were single cells: texts, or 0 and 1."""
-    answers = [cells for cells in heard if cells != (REFUSED,)]
     lasting = any(cells not in ((REFUSED,), (SILENT,)) for cells in heard[-_LAST:])
-    plain = all(
+    return lasting and _are_bare(heard)
+
+
+def _are_bare(heard: list[tuple[Any, ...]]) -> bool:
+    answers = [cells for cells in heard if cells != (REFUSED,)]
+    return all(
         len(cells) == 1 and (isinstance(cells[0], str) or cells[0] in (0.0, 1.0, SILENT))
         for cells in answers
     )
-    return lasting and plain

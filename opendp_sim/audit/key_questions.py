@@ -8,6 +8,7 @@ from typing import Any
 
 from opendp_sim.audit.driver import REFUSED, SILENT, Driver
 from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.question_shapes import of_bare
 from opendp_sim.core import dp
 
 __all__ = ["of_keys", "of_own"]
@@ -58,9 +59,9 @@ def of_keys(
     some = distance if isinstance(distance, int) and distance <= _MOST else 0
     near = [Pair([], [key] * some, distance) for key in again]
     pairs = tuple(p for p in near if some and member(p.left) and member(p.right))
-    return Driver(
-        drive, f"the keys {once}, each once, and then {twice} again, {_TIMES} times", pairs
-    )
+    told = f"the keys {once}, each once, and then {twice} again, {_TIMES} times"
+    others = of_bare(asked[1], pairs) if kind == _ANYTHING else ()
+    return Driver(drive, told, pairs, others=others)
 
 
 def of_own(queryable: Any, pairs: tuple[Pair, ...]) -> Driver | None:
@@ -76,7 +77,7 @@ def of_own(queryable: Any, pairs: tuple[Pair, ...]) -> Driver | None:
         heard = [_answer(asking, key) for _ in range(_AGAIN)]
         return (sum(heard), *heard)
 
-    return Driver(drive, f"the key {key!r}, {_AGAIN} times", pairs)
+    return Driver(drive, f"the key {key!r}, {_AGAIN} times", pairs, others=of_bare(key, pairs))
 
 
 def _takes(queryable: Any, keys: tuple[Any, ...]) -> bool:

@@ -159,6 +159,12 @@ def _made_once(tape: Tape, put: Callable[[Any, str, Any], None]) -> None:
     for name in READ:
         real = getattr(native.Transformation, name)
         put(native.Transformation, name, tape.constructors.read(name, real, tape.serving))
+    if of_module(native.Measurement.map, native):
+        put(
+            native.Measurement,
+            "map",
+            tape.constructors.mapped(native.Measurement.map, tape.serving),
+        )
 
 
 def _like(tape: Tape, real: type, make: Callable[..., Any]) -> type:

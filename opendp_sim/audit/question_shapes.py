@@ -19,10 +19,12 @@ import numpy as np
 from opendp_sim.audit.curious import VALUES, Asked, Curious, kind_of_key
 from opendp_sim.audit.driver import REFUSED, SILENT, Driver
 from opendp_sim.audit.in_turns import Turns
+from opendp_sim.audit.insistent import insistent
 from opendp_sim.audit.neighbours import Pair
+from opendp_sim.audit.question_parts import Shape
 from opendp_sim.core import dp
 
-__all__ = ["of_shapes"]
+__all__ = ["of_bare", "of_shapes"]
 
 _PATTERNS = (
     "lh",
@@ -42,64 +44,12 @@ _PATTERNS = (
     "nnn",
 )
 """Parts of a tuple, in the order in which they are tried: see ``VALUES``."""
-_OFTEN, _EIGHT, _HALF, _EACH, _CELLS, _ODD = 10, 7, 4, 2, 16, 2
-"""How often questions are asked; one that nobody means comes between others, for what an exception leaves
-behind may be more than there was."""
+_CELLS, _OFTEN, _MOST_NAMES = 16, 10, 6
 _TEXTS, _MOST_TEXTS, _TRIES, _MOST_KEYS = 12, 4, 60, 4
 _DEAREST, _MOST_COSTS, _LONGEST_MARK, _SOME, _ALONE = 16.0, 8, 3, 6, "cnt"
+_BORDER, _BORDERS = 100, 2
 _INSIDE = 5
 """A record between all lower ends and all upper ends."""
-
-
-@dataclass(frozen=True)
-class _Shape:
-    """Parts of a question: the values of each, and the keys of a mapping, or a text's mark between them;
-    without either it is a tuple.
-    """
-
-    kinds: str
-    values: tuple[tuple[Any, ...], ...]
-    keys: tuple[Any, ...] | None = None
-    mark: str | None = None
-    bare: bool = False
-    """Whether the only part is the question itself."""
-
-    def question(self, places: Sequence[int]) -> Any:
-        """Return the question with that value of each part; a new one each time.
-
-        Without places it is one that nobody means: the usual parts in the other order.
-        """
-        spots = places or [0] * len(self.values)
-        parts = [some[min(i, len(some) - 1)] for some, i in zip(self.values, spots, strict=True)]
-        parts = parts if places else parts[::-1]
-        if self.bare:
-            return parts[0]
-        if self.mark is not None:
-            return self.mark.join(map(str, parts))
-        return tuple(parts) if self.keys is None else Asked(zip(self.keys, parts, strict=True))
-
-    def conversation(self) -> list[list[int]]:
-        """Return all questions, in order: for each part the place of its value."""
-        usual = [0] * len(self.kinds)
-        others = list(self.others())
-        dear = [self._at(places, 1) for places in ([usual, *others] if "c" in self.kinds else [])]
-        most, whole = ([self._at(usual, cost)] if dear else [] for cost in (2, 3))
-        each = [places for places in others for _ in range(_EACH)]
-        again = [usual] * _HALF + (dear[:1] or [usual]) * _HALF
-        odd: list[list[int]] = [[], usual, usual] * _ODD if len(self.kinds) > 1 else []
-        odd += [self._at(usual, -1), *dear[:1]] * _ODD if dear else []
-        begin = [usual, *most] + [usual] * _EIGHT + whole + [usual] * (_OFTEN - _EIGHT)
-        return begin + each + dear + most + again + odd
-
-    def others(self) -> Iterator[list[int]]:
-        """Yield the places of questions that differ from the usual one in one part, but its cost."""
-        for part, values in enumerate(self.values):
-            if self.kinds[part] != "c":
-                for i in range(1, len(values)):
-                    yield [i if k == part else 0 for k in range(len(self.kinds))]
-
-    def _at(self, places: Sequence[int], cost: int) -> list[int]:
-        return [cost if kind == "c" else i for kind, i in zip(self.kinds, places, strict=True)]
 
 
 def of_shapes(
@@ -121,6 +71,7 @@ def of_shapes(
         numbers: what a question may cost, beside the usual costs.
         claim: the loss that is claimed, of which questions cost parts.
     """
+    numbers = tuple(numbers)
     texts = tuple(dict.fromkeys((*VALUES["t"], *words)))[:_TEXTS]
     costs = _costs(numbers, claim)
     shape = None
@@ -130,31 +81,54 @@ def of_shapes(
     ):  # at last it is enough that answers differ
         asking = _Asking(some, texts, costs)
         shape = shape or _of_keys(asking) or _of_tuples(asking)
-        shape = shape or _of_marks(asking, words) or _bare(asking)
+        shape = shape or _of_marks(asking, words) or _bare(asking) or _of_words(asking, words)
     if shape is None:
         return None
-    asked = [shape.question(places) for places in shape.conversation()]
     turns = _turns(shape, releases)
+    asked = [shape.question(places) for places in shape.conversation()]
+    asked = [turns.second, *asked] if turns.bare else asked
 
     def drive(queryable: Any) -> tuple[Any, ...]:
         heard = [_heard(queryable, one) for one in asked]
         more = turns(heard, partial(_heard, queryable))
         flat = tuple(itertools.chain.from_iterable(heard))
         total = sum(cell for cell in flat if isinstance(cell, float) and cell > REFUSED)
-        return total, *more, *flat
+        return total, *more, *(map(str, flat) if turns.bare else flat)  # of one kind each
 
     told = (
         f"{asked[0]!r}, more than {_OFTEN} times, others like it, and it again: {len(asked)} in all"
     )
-    return Driver(drive, f"the question {told}", _pairs(shape, member, distance))
+    pairs = _pairs(shape, member, distance, numbers)
+    others = () if turns.bare else insistent(shape, texts, numbers)
+    return Driver(
+        drive, f"the question {told}", pairs, others=tuple(_told(one, pairs) for one in others)
+    )
 
 
-def _turns(shape: _Shape, releases: Sequence[Callable[[], Any]]) -> Turns:
+def of_bare(key: Any, pairs: tuple[Pair, ...]) -> tuple[Driver, ...]:
+    """Return drivers that ask for a number or a text many times, or for many that may be one."""
+    shape = Shape("t" if isinstance(key, str) else "n", ((key,),), bare=True)
+    return tuple(_told(one, pairs) for one in insistent(shape, (), ()))
+
+
+def _told(asked: list[Any], pairs: tuple[Pair, ...]) -> Driver:
+    """Return a driver that asks these questions and no others."""
+
+    def drive(queryable: Any) -> tuple[Any, ...]:
+        flat = tuple(itertools.chain.from_iterable(_heard(queryable, one) for one in asked))
+        return sum(cell for cell in flat if isinstance(cell, float) and cell > REFUSED), *flat
+
+    same = all(repr(one) == repr(asked[0]) for one in asked)
+    more = f"{len(asked)} times" if same else f"{asked[1]!r} and others, {len(asked)} in all"
+    return Driver(drive, f"the question {asked[0]!r}, {more}", pairs)
+
+
+def _turns(shape: Shape, releases: Sequence[Callable[[], Any]]) -> Turns:
     """Return what asks the usual question and the first other one in turns."""
     usual = [0] * len(shape.kinds)
     first, second = (shape.question(p) for p in (usual, next(iter(shape.others()), usual)))
     heard = [_heard(one(), first) for one in releases for _ in range(_SOME)]
-    return Turns(first, second, {cell for cells in heard for cell in cells if type(cell) is str})
+    return Turns(first, second, heard)
 
 
 @dataclass(frozen=True)
@@ -181,35 +155,35 @@ def _costs(numbers: Iterable[float], claim: float) -> tuple[tuple[float, ...], .
     return tuple(dict.fromkeys((*parts, *own)))
 
 
-def _of_tuples(asking: _Asking) -> _Shape | None:
+def _of_tuples(asking: _Asking) -> Shape | None:
     for kinds in _PATTERNS:
-        found = _answered(asking, _Shape(kinds, tuple(VALUES[k] for k in kinds)))
+        found = _answered(asking, Shape(kinds, tuple(VALUES[k] for k in kinds)))
         if found is not None:
             return found
     return None
 
 
-def _of_marks(asking: _Asking, words: Sequence[str]) -> _Shape | None:
+def _of_marks(asking: _Asking, words: Sequence[str]) -> Shape | None:
     """Return a text of parts with a mark of the code between them."""
     marks = [w for w in words if 0 < len(w) <= _LONGEST_MARK and not any(map(str.isalnum, w))]
     for mark, kinds in itertools.product(marks[:_MOST_KEYS], _PATTERNS):
         values = tuple(VALUES[k] for k in kinds)
-        found = _answered(asking, _Shape(kinds, values, mark=mark))
+        found = _answered(asking, Shape(kinds, values, mark=mark))
         if found is not None:
             return found
     return None
 
 
-def _bare(asking: _Asking) -> _Shape | None:
+def _bare(asking: _Asking) -> Shape | None:
     """Return a question that is one cost, number or text."""
     for kind in _ALONE:
-        found = _answered(asking, _Shape(kind, (VALUES[kind],), bare=True))
+        found = _answered(asking, Shape(kind, (VALUES[kind],), bare=True))
         if found is not None:
             return found
     return None
 
 
-def _of_keys(asking: _Asking) -> _Shape | None:
+def _of_keys(asking: _Asking) -> Shape | None:
     """Return a mapping that is answered: its keys are those that the queryable asks for."""
     asked = Curious()
     _heard(asking.releases[-1](), asked)
@@ -222,7 +196,7 @@ def _of_keys(asking: _Asking) -> _Shape | None:
         tried.add(keys)
         numbers = "".join(map(kind_of_key, keys[:_MOST_KEYS]))
         for kinds in itertools.product(*((kind, "t") for kind in numbers)):
-            made = _Shape("".join(kinds), tuple(VALUES[k] for k in kinds), keys[: len(numbers)])
+            made = Shape("".join(kinds), tuple(VALUES[k] for k in kinds), keys[: len(numbers)])
             found = _answered(asking, made)
             if found is not None:
                 return found
@@ -231,7 +205,20 @@ def _of_keys(asking: _Asking) -> _Shape | None:
     return None
 
 
-def _answered(asking: _Asking, shape: _Shape) -> _Shape | None:
+def _of_words(asking: _Asking, words: Sequence[str]) -> Shape | None:
+    """Return a mapping of Python's own whose keys are words of the code: it may look at the type."""
+    names = [word for word in words if word.isidentifier()][:_MOST_NAMES]
+    for count in range(1, _MOST_KEYS):
+        for keys in itertools.combinations(names, count):
+            kinds = "".join(map(kind_of_key, keys))
+            values = tuple(VALUES[kind] for kind in kinds)
+            found = _answered(asking, Shape(kinds, values, keys, plain=True))
+            if found is not None:
+                return found
+    return None
+
+
+def _answered(asking: _Asking, shape: Shape) -> Shape | None:
     """Return a shape with texts and costs that are answered; ``None`` where none is."""
     places = [i for i, kind in enumerate(shape.kinds) if kind == "t"]
     costs = asking.costs if "c" in shape.kinds else asking.costs[:1]
@@ -284,13 +271,21 @@ def _cells(answer: Any) -> Iterator[Any]:
         yield str(answer)
 
 
-def _pairs(shape: _Shape, member: Callable[[Any], bool], distance: Any) -> tuple[Pair, ...]:
-    """Return neighbours that differ in records like the parts of the usual question, or between them."""
+def _pairs(
+    shape: Shape, member: Callable[[Any], bool], distance: Any, numbers: Iterable[float]
+) -> tuple[Pair, ...]:
+    """Return neighbours that differ in records like the parts of the usual question, between them, or as
+    the code names: at a border of its own.
+    """
     if not isinstance(distance, int) or distance > _CELLS:
         return ()
     usual = [some[0] for some in shape.values]
+    named = sorted(int(n) for n in numbers if n == int(n) and 1 < n <= _BORDER)[-_BORDERS:]
     records = [
-        kind(v) for v in (_INSIDE, *usual) for kind in (type(v), float, str) if _fits(kind, v)
+        kind(v)
+        for v in (_INSIDE, *usual, *named)
+        for kind in (type(v), float, str)
+        if _fits(kind, v)
     ]
     made = (Pair([], [record] * distance, distance) for record in dict.fromkeys(records))
     return tuple(pair for pair in made if member(pair.left) and member(pair.right))

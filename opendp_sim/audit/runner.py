@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from opendp_sim.audit.asked import (
     claimed_words,
 )
 from opendp_sim.audit.clock import cpu_seconds
+from opendp_sim.audit.dearest import dearest
 from opendp_sim.audit.declared import OF_DECLARATIONS, REST, check_declaration, settled
 from opendp_sim.audit.driver import Driver
 from opendp_sim.audit.drivers import default_driver
@@ -56,6 +58,8 @@ from opendp_sim.core.randomness import public_generator
 
 __all__ = ["assert_not_refuted", "audit"]
 
+_PRICED = 5
+"""Pairs of each kind on which conversations are priced."""
 _LOOKED_AT = 16
 """Datasets of which the shortest is the first that a release is made of."""
 _A_RUN = 0.02
@@ -166,6 +170,12 @@ def audit(
     found = mined(functions, arguments_of(obj) if functions else ())
     space = searched_space(subject, d_in, given, generator, found if functions else None)
     check_computes(subject.run, _short(space, public_generator(seed, "audit", "wait")))
+    if isinstance(driver, Driver) and driver.others and functions:
+        corners = space.corners(public_generator(seed, "audit", "priced"))
+        priced = [*driver.pairs[:_PRICED], *itertools.islice(corners, _PRICED)]
+        rng = public_generator(seed, "audit", "conversation")
+        driver = dearest(subject, driver, d_in, functions, priced, rng)
+        subject = _subject(obj, d_in, driver, core, noise, sample)
     if functions:
         pacer, part = public_generator(seed, "audit", "pace"), _A_RUN * spend.trace_seconds
         tape = Tape(subject.outer, pacer)

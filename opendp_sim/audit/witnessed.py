@@ -53,7 +53,7 @@ def _event(
         return None
     drive = "" if driver is None else "drive"
     if isinstance(driver, Driver):
-        drive = f"default_driver(M, {case.d_in!r}{driver.options})"
+        drive = f"default_driver(M, {case.d_in!r}{driver.options}){driver.place}"
     elif drive:
         drive = imported(driver) or drive
     subject = replace(subject, run=getattr(subject.run, "raw", subject.run))

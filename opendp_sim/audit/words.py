@@ -159,7 +159,7 @@ def _noise(tracer: Tracer) -> list[str]:
     for found in tracer.seen.best:
         sums: dict[str, float] = {}
         for a, b in zip(found.view.draws, found.view.other, strict=False):
-            name, share = f"{a.what} at {a.site}", _share(a, b, tracer.claim)
+            name, share = f"{a.what} at {a.site}", share_of(a, b, tracer.claim)
             largest[name] = max(largest.get(name, 0.0), share)
             sums[name] = sums.get(name, 0.0) + share
         for name, total in sums.items():
@@ -174,7 +174,7 @@ def _in_all(share: float, total: float) -> str:
     return f"a draw, {total:.3g} in all draws of a run, " if total > _MORE * share else ""
 
 
-def _share(a: Draw, b: Draw, claim: Claim) -> float:
+def share_of(a: Draw, b: Draw, claim: Claim) -> float:
     if a.law is None or np.shape(a.argument) != np.shape(b.argument):
         return 0.0
     epsilon, rho = a.law.loss(a.argument, b.argument)

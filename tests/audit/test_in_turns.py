@@ -29,14 +29,14 @@ def _asked(answer: Callable[[Any], tuple[Any, ...]]) -> tuple[list[Any], Callabl
 
 def test_both_questions_are_asked_as_often_and_in_turns() -> None:
     questions, ask = _asked(lambda question: (float(question == "a"),))
-    assert Turns("a", "b", set())([(0.0,), (1.0,)], ask) == (100.0, 100.0, 0.0)
+    assert Turns("a", "b", [])([(0.0,), (1.0,)], ask) == (100.0, 100.0, 0.0)
     assert questions == ["a", "b"] * 100
 
 
 def test_a_text_counts_where_it_is_the_first_of_those_that_were_heard() -> None:
     said = iter(["yes", "no", "other", "no"] * 50)
     _, ask = _asked(lambda _: (next(said),))
-    assert Turns(1, 2, {"yes", "no"})([("yes",)], ask) == (-100.0, 0.0, 100.0)
+    assert Turns(1, 2, [("yes",), ("no",)])([("yes",)], ask) == (-100.0, 0.0, 100.0)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_text_counts_where_it_is_the_first_of_those_that_were_heard() -> None:
 )
 def test_numbers_and_refusals_are_not_asked_for_again(heard: list[tuple[Any, ...]]) -> None:
     questions, ask = _asked(lambda _: (1.0,))
-    assert Turns("a", "b", set())(heard, ask) == (0.0, 0.0, 0.0)
+    assert Turns("a", "b", [])(heard, ask) == (0.0, 0.0, 0.0)
     assert not questions
 
 
