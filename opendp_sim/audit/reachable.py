@@ -112,7 +112,7 @@ def _plain(member: Any) -> Any:
     """Return the function behind what a class holds: of a class's or static method, or a property."""
     if isinstance(member, property):
         return member.fget
-    return getattr(member, "__func__", member)
+    return member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
 
 
 def _written(kind: type, function: types.FunctionType) -> bool:
@@ -138,7 +138,7 @@ def _with_helpers(found: list[types.FunctionType]) -> list[types.FunctionType]:
 def _named(value: Any) -> list[types.FunctionType]:
     value = getattr(value, "__wrapped__", value)
     if isinstance(value, type) and _users(value):
-        parts = [_plain(part) for part in vars(value).values()]
+        parts = [_plain(part) for part in list(vars(value).values())]
         return [p for p in parts if isinstance(p, types.FunctionType) and _written(value, p)]
     return [value] if isinstance(value, types.FunctionType) and _users(value) else []
 
