@@ -7,10 +7,12 @@ import json
 import math
 import re
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import date, timedelta
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -19,6 +21,7 @@ import pytest
 
 from opendp_sim.audit.guided import guided
 from opendp_sim.audit.mining import Mined, mined
+from opendp_sim.audit.reachable import functions_of
 from opendp_sim.audit.spaces import space_of
 from opendp_sim.audit.text_patterns import low_and_high, matching
 from opendp_sim.audit.text_records import ranked
@@ -31,7 +34,11 @@ LINE = re.compile(r"^(GET|POST) (\S+) took (?P<ms>\d{1,6})ms$")
 
 def _largest(function: Callable[..., Any]) -> float:
     """Return the largest change of any cell between neighbours of the structured pairs."""
-    space = guided(space_of(TEXTS, dp.symmetric_distance(), 1), TEXTS, mined([function]))  # type: ignore[list-item]
+    obj = dp.m.make_user_measurement(
+        TEXTS, dp.symmetric_distance(), dp.max_divergence(), function, float
+    )
+    found = mined(functions_of(obj))
+    space = guided(space_of(TEXTS, dp.symmetric_distance(), 1), TEXTS, found)
     moved = [0.0]
     for pair in space.corners(np.random.default_rng(0)):
         left, right = (np.atleast_1d(function(side)) for side in (pair.left, pair.right))
@@ -202,3 +209,86 @@ def test_words_stand_together_only_where_a_record_may_hold_several() -> None:
     assert len(set(both[0].lower().split())) < len(both[0].split())
     assert spelled(found, [" "], ["flu"], together=False) == both[1:]
     assert Counter(both).most_common(1)[0][1] == 1
+
+
+RATES = {"EUR": 1, "KWD": 3}
+
+
+class _Money:
+    """Is read by a method of the class, as records of an amount and a word."""
+
+    @classmethod
+    def parse(cls, text: str) -> int:
+        found = re.fullmatch(r"([0-9]{1,9}) ([A-Z]{3})", text)
+        return min(int(found[1]), 100) * RATES[found[2]] if found and found[2] in RATES else 0
+
+
+@dataclass(frozen=True)
+class _Row:
+    amount: int
+    currency: str
+
+    @staticmethod
+    def read(text: str) -> int:
+        return len(text) % 7919
+
+    @property
+    def cents(self) -> int:
+        return self.amount * 6367
+
+
+def _capped_too_early(rows: list[str]) -> int:
+    return sum(map(_Money.parse, rows))
+
+
+def _moves(rows: list[str]) -> list[int]:
+    level = dict.fromkeys(("bolts", "nuts"), 20)
+    for row in rows:
+        source, mark, target = row.partition(">")
+        if mark and source in level and target in level:
+            level[source] -= 10
+            level[target] += 10
+    return list(level.values())
+
+
+def _hours(rows: list[str]) -> list[int]:
+    found: list[int] = [0] * 24
+    for row in rows:
+        with suppress(ValueError):
+            found[datetime.fromisoformat(row.split("\t")[0]).hour] += len(row.split("\t")) - 1
+    return found
+
+
+def _sampled(rows: list[str]) -> int:
+    return sum("ERROR" in row for row in rows if zlib.crc32(row.encode()) % 10 == 0)
+
+
+@pytest.mark.parametrize(
+    ("function", "more"), [(_capped_too_early, 300), (_moves, 10), (_hours, 1), (_sampled, 1)]
+)
+def test_records_are_made_of_words_beside_numbers_words_and_dates(
+    function: Callable[..., Any], more: int
+) -> None:
+    """A word of an expression, a word for each side of a mark, a date and a field, and many alike."""
+    assert _largest(function) >= more
+
+
+def test_words_stand_where_an_expression_has_letters() -> None:
+    found = matching([(r"([0-9]{1,9}) ([A-Z]{3})", 0)], (), ("EUR", "KWD", "long", "x"))
+    assert {"0 EUR", "0 KWD", "99999999 EUR", "99999999 KWD"} <= set(found)
+    assert not any("long" in text for text in found)
+    spaced = matching([(r"(?i)(?:[a-z ]{2,9})=(\d+)", 0)], (), ("two words", "KWD"))
+    assert "two words=0" in spaced
+
+
+def test_methods_that_somebody_wrote_are_read_and_no_others() -> None:
+    def uses(rows: list[str]) -> int:
+        return sum(_Row(_Row.read(row), "x").cents for row in rows)
+
+    obj = dp.m.make_user_measurement(
+        TEXTS, dp.symmetric_distance(), dp.max_divergence(), uses, lambda d: 1.0 * d
+    )
+    found = mined(functions_of(obj))
+    assert {7919, 6367} <= found.numbers
+    assert "..." not in found.words  # of the text of a dataclass
+    assert not any("cannot" in word for word in found.words)
