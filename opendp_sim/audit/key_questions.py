@@ -93,5 +93,7 @@ def _answer(queryable: Any, key: Any) -> float:
         return SILENT if answer is None else float(answer)
     except dp.OpenDPException:
         return REFUSED
-    except Exception:  # noqa: BLE001 - no number, one beyond the floats, or an object of the user's
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - no number, one beyond the floats, or an object of the user's
         return math.nan

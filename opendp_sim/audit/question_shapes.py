@@ -9,20 +9,18 @@ when it is asked again, is then answered beyond the claim.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from opendp_sim.audit.curious import VALUES, Asked, Curious, kind_of_key
-from opendp_sim.audit.driver import REFUSED, SILENT, Driver
+from opendp_sim.audit.curious import VALUES, Curious, kind_of_key
+from opendp_sim.audit.driver import REFUSED, Driver
+from opendp_sim.audit.heard import heard_of, is_answer
 from opendp_sim.audit.in_turns import Turns
 from opendp_sim.audit.insistent import insistent
 from opendp_sim.audit.neighbours import Pair
 from opendp_sim.audit.question_parts import Shape
-from opendp_sim.core import dp
 
 __all__ = ["of_bare", "of_shapes"]
 
@@ -44,7 +42,7 @@ _PATTERNS = (
     "nnn",
 )
 """Parts of a tuple, in the order in which they are tried: see ``VALUES``."""
-_CELLS, _OFTEN, _MOST_NAMES = 16, 10, 6
+_OFTEN, _MOST_NAMES, _MOST_DISTANCE = 10, 6, 16
 _TEXTS, _MOST_TEXTS, _TRIES, _MOST_KEYS = 12, 4, 60, 4
 _DEAREST, _MOST_COSTS, _LONGEST_MARK, _SOME, _ALONE = 16.0, 8, 3, 6, "cnt"
 _BORDER, _BORDERS = 100, 2
@@ -89,8 +87,8 @@ def of_shapes(
     asked = [turns.second, *asked] if turns.bare else asked
 
     def drive(queryable: Any) -> tuple[Any, ...]:
-        heard = [_heard(queryable, one) for one in asked]
-        more = turns(heard, partial(_heard, queryable))
+        heard = [heard_of(queryable, one) for one in asked]
+        more = turns(heard, partial(heard_of, queryable))
         flat = tuple(itertools.chain.from_iterable(heard))
         total = sum(cell for cell in flat if isinstance(cell, float) and cell > REFUSED)
         return total, *more, *(map(str, flat) if turns.bare else flat)  # of one kind each
@@ -115,7 +113,7 @@ def _told(asked: list[Any], pairs: tuple[Pair, ...]) -> Driver:
     """Return a driver that asks these questions and no others."""
 
     def drive(queryable: Any) -> tuple[Any, ...]:
-        flat = tuple(itertools.chain.from_iterable(_heard(queryable, one) for one in asked))
+        flat = tuple(itertools.chain.from_iterable(heard_of(queryable, one) for one in asked))
         return sum(cell for cell in flat if isinstance(cell, float) and cell > REFUSED), *flat
 
     same = all(repr(one) == repr(asked[0]) for one in asked)
@@ -127,7 +125,7 @@ def _turns(shape: Shape, releases: Sequence[Callable[[], Any]]) -> Turns:
     """Return what asks the usual question and the first other one in turns."""
     usual = [0] * len(shape.kinds)
     first, second = (shape.question(p) for p in (usual, next(iter(shape.others()), usual)))
-    heard = [_heard(one(), first) for one in releases for _ in range(_SOME)]
+    heard = [heard_of(one(), first) for one in releases for _ in range(_SOME)]
     return Turns(first, second, heard)
 
 
@@ -142,8 +140,8 @@ class _Asking:
     def answered(self, question: Callable[[], Any]) -> bool:
         """Say whether an answer holds a number; of several datasets, whether answers differ."""
         if len(self.releases) == 1:
-            return _is_answer(_heard(self.releases[0](), question()))
-        heard = [_heard(one(), question()) for one in self.releases for _ in range(_SOME)]
+            return is_answer(heard_of(self.releases[0](), question()))
+        heard = [heard_of(one(), question()) for one in self.releases for _ in range(_SOME)]
         return len({cells for cells in heard if cells != (REFUSED,)}) > 1
 
 
@@ -186,7 +184,7 @@ def _bare(asking: _Asking) -> Shape | None:
 def _of_keys(asking: _Asking) -> Shape | None:
     """Return a mapping that is answered: its keys are those that the queryable asks for."""
     asked = Curious()
-    _heard(asking.releases[-1](), asked)
+    heard_of(asking.releases[-1](), asked)
     tried: set[tuple[Any, ...]] = set()
     while (
         asked and (keys := tuple(asked)) not in tried
@@ -201,7 +199,7 @@ def _of_keys(asking: _Asking) -> Shape | None:
             if found is not None:
                 return found
             asked.update(made.question([0] * len(kinds)))
-            _heard(asking.releases[-1](), asked)
+            heard_of(asking.releases[-1](), asked)
     return None
 
 
@@ -238,46 +236,13 @@ def _answered(asking: _Asking, shape: Shape) -> Shape | None:
     return None
 
 
-def _is_answer(heard: tuple[Any, ...]) -> bool:
-    return any(isinstance(cell, float) and cell > REFUSED for cell in heard)
-
-
-def _heard(queryable: Any, question: Any) -> tuple[Any, ...]:
-    """Return the numbers and texts of an answer."""
-    try:
-        answer = queryable(Asked(question) if type(question) is Asked else question)
-    except dp.OpenDPException:
-        return (REFUSED,)
-    except (TypeError, ValueError, AttributeError):  # no answer that OpenDP hands on
-        return (REFUSED,)
-    try:
-        return tuple(itertools.islice(_cells(answer), _CELLS))
-    except Exception:  # noqa: BLE001 - objects of the user's that cannot be read, or hold themselves
-        return (type(answer).__name__,)
-
-
-def _cells(answer: Any) -> Iterator[Any]:
-    if answer is None:
-        yield SILENT
-    elif isinstance(answer, (bool, int, float, np.integer, np.floating, np.bool_)):
-        yield float(answer)
-    elif isinstance(answer, (list, tuple, np.ndarray)):
-        for part in answer:
-            yield from _cells(part)
-    elif isinstance(answer, Mapping):
-        for _, part in sorted(answer.items(), key=repr):
-            yield from _cells(part)
-    else:
-        yield str(answer)
-
-
 def _pairs(
     shape: Shape, member: Callable[[Any], bool], distance: Any, numbers: Iterable[float]
 ) -> tuple[Pair, ...]:
     """Return neighbours that differ in records like the parts of the usual question, between them, or as
     the code names: at a border of its own.
     """
-    if not isinstance(distance, int) or distance > _CELLS:
+    if not isinstance(distance, int) or distance > _MOST_DISTANCE:
         return ()
     usual = [some[0] for some in shape.values]
     named = sorted(int(n) for n in numbers if n == int(n) and 1 < n <= _BORDER)[-_BORDERS:]

@@ -1,0 +1,88 @@
+"""Answers of any kind are heard: none ends an audit, and none has no end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+from opendp_sim.audit.driver import REFUSED, SILENT
+from opendp_sim.audit.heard import heard_of, is_answer
+from opendp_sim.audit.key_questions import of_own
+
+
+class Exits:
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+    __float__ = __str__  # type: ignore[assignment]
+    __repr__ = __str__
+
+
+class Endless(list[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            yield []
+
+
+class Named(type):
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        raise SystemExit(4)
+
+
+class Odd(metaclass=Named):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+def _itself() -> list[Any]:
+    out: list[Any] = []
+    out.append(out)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("answer", "cells"),
+    [
+        (None, (SILENT,)),
+        (True, (1.0,)),
+        (np.int64(3), (3.0,)),
+        ([1, (2, "a")], (1.0, 2.0, "a")),
+        ({"b": 1, "a": 2}, (2.0, 1.0)),
+        (Exits(), ("Exits",)),
+        ([1, Exits()], ("list",)),
+        (Endless(), ("Endless",)),
+        (_itself(), ("list",)),
+        (Odd(), ("Odd",)),
+        (list(range(1000)), tuple(map(float, range(16)))),
+    ],
+)
+def test_an_answer_is_its_numbers_and_texts(answer: Any, cells: tuple[Any, ...]) -> None:
+    assert heard_of(lambda _: answer, 1) == cells
+
+
+@pytest.mark.parametrize("error", [dp.OpenDPException("FFI"), TypeError(), ValueError()])
+def test_what_is_refused_is_no_answer(error: Exception) -> None:
+    def refuses(_: Any) -> Any:
+        raise error
+
+    assert heard_of(refuses, 1) == (REFUSED,)
+    assert not is_answer(heard_of(refuses, 1))
+
+
+def test_an_interrupt_is_raised() -> None:
+    class Stopped:
+        def __str__(self) -> str:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        heard_of(lambda _: Stopped(), 1)
+
+
+def test_an_object_that_exits_is_no_number() -> None:
+    answers: Callable[[Any], Any] = lambda _: Exits()  # noqa: E731
+    assert of_own(answers, ()) is None
