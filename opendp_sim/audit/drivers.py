@@ -58,7 +58,7 @@ def default_driver(obj: Any, d_in: Any, *, mine: bool = True) -> Driver | None:
         return of_composition(obj, d_in)
     except AuditError as error:  # no measurement: numbers or texts, then
         found, refused = of_keys(release, member, d_in, anything=True), error
-    except (AttributeError, TypeError, ValueError):  # it was asked what it cannot take
+    except (AttributeError, TypeError, ValueError, dp.OpenDPException):  # asked what it cannot take
         kind = getattr(release, "query_type", "something unknown")
         found, refused = None, unknown_questions(f"a queryable that takes {kind}")
     if found is None:

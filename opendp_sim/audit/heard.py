@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,8 +15,8 @@ from opendp_sim.core import dp
 
 __all__ = ["heard_of", "is_answer"]
 
-_CELLS, _PARTS = 16, 400
-"""Numbers and texts of one answer that are kept; and parts of it that are looked at."""
+_CELLS, _PARTS, _LONGEST = 16, 400, 200
+"""Numbers and texts of one answer that are kept, parts of it that are looked at, letters of a text."""
 
 
 def is_answer(heard: tuple[Any, ...]) -> bool:
@@ -56,4 +57,12 @@ def _cells(answer: Any, parts: Iterator[int]) -> Iterator[Any]:
         for _, part in sorted(itertools.islice(answer.items(), _PARTS), key=repr):
             yield from _cells(part, parts)
     else:
-        yield str(answer)
+        yield _shortened(str(answer))
+
+
+def _shortened(text: str) -> str:
+    """Return a text that is another one for another text, and not much longer than a line."""
+    if len(text) <= _LONGEST:
+        return text
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{text[:_LONGEST]}... {digest}"

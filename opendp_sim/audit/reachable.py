@@ -166,5 +166,8 @@ def names_of(code: types.CodeType) -> tuple[str, ...]:
 
 def attribute(owner: Any, name: str) -> Any:
     """Return what an instance or its class keeps under a name; no property is run."""
-    kept = getattr(owner, "__dict__", {})
+    try:
+        kept = object.__getattribute__(owner, "__dict__")
+    except (AttributeError, TypeError):  # slots; a user's ``__getattr__`` is not asked
+        kept = {}
     return kept[name] if name in kept else inspect.getattr_static(type(owner), name, None)

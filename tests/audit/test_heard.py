@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,11 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit.driver import REFUSED, SILENT
+from opendp_sim.audit.drivers import default_driver
 from opendp_sim.audit.heard import heard_of, is_answer
 from opendp_sim.audit.key_questions import of_own
+from opendp_sim.audit.reachable import attribute
+from opendp_sim.core.errors import AuditError
 
 
 class Exits:
@@ -58,6 +62,7 @@ def _itself() -> list[Any]:
         (Endless(), ("Endless",)),
         (_itself(), ("list",)),
         (Odd(), ("Odd",)),
+        ("x" * 200, ("x" * 200,)),
         (list(range(1000)), tuple(map(float, range(16)))),
     ],
 )
@@ -86,3 +91,43 @@ def test_an_interrupt_is_raised() -> None:
 def test_an_object_that_exits_is_no_number() -> None:
     answers: Callable[[Any], Any] = lambda _: Exits()  # noqa: E731
     assert of_own(answers, ()) is None
+
+
+def test_long_texts_are_short_and_stay_different() -> None:
+    one, other = (heard_of(lambda _, end=end: "x" * 10**6 + end, 1)[0] for end in "ab")
+    assert len(one) < 300
+    assert one != other
+
+
+def test_a_queryable_that_answers_a_measurement_now_and_then_is_asked_numbers() -> None:
+    """It passed for one that evaluates measurements, and its own exception ended the audit."""
+
+    def release(rows: list[int]) -> Any:
+        turns = iter(range(10**9))
+
+        def answer(question: Any) -> Any:
+            return float("nan") if next(turns) % 3 == 0 else question + len(rows) * 0.0
+
+        return dp.new_queryable(answer)
+
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+    obj = dp.m.make_user_measurement(*space, dp.max_divergence(), release, float)
+    with suppress(AuditError):
+        default_driver(obj, 1)
+
+
+def test_slots_whose_owner_raises_are_not_looked_for() -> None:
+    class Keeper:
+        __slots__ = ("scale",)
+
+        def __init__(self) -> None:
+            self.scale = 7919
+
+        def __getattr__(self, name: str) -> Any:
+            raise KeyError(name)
+
+        def go(self, rows: list[int]) -> float:
+            return len(rows) / self.scale
+
+    assert attribute(Keeper(), "nothing") is None
+    assert attribute(Keeper(), "go") is Keeper.go
