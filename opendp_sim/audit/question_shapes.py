@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from opendp_sim.audit.clock import cpu_seconds
 from opendp_sim.audit.curious import VALUES, Curious, kind_of_key
 from opendp_sim.audit.driver import REFUSED, Driver
 from opendp_sim.audit.heard import heard_of, is_answer
@@ -42,7 +43,7 @@ _PATTERNS = (
     "nnn",
 )
 """Parts of a tuple, in the order in which they are tried: see ``VALUES``."""
-_OFTEN, _MOST_NAMES, _MOST_DISTANCE = 10, 6, 16
+_OFTEN, _MOST_NAMES, _MOST_DISTANCE, _SECONDS = 10, 6, 16, 3.0
 _TEXTS, _MOST_TEXTS, _TRIES, _MOST_KEYS = 12, 4, 60, 4
 _DEAREST, _MOST_COSTS, _LONGEST_MARK, _SOME, _ALONE = 16.0, 8, 3, 6, "cnt"
 _BORDER, _BORDERS = 100, 2
@@ -72,12 +73,12 @@ def of_shapes(
     numbers = tuple(numbers)
     texts = tuple(dict.fromkeys((*VALUES["t"], *words)))[:_TEXTS]
     costs = _costs(numbers, claim)
-    shape = None
+    shape, end = None, cpu_seconds() + _SECONDS
     for some in (
         *((one,) for one in releases),
         releases,
     ):  # at last it is enough that answers differ
-        asking = _Asking(some, texts, costs)
+        asking = _Asking(some, texts, costs, end)
         shape = shape or _of_keys(asking) or _of_tuples(asking)
         shape = shape or _of_marks(asking, words) or _bare(asking) or _of_words(asking, words)
     if shape is None:
@@ -136,9 +137,16 @@ class _Asking:
     releases: Sequence[Callable[[], Any]]
     texts: tuple[str, ...]
     costs: tuple[tuple[float, ...], ...]
+    end: float
+    """The CPU second after which nothing is asked any more."""
 
     def answered(self, question: Callable[[], Any]) -> bool:
-        """Say whether an answer holds a number; of several datasets, whether answers differ."""
+        """Say whether an answer holds a number; of several datasets, whether answers differ.
+
+        After some seconds of asking none does.
+        """
+        if cpu_seconds() > self.end:
+            return False
         if len(self.releases) == 1:
             return is_answer(heard_of(self.releases[0](), question()))
         heard = [heard_of(one(), question()) for one in self.releases for _ in range(_SOME)]
@@ -187,7 +195,7 @@ def _of_keys(asking: _Asking) -> Shape | None:
     heard_of(asking.releases[-1](), asked)
     tried: set[tuple[Any, ...]] = set()
     while (
-        asked and (keys := tuple(asked)) not in tried
+        asked and (keys := tuple(asked)) not in tried and cpu_seconds() < asking.end
     ):  # a text may have to be there for more keys
         if all(isinstance(key, int) for key in keys):
             return None  # these are the places of a tuple

@@ -89,7 +89,8 @@ def arguments_of(obj: Any) -> list[Any]:
 
 def _users(value: Any) -> bool:
     """Say whether a function or a class is the user's."""
-    return (getattr(value, "__module__", None) or "").split(".")[0] not in _SKIP
+    name = getattr(value, "__module__", None)
+    return not isinstance(name, str) or name.split(".")[0] not in _SKIP
 
 
 def _methods(value: Any) -> list[Any]:
@@ -118,7 +119,7 @@ def _plain(member: Any) -> Any:
 def _written(kind: type, function: types.FunctionType) -> bool:
     """Say whether somebody wrote a method: not Python's own for a record with named fields."""
     file = function.__code__.co_filename
-    record = hasattr(kind, "__dataclass_fields__") or hasattr(kind, "_fields")
+    record = any(_static(kind, name) is not None for name in ("__dataclass_fields__", "_fields"))
     return _users(function) and not (record and file.endswith(("<string>", "dataclasses.py")))
 
 
@@ -135,8 +136,16 @@ def _with_helpers(found: list[types.FunctionType]) -> list[types.FunctionType]:
     return out
 
 
+def _static(value: Any, name: str, other: Any = None) -> Any:
+    """Return what is kept under a name, without asking a hook of the user's for it."""
+    try:
+        return inspect.getattr_static(value, name, other)
+    except Exception:  # noqa: BLE001 - classes that are odd in other ways
+        return other
+
+
 def _named(value: Any) -> list[types.FunctionType]:
-    value = getattr(value, "__wrapped__", value)
+    value = _static(value, "__wrapped__", value)
     if isinstance(value, type) and _users(value):
         parts = [_plain(part) for part in list(vars(value).values())]
         return [p for p in parts if isinstance(p, types.FunctionType) and _written(value, p)]

@@ -24,7 +24,7 @@ PATTERNS = frozenset(
 )
 """Functions that take a regular expression."""
 _MANY, _LONG, _LONGEST, _DIGITS, _STYLES, _ENDS = 40, 200, 2000, 8, 6, 6
-_MOST_FREE = 5
+_MOST_FREE, _LONGEST_WORD = 5, 12
 _NESTED = re.compile(r"(?:[+*|]|,\d*\})[^()]*\)+[+*{]")
 """A repeated part with a repeated part, or alternatives, in it: matching may take exponential time."""
 _TRIED = "aA_-. ,:/@+#'\"=b"
@@ -125,6 +125,8 @@ def _is_made_of(part: Any, word: str, least: int, most: int) -> bool:
     """Say whether a word is some letters of the one class that is repeated."""
     if [str(op) for op, _ in part] != ["IN"] or not least <= len(word) <= most:
         return False
+    if len(word) > _LONGEST_WORD:
+        return False  # to match a long one may take as long as it is
     items = [(str(kind), of) for kind, of in part[0][1]]
     return all(_within(items, letter) for letter in word)
 
@@ -134,7 +136,8 @@ def _free(tree: Iterable[Any]) -> int:
     count = 0
     for op, value in tree:
         if str(op).endswith("_REPEAT"):
-            count += int(value[1] > value[0]) + _free(value[2])
+            times = value[1] if value[1] <= _LONG else max(1, value[0])
+            count += int(value[1] > value[0]) + int(times) * _free(value[2])
         elif str(op) == "BRANCH":
             count += sum(_free(branch) for branch in value[1])
         elif str(op) in ("SUBPATTERN", "ATOMIC_GROUP"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -14,7 +15,9 @@ from opendp_sim.audit.driver import REFUSED, SILENT
 from opendp_sim.audit.drivers import default_driver
 from opendp_sim.audit.heard import heard_of, is_answer
 from opendp_sim.audit.key_questions import of_own
-from opendp_sim.audit.reachable import attribute
+from opendp_sim.audit.mining import mined
+from opendp_sim.audit.reachable import attribute, functions_of
+from opendp_sim.audit.text_patterns import matching
 from opendp_sim.core.errors import AuditError
 
 
@@ -131,3 +134,63 @@ def test_slots_whose_owner_raises_are_not_looked_for() -> None:
 
     assert attribute(Keeper(), "nothing") is None
     assert attribute(Keeper(), "go") is Keeper.go
+
+
+class Hooked(type):
+    def __getattr__(cls, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+class Program(metaclass=Hooked):
+    @staticmethod
+    def scaled(rows: list[int]) -> float:
+        return len(rows) * 7919.0
+
+    def __call__(self, rows: list[int]) -> float:
+        return Program.scaled(rows)
+
+
+class Numbered:
+    __module__ = 3  # type: ignore[assignment]
+
+    def go(self, rows: list[int]) -> float:
+        return len(rows) * 7907.0
+
+
+@pytest.mark.parametrize(
+    "kept", [Program(), Numbered().go, lambda rows: Program.scaled(rows) + 1.0]
+)
+def test_classes_are_read_without_their_hooks(kept: Callable[[list[int]], float]) -> None:
+    """A metaclass that raises, and a module that is a number, ended an audit."""
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+    obj = dp.m.make_user_measurement(*space, dp.max_divergence(), kept, float)
+    assert {7919.0, 7907.0} & mined(functions_of(obj)).numbers
+
+
+@pytest.mark.parametrize(
+    "slow", [r"(?:a?){30}a{30}", r"^(?:(?:a{0,2})b?){26}(?<=z)$", r"(?:(?:a?){6}b?){6}c"]
+)
+def test_expressions_that_take_for_ever_are_not_matched(slow: str) -> None:
+    begin = time.process_time()
+    matching([(slow, 0)], ("1", "2"), ("abcdefghijklmnopqrstuvwx",))
+    assert time.process_time() - begin < 1
+
+
+def test_asking_for_what_a_question_is_made_of_has_an_end() -> None:
+    """A queryable that asks for another key each time was asked for ever."""
+    names = map(str, range(10**9))
+
+    def answer(question: Any) -> float:
+        return float(question["k" + next(names)])
+
+    obj = dp.m.make_user_measurement(
+        dp.vector_domain(dp.atom_domain(T=int)),
+        dp.symmetric_distance(),
+        dp.max_divergence(),
+        lambda _: dp.new_queryable(answer),
+        float,
+    )
+    begin = time.process_time()
+    with suppress(AuditError):
+        default_driver(obj, 1)
+    assert time.process_time() - begin < 8
