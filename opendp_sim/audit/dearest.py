@@ -31,6 +31,7 @@ from opendp_sim.audit.words import share_of
 __all__ = ["dearest"]
 
 _SECONDS, _OVER, _LIKELY = 1.5, 1.05, 0.1
+"""CPU seconds of all pricing; what of the claim an event has to exceed; and how likely it has to be."""
 
 
 def dearest(

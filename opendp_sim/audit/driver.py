@@ -41,8 +41,8 @@ class Driver:
     place: str = ""
     """Where it stands in that driver, as it is written behind the call: ``.others[2]``."""
     others: tuple[Driver, ...] = ()
-    """Conversations of which one is held instead where it costs more than the claim along a tape, and
-    this one does not."""
+    """Conversations of which one is held instead where, along a tape, it shows more beyond the claim than
+    this one (``dearest.py``)."""
 
     def __call__(self, queryable: Any) -> Any:
         """Ask everything; return the transcript."""

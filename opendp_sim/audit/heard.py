@@ -37,9 +37,8 @@ def heard_of(queryable: Any, question: Any) -> tuple[Any, ...]:
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001 - objects of the user's that cannot be read, or hold themselves
-        return (
-            str(type.__dict__["__name__"].__get__(type(answer))),
-        )  # a metaclass may have its own
+        name = type.__dict__["__name__"].__get__(type(answer))  # a metaclass may have its own
+        return (str(name),)
 
 
 def _cells(answer: Any, parts: Iterator[int]) -> Iterator[Any]:

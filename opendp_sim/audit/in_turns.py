@@ -34,8 +34,8 @@ class Turns:
         self.first, self.second = first, second
         self._one = min((c for cells in known for c in cells if isinstance(c, str)), default="")
         self.bare = _are_bare(known)
-        """Whether answers are bare yes or no; then the second is also asked first: what answers it
-        with no, and the first with yes, is between the two."""
+        """Whether answers are bare yes or no. Then the second question is asked before all others: counts
+        without noise of their own are answered by no there, and by yes to the first, on one side only."""
 
     def __call__(self, heard: list[tuple[Any, ...]], ask: Heard) -> tuple[float, float, float]:
         """Return how often each is answered with 1, and the difference before them.
@@ -61,14 +61,15 @@ class Turns:
 
 
 def _yes_or_no(heard: list[tuple[Any, ...]]) -> bool:
-    """Say whether a conversation goes on, and answers were single cells: texts, or 0 and 1."""
+    """Say whether a conversation goes on, and its answers were bare."""
     lasting = any(cells not in ((REFUSED,), (SILENT,)) for cells in heard[-_LAST:])
     return lasting and _are_bare(heard)
 
 
 def _are_bare(heard: list[tuple[Any, ...]]) -> bool:
+    """Say whether something was answered, and all of it by single texts, or by 0 and 1."""
     answers = [cells for cells in heard if cells != (REFUSED,)]
-    return all(
+    return any(cells != (SILENT,) for cells in answers) and all(
         len(cells) == 1 and (isinstance(cells[0], str) or cells[0] in (0.0, 1.0, SILENT))
         for cells in answers
     )
