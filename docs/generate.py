@@ -16,9 +16,9 @@ import opendp_sim as sim
 import opendp_sim.prelude
 from opendp_sim.cli import COMMANDS, app
 from opendp_sim.core.errors import CATALOGUE
-from opendp_sim.dsl.explain import catalogue, explain
+from opendp_sim.dsl.explain.explain import catalogue, explain
 from opendp_sim.dsl.grammar.pages import words_of_a_spec
-from opendp_sim.dsl.ir import Spec
+from opendp_sim.dsl.grammar.program import Spec
 from opendp_sim.report.page import page_of
 
 _ROOMS = {

@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 
 from opendp_sim.core.mechanism import REGISTRY, page_beside
-from opendp_sim.dsl.explain import explain
-from opendp_sim.dsl.how_wrong import how_wrong
-from opendp_sim.dsl.plain_text import _BLOCK
-from opendp_sim.dsl.plan import Plan, plan_file
+from opendp_sim.dsl.explain.explain import explain
+from opendp_sim.dsl.plan.errors import how_wrong
+from opendp_sim.dsl.plan.plan import Plan, plan_file
+from opendp_sim.dsl.text.plain_text import _BLOCK
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "opendp_sim"
@@ -88,13 +88,13 @@ def _uses(key: str) -> Iterator[str]:
 
 @cache
 def _sections() -> list[tuple[str, str]]:
-    text = (ROOT / "tests" / "bench" / "RESULTS.md").read_text("utf-8")
+    text = (ROOT / "benchmarks" / "RESULTS.md").read_text("utf-8")
     parts = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
     return [(part.partition("\n")[0].strip(), part) for part in parts]
 
 
 def _measured(key: str) -> Iterator[str]:
-    """Yield the rows of `tests/bench/RESULTS.md` that name it, under the title of their section."""
+    """Yield the rows of `benchmarks/RESULTS.md` that name it, under the title of their section."""
     word = re.compile(rf"(?<![\w]){re.escape(key)}(?![\w])")
     told = []
     for title, body in _sections():

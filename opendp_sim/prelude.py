@@ -15,13 +15,13 @@ from opendp_sim.core.constructors import constructors
 from opendp_sim.core.context import register
 from opendp_sim.core.mechanism import REGISTRY, load_plugins
 
-_ROOMS = ("rows", "sketches", "noise", "top_k", "knn", "linear", "queries")
-"""Folders whose modules are mechanisms, in folders of their families; ``parts`` holds helpers."""
+_ROOMS = ("transformations", "measurements", "postprocessing")
+"""Folders whose modules are mechanisms, in folders of their families; ``_impl`` holds helpers."""
 
 for _room in _ROOMS:
     _folder = [f"{path}/{_room}" for path in opendp_sim.__path__]
     for _module in walk_packages(_folder, prefix=f"opendp_sim.{_room}."):
-        if not {"parts"} & set(_module.name.split(".")) and not _module.ispkg:
+        if not {"_impl"} & set(_module.name.split(".")) and not _module.ispkg:
             import_module(_module.name)
 load_plugins()
 

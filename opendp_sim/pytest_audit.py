@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(
 
 
 def _of_module(session: pytest.Session, module: str) -> Iterator[pytest.Item]:
-    from opendp_sim.audit.modules import makers, place_of  # noqa: PLC0415 - only when asked
+    from opendp_sim.audit.module_objects import makers, place_of  # noqa: PLC0415 - only when asked
 
     try:
         found = makers(module)
@@ -90,7 +90,7 @@ class _AuditItem(pytest.Item):
         self.make = make
 
     def runtest(self) -> None:
-        from opendp_sim.audit.modules import place_of  # noqa: PLC0415 - only when asked
+        from opendp_sim.audit.module_objects import place_of  # noqa: PLC0415 - only when asked
 
         try:
             made = self.make()
@@ -114,7 +114,7 @@ def _assert(obj: Any, d_in: Any, *, seconds: float, **options: Any) -> Any:
     if not 0 < seconds < float("inf"):
         raise pytest.UsageError(f"seconds of an audit have to be above 0: they are {seconds:g}")
     from opendp_sim.audit.findings import Budget  # noqa: PLC0415 - only when asked
-    from opendp_sim.audit.runner import assert_not_refuted as check  # noqa: PLC0415
+    from opendp_sim.audit.run import assert_not_refuted as check  # noqa: PLC0415
 
     quick = Budget.of("quick")
     share = seconds / (quick.total + 1)

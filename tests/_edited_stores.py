@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.accounting import _session_chain as chain
-from opendp_sim.accounting._session_bytes import packed_arrays, unpacked_arrays
+from opendp_sim.accounting.session import _chain as chain
+from opendp_sim.accounting.session._encoding import packed_arrays, unpacked_arrays
 from opendp_sim.dsl import plan_file
-from opendp_sim.dsl.plan import Plan
-from opendp_sim.dsl.serve import serve
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.run.session import serve
 
 SPEC = """
 spec: opendp_sim/1

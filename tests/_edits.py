@@ -15,16 +15,16 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from opendp_sim.accounting._entries import canonical, chained
-from opendp_sim.accounting.ledger import Ledger
-from opendp_sim.accounting.release import Release
-from opendp_sim.accounting.session_store import SessionStore
+from opendp_sim.accounting.ledger._entries import canonical, chained
+from opendp_sim.accounting.ledger.ledger import Ledger
+from opendp_sim.accounting.release.release import Release
+from opendp_sim.accounting.session.store import SessionStore
 from opendp_sim.core.errors import SimError
 from opendp_sim.dsl import apply, plan_file, save_plan, verify
-from opendp_sim.dsl.ask import ask, reference
-from opendp_sim.dsl.derivation import derivation
-from opendp_sim.dsl.diagnostic import Refused
-from opendp_sim.dsl.plan_document import load_plan
+from opendp_sim.dsl.plan.document import load_plan
+from opendp_sim.dsl.run.answer import ask, reference
+from opendp_sim.dsl.text.diagnostic import Refused
+from opendp_sim.dsl.verification.derivation import derivation
 from tests._small import write_small
 
 ODD: tuple[Any, ...] = (
@@ -140,7 +140,7 @@ class Files:
         apply(plan_file(self.spec))
         save_plan(plan_file(self.spec), folder / "p.plan")
         self.store = folder / "s.session"
-        from tests.accounting.test_session_chain import filled
+        from tests.accounting.session.test_chain import filled
 
         filled(self.store)
         self.genuine = folder / "genuine"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "golden"
 _LONG = re.compile(r"(-?[0-9]+\.[0-9]{12,}(?:e[+-]?[0-9]+)?)")
-"""Floats in full: their last digits are another processor's (`opendp_sim/dsl/same_numbers.py`)."""
+"""Floats in full: their last digits are another processor's (`opendp_sim/dsl/text/compare_documents.py`)."""
 
 
 class _Float(float):

@@ -99,7 +99,7 @@ def never_run() -> list[str]:
 
     A rename once took the prefix from six tests, and nothing failed.
     """
-    files = [f for f in sorted(TESTS.rglob("*.py")) if "bench" not in f.parts]
+    files = sorted(TESTS.rglob("*.py"))
     used = frozenset().union(*(read(file).used for file in files))
     return [
         f"{file.relative_to(TESTS)}: {name}"
@@ -113,7 +113,7 @@ def never_run() -> list[str]:
 def naming() -> dict[str, list[str]]:
     """Return, for each module that a test names, the test files that do."""
     found: dict[str, set[str]] = {}
-    tests = [f for f in sorted(TESTS.rglob("*.py")) if "bench" not in f.parts]
+    tests = sorted(TESTS.rglob("*.py"))
     for file in tests:
         for name in imports(file) & modules().keys():
             found.setdefault(name, set()).add(str(file.relative_to(TESTS)))

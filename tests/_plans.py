@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from opendp_sim.dsl.plan import Plan, plan_file
+from opendp_sim.dsl.plan.plan import Plan, plan_file
 
 
 @cache

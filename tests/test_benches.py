@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).parent / "bench"
+BENCH = Path(__file__).parents[1] / "benchmarks"
 
 
 def test_every_benchmark_imports(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,7 +18,7 @@ def test_every_benchmark_imports(monkeypatch: pytest.MonkeyPatch) -> None:
     failed = []
     for name in names:
         try:
-            importlib.import_module(f"tests.bench.{name}")
+            importlib.import_module(f"benchmarks.{name}")
         except Exception as error:  # noqa: BLE001 - all of them are told at once
             failed.append(f"{name}: {error}")
     assert not failed

@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from tests._named import modules
 
-ONE_DOOR = {"opendp_sim.accounting.ledger": "opendp_sim.accounting.shared_ledger"}
+ONE_DOOR = {"opendp_sim.accounting.ledger.ledger": "opendp_sim.accounting.ledger.postgres"}
 """``Ledger.open`` gives the shared ledger, which is one, where the address is a database's."""
 
 

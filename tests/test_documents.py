@@ -108,7 +108,7 @@ def test_the_schema_and_a_golden_file_are_written_as_contributing_says(tmp_path)
 
 
 def test_the_scoreboard_takes_a_family(monkeypatch):
-    script = str(ROOT / "tests" / "bench" / "audit_scoreboard.py")
+    script = str(ROOT / "benchmarks" / "audit_scoreboard.py")
     monkeypatch.setattr(sys, "argv", [script, "--family", "no_such_key", "--only", "twins"])
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr("opendp.prelude.enable_features", lambda *_: None)  # they would stay on

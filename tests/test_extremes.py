@@ -20,15 +20,15 @@ import pytest
 from annotated_types import Ge, Gt, Le, Lt
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
+from opendp_sim.core.apply_stable import whole_function
+from opendp_sim.core.arithmetic.countable import TOO_MANY
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Block, Stable
-from opendp_sim.core.countable import TOO_MANY
 from opendp_sim.core.errors import DataError, ParameterError, SimError, SpaceError
 from opendp_sim.core.mechanism import lookup
-from opendp_sim.core.whole import whole_function
-from opendp_sim.spaces.metrics import Symmetric
-from opendp_sim.spaces.rows import GridRows, RealRows, Rows
-from opendp_sim.spaces.sketch import IntVector, Sketch
+from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.rows import GridRows, RealRows, Rows
+from opendp_sim.domains.sketch import IntVector, Sketch
 from tests._tiers import tiered
 from tests.cases import cases
 

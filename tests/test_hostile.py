@@ -10,10 +10,10 @@ from opendp.extras.numpy import array2_domain
 import opendp_sim.prelude as sim
 from opendp_sim.core.errors import DataError
 from opendp_sim.core.mechanism import lookup
-from opendp_sim.spaces.ids import persons
-from opendp_sim.spaces.metrics import Symmetric
-from opendp_sim.spaces.rows import Rows
-from tests.queries.test_far_queries import GRID, KERNELS, N, release
+from opendp_sim.domains.ids import persons
+from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.rows import Rows
+from tests.postprocessing.test_far_queries import GRID, KERNELS, N, release
 
 
 def test_the_readmes_chain_answers_on_infinities():

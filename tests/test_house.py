@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given, strategies as st
 from opendp.extras.numpy import array2_domain
 
-from opendp_sim.core.adopt import adopt_domain, adopt_metric
+from opendp_sim.core.arithmetic.grid import count_ids
+from opendp_sim.core.arithmetic.rounding import float_down, float_up, sqrt_up
 from opendp_sim.core.bridge import to_dp_domain, to_dp_metric
 from opendp_sim.core.claims import Block, sensitivity_of
+from opendp_sim.core.constructors import adopt_domain, adopt_metric
 from opendp_sim.core.errors import CATALOGUE, DataError, InternalError, SimError, SpaceError
-from opendp_sim.core.grid import count_ids
 from opendp_sim.core.guard import guarded
-from opendp_sim.core.rounding import float_down, float_up, sqrt_up
-from opendp_sim.spaces.metrics import IdDistance, Symmetric, VectorNorm
-from opendp_sim.spaces.records import Column, Records
-from opendp_sim.spaces.rows import GridRows, RealRows, Rows
-from opendp_sim.spaces.serial import from_json, to_json
-from opendp_sim.spaces.sketch import IntVector, Sketch
+from opendp_sim.domains.metrics import IdDistance, Symmetric, VectorNorm
+from opendp_sim.domains.records import Column, Records
+from opendp_sim.domains.rows import GridRows, RealRows, Rows
+from opendp_sim.domains.serialize import from_json, to_json
+from opendp_sim.domains.sketch import IntVector, Sketch
 from tests import _named
 
 NUMBER = st.sampled_from([0, 0.0, -0.0, 1, 1.0, True, 0.5, Fraction(1, 2), 2, 2.5])

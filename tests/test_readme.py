@@ -15,13 +15,13 @@ import pandas as pd
 import pytest
 
 from opendp_sim.core.mechanism import REGISTRY
-from opendp_sim.dsl.explain import catalogue
+from opendp_sim.dsl.explain.explain import catalogue
 from tests._tiers import some
 
 ROOT = Path(__file__).parents[1]
 README = "".join(
     (ROOT / name).read_text(encoding="utf-8")
-    for name in ("README.md", "opendp_sim/knn/sessions.md")
+    for name in ("README.md", "opendp_sim/measurements/knn/sessions.md")
 )
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from opendp_sim.cli import COMMANDS
 from opendp_sim.core.errors import CATALOGUE
-from opendp_sim.dsl.explain import catalogue
+from opendp_sim.dsl.explain.explain import catalogue
 from opendp_sim.plots.choose import display_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
@@ -95,7 +95,7 @@ def test_a_mechanism_s_page_has_formulas_lemmas_predictions_and_measurements(mad
         "**Lemma 1 (stability).**",
         "within 6.5 of 100 records",
         "## What was measured",
-        "tests/bench",
+        "benchmarks",
         "````text\nrace_sketch (sketches)",
     ):
         assert part in page

@@ -10,9 +10,9 @@ import pytest
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.core.claims import Interactive
 from opendp_sim.core.mechanism import REGISTRY
-from opendp_sim.dsl.execute import apply
-from opendp_sim.dsl.plan import Plan
-from opendp_sim.dsl.verification import verify
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.run.execute import apply
+from opendp_sim.dsl.verification.verify import verify
 from tests._golden import compare
 from tests._plans import planned
 from tests._tiers import tiered

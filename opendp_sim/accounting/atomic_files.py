@@ -26,7 +26,6 @@ try:
 except ImportError:  # not a POSIX system: leftovers stay, nothing else changes
     LOCKS = False
 
-__all__ = ["fresh", "moved", "replacing", "sync_folder", "write_json"]
 
 _TOKEN = 8
 """Random bytes in a hidden name."""

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from opendp_sim.accounting.gaussian_curve import mu_squared_down
+from opendp_sim.accounting.measures.gaussian import mu_squared_down
+from opendp_sim.core.arithmetic.rounding import float_down
 from opendp_sim.core.claims import Measure
 from opendp_sim.core.errors import BudgetError
-from opendp_sim.core.rounding import float_down
-
-__all__ = ["MEASURES", "MOST_DELTA", "Budget", "MeasureName"]
 
 MeasureName = Literal["pure", "gdp", "zcdp", "approx_zcdp", "approx"]
 MEASURES: dict[MeasureName, Measure] = {

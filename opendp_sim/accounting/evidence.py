@@ -14,8 +14,6 @@ from typing import Any
 
 from opendp_sim.core.mechanism import REGISTRY, page_beside
 
-__all__ = ["EVIDENCE", "POST", "record", "tier", "weakest"]
-
 EVIDENCE = ("proved and audited", "proved", "asserted")
 """From the strongest to the weakest."""
 POST = "post-processing"

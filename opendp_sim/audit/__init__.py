@@ -7,18 +7,18 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from opendp_sim.audit.corpus import Control, Twin, collect
-from opendp_sim.audit.counting import certified_epsilon
-from opendp_sim.audit.enumeration import Coins, tree_pmf
+from opendp_sim.audit.checks.enumeration import Coins, tree_pmf
+from opendp_sim.audit.claims.noise_laws import NoiseLaw
 from opendp_sim.audit.findings import Budget
-from opendp_sim.audit.first_call import first_call
-from opendp_sim.audit.noise import NoiseLaw
-from opendp_sim.audit.reading import read
-from opendp_sim.audit.report import Report
-from opendp_sim.audit.runner import assert_not_refuted, audit
-from opendp_sim.audit.sarif import to_sarif
+from opendp_sim.audit.instrument.reset_state import first_call
+from opendp_sim.audit.outputs.reading import read
+from opendp_sim.audit.report.corpus import Control, Twin, collect
+from opendp_sim.audit.report.counterexample import Witness, outcome
+from opendp_sim.audit.report.report import Report
+from opendp_sim.audit.report.sarif import to_sarif
+from opendp_sim.audit.run import assert_not_refuted, audit
+from opendp_sim.audit.statistics.clopper_pearson import certified_epsilon
 from opendp_sim.audit.subject import Subject
-from opendp_sim.audit.witness import Witness, outcome
 
 __all__ = [
     "Budget",

@@ -11,8 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["clocked", "cpu_seconds"]
-
 _SPEED = [1.0]
 
 

@@ -7,9 +7,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from opendp_sim.audit.neighbours import Pair
-
-__all__ = ["Budget", "Evidence", "LayerResult", "Status", "mirrored"]
+from opendp_sim.audit.generators.neighbours import Pair
 
 Status = Literal["refuted", "not refuted", "skipped"]
 

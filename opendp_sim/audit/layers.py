@@ -14,24 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.audit.accountants import accounting_layer
+from opendp_sim.audit.checks.accountants import accounting_layer
+from opendp_sim.audit.checks.distribution import distribution_layer
+from opendp_sim.audit.checks.enumeration import enumeration_layer
+from opendp_sim.audit.checks.noise import noise_layer
+from opendp_sim.audit.checks.stability import StabilitySearch
+from opendp_sim.audit.checks.structure import structure_layer
 from opendp_sim.audit.clock import cpu_seconds
-from opendp_sim.audit.distribution import distribution_layer
-from opendp_sim.audit.encoding import Raised, outcome
-from opendp_sim.audit.enumeration import enumeration_layer
 from opendp_sim.audit.findings import Budget, LayerResult
-from opendp_sim.audit.first_call import Kept
-from opendp_sim.audit.members import MemberPairs
-from opendp_sim.audit.mining import Mined
-from opendp_sim.audit.neighbours import Pair, PairSpace
-from opendp_sim.audit.noise_law import noise_layer
-from opendp_sim.audit.shape import structure_layer
-from opendp_sim.audit.stability import StabilitySearch
+from opendp_sim.audit.generators.domain_filter import MemberPairs
+from opendp_sim.audit.generators.neighbours import Pair, PairSpace
+from opendp_sim.audit.instrument.reset_state import Kept
+from opendp_sim.audit.outputs.encoding import Raised, outcome
+from opendp_sim.audit.seeds.constants import Mined
 from opendp_sim.audit.subject import Subject
-from opendp_sim.audit.trace import trace_layer, traced_distribution
-from opendp_sim.audit.tracer import Tracer
-
-__all__ = ["SHARES", "Case", "layers_of", "tracer_of"]
+from opendp_sim.audit.trace.context import Tracer
+from opendp_sim.audit.trace.layer import trace_layer, traced_distribution
 
 SHARES = {"structure": 0.05, "coupling": 0.05, "noise": 0.2, "trace": 0.3, "distribution": 0.4}
 """How beta is divided; they add up to one."""

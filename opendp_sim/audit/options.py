@@ -4,29 +4,167 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from opendp_sim.audit.apart import distance_apart
-from opendp_sim.audit.distances import exceeds
+from opendp_sim.audit.checks.compare_outputs import metric_distance
+from opendp_sim.audit.claims.noise_laws import NoiseLaw
+from opendp_sim.audit.claims.output_distance import exceeds, measure_distance
 from opendp_sim.audit.findings import Budget
-from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.noise import NoiseLaw
+from opendp_sim.audit.generators.datasets import records_of
+from opendp_sim.audit.generators.neighbours import RECORD_METRICS, Pair, PairSpace
+from opendp_sim.audit.generators.spaces import metric_name, person_place, space_of
+from opendp_sim.audit.outputs.encoding import Encoded
+from opendp_sim.audit.seeds.constants import Mined
+from opendp_sim.audit.seeds.from_code import guided
+from opendp_sim.audit.subject import Subject
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
 
-__all__ = [
-    "apart",
-    "as_given",
-    "checked_budget",
-    "checked_events",
-    "checked_options",
-    "checked_pmf",
-    "given_pairs",
-]
+# --------------------------------------------------------------------------------------------------
+# How far apart two datasets are in an input metric: no claim speaks of pairs beyond its distance.
+
+_NORMS = {"l1": "L1Distance", "l2": "L2Distance", "linf": "LInfDistance"}
+_NUMBERS = ("AbsoluteDistance", "L1Distance", "L2Distance", "LInfDistance")
+_MOST = 5000
+"""Records of a side up to which insertions and deletions are counted: that takes their product."""
+
+
+def distance_apart(
+    left: Any, right: Any, metric: dp.Metric | None, domain: dp.Domain | None
+) -> tuple[str, Any]:
+    """Return the distance as ``measure_distance`` counts, and the metric it is of; None if unknown.
+
+    What cannot be taken apart raises whatever it raises.
+    """
+    name = "" if metric is None else metric_name(metric)
+    if metric is None:
+        return name, None
+    if name == "IdDistance" and domain is not None:
+        place, split = person_place(domain, metric), records_of(domain).split
+        return "SymmetricDistance", _persons(split(left), split(right), place)
+    if name in RECORD_METRICS or name == "Symmetric":
+        split = _splitter(domain)
+        left, right = split(left), split(right)
+        long = max(len(left), len(right)) > _MOST and name == "InsertDeleteDistance"
+        name = (
+            "SymmetricDistance" if long or name == "Symmetric" else name
+        )  # of long ones: never more
+        return name, measure_distance(name, left, right)
+    if name == "VectorNorm" and metric.descriptor.touched is None:
+        return _NORMS[metric.descriptor.norm], metric_distance(metric)(left, right)
+    return name, metric_distance(metric)(left, right) if name in _NUMBERS else None
+
+
+def _splitter(domain: dp.Domain | None) -> Callable[[Any], list[Any]]:
+    """Take a dataset apart as its domain says; of an unknown one only what is a list."""
+    try:
+        return list if domain is None else records_of(domain).split
+    except AuditError:
+        return _listed
+
+
+def _listed(data: Any) -> list[Any]:
+    if isinstance(data, (list, tuple)):
+        return list(data)
+    raise TypeError
+
+
+def _persons(left: list[Any], right: list[Any], place: int) -> int:
+    """Count the persons who come or go; one whose records changed does both."""
+    sides = _by_person(left, place), _by_person(right, place)
+    count = 0
+    for who in {**sides[0], **sides[1]}:
+        mine, other = (side.get(who, []) for side in sides)
+        if measure_distance("SymmetricDistance", mine, other):
+            count += bool(mine) + bool(other)
+    return count
+
+
+def _by_person(records: list[Any], place: int) -> dict[Any, list[Any]]:
+    found: dict[Any, list[Any]] = defaultdict(list)
+    for record in records:
+        found[record[place]].append(record)
+    return dict(found)
+
+
+# --------------------------------------------------------------------------------------------------
+# What the user gave an audit beside the object: pairs to try first, scores of an output.
+
+
+def first_tried(given: tuple[Pair, ...], space: PairSpace) -> PairSpace:
+    """Let the user's pairs be the first corners of any space."""
+    return space if not given else WithPairs(given, space)
+
+
+class WithPairs:
+    """A space whose corners begin with given pairs."""
+
+    def __init__(self, given: tuple[Pair, ...], space: PairSpace) -> None:
+        self._given, self._space = given, space
+
+    def draw(self, rng: np.random.Generator, distance: Any = None) -> Pair:
+        """Return a random pair of the space."""
+        return self._space.draw(rng, distance)
+
+    def corners(self, rng: np.random.Generator) -> Any:
+        """Yield the given pairs, then the structured ones."""
+        yield from self._given
+        yield from self._space.corners(rng)
+
+    def mutate(self, pair: Pair, rng: np.random.Generator) -> Pair:
+        """Return a similar pair; a given pair as it is."""
+        return pair if pair.genome is None else self._space.mutate(pair, rng)
+
+    def simpler(self, pair: Pair) -> Any:
+        """Return smaller pairs; none of a given pair."""
+        return () if pair.genome is None else self._space.simpler(pair)
+
+
+def searched_space(
+    subject: Subject,
+    d_in: Any,
+    given: tuple[Pair, ...],
+    generator: Callable[[np.random.Generator], Any] | None,
+    found: Mined | None,
+) -> PairSpace:
+    """Return the space of pairs, with what the code says where any was read."""
+    space = space_of(
+        subject.input_domain,
+        subject.input_metric,
+        d_in,
+        pairs=tuple((p.left, p.right) for p in given),
+        generator=generator,
+    )
+    if found is None or generator is not None:
+        return space
+    out: PairSpace = guided(space, subject.input_domain, found)
+    return out
+
+
+def scored(events: Mapping[str, Callable[[Any], float]] | None) -> dict[str, Any]:
+    """Turn scores of an output into scores of encoded outputs: they see the cells as released."""
+    if not events:
+        return {}
+
+    def lift(score: Callable[[Any], float]) -> Callable[[Encoded], Any]:
+        return lambda e: np.array([float(score(_own(row))) for row in e.cells])
+
+    return {name: lift(score) for name, score in events.items()}
+
+
+def _own(row: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what an output has itself: it was padded to the widest of those drawn beside it."""
+    there = np.flatnonzero(~np.isnan(row))
+    return row[: there[-1] + 1] if there.size else row[:0]
+
+
+# --------------------------------------------------------------------------------------------------
 
 _ROUNDING = 1e-6
 """By how much probabilities may miss 1."""

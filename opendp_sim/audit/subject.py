@@ -8,12 +8,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from opendp_sim.audit.curves import Curve, claimed_curve
-from opendp_sim.audit.noise import NoiseLaw, flat, read_law
+from opendp_sim.audit.claims.curves import Curve, claimed_curve
+from opendp_sim.audit.claims.noise_laws import NoiseLaw, flat, read_law
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
-
-__all__ = ["Subject", "read_subject"]
 
 _OTHER_LOSS = "a conversation with another loss"
 
@@ -172,7 +170,7 @@ def _odometer(
 
     def privacy_map(distance: Any) -> Any:
         if distance not in claimed:
-            from opendp_sim.audit.spaces import some_dataset  # noqa: PLC0415
+            from opendp_sim.audit.generators.spaces import some_dataset  # noqa: PLC0415
 
             space = odometer.input_domain, odometer.input_metric
             queryable = odometer(some_dataset(*space, distance))

@@ -20,7 +20,7 @@ from opendp_sim import __version__
 from opendp_sim.cli._quiet import hush
 from opendp_sim.cli._stop import stoppable
 from opendp_sim.core.errors import SimError
-from opendp_sim.core.shown import shown
+from opendp_sim.core.system.escape_text import shown
 
 __all__ = ["COMMANDS", "app", "loaded", "main"]
 

@@ -13,11 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from opendp_sim.audit.modules import left_out, makers, needed, place_of
+from opendp_sim.audit.module_objects import left_out, makers, needed, place_of
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
-
-__all__ = ["Found", "Heard", "listening", "of_factory", "of_module", "source_of"]
 
 _OUTPUT = 1
 """The descriptor of standard output."""

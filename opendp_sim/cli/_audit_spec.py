@@ -5,18 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from opendp_sim.accounting.promise import promise, who
-from opendp_sim.accounting.totals import loss_text
-from opendp_sim.audit.asked import checked_distance
-from opendp_sim.audit.services import of_service
+from opendp_sim.accounting.claim_text import promise, who
+from opendp_sim.accounting.composition import loss_text
+from opendp_sim.audit.adversary.session_analyst import of_service
+from opendp_sim.audit.claimed_distance import checked_distance
 from opendp_sim.core import dp
 from opendp_sim.core.claims import Interactive
 from opendp_sim.core.errors import AuditError
-from opendp_sim.dsl.accountant import chain, prefix
-from opendp_sim.dsl.plan import plan_file
-from opendp_sim.dsl.typed import Bound
-
-__all__ = ["Auditable", "spec_claims", "spec_subjects"]
+from opendp_sim.dsl.plan.accountant import chain, prefix
+from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.types.records import Bound
 
 Auditable = tuple[str, Any, dict[str, Any]]
 """Name, object, and further options of ``audit``."""

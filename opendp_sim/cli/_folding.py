@@ -6,8 +6,6 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 
-__all__ = ["folded"]
-
 _LABEL = re.compile(r" *(?:= help: |[-*] |[^ ]+(?: [^ ]+)? {2,})?")
 """What a line starts with that its continuation stands under: blanks, and a word set apart."""
 _STAYS = re.compile(r" *\d* \||\s*>>>|[^\n]*\t")

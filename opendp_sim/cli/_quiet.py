@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["hush", "hushed"]
-
 _QUIET = [False]
 
 

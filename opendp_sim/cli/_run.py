@@ -17,26 +17,11 @@ from opendp_sim.cli._folding import folded
 from opendp_sim.cli._quiet import hushed
 from opendp_sim.cli._stop import begun, unread
 from opendp_sim.core.errors import SimError, SpecError
-from opendp_sim.core.shown import cut, shown
-from opendp_sim.dsl.diagnostic import Refused
-from opendp_sim.dsl.document import Document
-from opendp_sim.dsl.render import as_json, as_text
-from opendp_sim.dsl.write import unwritable
-
-__all__ = [
-    "EXITS",
-    "AsJson",
-    "Params",
-    "SpecPath",
-    "console",
-    "counted",
-    "handled",
-    "parameters",
-    "progress",
-    "say",
-    "say_json",
-    "table",
-]
+from opendp_sim.core.system.escape_text import cut, shown
+from opendp_sim.dsl.files.write import unwritable
+from opendp_sim.dsl.text.diagnostic import Refused
+from opendp_sim.dsl.text.render import as_json, as_text
+from opendp_sim.dsl.text.yaml_document import Document
 
 EXITS = {"OS1": 1, "OS2": 1, "OS3": 1, "OS4": 3, "OS5": 1, "OS6": 4, "OS7": 5, "OS9": 70}
 """Exit code by family of error: 1 refused, 3 budget or ledger, 4 data, 5 release or certificate, 70

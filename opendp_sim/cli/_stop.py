@@ -16,9 +16,7 @@ from types import FrameType
 from typing import Any
 
 from opendp_sim.core.interrupts import send_again
-from opendp_sim.core.shown import shown
-
-__all__ = ["Interrupted", "begun", "note_charge", "stoppable", "to_the_end", "unread"]
+from opendp_sim.core.system.escape_text import shown
 
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 if hasattr(signal, "SIGHUP"):  # the terminal was closed

@@ -18,8 +18,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO
 
-__all__ = ["Typed", "typed"]
-
 
 class Typed(io.RawIOBase):
     """Reads a descriptor, and runs signals' handlers while it waits."""

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from opendp_sim.api.templates import RECIPES, recipe_text
 from opendp_sim.cli._run import (
     AsJson,
     Params,
@@ -20,23 +21,13 @@ from opendp_sim.cli._run import (
     say_json,
     table,
 )
-from opendp_sim.dsl.explain import catalogue, explain, explain_stage, facts_of
-from opendp_sim.dsl.ir import TEMPLATE
-from opendp_sim.dsl.plan import plan_file
-from opendp_sim.dsl.schema import json_schema
+from opendp_sim.dsl.explain.explain import catalogue, explain, explain_stage, facts_of
+from opendp_sim.dsl.files.write import check_writable
+from opendp_sim.dsl.grammar.program import TEMPLATE
+from opendp_sim.dsl.grammar.schema import json_schema
+from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.run.overwrite import check_target
 from opendp_sim.dsl.stubs import stubs, write_stubs
-from opendp_sim.dsl.targets import check_target
-from opendp_sim.dsl.write import check_writable
-from opendp_sim.face.templates import RECIPES, recipe_text
-
-__all__ = [
-    "explain_command",
-    "init_command",
-    "ops_command",
-    "schema_command",
-    "schema_text",
-    "stubs_command",
-]
 
 
 def explain_command(

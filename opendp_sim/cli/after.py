@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from opendp_sim.accounting._entries import counted as counted_entries
-from opendp_sim.accounting.ledger import Ledger
-from opendp_sim.accounting.ledger_history import REFUSALS
+from opendp_sim.accounting.ledger._entries import counted as counted_entries
+from opendp_sim.accounting.ledger.history import REFUSALS
+from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.cli._run import (
     AsJson,
     Params,
@@ -25,18 +25,15 @@ from opendp_sim.cli._run import (
     say,
     say_json,
 )
-from opendp_sim.dsl.answer_notes import notes_of
-from opendp_sim.dsl.ask import ask, reference
-from opendp_sim.dsl.charging import begin_ledger
-from opendp_sim.dsl.derivation import derivation
-from opendp_sim.dsl.plan import plan_file
-from opendp_sim.dsl.targets import check_target, kept_of
-from opendp_sim.dsl.verification import load_checked, verify
-from opendp_sim.dsl.verify_report import ASSUMED, verdict
-from opendp_sim.dsl.write import table_of, write_output
-from opendp_sim.dsl.wrong import NEGATIVE
-
-__all__ = ["answer_command", "ledger_app", "verify_command"]
+from opendp_sim.dsl.files.write import table_of, write_output
+from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.run.answer import ask, notes_of, reference
+from opendp_sim.dsl.run.charge import begin_ledger
+from opendp_sim.dsl.run.overwrite import check_target, kept_of
+from opendp_sim.dsl.types.error_terms import NEGATIVE
+from opendp_sim.dsl.verification.derivation import derivation
+from opendp_sim.dsl.verification.report import ASSUMED, verdict
+from opendp_sim.dsl.verification.verify import load_checked, verify
 
 _SHOWN = 10
 _NEVER_BELOW = frozenset({"count", "density", "distance", "records", "votes"})
@@ -165,7 +162,7 @@ ODOMETER = (
     "note      what is promised is the limit: a sum that was read at a moment chosen after seeing "
     "answers is no Gaussian DP claim of its own"
 )
-"""Lemma 6 of ``individual_filter.md`` is about a limit that was stated in advance."""
+"""Lemma 6 of ``privacy_filter.md`` is about a limit that was stated in advance."""
 
 ledger_app = typer.Typer(name="ledger", no_args_is_help=True, help="Read a ledger, or begin one.")
 

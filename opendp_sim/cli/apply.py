@@ -22,14 +22,12 @@ from opendp_sim.cli.show_comparison import show_comparison
 from opendp_sim.cli.show_first import show_advice, show_done
 from opendp_sim.cli.show_plan import show_plan
 from opendp_sim.core.memory import process_memory
-from opendp_sim.dsl.applied import Applied
-from opendp_sim.dsl.compare import compare, refuse_private
-from opendp_sim.dsl.earlier import Earlier, earlier_of
-from opendp_sim.dsl.execute import Engine, apply
-from opendp_sim.dsl.plan import plan_file
-from opendp_sim.dsl.plan_document import is_plan, load_plan, outputs_of_plan
-
-__all__ = ["apply_command"]
+from opendp_sim.dsl.plan.document import is_plan, load_plan, outputs_of_plan
+from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.run.compare_exact import compare, refuse_private
+from opendp_sim.dsl.run.execute import Engine, apply
+from opendp_sim.dsl.run.overwrite import Earlier, earlier_of
+from opendp_sim.dsl.run.records import Applied
 
 
 def apply_command(

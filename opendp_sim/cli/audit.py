@@ -12,16 +12,14 @@ from typing import Annotated, Any, Literal
 import typer
 
 from opendp_sim.audit import Report, audit
-from opendp_sim.audit.modules import place_of
-from opendp_sim.audit.sarif import failed_sarif, sarif_of
+from opendp_sim.audit.module_objects import place_of
+from opendp_sim.audit.report.sarif import failed_sarif, sarif_of
 from opendp_sim.cli._audit_module import Found, Heard, listening, of_factory, of_module, source_of
 from opendp_sim.cli._audit_spec import spec_claims, spec_subjects
 from opendp_sim.cli._run import EXITS, AsJson, counted, handled, say
 from opendp_sim.core.errors import AuditError, SimError
-from opendp_sim.core.file_kinds import kind_of_file
-from opendp_sim.core.shown import shown
-
-__all__ = ["audit_command"]
+from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.file_kinds import kind_of_file
 
 
 @dataclass(frozen=True)

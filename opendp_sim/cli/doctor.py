@@ -19,12 +19,10 @@ from opendp_sim.cli._run import (
     say_json,
     table,
 )
-from opendp_sim.dsl.doctor import Look, doctor
-from opendp_sim.dsl.ir import DataEntry
-from opendp_sim.dsl.plan import Plan, plan_file
-from opendp_sim.dsl.plan_text import yaml_text
-
-__all__ = ["doctor_command"]
+from opendp_sim.dsl.grammar.program import DataEntry
+from opendp_sim.dsl.plan.plan import Plan, plan_file
+from opendp_sim.dsl.plan.text import yaml_text
+from opendp_sim.dsl.run.doctor import Look, doctor
 
 _PRIVATE = "PRIVATE: exact numbers about records, for their curator alone; do not pass them on."
 

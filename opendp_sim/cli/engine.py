@@ -11,8 +11,6 @@ from opendp_sim.cli._run import AsJson, handled, say, say_json
 from opendp_sim.engines.check import check
 from opendp_sim.engines.engine import ENGINES, engine_of
 
-__all__ = ["engine_app"]
-
 engine_app = typer.Typer(
     name="engine",
     no_args_is_help=True,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from opendp_sim.cli._run import AsJson, handled
 
-__all__ = ["lsp_command"]
-
 
 def lsp_command(json_: AsJson = False) -> None:
     """Help an editor with specs: findings, hover, completion, the plan's cost; needs the extra `lsp`.

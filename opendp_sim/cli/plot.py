@@ -9,9 +9,7 @@ from typing import Annotated
 import typer
 
 from opendp_sim.cli._run import AsJson, handled, say, say_json
-from opendp_sim.dsl.targets import check_target, kept_of
-
-__all__ = ["plot_command"]
+from opendp_sim.dsl.run.overwrite import check_target, kept_of
 
 
 def plot_command(

@@ -9,9 +9,7 @@ import typer
 
 from opendp_sim.accounting.atomic_files import replacing
 from opendp_sim.cli._run import AsJson, handled, say, say_json
-from opendp_sim.dsl.targets import check_target, kept_of
-
-__all__ = ["report_command"]
+from opendp_sim.dsl.run.overwrite import check_target, kept_of
 
 
 def report_command(

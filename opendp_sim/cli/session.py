@@ -13,17 +13,15 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from opendp_sim.accounting.strict_models import plain_json
+from opendp_sim.accounting.file_schemas import plain_json
 from opendp_sim.cli._run import AsJson, handled, refuse_usage
 from opendp_sim.cli._stop import note_charge
 from opendp_sim.cli._typed import typed
 from opendp_sim.core.errors import SimError, SpecError
-from opendp_sim.dsl.ir import SourceRef
-from opendp_sim.dsl.plan import plan_file
-from opendp_sim.dsl.serve import Served, read_batch, serve
-from opendp_sim.dsl.write import unwritable
-
-__all__ = ["EXAMPLES", "session_app", "session_command", "session_lines"]
+from opendp_sim.dsl.files.write import unwritable
+from opendp_sim.dsl.grammar.program import SourceRef
+from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.run.session import Served, read_batch, serve
 
 EXAMPLES = (
     ("one question, as the numbers of its feature columns in their order", '{"query": [0.1, 0.2]}'),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from opendp_sim.cli._run import say
-from opendp_sim.dsl.compare import Comparison
-
-__all__ = ["show_comparison"]
+from opendp_sim.dsl.run.compare_exact import Comparison
 
 
 def show_comparison(found: Comparison) -> None:

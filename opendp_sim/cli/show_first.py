@@ -9,20 +9,18 @@ from textwrap import wrap
 from rich.console import Console
 from rich.text import Text
 
-from opendp_sim.accounting.attackers import VERY_WEAK, attacker_of
-from opendp_sim.accounting.totals import loss_text
-from opendp_sim.accounting.wear import after_runs, of_units
+from opendp_sim.accounting.composition import loss_text
+from opendp_sim.accounting.measures.attackers import VERY_WEAK, attacker_of
+from opendp_sim.accounting.measures.group_and_repeat import after_runs, of_units
 from opendp_sim.cli.show_tree import tree
-from opendp_sim.core.rounding import up_text
-from opendp_sim.core.shown import shown
-from opendp_sim.dsl.advice import advised_of, warnings_of
-from opendp_sim.dsl.how_wrong import asked_later, how_wrong
-from opendp_sim.dsl.loss_in_words import in_words, spent_of
-from opendp_sim.dsl.plan import Plan
-from opendp_sim.dsl.standing import standing
-from opendp_sim.dsl.wrong import Wrong
-
-__all__ = ["show_advice", "show_done", "show_first"]
+from opendp_sim.core.arithmetic.rounding import up_text
+from opendp_sim.core.system.escape_text import shown
+from opendp_sim.dsl.plan.advice import advised_of, warnings_of
+from opendp_sim.dsl.plan.errors import asked_later, how_wrong
+from opendp_sim.dsl.plan.loss_text import in_words, spent_of
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.run.ledger_status import standing
+from opendp_sim.dsl.types.error_terms import Wrong
 
 _WIDE, _MARGIN = 80, 11
 _NAME = 20

@@ -8,20 +8,18 @@ from rich.console import Console, Group
 from rich.padding import Padding
 from rich.text import Text
 
-from opendp_sim.accounting.attackers import attacker_of
-from opendp_sim.accounting.totals import loss_text
+from opendp_sim.accounting.composition import loss_text
+from opendp_sim.accounting.measures.attackers import attacker_of
 from opendp_sim.cli._run import table
+from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.core.memory import process_memory
-from opendp_sim.core.rounding import up_text
-from opendp_sim.core.shown import shown
-from opendp_sim.dsl.advice import advice
-from opendp_sim.dsl.describe import dropped
-from opendp_sim.dsl.plan import Plan
-from opendp_sim.dsl.plan_text import each_record
-from opendp_sim.dsl.standing import standing
-from opendp_sim.dsl.unlike_columns import own_units
-
-__all__ = ["show_plan", "show_types"]
+from opendp_sim.core.system.escape_text import shown
+from opendp_sim.dsl.plan.advice import advice
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.plan.text import each_record
+from opendp_sim.dsl.run.ledger_status import standing
+from opendp_sim.dsl.types.column_scales import own_units
+from opendp_sim.dsl.types.describe import dropped
 
 
 def show_types(plan: Plan, out: Console) -> None:

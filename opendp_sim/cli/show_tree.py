@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from opendp_sim.accounting.totals import loss_text
+from opendp_sim.accounting.composition import loss_text
+from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.core.mechanism import Mechanism
-from opendp_sim.core.rounding import up_text
-from opendp_sim.dsl.plan import Plan
-from opendp_sim.dsl.release_plan import ReleasePlan
-
-__all__ = ["tree"]
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.plan.release_plan import ReleasePlan
 
 _COLUMN = 28
 

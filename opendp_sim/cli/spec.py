@@ -24,15 +24,13 @@ from opendp_sim.cli._run import (
 )
 from opendp_sim.cli.show_first import show_advice, show_first
 from opendp_sim.cli.show_plan import show_plan, show_types
-from opendp_sim.core.shown import shown
-from opendp_sim.dsl.advice import advice, advised_of
-from opendp_sim.dsl.error_units import unit_of_answers
-from opendp_sim.dsl.places import absent
-from opendp_sim.dsl.plan import Plan, plan_file
-from opendp_sim.dsl.standing import standing
-from opendp_sim.dsl.wrong import as_predicted
-
-__all__ = ["check_command", "plan_command", "types_command"]
+from opendp_sim.core.system.escape_text import shown
+from opendp_sim.dsl.files.paths import absent
+from opendp_sim.dsl.plan.advice import advice, advised_of
+from opendp_sim.dsl.plan.error_units import unit_of_answers
+from opendp_sim.dsl.plan.plan import Plan, plan_file
+from opendp_sim.dsl.run.ledger_status import standing
+from opendp_sim.dsl.types.error_terms import as_predicted
 
 
 def check_command(spec: SpecPath, param: Params = None, json_: AsJson = False) -> None:
@@ -128,20 +126,20 @@ def _too_few(least: float, size: int) -> str:
 
 
 def _predicted(plan: Plan, like: str, size: int) -> dict[str, Any]:
-    from opendp_sim.dsl.ask import reference  # noqa: PLC0415 - for `--like` only
-    from opendp_sim.dsl.predict import predict  # noqa: PLC0415
+    from opendp_sim.dsl.run.answer import reference  # noqa: PLC0415 - for `--like` only
+    from opendp_sim.dsl.run.predict import predict  # noqa: PLC0415
 
     return predict(plan, reference(like), size)
 
 
 def _check_output(plan: Plan, spec: str, output: str) -> None:
-    from opendp_sim.dsl.targets import check_target, kept_by  # noqa: PLC0415 - for `-o` only
+    from opendp_sim.dsl.run.overwrite import check_target, kept_by  # noqa: PLC0415 - for `-o` only
 
     check_target(File(output), "plan", kept_by(plan.program, spec))
 
 
 def _save(plan: Plan, output: str) -> None:
-    from opendp_sim.dsl.plan_document import outputs_of_plan, save_plan  # noqa: PLC0415 - for `-o` only
+    from opendp_sim.dsl.plan.document import outputs_of_plan, save_plan  # noqa: PLC0415 - for `-o` only
 
     save_plan(plan, output)
     if (own := outputs_of_plan(output, plan)) is not None and not hushed():

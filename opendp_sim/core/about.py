@@ -9,8 +9,6 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-__all__ = ["About", "describe", "options_of"]
-
 _MANY = {float: "numbers", int: "whole numbers", str: "names"}
 _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 

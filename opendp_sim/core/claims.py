@@ -12,28 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core import dp
-from opendp_sim.core.countable import LARGEST_FEATURE
-from opendp_sim.core.crew import Crew
+from opendp_sim.core.arithmetic.countable import LARGEST_FEATURE
+from opendp_sim.core.arithmetic.rounding import bounded_int, float_up, sqrt_up
 from opendp_sim.core.errors import ParameterError, SpaceError
-from opendp_sim.core.rounding import bounded_int, float_up, sqrt_up
 from opendp_sim.core.space import Domain, Metric
-
-__all__ = [
-    "NORMS",
-    "Block",
-    "Claim",
-    "Interactive",
-    "Measure",
-    "Noise",
-    "Norm",
-    "Post",
-    "Private",
-    "Sensitivity",
-    "Stable",
-    "Stage",
-    "norm_of",
-    "sensitivity_of",
-]
+from opendp_sim.core.system.executor import Crew
 
 Norm = Literal["l1", "l2", "linf"]
 NORMS: tuple[Norm, ...] = get_args(Norm)

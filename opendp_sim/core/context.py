@@ -9,8 +9,6 @@ from __future__ import annotations
 from opendp_sim.core.constructors import constructors
 from opendp_sim.core.mechanism import REGISTRY
 
-__all__ = ["PREFIX", "register"]
-
 PREFIX = "sim_"
 _done: dict[str, type] = {}
 

@@ -9,20 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, NoReturn
 
-from opendp_sim.core.shown import shown
-
-__all__ = [
-    "CATALOGUE",
-    "AuditError",
-    "BudgetError",
-    "DataError",
-    "InternalError",
-    "ParameterError",
-    "ReleaseError",
-    "SimError",
-    "SpaceError",
-    "SpecError",
-]
+from opendp_sim.core.system.escape_text import shown
 
 CATALOGUE: dict[str, str] = {
     "OS101": "A mechanism parameter is missing, unknown, of the wrong type or outside its range.",

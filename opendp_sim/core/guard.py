@@ -10,8 +10,6 @@ import numpy as np
 from opendp_sim.core.errors import InternalError, SimError
 from opendp_sim.core.interrupts import shielded
 
-__all__ = ["guarded"]
-
 
 def guarded(function: Callable[[Any], Any], where: str) -> Callable[[Any], Any]:
     """Let nothing of an exception out of a private function: it could carry a record.

@@ -25,8 +25,6 @@ from functools import wraps
 from types import FrameType
 from typing import Any, TypeVar
 
-__all__ = ["catch_dropped", "held", "holding", "send_again", "shielded"]
-
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGALRM", "SIGUSR1", "SIGUSR2", "SIGBREAK")
 _SIGNALS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 _RETRY = 0.005

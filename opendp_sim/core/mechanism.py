@@ -29,20 +29,6 @@ from opendp_sim.core.claims import Claim
 from opendp_sim.core.errors import InternalError, ParameterError
 from opendp_sim.core.space import Domain, Metric
 
-__all__ = [
-    "REGISTRY",
-    "Mechanism",
-    "Option",
-    "Source",
-    "current_key",
-    "load_plugins",
-    "lookup",
-    "one_of",
-    "page_beside",
-    "param",
-    "register",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Source:

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from opendp_sim.core.errors import ParameterError
 
-__all__ = ["check_memory", "freed_blocks_kept", "machine_memory", "process_memory"]
-
 _WHILE = {-3: 2**25, -1: 2**26, -2: 2**26}
 """What glibc's ``mallopt`` is told: M_MMAP_THRESHOLD (its highest), M_TRIM_THRESHOLD and M_TOP_PAD."""
 _AFTER = {-2: 2**17}

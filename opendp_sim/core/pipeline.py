@@ -11,8 +11,6 @@ from opendp_sim.core.errors import SpaceError
 from opendp_sim.core.mechanism import Mechanism
 from opendp_sim.core.space import Domain, Metric
 
-__all__ = ["bind_steps", "on_queries", "resolve", "sensitivity_after", "stability"]
-
 Blocks = Callable[[], Iterable[Any]]
 """Opens the dataset afresh: an iterable of blocks."""
 

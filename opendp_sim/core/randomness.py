@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from opendp_sim.core.bridge import fill_bytes
 from opendp_sim.core.errors import InternalError
 
-__all__ = ["fingerprint", "private_bytes", "public_generator"]
-
 
 def public_generator(seed: int, *purpose: str) -> np.random.Generator:
     """Return the public stream of ``(seed, purpose)``.

@@ -6,8 +6,6 @@ from typing import Annotated
 
 from opendp_sim.core.mechanism import param
 
-__all__ = ["Confidence", "Seed"]
-
 Seed = Annotated[
     int,
     param(

@@ -17,8 +17,6 @@ from typing import Any
 
 from opendp_sim.core import dp
 
-__all__ = ["FOREIGN_DOMAINS", "FOREIGN_METRICS", "Descriptor", "Domain", "Metric", "canonical"]
-
 
 def canonical(value: object) -> str:
     """Render plain data so that equal text means equal data, and equal data equal text.

@@ -11,15 +11,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from opendp_sim.dsl.applied import Applied
     from opendp_sim.dsl.builder import Builder, program
-    from opendp_sim.dsl.diagnostic import Diagnostic, Refused
-    from opendp_sim.dsl.execute import apply
-    from opendp_sim.dsl.ir import Program
-    from opendp_sim.dsl.plan import Plan, plan_file, plan_of
-    from opendp_sim.dsl.plan_document import load_plan, save_plan
-    from opendp_sim.dsl.reader import draft_of, draft_of_file
-    from opendp_sim.dsl.verification import verify
+    from opendp_sim.dsl.grammar.program import Program
+    from opendp_sim.dsl.grammar.reader import draft_of, draft_of_file
+    from opendp_sim.dsl.plan.document import load_plan, save_plan
+    from opendp_sim.dsl.plan.plan import Plan, plan_file, plan_of
+    from opendp_sim.dsl.run.execute import apply
+    from opendp_sim.dsl.run.records import Applied
+    from opendp_sim.dsl.text.diagnostic import Diagnostic, Refused
+    from opendp_sim.dsl.verification.verify import verify
 
 __all__ = [
     "Applied",
@@ -40,21 +40,21 @@ __all__ = [
 ]
 
 _WHERE = {
-    "Applied": "applied",
+    "Applied": "run.records",
     "Builder": "builder",
-    "Diagnostic": "diagnostic",
-    "Plan": "plan",
-    "Program": "ir",
-    "Refused": "diagnostic",
-    "apply": "execute",
-    "draft_of": "reader",
-    "draft_of_file": "reader",
-    "load_plan": "plan_document",
-    "plan_file": "plan",
-    "plan_of": "plan",
+    "Diagnostic": "text.diagnostic",
+    "Plan": "plan.plan",
+    "Program": "grammar.program",
+    "Refused": "text.diagnostic",
+    "apply": "run.execute",
+    "draft_of": "grammar.reader",
+    "draft_of_file": "grammar.reader",
+    "load_plan": "plan.document",
+    "plan_file": "plan.plan",
+    "plan_of": "plan.plan",
     "program": "builder",
-    "save_plan": "plan_document",
-    "verify": "verification",
+    "save_plan": "plan.document",
+    "verify": "verification.verify",
 }
 
 

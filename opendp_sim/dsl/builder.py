@@ -9,12 +9,18 @@ from typing import Any, TypeVar
 import numpy as np
 
 from opendp_sim.core.mechanism import Mechanism, Option
+from opendp_sim.dsl.grammar.program import (
+    VERSION,
+    About,
+    DataEntry,
+    OutputDecl,
+    Privacy,
+    Program,
+    StageDecl,
+)
+from opendp_sim.dsl.grammar.reader import Draft, draft_of
 from opendp_sim.dsl.grammar.section import Section
-from opendp_sim.dsl.ir import VERSION, About, DataEntry, OutputDecl, Privacy, Program, StageDecl
-from opendp_sim.dsl.plan import Plan, plan_of
-from opendp_sim.dsl.reader import Draft, draft_of
-
-__all__ = ["Builder", "program"]
+from opendp_sim.dsl.plan.plan import Plan, plan_of
 
 M = TypeVar("M", bound=Callable[..., Any])
 
@@ -29,7 +35,7 @@ def program(name: str, folder: str = ".") -> Builder:
     Example:
         >>> import opendp_sim.prelude as sim
         >>> from opendp_sim.dsl import program
-        >>> from opendp_sim.rows.quantize import Quantize
+        >>> from opendp_sim.transformations.row_maps.quantize import Quantize
         >>> p = (program("tiny")
         ...     .data("rows", source={"memory": "rows"}, columns={
         ...         "x": {"dtype": "array[f64, 2]", "bounds": [0, 1]}})

@@ -14,10 +14,8 @@ import numpy as np
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.dsl.builder import program
-from opendp_sim.dsl.plan import Plan, plan_of
+from opendp_sim.dsl.plan.plan import Plan, plan_of
 from opendp_sim.engines.engine import Engine, Local
-
-__all__ = ["Checked", "check"]
 
 _RACE = {
     "race_sketch": {

@@ -10,13 +10,11 @@ from importlib.util import find_spec
 from typing import Any, ClassVar, cast
 
 from opendp_sim.core.errors import CATALOGUE, DataError, InternalError
-from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.engines import work
 from opendp_sim.engines.job import Job, cannot, gathered_by, job_of
 from opendp_sim.engines.messages import read, unpacked
-from opendp_sim.sources.fold import cores
-
-__all__ = ["ENGINES", "Engine", "Local", "engine_of", "need", "total_of"]
+from opendp_sim.io.fold import cores
 
 ENGINES = {
     "local": "engine:Local",

@@ -10,25 +10,22 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from opendp_sim.accounting.release import versions
+from opendp_sim.accounting.release.release import versions
+from opendp_sim.core.arithmetic.countable import need_countable
 from opendp_sim.core.claims import Stable
-from opendp_sim.core.countable import need_countable
 from opendp_sim.core.errors import DataError
 from opendp_sim.core.randomness import fingerprint
-from opendp_sim.dsl.ir import Program
-from opendp_sim.dsl.plan import Plan
-from opendp_sim.dsl.reader import draft_of
-from opendp_sim.dsl.typed import Typed
-from opendp_sim.dsl.types import type_stages
-from opendp_sim.sources.checked import no_record
-from opendp_sim.sources.opening import open_source
-from opendp_sim.sources.parquet import parquet_of, parquet_parts
-from opendp_sim.sources.parquet_part import Part
-from opendp_sim.sources.place import PORTABLE, read_place
-from opendp_sim.sources.source import Source
-from opendp_sim.spaces.metrics import IdDistance
-
-__all__ = ["Job", "cannot", "gathered_by", "job_of", "plans_made", "source_of_task", "typed_of"]
+from opendp_sim.domains.metrics import IdDistance
+from opendp_sim.dsl.grammar.program import Program
+from opendp_sim.dsl.grammar.reader import draft_of
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.types.infer import type_stages
+from opendp_sim.dsl.types.records import Typed
+from opendp_sim.io.checked import no_record
+from opendp_sim.io.file_spec import PORTABLE, read_place
+from opendp_sim.io.open import open_source
+from opendp_sim.io.parquet import Part, parquet_of, parquet_parts
+from opendp_sim.io.protocol import Source
 
 
 @dataclass(frozen=True)

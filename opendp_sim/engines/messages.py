@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.core.npy import arrays_of
-
-__all__ = ["Message", "packed", "read", "unpacked"]
+from opendp_sim.core.system.npy import arrays_of
 
 
 @dataclass(frozen=True)

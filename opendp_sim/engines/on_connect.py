@@ -11,8 +11,6 @@ from opendp_sim.engines.engine import need
 from opendp_sim.engines.job import cannot
 from opendp_sim.engines.on_spark import Spark
 
-__all__ = ["Connect"]
-
 _SAID = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
 """What a client leaves in the environment; later sessions of this process would be taken for remote."""
 _PACKAGES = ("pyspark", "pandas", "grpc", "grpc_status", "zstandard")

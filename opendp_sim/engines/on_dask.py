@@ -13,8 +13,6 @@ from opendp_sim.engines import work
 from opendp_sim.engines.engine import Engine, need
 from opendp_sim.engines.job import Job, cannot
 
-__all__ = ["IN_MEMORY", "Dask"]
-
 _FAN_IN = 8
 """Partial results that are added up by one task."""
 _RETRIES = 2

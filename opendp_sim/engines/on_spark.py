@@ -19,8 +19,6 @@ from opendp_sim.engines import job as job_module, work
 from opendp_sim.engines.engine import Engine, need
 from opendp_sim.engines.job import Job, cannot
 
-__all__ = ["Spark"]
-
 _RESULT = "part long, payload binary"
 Batches = Iterator[Any]
 

@@ -15,17 +15,15 @@ import numpy as np
 
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.errors import DataError, InternalError, SimError
-from opendp_sim.dsl.typed import Typed
+from opendp_sim.domains.ids import parts_of
+from opendp_sim.domains.rows import take
+from opendp_sim.dsl.types.records import Typed
 from opendp_sim.engines.job import gathered_by, source_of_task, typed_of
 from opendp_sim.engines.messages import Message, packed, read, unpacked
-from opendp_sim.sources.blocks import Block, length_of
-from opendp_sim.sources.checked import no_record
-from opendp_sim.sources.fold import build_sketch, fold_whole
-from opendp_sim.sources.gate import gated_blocks
-from opendp_sim.spaces.ids import parts_of
-from opendp_sim.spaces.rows import take
-
-__all__ = ["bucket", "merge", "route", "whole"]
+from opendp_sim.io.blocks import Block, length_of
+from opendp_sim.io.checked import no_record
+from opendp_sim.io.fold import build_sketch, fold_whole
+from opendp_sim.io.gate import gated_blocks
 
 _BROKEN = 903
 

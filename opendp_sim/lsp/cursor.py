@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from opendp_sim.dsl.diagnostic import Path
-
-__all__ = ["Cursor", "cursor_at", "utf16", "word_at"]
+from opendp_sim.dsl.text.diagnostic import Path
 
 _KEY = re.compile(
     r"""^(?P<key>"[^"]*"|'[^']*'|[^\s"'#:\[\]{},&*!|>%@`-][^:#\[\]{},]*?)\s*:(?:\s|$)"""

@@ -8,18 +8,16 @@ from functools import lru_cache
 from typing import Any
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
-from opendp_sim.accounting.promise import promise
+from opendp_sim.accounting.claim_text import promise
 from opendp_sim.core.errors import SimError
-from opendp_sim.dsl import document as yaml
-from opendp_sim.dsl.diagnostic import Diagnostic, Notes, Refused
-from opendp_sim.dsl.document import Document, Span
-from opendp_sim.dsl.explain import explain, explain_stage
-from opendp_sim.dsl.plan import Plan, plan_of
-from opendp_sim.dsl.reader import draft_of
-from opendp_sim.dsl.schema import json_schema
+from opendp_sim.dsl.explain.explain import explain, explain_stage
+from opendp_sim.dsl.grammar.reader import draft_of
+from opendp_sim.dsl.grammar.schema import json_schema
+from opendp_sim.dsl.plan.plan import Plan, plan_of
+from opendp_sim.dsl.text import yaml_document as yaml
+from opendp_sim.dsl.text.diagnostic import Diagnostic, Notes, Refused
+from opendp_sim.dsl.text.yaml_document import Document, Span
 from opendp_sim.lsp.cursor import cursor_at, word_at
-
-__all__ = ["Choice", "Finding", "Read", "choices", "hover", "lens", "read"]
 
 _FIRST = Span(1, 1, 1)
 

@@ -14,8 +14,6 @@ from opendp_sim.core.errors import DataError
 from opendp_sim.lsp.cursor import utf16
 from opendp_sim.lsp.language import Finding, Read, choices, hover, lens, read
 
-__all__ = ["serve_stdio"]
-
 _QUIET = 0.2
 """Seconds without a key before the text is checked."""
 

@@ -10,9 +10,7 @@ from typing import Any, ClassVar, Self
 
 from opendp_sim.accounting.atomic_files import replacing
 from opendp_sim.core.errors import DataError
-from opendp_sim.core.shown import shown
-
-__all__ = ["COLORS", "MARKERS", "Display", "label", "needs_plot"]
+from opendp_sim.core.system.escape_text import shown
 
 COLORS = ("#0072b2", "#d55e00", "#56b4e9", "#000000", "#cc79a7", "#e69f00", "#009e73")
 """Of Okabe and Ito; the first five stay furthest apart for every kind of colour blindness."""

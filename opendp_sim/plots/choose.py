@@ -7,21 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
-from opendp_sim.accounting.asking import features_of
-from opendp_sim.accounting.release import Release
+from opendp_sim.accounting.release.query import features_of
+from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.errors import AuditError, ParameterError
-from opendp_sim.dsl.diagnostic import nearest
-from opendp_sim.dsl.plan import Plan, plan_file
-from opendp_sim.dsl.plan_document import load_plan
+from opendp_sim.dsl.plan.document import load_plan
+from opendp_sim.dsl.plan.plan import Plan, plan_file
+from opendp_sim.dsl.text.diagnostic import nearest
 from opendp_sim.plots.canvas import Display
 from opendp_sim.plots.curves import ErrorDisplay, PrivacyDisplay
 from opendp_sim.plots.evidence import AuditDisplay
 from opendp_sim.plots.items import TopDisplay
 from opendp_sim.plots.maps import ClassMapDisplay, DensityDisplay
 from opendp_sim.plots.spending import BudgetDisplay
-from opendp_sim.report.audited import read_audits
-
-__all__ = ["KINDS", "display_of"]
+from opendp_sim.report.audit import read_audits
 
 KINDS: dict[str, str] = {
     "error": "a spec or plan: expected error against epsilon",

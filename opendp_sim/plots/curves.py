@@ -8,16 +8,14 @@ from fractions import Fraction
 from textwrap import wrap
 from typing import Any, Self
 
-from opendp_sim.accounting.attackers import Attacker, attacker_of
-from opendp_sim.accounting.conversion import zcdp_to_epsilon
-from opendp_sim.accounting.gaussian_curve import epsilon_up
+from opendp_sim.accounting.measures.attackers import Attacker, attacker_of
+from opendp_sim.accounting.measures.conversion import zcdp_to_epsilon
+from opendp_sim.accounting.measures.gaussian import epsilon_up
 from opendp_sim.core.errors import ParameterError
-from opendp_sim.dsl.error_units import divisor_of, of_one_unit
-from opendp_sim.dsl.gaussian_facts import is_tight
-from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.plan.error_units import divisor_of, of_one_unit
+from opendp_sim.dsl.plan.gaussian_facts import is_tight
+from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.plots.canvas import COLORS, MARKERS, Display, label
-
-__all__ = ["ErrorDisplay", "PrivacyDisplay"]
 
 _WIDE, _LINES, _HIGH = 58, 3, 32
 """Letters of a line below a picture, and such lines."""

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from opendp_sim.plots.canvas import COLORS, MARKERS, Display, label
-from opendp_sim.report.audited import read_audits
-
-__all__ = ["AuditDisplay"]
+from opendp_sim.report.audit import read_audits
 
 _ANSWERS = {"refuted": COLORS[1], "not refuted": COLORS[0], "skipped": "#777777"}
 

@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from opendp_sim.accounting.table import Table
+from opendp_sim.accounting.release.table import Table
 from opendp_sim.core.errors import DataError
-from opendp_sim.core.file_kinds import kind_of_file
-from opendp_sim.core.regular import regular
+from opendp_sim.core.system.file_kinds import kind_of_file
+from opendp_sim.core.system.regular_files import regular
 from opendp_sim.plots.canvas import COLORS, Display, label
-
-__all__ = ["TopDisplay"]
 
 _MOST = 40
 

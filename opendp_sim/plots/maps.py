@@ -9,12 +9,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.accounting.release import Release
+from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.errors import ParameterError
+from opendp_sim.domains.records import Column, Records
 from opendp_sim.plots.canvas import COLORS, Display, label, needs_plot
-from opendp_sim.spaces.records import Column, Records
-
-__all__ = ["ClassMapDisplay", "DensityDisplay"]
 
 Grid = NDArray[np.float64]
 _SURE = 2.0

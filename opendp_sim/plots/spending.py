@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.plots.canvas import COLORS, Display, label
-
-__all__ = ["BudgetDisplay"]
 
 
 class BudgetDisplay(Display):

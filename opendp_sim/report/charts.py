@@ -9,9 +9,7 @@ from textwrap import shorten, wrap
 
 from markupsafe import Markup
 
-from opendp_sim.core.shown import shown
-
-__all__ = ["Chart", "attack_chart", "bars_chart", "burn_chart", "error_chart", "round_ticks"]
+from opendp_sim.core.system.escape_text import shown
 
 _WIDTH, _HEIGHT = 430, 262
 _LETTERS = 54

@@ -6,24 +6,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from opendp_sim.accounting.attackers import Attacker, attacker_of
-from opendp_sim.accounting.certificate import assumptions
+from opendp_sim.accounting.certificate.certificate import assumptions
+from opendp_sim.accounting.claim_text import promise
 from opendp_sim.accounting.evidence import record, tier
-from opendp_sim.accounting.promise import promise
-from opendp_sim.accounting.wear import after_runs, of_units, wear
-from opendp_sim.dsl.advice import advised_of
+from opendp_sim.accounting.measures.attackers import Attacker, attacker_of
+from opendp_sim.accounting.measures.group_and_repeat import after_runs, of_units, wear
 from opendp_sim.dsl.grammar.about import FORM
-from opendp_sim.dsl.how_wrong import asked_later, how_wrong
-from opendp_sim.dsl.plan import Plan
-from opendp_sim.report.believed import believed, not_promised
+from opendp_sim.dsl.plan.advice import advised_of
+from opendp_sim.dsl.plan.errors import asked_later, how_wrong
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.report.disclosures import handed_out
 from opendp_sim.report.figures import Figure, figures_of
 from opendp_sim.report.flows import Flow, flow_of
-from opendp_sim.report.handed_out import handed_out
 from opendp_sim.report.notes import notes_of
-from opendp_sim.report.selected import selected
+from opendp_sim.report.selection import selected
 from opendp_sim.report.tiles import Tile, tiles_of
-
-__all__ = ["ALONE", "CALLS", "Facts", "facts_of", "verdict"]
+from opendp_sim.report.trust import believed, not_promised
 
 ALONE, CALLS = "from this run alone", "calls the protection "
 """Of what a promise speaks without a ledger, and what stands before its verdict."""

@@ -8,16 +8,14 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from opendp_sim.accounting.attackers import attacker_of
+from opendp_sim.accounting.measures.attackers import attacker_of
+from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.core.errors import SimError
-from opendp_sim.core.rounding import up_text
-from opendp_sim.dsl.error_units import divisor_of, of_one_unit, unit_of
-from opendp_sim.dsl.gaussian_facts import is_tight
-from opendp_sim.dsl.how_wrong import ANSWERS
-from opendp_sim.dsl.plan import Plan
+from opendp_sim.dsl.plan.error_units import divisor_of, of_one_unit, unit_of
+from opendp_sim.dsl.plan.errors import ANSWERS
+from opendp_sim.dsl.plan.gaussian_facts import is_tight
+from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.report.charts import attack_chart, error_chart
-
-__all__ = ["Figure", "figures_of"]
 
 _FEW = 0.01
 """The share of absent people whom a careful attacker accuses."""

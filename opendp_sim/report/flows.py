@@ -6,14 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from opendp_sim.core.rounding import up_text
-from opendp_sim.dsl.how_wrong import size
-from opendp_sim.dsl.plan import Plan
-from opendp_sim.dsl.release_plan import ReleasePlan
+from opendp_sim.core.arithmetic.rounding import up_text
+from opendp_sim.domains.metrics import VectorNorm
+from opendp_sim.dsl.plan.errors import size
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.report.plain_steps import in_words
-from opendp_sim.spaces.metrics import VectorNorm
-
-__all__ = ["Box", "Flow", "flow_of"]
 
 _OWN_NOISE = (
     ("deviation", "{} votes (deviation) on each count"),

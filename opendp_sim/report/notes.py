@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from opendp_sim.dsl.plan import Plan
-from opendp_sim.dsl.whole_error import DRAWN, FIXED
-from opendp_sim.dsl.wrong import NEGATIVE
-from opendp_sim.spaces.released import Released
-
-__all__ = ["notes_of"]
+from opendp_sim.domains.released import Released
+from opendp_sim.dsl.plan.errors import DRAWN, FIXED
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.types.error_terms import NEGATIVE
 
 _SIZE = (
     '"2 of 3" tells the size of an error: about one answer of three is off by more, one of twenty by '

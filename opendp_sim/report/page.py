@@ -11,32 +11,29 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
-from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.budget import Budget as Limit
-from opendp_sim.accounting.certificate import digest_of, read_certificate
-from opendp_sim.accounting.rest import rest_text
-from opendp_sim.accounting.session_standing import standing_of
-from opendp_sim.accounting.totals import Charge, total_of
+from opendp_sim.accounting.certificate.certificate import digest_of, read_certificate
+from opendp_sim.accounting.composition import Charge, rest_text, total_of
+from opendp_sim.accounting.measures.attackers import attacker_of
+from opendp_sim.accounting.session.status import standing_of
 from opendp_sim.core.errors import SpecError
-from opendp_sim.core.file_kinds import kind_of_file
-from opendp_sim.core.shown import shown
-from opendp_sim.dsl.plan import Plan, plan_file, plan_of
-from opendp_sim.dsl.plan_document import load_plan, spec_of
-from opendp_sim.dsl.reader import draft_of
-from opendp_sim.dsl.standing import room
-from opendp_sim.dsl.verification import verify
-from opendp_sim.dsl.verify_report import NOT_FOUND, NOT_OPENED
-from opendp_sim.report.answered import answered
-from opendp_sim.report.audited import audit_facts
-from opendp_sim.report.believed import believed
-from opendp_sim.report.checks import checks_of_certificate, checks_of_plan
+from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.file_kinds import kind_of_file
+from opendp_sim.dsl.grammar.reader import draft_of
+from opendp_sim.dsl.plan.document import load_plan, spec_of
+from opendp_sim.dsl.plan.plan import Plan, plan_file, plan_of
+from opendp_sim.dsl.run.ledger_status import room
+from opendp_sim.dsl.verification.report import NOT_FOUND, NOT_OPENED
+from opendp_sim.dsl.verification.verify import verify
+from opendp_sim.report.answer import answered
+from opendp_sim.report.answer_spread import spread_of
+from opendp_sim.report.audit import audit_facts
+from opendp_sim.report.commands import checks_of_certificate, checks_of_plan
 from opendp_sim.report.facts import ALONE, CALLS, Facts, facts_of, verdict
-from opendp_sim.report.of_ledger import ledger_facts
-from opendp_sim.report.of_session import session_facts
-from opendp_sim.report.spread import spread_of
+from opendp_sim.report.ledger import ledger_facts
+from opendp_sim.report.session import session_facts
 from opendp_sim.report.tiles import Tile
-
-__all__ = ["page_of", "render"]
+from opendp_sim.report.trust import believed
 
 _NO_PAGE = frozenset({"release", "archive", "table", "empty", "folder", "odd"})
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from opendp_sim.core.docs import doc_of
 from opendp_sim.core.mechanism import Mechanism
-from opendp_sim.dsl.plain_text import plain_text
-
-__all__ = ["in_words"]
+from opendp_sim.core.system.docstrings import doc_of
+from opendp_sim.dsl.text.plain_text import plain_text
 
 
 def in_words(mechanism: Mechanism) -> str:

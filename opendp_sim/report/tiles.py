@@ -6,16 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from opendp_sim.accounting.attackers import VERY_WEAK, attacker_of
-from opendp_sim.accounting.little_protection import large_delta
-from opendp_sim.accounting.promise import belief, promise, who
-from opendp_sim.core.rounding import up_text
-from opendp_sim.dsl.advice import size_guess
-from opendp_sim.dsl.loss_in_words import delta_in_words, epsilon_in_words, of_whom, spent_of
-from opendp_sim.dsl.plan import Plan
-from opendp_sim.dsl.standing import standing
-
-__all__ = ["Tile", "tiles_of"]
+from opendp_sim.accounting.budget_warnings import large_delta
+from opendp_sim.accounting.claim_text import belief, promise, who
+from opendp_sim.accounting.measures.attackers import VERY_WEAK, attacker_of
+from opendp_sim.core.arithmetic.rounding import up_text
+from opendp_sim.dsl.plan.advice import size_guess
+from opendp_sim.dsl.plan.loss_text import delta_in_words, epsilon_in_words, of_whom, spent_of
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.run.ledger_status import standing
 
 
 @dataclass(frozen=True)

@@ -9,26 +9,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from opendp_sim.sklearn.budget import Budget
-    from opendp_sim.sklearn.cost import Cost, cost_of
-    from opendp_sim.sklearn.expected_failures import EXPECTED_FAILED_CHECKS, expected_failed_checks
-    from opendp_sim.sklearn.kernel_classifier import DPKernelClassifier
-    from opendp_sim.sklearn.kernel_density import DPKernelDensity
-    from opendp_sim.sklearn.logistic_regression import DPLogisticRegression
-    from opendp_sim.sklearn.nearest_centroid import DPNearestCentroid
-    from opendp_sim.sklearn.neighbors import DPKNeighborsClassifier
-    from opendp_sim.sklearn.one_class import DPOneClass
-    from opendp_sim.sklearn.refusals import (
+    from opendp_sim.sklearn._validation.refusals import (
         EstimatorRefused,
         InputRefused,
         InputTypeRefused,
         PlanRefused,
     )
-    from opendp_sim.sklearn.ridge import DPRidge
-    from opendp_sim.sklearn.ridge_classifier import DPRidgeClassifier
-    from opendp_sim.sklearn.scaler import PublicScaler
-    from opendp_sim.sklearn.scoring import PrivateScore, private_score
-    from opendp_sim.sklearn.search import DPSearch
+    from opendp_sim.sklearn.budget import Budget
+    from opendp_sim.sklearn.expected_failures import EXPECTED_FAILED_CHECKS, expected_failed_checks
+    from opendp_sim.sklearn.kernel_classifier import DPKernelClassifier
+    from opendp_sim.sklearn.kernel_density import DPKernelDensity
+    from opendp_sim.sklearn.linear_model import DPRidge, DPRidgeClassifier
+    from opendp_sim.sklearn.logistic_regression import DPLogisticRegression
+    from opendp_sim.sklearn.metrics import PrivateScore, private_score
+    from opendp_sim.sklearn.model_selection import Cost, DPSearch, cost_of
+    from opendp_sim.sklearn.nearest_centroid import DPNearestCentroid
+    from opendp_sim.sklearn.neighbors import DPKNeighborsClassifier
+    from opendp_sim.sklearn.one_class import DPOneClass
+    from opendp_sim.sklearn.preprocessing import PublicScaler
 
 __all__ = [
     "EXPECTED_FAILED_CHECKS",
@@ -56,26 +54,26 @@ __all__ = [
 
 _WHERE = {
     "Budget": "budget",
-    "Cost": "cost",
+    "Cost": "model_selection",
     "DPKNeighborsClassifier": "neighbors",
     "DPKernelClassifier": "kernel_classifier",
     "DPKernelDensity": "kernel_density",
     "DPLogisticRegression": "logistic_regression",
     "DPNearestCentroid": "nearest_centroid",
     "DPOneClass": "one_class",
-    "DPRidge": "ridge",
-    "DPRidgeClassifier": "ridge_classifier",
-    "DPSearch": "search",
+    "DPRidge": "linear_model",
+    "DPRidgeClassifier": "linear_model",
+    "DPSearch": "model_selection",
     "EXPECTED_FAILED_CHECKS": "expected_failures",
-    "EstimatorRefused": "refusals",
-    "InputRefused": "refusals",
-    "InputTypeRefused": "refusals",
-    "PlanRefused": "refusals",
-    "PrivateScore": "scoring",
-    "PublicScaler": "scaler",
-    "cost_of": "cost",
+    "EstimatorRefused": "_validation.refusals",
+    "InputRefused": "_validation.refusals",
+    "InputTypeRefused": "_validation.refusals",
+    "PlanRefused": "_validation.refusals",
+    "PrivateScore": "metrics",
+    "PublicScaler": "preprocessing",
+    "cost_of": "model_selection",
     "expected_failed_checks": "expected_failures",
-    "private_score": "scoring",
+    "private_score": "metrics",
 }
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, wraps
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,29 +14,57 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
-from opendp_sim.accounting.answers import Answers
-from opendp_sim.accounting.asking import read_queries
 from opendp_sim.accounting.budget import Budget as Limit
-from opendp_sim.accounting.promise import promise
-from opendp_sim.accounting.release import Release
-from opendp_sim.accounting.totals import Charge
-from opendp_sim.dsl.accountant import target_of
-from opendp_sim.dsl.certify import claim_about
-from opendp_sim.dsl.charging import unit_text
-from opendp_sim.dsl.diagnostic import Refused
-from opendp_sim.dsl.execute import apply
-from opendp_sim.dsl.ir import VERSION
-from opendp_sim.dsl.plan import Plan, plan_of
-from opendp_sim.dsl.reader import draft_of
+from opendp_sim.accounting.claim_text import promise
+from opendp_sim.accounting.composition import Charge
+from opendp_sim.accounting.release.answers import Answers
+from opendp_sim.accounting.release.query import read_queries
+from opendp_sim.accounting.release.release import Release
+from opendp_sim.domains.records import Column, Records
+from opendp_sim.dsl.grammar.program import VERSION
+from opendp_sim.dsl.grammar.reader import draft_of
+from opendp_sim.dsl.plan.accountant import target_of
+from opendp_sim.dsl.plan.plan import Plan, plan_of
+from opendp_sim.dsl.run.certificate import claim_about
+from opendp_sim.dsl.run.charge import unit_text
+from opendp_sim.dsl.run.execute import apply
+from opendp_sim.dsl.text.diagnostic import Refused
+from opendp_sim.io.gate import check_form
+from opendp_sim.io.protocol import Table, from_arrays
+from opendp_sim.sklearn._validation.facts import Classes, choice, classes_of, number
+from opendp_sim.sklearn._validation.refusals import EstimatorRefused, PlanRefused, as_refusals
+from opendp_sim.sklearn._validation.tables import column_of, ids_of, seen
 from opendp_sim.sklearn.budget import Budget
-from opendp_sim.sklearn.public_facts import Classes, choice, classes_of, number
-from opendp_sim.sklearn.refusals import EstimatorRefused, PlanRefused, as_refusals
-from opendp_sim.sklearn.tables import column_of, ids_of, seen
-from opendp_sim.sources.gate import check_form
-from opendp_sim.sources.source import Table, from_arrays
-from opendp_sim.spaces.records import Column, Records
 
-__all__ = ["PrivateEstimator", "budget_of", "check_budget", "loss_of", "table_of"]
+# --------------------------------------------------------------------------------------------------
+# A fit that is refused leaves its estimator as it was.
+
+P = ParamSpec("P")
+R = TypeVar("R")
+E = TypeVar("E")
+
+
+def all_or_nothing(fit: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[E, P], R]:
+    """Put every attribute back when a fit raises: what was fitted before goes on to answer.
+
+    What was charged stays charged: that is in the ledger, and not in the estimator.
+    """
+
+    @wraps(fit)
+    def whole(self: E, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        held: Any = vars(self)
+        before = dict(held)
+        try:
+            return fit(self, *args, **kwargs)
+        except BaseException:
+            held.clear()
+            held.update(before)
+            raise
+
+    return whole
+
+
+# --------------------------------------------------------------------------------------------------
 
 _MEASURES = ("gdp", "zcdp", "pure")
 _DATA = "records"

@@ -7,26 +7,249 @@ fit into a score of NaN and go on, so fits can be reserved beforehand, all of th
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import tempfile
+import threading
+import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from opendp_sim.accounting.budget import Budget as Limit, MeasureName
-from opendp_sim.accounting.ledger import Entry, Ledger, Terms
-from opendp_sim.accounting.little_protection import little_protection
-from opendp_sim.accounting.totals import Charge, Total
+from opendp_sim.accounting.budget_warnings import little_protection
+from opendp_sim.accounting.composition import Charge, Total
+from opendp_sim.accounting.ledger.ledger import Entry, Ledger, Terms
 from opendp_sim.core.errors import BudgetError
-from opendp_sim.core.shown import shown
-from opendp_sim.sklearn.defaults import MEASURE
-from opendp_sim.sklearn.reserved_fits import charges_of, new_token, not_covered, pay, unused
-from opendp_sim.sklearn.terms import terms_of, unit_of
-from opendp_sim.sklearn.waiting import HeldOverForks, open_when_free
+from opendp_sim.core.system.escape_text import shown
+from opendp_sim.core.system.lazy_import import filelock
+from opendp_sim.sklearn._validation.defaults import MEASURE
+from opendp_sim.sklearn._validation.refusals import EstimatorRefused
 
-__all__ = ["Budget"]
+# --------------------------------------------------------------------------------------------------
+# Fits that are reserved in a ledger and not used yet: which there are, and what they pay for.
+
+_RESERVED = "estimator-"
+"""How the tokens of reserved fits begin."""
+
+
+def charges_of(given: Any, where: str) -> list[Charge]:
+    """Return the losses of a cost, a list or anything that yields them, or refuse (OS401)."""
+    given = getattr(given, "charges", given)
+    found = list(given) if isinstance(given, Iterable) else [given]
+    losses = [each for each in found if isinstance(each, Charge)]
+    if len(losses) < len(found):
+        raise BudgetError(
+            "OS401",
+            where,
+            expected="losses of fits",
+            got="something else",
+            hint="budget.reserve(cost_of(search).charges), all of them or none.",
+        )
+    return losses
+
+
+def new_token() -> str:
+    """Return a token for a fit that is reserved."""
+    return _RESERVED + secrets.token_hex(4)
+
+
+def unused(ledger: Ledger) -> list[Entry]:
+    """Return the reserved fits that are still open, cheapest first."""
+    entries = ledger.entries
+    settled = {e.body.get("of") for e in entries if e.kind in ("charge", "refusal", "void")}
+    found = [e for e in entries if e.kind == "reserve" and _is_fit(e) and e.seq not in settled]
+    return sorted(found, key=lambda e: Charge.read(e.body["loss"]).loss)
+
+
+def not_covered(ledger: Ledger, charges: Sequence[Charge]) -> list[Charge]:
+    """Return the charges that are left when each takes the cheapest open reserve that pays for it.
+
+    Losses of one measure are one number here, so whoever takes the cheapest that is enough takes it from
+    nobody who has no other: fits that come in another order find as many.
+    """
+    open_ = [Charge.read(entry.body["loss"]) for entry in unused(ledger)]
+    left = []
+    for charge in charges:
+        at = next((i for i, reserved in enumerate(open_) if _covers(reserved, charge)), None)
+        if at is None:
+            left.append(charge)
+        else:
+            del open_[at]
+    return left
+
+
+def pay(ledger: Ledger, charge: Charge, about: dict[str, str], where: str) -> Entry:
+    """Charge a fit: the cheapest reserve that pays for it is used, and without one it is charged anew.
+
+    Raises:
+        BudgetError (OS402): the limit would be passed; nothing was charged.
+    """
+    for entry in unused(ledger):
+        if _covers(Charge.read(entry.body["loss"]), charge):
+            return ledger.settle(entry, "charge", about)
+    try:
+        return ledger.charge(charge, about)
+    except BudgetError as error:
+        if error.code != "OS402":
+            raise
+        raise BudgetError(
+            "OS402",
+            where,
+            expected=error.expected,
+            got=error.got,
+            hint="lower its epsilon, or raise the limit of a new budget. Before a search or "
+            "cross-validation budget.reserve(cost_of(search).charges) takes all fits, or none.",
+        ) from None
+
+
+def _covers(reserved: Charge, charge: Charge) -> bool:
+    """Say whether a reserved loss pays for another: of the same measure, and no smaller in any part."""
+    return reserved.measure == charge.measure and all(
+        have >= need for have, need in zip(reserved.loss, charge.loss, strict=True)
+    )
+
+
+def _is_fit(entry: Entry) -> bool:
+    return str(entry.body.get("token")).startswith(_RESERVED)
+
+
+# --------------------------------------------------------------------------------------------------
+# The terms of a budget that estimators share: its measure, its unit and its limit, or a refusal.
+
+
+def terms_of(measure: Any, unit: str, limit: Limit) -> Terms:
+    """Return the terms, or refuse a measure that is none and a limit that is none of it (OS401)."""
+    limit.check(measure if isinstance(measure, str) else "none", "budget")  # type: ignore[arg-type]
+    return Terms(measure, unit_of(unit), limit)
+
+
+def unit_of(word: str) -> str:
+    """Return a unit as ledgers state it, or refuse another word (OS401)."""
+    if word not in ("row", "groups"):
+        raise BudgetError(
+            "OS401",
+            "budget.unit",
+            expected="row or groups",
+            got=f"{word!r:.30}",
+            hint="`row` protects records, `groups` the persons that fit(..., groups=ids) names.",
+        )
+    return f"add_remove 1 of {word}"
+
+
+# --------------------------------------------------------------------------------------------------
+# Who waits for whom: a fit for another process's charge, a fork for another thread's.
+#
+# A forked child would inherit a lock that another thread holds, and wait for it for ever. So a fork waits
+# until the charge ends; a child that was made before that refuses to charge.
+
+_PATIENCE = 60.0
+"""Seconds that are waited."""
+_LOCKS: weakref.WeakSet[HeldOverForks] = weakref.WeakSet()
+
+
+class HeldOverForks:
+    """A lock that a thread may take again; every fork takes it first, and lets it go on both sides."""
+
+    def __init__(self) -> None:
+        self._lock, self._usable = threading.RLock(), True
+        _watch_forks()
+        _LOCKS.add(self)
+
+    def __enter__(self) -> None:
+        """Wait for the lock.
+
+        Raises:
+            BudgetError (OS403): in a fork that did not get the lock: nobody would let it go.
+        """
+        if not self._usable:
+            raise BudgetError(
+                "OS403", "budget", expected="the process that the budget was opened in",
+                got="a fork of it, made while another thread was charging",
+                hint="start processes before threads, or open the budget's file in this process.",
+            )  # fmt: skip
+        self._lock.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        """Let the lock go."""
+        self._lock.release()
+
+    def wait(self) -> bool:
+        """Take the lock for a fork; say whether it was free in time."""
+        return self._lock.acquire(timeout=_PATIENCE)
+
+    def let_go(self) -> None:
+        """Let go what ``wait`` took."""
+        self._lock.release()
+
+    def give_up(self) -> None:
+        """Refuse from now on, in this process."""
+        self._usable = False
+
+
+class _Forking(threading.local):
+    """What a forking thread did with each lock: it has it, or another thread still has."""
+
+    def __init__(self) -> None:
+        self.taken: list[HeldOverForks] = []
+        self.missed: list[HeldOverForks] = []
+
+
+_forking = _Forking()
+
+
+def open_when_free(path: Path, terms: Terms | None) -> Ledger:
+    """Open a ledger file, waiting for other processes' charges."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return Ledger.open(path, terms)
+        except BudgetError as error:
+            if "locked" not in str(error.got) or time.monotonic() > until:
+                raise
+        time.sleep(0.02)
+
+
+def _before() -> None:
+    """Let every charge end before a fork: it would hold the lock, and SQLite's, for ever in the child."""
+    for lock in sorted(_LOCKS, key=id):
+        (_forking.taken if lock.wait() else _forking.missed).append(lock)
+
+
+def _in_parent() -> None:
+    _forking.missed.clear()
+    while _forking.taken:
+        _forking.taken.pop().let_go()
+
+
+def _in_child() -> None:
+    for lock in _forking.missed:
+        lock.give_up()
+    _in_parent()
+
+
+@cache
+def _watch_forks() -> None:
+    """Have the locks taken by each fork.
+
+    What is registered last is called first. A charge ends by releasing a lock of `filelock`, which is
+    not possible any more once `filelock` was told of the fork: so that has to be registered before.
+    """
+    filelock.FileLock  # noqa: B018 - imported here if it was not yet
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+
+
+# --------------------------------------------------------------------------------------------------
 
 _HERE: dict[str, tuple[int, weakref.ref[Budget]]] = {}
 """Budgets in memory by their folder, each with the process that it lives in."""
@@ -285,3 +508,19 @@ def _removed(folder: str, owner: int) -> None:
     _HERE.pop(folder, None)
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+# --------------------------------------------------------------------------------------------------
+# Which budget pays where several could: the one that all of them are, or a refusal.
+
+
+def one_budget(held: Iterable[Any], expected: str, hint: str) -> Budget | None:
+    """Return the one budget among what is held; None where there is none.
+
+    Raises:
+        EstimatorRefused (OS102): two different ones.
+    """
+    named = [each for each in held if isinstance(each, Budget)]
+    if any(budget is not named[0] for budget in named):
+        raise EstimatorRefused("OS102", "budget", expected=expected, got="several", hint=hint)
+    return named[0] if named else None

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["EXPECTED_FAILED_CHECKS", "expected_failed_checks"]
-
 _FRESH = "two fits are compared number by number; every fit draws fresh noise, which has no seed"
 _PUBLIC = "classes are public input and never read from y"
 _FORM = (

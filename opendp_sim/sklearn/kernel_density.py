@@ -8,16 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import DensityMixin
 
-from opendp_sim.accounting.answers import Answers
-from opendp_sim.sklearn.all_or_nothing import all_or_nothing
-from opendp_sim.sklearn.base import PrivateEstimator
+from opendp_sim.accounting.release.answers import Answers
+from opendp_sim.sklearn._validation.bounds import box_of
+from opendp_sim.sklearn._validation.defaults import MEASURE
+from opendp_sim.sklearn._validation.kernel_backend import kernel_step, log_volume, seed_of
+from opendp_sim.sklearn._validation.tables import dtype_of
+from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing
 from opendp_sim.sklearn.budget import Budget
-from opendp_sim.sklearn.defaults import MEASURE
-from opendp_sim.sklearn.engines import kernel_step, log_volume, seed_of
-from opendp_sim.sklearn.public_bounds import box_of
-from opendp_sim.sklearn.tables import dtype_of
-
-__all__ = ["DPKernelDensity"]
 
 
 class DPKernelDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]

@@ -9,15 +9,12 @@ from numpy.typing import NDArray
 from scipy import special
 from sklearn.base import ClassifierMixin
 
-from opendp_sim.sklearn.all_or_nothing import all_or_nothing
-from opendp_sim.sklearn.base import PrivateEstimator
+from opendp_sim.sklearn._validation.bounds import box_of
+from opendp_sim.sklearn._validation.defaults import MEASURE
+from opendp_sim.sklearn._validation.facts import by_class
+from opendp_sim.sklearn._validation.tables import dtype_of
+from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing
 from opendp_sim.sklearn.budget import Budget
-from opendp_sim.sklearn.defaults import MEASURE
-from opendp_sim.sklearn.public_bounds import box_of
-from opendp_sim.sklearn.public_facts import by_class
-from opendp_sim.sklearn.tables import dtype_of
-
-__all__ = ["DPLogisticRegression"]
 
 
 class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]

@@ -8,17 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
-from opendp_sim.core.class_means import ShrunkMeans
-from opendp_sim.queries.modes import points_of
-from opendp_sim.sklearn.all_or_nothing import all_or_nothing
-from opendp_sim.sklearn.base import PrivateEstimator
+from opendp_sim.core.arithmetic.class_means import ShrunkMeans
+from opendp_sim.postprocessing.modes import points_of
+from opendp_sim.sklearn._validation.bounds import box_of
+from opendp_sim.sklearn._validation.defaults import MEASURE
+from opendp_sim.sklearn._validation.facts import by_class, choice
+from opendp_sim.sklearn._validation.tables import dtype_of
+from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing
 from opendp_sim.sklearn.budget import Budget
-from opendp_sim.sklearn.defaults import MEASURE
-from opendp_sim.sklearn.public_bounds import box_of
-from opendp_sim.sklearn.public_facts import by_class, choice
-from opendp_sim.sklearn.tables import dtype_of
-
-__all__ = ["DPNearestCentroid"]
 
 
 class DPNearestCentroid(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]

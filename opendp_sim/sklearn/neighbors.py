@@ -1,6 +1,6 @@
 """Nearest neighbours, experimental: the one estimator whose predictions are charged, not its fit.
 
-Proof: ``knn/ind_knn.md``; what is charged when: ``neighbors.md``, beside this file.
+Proof: ``measurements/knn/ind_knn.md``; what is charged when: ``neighbors.md``, beside this file.
 """
 
 from __future__ import annotations
@@ -17,25 +17,22 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from opendp_sim.accounting.promise import promise
-from opendp_sim.accounting.session import Session
+from opendp_sim.accounting.claim_text import promise
+from opendp_sim.accounting.session.session import Session
 from opendp_sim.core.errors import BudgetError
-from opendp_sim.dsl.certify import claim_about
-from opendp_sim.dsl.charging import unit_text
-from opendp_sim.dsl.plan import Plan
-from opendp_sim.dsl.serve import Served, serve
-from opendp_sim.knn.parts.service import LEAST_REFERENCE
-from opendp_sim.sklearn.all_or_nothing import all_or_nothing
-from opendp_sim.sklearn.base import PrivateEstimator, table_of
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.run.certificate import claim_about
+from opendp_sim.dsl.run.charge import unit_text
+from opendp_sim.dsl.run.session import Served, serve
+from opendp_sim.measurements.knn._impl.service import LEAST_REFERENCE
+from opendp_sim.sklearn._validation.bounds import box_of
+from opendp_sim.sklearn._validation.defaults import MEASURE
+from opendp_sim.sklearn._validation.facts import choice, classes_of
+from opendp_sim.sklearn._validation.refusals import EstimatorRefused, InputRefused, as_refusals
+from opendp_sim.sklearn._validation.tables import column_of, dtype_of
+from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, table_of
 from opendp_sim.sklearn.budget import Budget
-from opendp_sim.sklearn.defaults import MEASURE
-from opendp_sim.sklearn.hits import is_scoring
-from opendp_sim.sklearn.public_bounds import box_of
-from opendp_sim.sklearn.public_facts import choice, classes_of
-from opendp_sim.sklearn.refusals import EstimatorRefused, InputRefused, as_refusals
-from opendp_sim.sklearn.tables import column_of, dtype_of
-
-__all__ = ["DPKNeighborsClassifier"]
+from opendp_sim.sklearn.metrics import is_scoring
 
 
 class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]

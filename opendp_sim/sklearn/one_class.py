@@ -9,16 +9,13 @@ from numpy.typing import NDArray
 from scipy import special
 from sklearn.base import OutlierMixin
 
-from opendp_sim.sklearn.all_or_nothing import all_or_nothing
-from opendp_sim.sklearn.base import PrivateEstimator
+from opendp_sim.sklearn._validation.bounds import box_of
+from opendp_sim.sklearn._validation.defaults import MEASURE
+from opendp_sim.sklearn._validation.facts import number
+from opendp_sim.sklearn._validation.kernel_backend import kernel_step
+from opendp_sim.sklearn._validation.tables import dtype_of
+from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing
 from opendp_sim.sklearn.budget import Budget
-from opendp_sim.sklearn.defaults import MEASURE
-from opendp_sim.sklearn.engines import kernel_step
-from opendp_sim.sklearn.public_bounds import box_of
-from opendp_sim.sklearn.public_facts import number
-from opendp_sim.sklearn.tables import dtype_of
-
-__all__ = ["DPOneClass"]
 
 _LEAST, _MOST = 1e-300, 1.0 - 2.0**-53
 

@@ -13,10 +13,10 @@ import numpy as np
 from hypothesis import given
 from numpy.typing import NDArray
 
+from opendp_sim.core.apply_stable import whole_function
 from opendp_sim.core.claims import Norm, Stable
 from opendp_sim.core.constructors import bound
-from opendp_sim.core.whole import whole_function
-from opendp_sim.spaces.rows import Rows, as_rows, length, take
+from opendp_sim.domains.rows import Rows, as_rows, length, take
 from opendp_sim.testing.case import Case
 
 __all__ = [

@@ -12,10 +12,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from opendp_sim.core.space import Domain
-from opendp_sim.spaces.counts import OpenCounts
-from opendp_sim.spaces.records import Column, Records
-from opendp_sim.spaces.rows import GridRows, RealRows, Rows
-from opendp_sim.spaces.sketch import IntVector, Sketch
+from opendp_sim.domains.counts import OpenCounts
+from opendp_sim.domains.records import Column, Records
+from opendp_sim.domains.rows import GridRows, RealRows, Rows
+from opendp_sim.domains.sketch import IntVector, Sketch
 from opendp_sim.testing.strategies import grid_pairs
 
 __all__ = ["members"]

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from opendp_sim.spaces.rows import GridRows, RealRows, Rows
+from opendp_sim.domains.rows import GridRows, RealRows, Rows
 from opendp_sim.testing.case import Pair
 
 __all__ = ["grid_pairs", "integer_vectors", "real_pairs", "row_pairs"]

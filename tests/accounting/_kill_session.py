@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from opendp_sim.accounting.session import Session
-from opendp_sim.accounting.session_store import SessionStore
+from opendp_sim.accounting.session.session import Session
+from opendp_sim.accounting.session.store import SessionStore
 from opendp_sim.core.pipeline import bind_steps
-from opendp_sim.knn.ind_knn import IndKnn
-from opendp_sim.knn.parts.individual_filter import UNITS
-from opendp_sim.spaces.metrics import Symmetric
-from opendp_sim.spaces.rows import GridRows, Rows
+from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.rows import GridRows, Rows
+from opendp_sim.measurements.knn._impl.privacy_filter import UNITS
+from opendp_sim.measurements.knn.ind_knn import IndKnn
 
 GRID = GridRows(width=4, labels=(0, 1), unit=0.01, lower=(-100,), upper=(100,))
 RECORDS = 300

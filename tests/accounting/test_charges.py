@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from opendp_sim.accounting.budget import MEASURES, Budget
-from opendp_sim.accounting.ledger import Ledger, Terms
-from opendp_sim.accounting.totals import Charge, total_of
+from opendp_sim.accounting.composition import Charge, total_of
+from opendp_sim.accounting.ledger.ledger import Ledger, Terms
 from opendp_sim.core.errors import BudgetError
 
 LIMITS = {

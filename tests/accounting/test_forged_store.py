@@ -9,13 +9,13 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from opendp_sim.accounting import _session_chain as chain
-from opendp_sim.accounting.session_mark import mark_of
-from opendp_sim.accounting.session_store import SessionStore
+from opendp_sim.accounting.session import _chain as chain
+from opendp_sim.accounting.session.identity import mark_of
+from opendp_sim.accounting.session.store import SessionStore
 from opendp_sim.core.errors import BudgetError
 from tests._edited_stores import MECHANISMS, EditedStores
 from tests._edits import fault_of
-from tests.accounting.test_session_chain import filled
+from tests.accounting.session.test_chain import filled
 
 ODD = (
     None,

@@ -13,15 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from opendp_sim.accounting.ledger import Ledger
-from opendp_sim.accounting.shared_ledger import SharedLedger
-from opendp_sim.accounting.shared_store import SharedStore
-from opendp_sim.accounting.totals import Charge
+from opendp_sim.accounting.composition import Charge
+from opendp_sim.accounting.ledger.ledger import Ledger
+from opendp_sim.accounting.ledger.postgres import SharedLedger
+from opendp_sim.accounting.session.postgres import SharedStore
 from opendp_sim.core.errors import BudgetError
-from opendp_sim.dsl.plan import plan_file
-from opendp_sim.dsl.serve import serve
+from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.run.session import serve
 from tests.accounting import _kill_session as kill
-from tests.accounting.test_ledger import TERMS
+from tests.accounting.ledger.test_ledger import TERMS
 from tests.cli.test_session_cli import PEOPLE
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -48,7 +48,7 @@ def forked(inside, turn):
     print(sqlite3.connect(sys.argv[1]).execute("pragma integrity_check").fetchone()[0])
 """
 LEDGER = """
-from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.ledger.ledger import Ledger
 forked(lambda: Ledger.open(sys.argv[1]), lambda ledger: ledger.outcome(ledger.entries[0], {}))
 """
 STORE = """
@@ -57,8 +57,8 @@ from tests.accounting import _kill_session as kill
 forked(lambda: kill.opened(Path(sys.argv[1])), lambda session: session.ask(np.zeros((1, 4))))
 """
 SERVED = """
-from opendp_sim.dsl.plan import plan_file
-from opendp_sim.dsl.serve import serve
+from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.run.session import serve
 plan = plan_file(sys.argv[2])
 forked(lambda: serve(plan, store=Path(sys.argv[1])), lambda served: served.ask([[0.5, 0.5]]))
 """

@@ -15,16 +15,17 @@ import pytest
 from typer.testing import CliRunner
 
 import opendp_sim as sim
-from opendp_sim.accounting import certificate, query_blocks
-from opendp_sim.accounting._entries import Terms
-from opendp_sim.accounting._session_chain import read_about
-from opendp_sim.accounting.answers import Answers
 from opendp_sim.accounting.budget import Budget
-from opendp_sim.accounting.ledger import Ledger
-from opendp_sim.accounting.release import Release
+from opendp_sim.accounting.certificate import certificate
+from opendp_sim.accounting.ledger._entries import Terms
+from opendp_sim.accounting.ledger.ledger import Ledger
+from opendp_sim.accounting.release import query_blocks
+from opendp_sim.accounting.release.answers import Answers
+from opendp_sim.accounting.release.release import Release
+from opendp_sim.accounting.session._chain import read_about
 from opendp_sim.cli import app
 from opendp_sim.core.errors import BudgetError, DataError, ReleaseError
-from opendp_sim.dsl.plan_document import is_plan
+from opendp_sim.dsl.plan.document import is_plan
 from opendp_sim.sklearn import Budget as Spending
 from tests._small import write_small
 
@@ -65,7 +66,7 @@ def test_a_heavy_file_is_no_plan_and_is_not_parsed(tmp_path: Path, monkeypatch, 
     def parsed(_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("opendp_sim.dsl.plan_document.json.loads", parsed)
+    monkeypatch.setattr("opendp_sim.dsl.plan.document.json.loads", parsed)
     path = tmp_path / "heavy.plan"
     path.write_text(text)
     assert not is_plan(path)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from opendp_sim.accounting import rest
+from opendp_sim.accounting import composition as rest
 from opendp_sim.accounting.budget import Budget, MeasureName
-from opendp_sim.accounting.conversion import zcdp_to_epsilon
-from opendp_sim.accounting.gaussian_curve import mu_squared_down
-from opendp_sim.accounting.totals import Charge, total_of
-from opendp_sim.core.rounding import float_down
+from opendp_sim.accounting.composition import Charge, total_of
+from opendp_sim.accounting.measures.conversion import zcdp_to_epsilon
+from opendp_sim.accounting.measures.gaussian import mu_squared_down
+from opendp_sim.core.arithmetic.rounding import float_down
 from tests._tiers import several
 
 CASES: list[tuple[MeasureName, Budget]] = [

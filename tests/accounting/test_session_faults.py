@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from opendp_sim.core.errors import BudgetError, InternalError
-from opendp_sim.knn.parts import predictor as _knn_predictor
-from opendp_sim.knn.parts.individual_filter import UNITS
-from opendp_sim.knn.parts.pool import Pool
+from opendp_sim.measurements.knn._impl import predictor as _knn_predictor
+from opendp_sim.measurements.knn._impl.pool import Pool
+from opendp_sim.measurements.knn._impl.privacy_filter import UNITS
 from tests._forks import forked
 from tests.accounting import _kill_session as kill
 
@@ -194,7 +194,7 @@ def test_products_are_formed_some_at_a_time_and_are_the_same(tmp_path, monkeypat
     whole = kill.opened(tmp_path / "a.session")
     seen = whole._service._pool.lens.see_queries(QUERIES, whole._service._dtype)
     at_once = list(whole._service._pool.products(seen))
-    monkeypatch.setattr("opendp_sim.knn.parts.pool._PRODUCTS", 3 * kill.RECORDS + 1)
+    monkeypatch.setattr("opendp_sim.measurements.knn._impl.pool._PRODUCTS", 3 * kill.RECORDS + 1)
     parts = whole._service._pool.products(seen)
     first = next(parts)
     assert first.base is None or first.base.size <= 3 * kill.RECORDS
@@ -211,8 +211,8 @@ def test_a_signal_ends_the_command_and_the_store_holds_what_was_said(tmp_path, s
     assert ended.code == 128 + sign
     assert not ended.sick
     assert ended.complained.count("\n") == 1
-    from opendp_sim.dsl.plan import plan_file
-    from opendp_sim.dsl.serve import serve
+    from opendp_sim.dsl.plan.plan import plan_file
+    from opendp_sim.dsl.run.session import serve
 
     with serve(plan_file(SPEC), store=path) as served:
         assert served.session.answered == 3

@@ -11,21 +11,21 @@ import pytest
 from rich.console import Console
 
 import opendp_sim.prelude as sim
-from opendp_sim.accounting.attackers import Attacker
-from opendp_sim.accounting.promise import promise
-from opendp_sim.accounting.totals import loss_text
+from opendp_sim.accounting.claim_text import promise
+from opendp_sim.accounting.composition import loss_text
+from opendp_sim.accounting.measures.attackers import Attacker
 from opendp_sim.cli.show_plan import show_plan
 from opendp_sim.core import dp
+from opendp_sim.core.arithmetic.rounding import up_text
 from opendp_sim.core.errors import SpaceError
-from opendp_sim.core.rounding import up_text
+from opendp_sim.domains.metrics import VectorNorm
+from opendp_sim.domains.sketch import IntVector
 from opendp_sim.dsl import plan_file
-from opendp_sim.dsl.accountant import _BETTER
-from opendp_sim.dsl.plan_text import lines_of
-from opendp_sim.noise.rounded_gaussian import RoundedGaussian
+from opendp_sim.dsl.plan.accountant import _BETTER
+from opendp_sim.dsl.plan.text import lines_of
+from opendp_sim.measurements.noise.rounded_gaussian import RoundedGaussian
 from opendp_sim.plots.curves import PrivacyDisplay
 from opendp_sim.report.facts import facts_of
-from opendp_sim.spaces.metrics import VectorNorm
-from opendp_sim.spaces.sketch import IntVector
 from tests._small import write_small
 from tests._tiers import some
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from opendp_sim.accounting.signature import _of_small_order
+from opendp_sim.accounting.certificate.signature import _of_small_order
 
 PRIME = 2**255 - 19
 EIGHTH = "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opendp_sim.accounting._session_bytes import LatePayload, packed_arrays, unpacked_arrays
-from opendp_sim.accounting.release import FORMAT, Release
+from opendp_sim.accounting.release.release import FORMAT, Release
+from opendp_sim.accounting.session._encoding import LatePayload, packed_arrays, unpacked_arrays
 from opendp_sim.core.errors import BudgetError, ReleaseError
 
 

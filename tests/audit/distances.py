@@ -14,11 +14,11 @@ import numpy as np
 import opendp.prelude as dp
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
+from opendp_sim.core.apply_stable import whole_function
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.mechanism import lookup
-from opendp_sim.core.whole import whole_function
-from opendp_sim.spaces.metrics import Symmetric
-from opendp_sim.spaces.rows import GridRows, Rows
+from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.rows import GridRows, Rows
 from tests.audit.stand_ins import (
     POINTS,
     PURE,

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from opendp_sim.audit import audit
+from opendp_sim.audit.claims.curves import Curve
 from opendp_sim.audit.clock import clocked
-from opendp_sim.audit.curves import Curve
 from opendp_sim.audit.findings import Budget
-from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.report import Report
-from opendp_sim.audit.witness import Witness, find_witness
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.report.counterexample import Witness, find_witness
+from opendp_sim.audit.report.report import Report
 
 _TIMES = 1, 4, 16
 Told = Callable[[Callable[[], float]], None]

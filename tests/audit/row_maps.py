@@ -15,9 +15,9 @@ from opendp_sim.audit import Control, Subject, Twin
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.mechanism import lookup
-from opendp_sim.spaces.metrics import IdDistance, Symmetric
-from opendp_sim.spaces.records import Column, Records
-from opendp_sim.spaces.rows import GridRows, RealRows, Rows, take
+from opendp_sim.domains.metrics import IdDistance, Symmetric
+from opendp_sim.domains.records import Column, Records
+from opendp_sim.domains.rows import GridRows, RealRows, Rows, take
 
 REAL = RealRows(width=2, lower=(-1.0,), upper=(1.0,))
 UNLIKE = RealRows(width=3, lower=(0.0, -2.0, 10.0), upper=(4.0, 2.0, 10.5))

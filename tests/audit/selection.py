@@ -12,9 +12,9 @@ from opendp_sim.audit import Control, Twin
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Private
 from opendp_sim.core.mechanism import Mechanism
-from opendp_sim.spaces.counts import USERS, votes_space
-from opendp_sim.spaces.sketch import IntVector
-from opendp_sim.top_k.parts.selection import OPENDP
+from opendp_sim.domains.counts import USERS, votes_space
+from opendp_sim.domains.sketch import IntVector
+from opendp_sim.measurements.selection._impl.selection import OPENDP
 from tests._enumeration import distribution
 
 __all__ = [

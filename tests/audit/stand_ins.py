@@ -15,7 +15,7 @@ import numpy as np
 import opendp.prelude as dp
 
 from opendp_sim.audit import NoiseLaw
-from opendp_sim.noise.parts.sampling_noise import add_gaussian, add_laplace
+from opendp_sim.measurements.noise._impl.samplers import add_gaussian, add_laplace
 
 SYMMETRIC, CHANGE_ONE = dp.symmetric_distance(), dp.change_one_distance()
 PURE, ZCDP = dp.max_divergence(), dp.zero_concentrated_divergence()

@@ -14,26 +14,26 @@ import pytest
 from scipy import stats
 
 from opendp_sim.audit import audit
-from opendp_sim.audit.ahead import Ahead, bits_ahead
-from opendp_sim.audit.common import Common
-from opendp_sim.audit.curves import gaussian_delta, pure_curve
-from opendp_sim.audit.exact import Shift, closed_form
+from opendp_sim.audit.claims.curves import gaussian_delta, pure_curve
+from opendp_sim.audit.claims.noise_laws import NoiseLaw
 from opendp_sim.audit.findings import Budget
-from opendp_sim.audit.guided import guided
-from opendp_sim.audit.lean import lean_bets
-from opendp_sim.audit.levels import level_step
-from opendp_sim.audit.mining import Mined
-from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.noise import NoiseLaw
-from opendp_sim.audit.picks import picked, shown
-from opendp_sim.audit.primitives import tapped
-from opendp_sim.audit.reachable import functions_of
-from opendp_sim.audit.spaces import space_of
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.generators.spaces import space_of
+from opendp_sim.audit.instrument.common_noise import Common
+from opendp_sim.audit.instrument.compare_tapes import Decoded, claim_of, look
+from opendp_sim.audit.instrument.patch_rng import tapped
+from opendp_sim.audit.instrument.permutations import picked, shown
+from opendp_sim.audit.instrument.prefetch import Ahead, bits_ahead
+from opendp_sim.audit.instrument.tape import Tape
+from opendp_sim.audit.seeds.constants import Mined
+from opendp_sim.audit.seeds.from_code import guided
+from opendp_sim.audit.state.reachable import functions_of
+from opendp_sim.audit.statistics.score_bets import lean_bets
 from opendp_sim.audit.subject import read_subject
-from opendp_sim.audit.tape import Tape
-from opendp_sim.audit.tracer import Tracer
-from opendp_sim.audit.verdicts import STEPS
-from opendp_sim.audit.views import Decoded, claim_of, look
+from opendp_sim.audit.trace.closed_form import Shift, closed_form
+from opendp_sim.audit.trace.context import Tracer
+from opendp_sim.audit.trace.pipeline import STEPS
+from opendp_sim.audit.trace.tail_events import level_step
 from tests._tiers import tiered
 from tests.audit.growing import refuted
 from tests.audit.opaque import PAIRS

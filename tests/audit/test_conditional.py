@@ -5,8 +5,8 @@ from __future__ import annotations
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.audit.asked import check_unconditional
-from opendp_sim.audit.runner import audit
+from opendp_sim.audit.claimed_distance import check_unconditional
+from opendp_sim.audit.run import audit
 from opendp_sim.core.errors import AuditError
 
 

@@ -11,13 +11,12 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit import audit
-from opendp_sim.audit.dearest import dearest
-from opendp_sim.audit.driver import Driver
-from opendp_sim.audit.drivers import default_driver
-from opendp_sim.audit.insistent import insistent
-from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.question_parts import Shape
-from opendp_sim.audit.reachable import functions_of
+from opendp_sim.audit.adversary.analyst import Driver
+from opendp_sim.audit.adversary.choose_analyst import dearest
+from opendp_sim.audit.adversary.default_analysts import default_driver
+from opendp_sim.audit.adversary.query_search import Shape, insistent
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.state.reachable import functions_of
 from opendp_sim.audit.subject import read_subject
 from opendp_sim.core.randomness import public_generator
 from tests.audit.growing import refuted

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.primitives import tapped
-from opendp_sim.audit.reachable import arguments_of, functions_of
-from opendp_sim.audit.scan import direct_function
-from opendp_sim.audit.tape import Tape
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.instrument.patch_rng import tapped
+from opendp_sim.audit.instrument.tape import Tape
+from opendp_sim.audit.state.reachable import arguments_of, functions_of
+from opendp_sim.audit.trace.scan import direct_function
 from opendp_sim.core import dp
 
 ROWS = dp.vector_domain(dp.atom_domain(T=int))

@@ -13,19 +13,18 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit import audit
-from opendp_sim.audit.curves import gaussian_delta, renyi_curve
-from opendp_sim.audit.distribution import distribution_layer
-from opendp_sim.audit.encoding import encode
+from opendp_sim.audit.checks.distribution import distribution_layer
+from opendp_sim.audit.checks.noise import fresh_tests, residual_tests
+from opendp_sim.audit.claims.curves import gaussian_delta, renyi_curve
+from opendp_sim.audit.claims.losses import claim_ratio, laplace_renyi
+from opendp_sim.audit.claims.noise_laws import NoiseLaw
 from opendp_sim.audit.findings import Budget
-from opendp_sim.audit.freshness import fresh_tests
-from opendp_sim.audit.given import scored
-from opendp_sim.audit.losses import claim_ratio, laplace_renyi
-from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.noise import NoiseLaw
-from opendp_sim.audit.residuals import residual_tests
-from opendp_sim.audit.spaces import GivenPairs, space_of
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.generators.spaces import GivenPairs, space_of
+from opendp_sim.audit.options import scored
+from opendp_sim.audit.outputs.encoding import encode
 from opendp_sim.audit.subject import Subject
-from opendp_sim.noise.rounded_gaussian import make_rounded_gaussian
+from opendp_sim.measurements.noise.rounded_gaussian import make_rounded_gaussian
 from tests._tiers import some
 
 SHORT = replace(

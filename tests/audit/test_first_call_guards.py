@@ -17,16 +17,13 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.audit.after_calls import Unreadable, left_behind
-from opendp_sim.audit.first_call import Kept, first_call
-from opendp_sim.audit.followed import Followed
-from opendp_sim.audit.kept_contents import container_slot
-from opendp_sim.audit.kept_slots import own_dict
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.instrument.reset_state import Kept, Unreadable, first_call, left_behind
 from opendp_sim.audit.layers import _first_calls
-from opendp_sim.audit.libraries import harmless, is_library, is_plain, reads_of
-from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.places import Places
-from opendp_sim.audit.reachable import functions_of
+from opendp_sim.audit.state.graph import Followed, Places, container_slot
+from opendp_sim.audit.state.library_calls import harmless, is_library, is_plain, reads_of
+from opendp_sim.audit.state.reachable import functions_of
+from opendp_sim.audit.state.slots import own_dict
 
 _SPACE = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
 _NOISE = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0)

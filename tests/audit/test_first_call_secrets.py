@@ -14,10 +14,9 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.audit.first_call import Kept
-from opendp_sim.audit.public_sources import seeded_state
-from opendp_sim.audit.public_values import Public
-from opendp_sim.audit.reachable import functions_of
+from opendp_sim.audit.instrument.reset_state import Kept
+from opendp_sim.audit.state.public_values import Public, seeded_state
+from opendp_sim.audit.state.reachable import functions_of
 
 _SPACE = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
 _NOISE = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0)

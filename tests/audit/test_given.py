@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import opendp.prelude as dp
 
-from opendp_sim.audit.encoding import encode
-from opendp_sim.audit.given import WithPairs, first_tried, scored
-from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.spaces import space_of
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.generators.spaces import space_of
+from opendp_sim.audit.options import WithPairs, first_tried, scored
+from opendp_sim.audit.outputs.encoding import encode
 
 SPACE = space_of(dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance(), 1)
 

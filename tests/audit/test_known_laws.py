@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opendp_sim.audit.laws import Law, Laws
-from opendp_sim.audit.tape import Tape
+from opendp_sim.audit.instrument.native_laws import Law, Laws
+from opendp_sim.audit.instrument.tape import Tape
 from opendp_sim.core import dp
 
 WHOLE, REAL = dp.atom_domain(T=int), dp.atom_domain(T=float, nan=False)

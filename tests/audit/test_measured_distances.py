@@ -8,13 +8,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from opendp_sim.audit import NoiseLaw, Subject, accountants
-from opendp_sim.audit.accountants import attained_delta, quadrature_delta
-from opendp_sim.audit.curves import gaussian_delta
-from opendp_sim.audit.distances import measure_distance
-from opendp_sim.audit.looks import distance_of_outputs
+from opendp_sim.audit import NoiseLaw, Subject
+from opendp_sim.audit.checks import accountants
+from opendp_sim.audit.checks.accountants import attained_delta, quadrature_delta
+from opendp_sim.audit.checks.compare_outputs import distance_of_outputs
+from opendp_sim.audit.claims.curves import gaussian_delta
+from opendp_sim.audit.claims.output_distance import measure_distance
 from opendp_sim.core.bridge import to_dp_metric
-from opendp_sim.spaces.metrics import VectorNorm
+from opendp_sim.domains.metrics import VectorNorm
 
 
 def counts(**votes):

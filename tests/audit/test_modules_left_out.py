@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import types
 
-from opendp_sim.audit.modules import left_out, makers
+from opendp_sim.audit.module_objects import left_out, makers
 
 
 def test_a_function_that_is_not_named_like_a_factory_is_said() -> None:

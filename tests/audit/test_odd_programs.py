@@ -22,14 +22,13 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit import audit
-from opendp_sim.audit.encoding import Raised
-from opendp_sim.audit.opened_kinds import numeric_parts, written
-from opendp_sim.audit.primitives import tapped
-from opendp_sim.audit.reachable import functions_of
-from opendp_sim.audit.reading import read
-from opendp_sim.audit.tape import Tape
-from opendp_sim.audit.text_pairs import thresholds
-from opendp_sim.audit.text_patterns import matching
+from opendp_sim.audit.instrument.patch_rng import tapped
+from opendp_sim.audit.instrument.tape import Tape
+from opendp_sim.audit.outputs.encoding import Raised
+from opendp_sim.audit.outputs.reading import numeric_parts, read, written
+from opendp_sim.audit.seeds.from_code import thresholds
+from opendp_sim.audit.seeds.regex import matching
+from opendp_sim.audit.state.reachable import functions_of
 from opendp_sim.core.randomness import public_generator
 from tests.audit.test_sound_programs import BRIEF
 

@@ -1,6 +1,6 @@
 """Strangers' programs at default settings: a slice of the opaque corpus, one broken and one sound twin each.
 
-The whole corpus is run by ``tests/bench/audit_opaque.py``.
+The whole corpus is run by ``benchmarks/audit_opaque.py``.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from pathlib import Path
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.audit import audit, own_releases
+from opendp_sim.audit import audit
 from opendp_sim.audit.findings import Budget
-from opendp_sim.audit.members import quiet_member
-from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.tracer import Tracer
+from opendp_sim.audit.generators.domain_filter import quiet_member
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.trace import layer as own_releases
+from opendp_sim.audit.trace.context import Tracer
 from opendp_sim.core.errors import AuditError
 from tests._tiers import some, tiered
 from tests.audit.growing import audit_until, refuted, witnessed
 from tests.audit.opaque import PAIRS
 from tests.audit.opaque.kit import pair as register
+from tests.audit.report.test_corpus import CONTROLS
 from tests.audit.soundness import argument
-from tests.audit.test_corpus import CONTROLS
 
 SHORT = replace(Budget.of("quick"), seconds=2.0, trace_seconds=2.0, scan_seconds=0.4, total=3.0)
 LONG = replace(
@@ -160,7 +161,7 @@ def test_patches_are_undone_and_a_generator_is_given_back() -> None:
 
 
 def test_a_bounded_domain_that_refuses_nan_gets_none() -> None:
-    from opendp_sim.audit.atoms import atom_source
+    from opendp_sim.audit.generators.atoms import atom_source
 
     atom = dp.atom_domain(T=float, bounds=(0.0, 1.0))  # it says nan, and refuses it as a member
     assert not any(math.isnan(value) for value in atom_source(atom).corners)

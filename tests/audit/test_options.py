@@ -13,21 +13,27 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.audit import Budget, NoiseLaw, Subject, asked, assert_not_refuted, audit
-from opendp_sim.audit.apart import distance_apart
-from opendp_sim.audit.asked import check_computes
-from opendp_sim.audit.declared import unlike
-from opendp_sim.audit.members import MemberPairs, quiet_member
-from opendp_sim.audit.options import apart, given_pairs
-from opendp_sim.audit.printed import Capped, capped
-from opendp_sim.audit.scripts import imported
-from opendp_sim.audit.shape import structure_layer
-from opendp_sim.audit.spaces import space_of
+from opendp_sim.audit import (
+    Budget,
+    NoiseLaw,
+    Subject,
+    assert_not_refuted,
+    audit,
+    claimed_distance as asked,
+)
+from opendp_sim.audit.checks.structure import structure_layer
+from opendp_sim.audit.claimed_distance import check_computes
+from opendp_sim.audit.declaration import unlike
+from opendp_sim.audit.generators.domain_filter import MemberPairs, quiet_member
+from opendp_sim.audit.generators.spaces import space_of
+from opendp_sim.audit.options import apart, distance_apart, given_pairs
+from opendp_sim.audit.report.repro_script import imported
+from opendp_sim.audit.run import Capped, capped
 from opendp_sim.audit.subject import read_subject
 from opendp_sim.core.bridge import to_dp_domain, to_dp_metric
 from opendp_sim.core.errors import AuditError
-from opendp_sim.spaces.metrics import IdDistance, Symmetric, VectorNorm
-from opendp_sim.spaces.rows import GridRows, Rows
+from opendp_sim.domains.metrics import IdDistance, Symmetric, VectorNorm
+from opendp_sim.domains.rows import GridRows, Rows
 
 dp.enable_features("contrib", "honest-but-curious")
 _SPACE = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()

@@ -9,14 +9,19 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.audit import audit, distribution
-from opendp_sim.audit.betting import Wealth, settle
-from opendp_sim.audit.counting import draws_needed, smallest_chance, smallest_excess
-from opendp_sim.audit.curves import approx_curve
-from opendp_sim.audit.distribution import _told
-from opendp_sim.audit.encoding import encode
-from opendp_sim.audit.events import best_bet
+from opendp_sim.audit import audit
+from opendp_sim.audit.checks import distribution
+from opendp_sim.audit.checks.distribution import _told
+from opendp_sim.audit.claims.curves import approx_curve
 from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.outputs.encoding import encode
+from opendp_sim.audit.statistics.betting import Wealth, settle
+from opendp_sim.audit.statistics.clopper_pearson import (
+    draws_needed,
+    smallest_chance,
+    smallest_excess,
+)
+from opendp_sim.audit.statistics.events import best_bet
 
 BETA = 7e-4
 

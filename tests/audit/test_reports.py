@@ -14,16 +14,16 @@ from typer.testing import CliRunner
 from opendp_sim.accounting import evidence as accounting_evidence
 from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.audit import assert_not_refuted, audit, to_sarif
-from opendp_sim.audit.evidence import scoreboard, standing
 from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.report.evidence import scoreboard, standing
 from opendp_sim.audit.sweep import audit_constructor
 from opendp_sim.cli import app
 from opendp_sim.cli._audit_spec import spec_subjects
 from opendp_sim.core.errors import AuditError
 from opendp_sim.core.mechanism import REGISTRY
-from opendp_sim.dsl.certify import evidence_of
-from opendp_sim.dsl.execute import apply
-from opendp_sim.dsl.plan import plan_file
+from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.run.certificate import evidence_of
+from opendp_sim.dsl.run.execute import apply
 from opendp_sim.testing import laws_about
 from tests._plans import planned
 from tests._small import write_small

@@ -9,23 +9,20 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_sim.audit import draw_tree
-from opendp_sim.audit.atoms import atom_source
-from opendp_sim.audit.curves import pure_curve
-from opendp_sim.audit.datasets import records_of
-from opendp_sim.audit.encoding import Raised, encode, unordered
-from opendp_sim.audit.glance import Bins, Glance, excess
-from opendp_sim.audit.guessed import guessed_source
-from opendp_sim.audit.guided import _overflowing
-from opendp_sim.audit.joined_words import counted, joined, repeated
-from opendp_sim.audit.laws import Law, Laws
-from opendp_sim.audit.lean import text_of
-from opendp_sim.audit.mining import Mined, mined
-from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.noise_tables import MOST_ENTRIES, NoiseTable
-from opendp_sim.audit.plain_events import plain_events
-from opendp_sim.audit.pools import Pools
-from opendp_sim.audit.shift_scores import Leaning, rows_of, surplus_of_shift
+from opendp_sim.audit.claims.curves import pure_curve
+from opendp_sim.audit.generators.atoms import atom_source
+from opendp_sim.audit.generators.datasets import guessed_source, records_of
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.instrument.native_laws import Law, Laws
+from opendp_sim.audit.instrument.noise_pool import MOST_ENTRIES, NoiseTable, Pools
+from opendp_sim.audit.outputs.encoding import Raised, encode, unordered
+from opendp_sim.audit.outputs.predicates import plain_events
+from opendp_sim.audit.seeds.constants import Mined, counted, joined, mined, repeated
+from opendp_sim.audit.seeds.from_code import _overflowing
+from opendp_sim.audit.statistics.score_bets import text_of
+from opendp_sim.audit.statistics.scores import Leaning, rows_of, surplus_of_shift
+from opendp_sim.audit.trace import draw_tree
+from opendp_sim.audit.trace.output_sample import Bins, Glance, excess
 from opendp_sim.core.errors import AuditError
 from tests.audit.growing import Told
 

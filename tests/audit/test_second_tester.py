@@ -7,11 +7,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from opendp_sim.audit import Subject, distribution
-from opendp_sim.audit.distribution import distribution_layer
+from opendp_sim.audit import Subject
+from opendp_sim.audit.checks import distribution
+from opendp_sim.audit.checks.distribution import distribution_layer
 from opendp_sim.audit.findings import Budget
-from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.spaces import GivenPairs
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.generators.spaces import GivenPairs
 from tests.audit.stand_ins import LINE, PURE, SYMMETRIC, laplace
 
 

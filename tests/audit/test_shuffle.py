@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opendp_sim.audit.primitives import tapped
-from opendp_sim.audit.tape import Tape
+from opendp_sim.audit.instrument.patch_rng import tapped
+from opendp_sim.audit.instrument.tape import Tape
 
 RNG = np.random.default_rng(3)
 

@@ -15,19 +15,18 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit import audit
-from opendp_sim.audit.draw_tree import Tree, blurred, clean_tapes, hockey_stick
-from opendp_sim.audit.exact import Shift, closed_form
+from opendp_sim.audit.claims.noise_laws import NoiseLaw
 from opendp_sim.audit.findings import Budget
-from opendp_sim.audit.holders import Holders
-from opendp_sim.audit.laws import Law, is_shift
-from opendp_sim.audit.mining import mined
-from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.noise import NoiseLaw
-from opendp_sim.audit.primitives import tapped
-from opendp_sim.audit.reachable import functions_of
-from opendp_sim.audit.sampling import both_sides
-from opendp_sim.audit.tape import Tape
-from opendp_sim.audit.views import Decoded
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.instrument.compare_tapes import Decoded
+from opendp_sim.audit.instrument.native_laws import Law, is_shift
+from opendp_sim.audit.instrument.patch_rng import Holders, tapped
+from opendp_sim.audit.instrument.tape import Tape
+from opendp_sim.audit.seeds.constants import mined
+from opendp_sim.audit.state.reachable import functions_of
+from opendp_sim.audit.statistics.sampling import both_sides
+from opendp_sim.audit.trace.closed_form import Shift, closed_form
+from opendp_sim.audit.trace.draw_tree import Tree, blurred, clean_tapes, hockey_stick
 from tests.audit.opaque.kit import CHANGE_ONE, PURE, SYMMETRIC, lap, opaque, up, whole
 
 BRIEF = replace(

@@ -14,18 +14,17 @@ import numpy as np
 import pytest
 
 from opendp_sim.audit import audit
-from opendp_sim.audit.drawn_how import located, values_drawn
 from opendp_sim.audit.findings import Budget
-from opendp_sim.audit.mining import Mined
-from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.own_releases import contradicted, stand_ins_raise
-from opendp_sim.audit.primitives import tapped
-from opendp_sim.audit.proxies import Fresh, Proxy
-from opendp_sim.audit.reachable import functions_of
-from opendp_sim.audit.spaces import space_of
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.generators.spaces import space_of
+from opendp_sim.audit.instrument.patch_rng import tapped
+from opendp_sim.audit.instrument.rng_proxies import Fresh, Proxy, located, values_drawn
+from opendp_sim.audit.instrument.tape import Tape
+from opendp_sim.audit.seeds.constants import Mined
+from opendp_sim.audit.state.reachable import functions_of
 from opendp_sim.audit.subject import read_subject
-from opendp_sim.audit.tape import Tape
-from opendp_sim.audit.tracer import Tracer
+from opendp_sim.audit.trace.context import Tracer
+from opendp_sim.audit.trace.layer import contradicted, stand_ins_raise
 from tests.audit.opaque.kit import APPROX, PURE, SYMMETRIC, opaque, whole
 from tests.audit.test_sound_programs import BRIEF
 

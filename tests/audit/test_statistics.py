@@ -12,26 +12,26 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit import Coins, NoiseLaw, Subject, tree_pmf
-from opendp_sim.audit.betting import Bet, Wealth, settle
-from opendp_sim.audit.counting import (
+from opendp_sim.audit.checks.distribution import distribution_layer
+from opendp_sim.audit.checks.enumeration import hockey_stick
+from opendp_sim.audit.claims.curves import approx_curve, claimed_curve, gaussian_delta, renyi_curve
+from opendp_sim.audit.claims.output_distance import exceeds, measure_distance
+from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.generators.spaces import GivenPairs
+from opendp_sim.audit.layers import SHARES
+from opendp_sim.audit.outputs.encoding import Raised, encode
+from opendp_sim.audit.statistics.betting import Bet, Wealth, settle
+from opendp_sim.audit.statistics.clopper_pearson import (
     certified_delta,
     draws_needed,
     lower_limit,
     smallest_excess,
     upper_limit,
 )
-from opendp_sim.audit.curves import approx_curve, claimed_curve, gaussian_delta, renyi_curve
-from opendp_sim.audit.distances import exceeds, measure_distance
-from opendp_sim.audit.distribution import distribution_layer
-from opendp_sim.audit.encoding import Raised, encode
-from opendp_sim.audit.enumeration import hockey_stick
-from opendp_sim.audit.events import best_bet
-from opendp_sim.audit.findings import Budget
-from opendp_sim.audit.layers import SHARES
-from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.sampling import draw, spots_of
-from opendp_sim.audit.spaces import GivenPairs
-from opendp_sim.audit.stakes import both_ways
+from opendp_sim.audit.statistics.events import best_bet
+from opendp_sim.audit.statistics.kelly import both_ways
+from opendp_sim.audit.statistics.sampling import draw, spots_of
 from tests.audit.stand_ins import LINE, PURE, SYMMETRIC, laplace
 
 

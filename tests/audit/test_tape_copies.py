@@ -13,13 +13,13 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_sim.audit import audit
-from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.own_data import copied
-from opendp_sim.audit.primitives import tapped
-from opendp_sim.audit.reachable import functions_of
-from opendp_sim.audit.replay import Call, recorded
-from opendp_sim.audit.tape import Tape
-from opendp_sim.audit.views import decode
+from opendp_sim.audit.checks.structure import Call, recorded
+from opendp_sim.audit.generators.copies import copied
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.instrument.compare_tapes import decode
+from opendp_sim.audit.instrument.patch_rng import tapped
+from opendp_sim.audit.instrument.tape import Tape
+from opendp_sim.audit.state.reachable import functions_of
 from tests.audit.opaque.kit import PURE, SYMMETRIC, opaque, whole
 from tests.audit.test_sound_programs import BRIEF
 

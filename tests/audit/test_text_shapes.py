@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opendp_sim.audit.guided import guided
-from opendp_sim.audit.mining import Mined, mined
-from opendp_sim.audit.reachable import functions_of
-from opendp_sim.audit.spaces import space_of
-from opendp_sim.audit.text_patterns import low_and_high, matching
-from opendp_sim.audit.text_records import ranked
-from opendp_sim.audit.text_spellings import spelled
+from opendp_sim.audit.generators.spaces import space_of
+from opendp_sim.audit.seeds.constants import Mined, mined
+from opendp_sim.audit.seeds.from_code import guided
+from opendp_sim.audit.seeds.regex import low_and_high, matching
+from opendp_sim.audit.seeds.text import ranked, spelled
+from opendp_sim.audit.state.reachable import functions_of
 from opendp_sim.core import dp
 
 TEXTS = dp.vector_domain(dp.atom_domain(T=str))

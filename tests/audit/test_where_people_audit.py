@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from opendp_sim import pytest_audit
-from opendp_sim.audit.modules import makers
+from opendp_sim.audit.module_objects import makers
 from opendp_sim.cli._audit_module import of_module
 from opendp_sim.core.errors import AuditError
 
@@ -122,7 +122,7 @@ def test_marked_tests_run_when_they_are_asked_for(stranger: Path) -> None:
 
 
 def test_explain_audit_is_the_guide() -> None:
-    from opendp_sim.dsl.explain import explain
+    from opendp_sim.dsl.explain.explain import explain
 
     assert "audit(obj, d_in)" in explain("audit")
     assert "Slow releases" in explain("known_limits")

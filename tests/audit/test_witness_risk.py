@@ -9,10 +9,10 @@ import opendp.prelude as dp
 import pytest
 from scipy.stats import binom
 
-from opendp_sim.audit.counting import lower_limit, upper_limit
-from opendp_sim.audit.curves import pure_curve
-from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.witness import level_of
+from opendp_sim.audit.claims.curves import pure_curve
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.report.counterexample import level_of
+from opendp_sim.audit.statistics.clopper_pearson import lower_limit, upper_limit
 from tests.audit.growing import shown
 
 dp.enable_features("contrib")

@@ -13,15 +13,15 @@ import opendp.prelude as dp
 
 from opendp_sim.audit import Control, Twin
 from opendp_sim.core.bridge import build, plain_measurement
-from opendp_sim.knn.hybrid_knn import HybridKnn
-from opendp_sim.knn.ind_knn import IndKnn
-from opendp_sim.knn.parts import means as _knn_means, predictor as _knn_predictor
-from opendp_sim.knn.parts.individual_filter import IndividualFilter
-from opendp_sim.knn.parts.noise import Stock, noisy
-from opendp_sim.knn.parts.vote import Near, Outcome, vote
-from opendp_sim.knn.private_knn import PrivateKnn
-from opendp_sim.spaces.metrics import Symmetric
-from opendp_sim.spaces.rows import GridRows
+from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.rows import GridRows
+from opendp_sim.measurements.knn._impl import class_means as _knn_means, predictor as _knn_predictor
+from opendp_sim.measurements.knn._impl.privacy_filter import IndividualFilter
+from opendp_sim.measurements.knn._impl.vote import Near, Outcome, vote
+from opendp_sim.measurements.knn._impl.vote_noise import Stock, noisy
+from opendp_sim.measurements.knn.hybrid_knn import HybridKnn
+from opendp_sim.measurements.knn.ind_knn import IndKnn
+from opendp_sim.measurements.knn.private_knn import PrivateKnn
 from tests.audit.stand_ins import LINE, SYMMETRIC
 
 dp.enable_features("contrib", "honest-but-curious")

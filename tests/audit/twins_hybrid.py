@@ -17,14 +17,13 @@ import numpy as np
 import opendp.prelude as dp
 
 from opendp_sim.audit import Control, Subject, Twin
-from opendp_sim.knn.hybrid_knn import HybridKnn
-from opendp_sim.knn.ind_knn import IndKnn
-from opendp_sim.knn.parts import means as _knn_means, predictor as _knn_predictor
-from opendp_sim.knn.parts.hybrid import Hybrid
-from opendp_sim.knn.parts.individual_filter import IndividualFilter
-from opendp_sim.knn.parts.means import ClassMeans
-from opendp_sim.knn.parts.noise import Stock
-from opendp_sim.spaces.rows import GridRows, Rows
+from opendp_sim.domains.rows import GridRows, Rows
+from opendp_sim.measurements.knn._impl import class_means as _knn_means, predictor as _knn_predictor
+from opendp_sim.measurements.knn._impl.class_means import ClassMeans
+from opendp_sim.measurements.knn._impl.privacy_filter import IndividualFilter
+from opendp_sim.measurements.knn._impl.vote_noise import Stock
+from opendp_sim.measurements.knn.hybrid_knn import Hybrid, HybridKnn
+from opendp_sim.measurements.knn.ind_knn import IndKnn
 
 dp.enable_features("contrib")
 GRID = GridRows(width=2, labels=(0, 1), lower=(-9,), upper=(9,))

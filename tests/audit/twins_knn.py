@@ -11,15 +11,14 @@ import numpy as np
 import opendp.prelude as dp
 
 from opendp_sim.audit import Control, Subject, Twin
-from opendp_sim.knn.ind_knn import IndKnn
-from opendp_sim.knn.parts import predictor as _knn_predictor
-from opendp_sim.knn.parts.individual_filter import IndividualFilter
-from opendp_sim.knn.parts.noise import Stock, noisy
-from opendp_sim.knn.parts.predictor import Predictor
-from opendp_sim.knn.parts.sampler import Sampler
-from opendp_sim.knn.parts.vote import Near, Outcome, vote
-from opendp_sim.knn.private_knn import PrivateKnn
-from opendp_sim.spaces.rows import GridRows, Rows
+from opendp_sim.domains.rows import GridRows, Rows
+from opendp_sim.measurements.knn._impl import predictor as _knn_predictor
+from opendp_sim.measurements.knn._impl.predictor import Predictor
+from opendp_sim.measurements.knn._impl.privacy_filter import IndividualFilter
+from opendp_sim.measurements.knn._impl.vote import Near, Outcome, vote
+from opendp_sim.measurements.knn._impl.vote_noise import Stock, noisy
+from opendp_sim.measurements.knn.ind_knn import IndKnn
+from opendp_sim.measurements.knn.private_knn import PrivateKnn, Sampler
 
 dp.enable_features("contrib")
 GRID = GridRows(width=2, labels=(0, 1), ids=True, lower=(-9,), upper=(9,))

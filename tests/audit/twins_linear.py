@@ -17,11 +17,11 @@ import numpy as np
 import opendp.prelude as dp
 
 from opendp_sim.audit import Control, Subject, Twin
-from opendp_sim.linear.linear_model import LinearModel
-from opendp_sim.linear.parts import descent as _descent, softmax as _softmax
-from opendp_sim.linear.parts.descent import Seen
-from opendp_sim.linear.parts.scaled import ScaledRows
-from opendp_sim.spaces.rows import GridRows, Rows
+from opendp_sim.domains.rows import GridRows, Rows
+from opendp_sim.measurements.linear._impl import descent as _descent, descent as _softmax
+from opendp_sim.measurements.linear._impl.descent import Seen
+from opendp_sim.measurements.linear._impl.scaled import ScaledRows
+from opendp_sim.measurements.linear.linear_model import LinearModel
 
 dp.enable_features("contrib")
 GRID = GridRows(width=2, labels=(0, 1, 2), lower=(-90,), upper=(90,))

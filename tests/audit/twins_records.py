@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.spaces.rows import Rows, take
+from opendp_sim.domains.rows import Rows, take
 from tests.audit.row_maps import MOST, Fault, control, imitation, twin
 
 # --- select -----------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from opendp_sim.audit import Control, Twin
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Private
 from opendp_sim.core.mechanism import lookup
-from opendp_sim.spaces.metrics import VectorNorm
-from opendp_sim.spaces.sketch import IntVector
+from opendp_sim.domains.metrics import VectorNorm
+from opendp_sim.domains.sketch import IntVector
 from tests.audit import kernels as k
 from tests.audit.faults import by_largest, less_mean
 

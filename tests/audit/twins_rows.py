@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit import Control
-from opendp_sim.core.whole import whole_function
+from opendp_sim.core.apply_stable import whole_function
 from tests.audit.row_maps import (
     UNIT,
     claim_of,

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit import Control, Twin
+from opendp_sim.core.apply_stable import whole_function
 from opendp_sim.core.claims import Noise
 from opendp_sim.core.mechanism import lookup
-from opendp_sim.core.whole import whole_function
-from opendp_sim.spaces.metrics import Symmetric
-from opendp_sim.spaces.released import Released
-from opendp_sim.spaces.rows import Rows
+from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.released import Released
+from opendp_sim.domains.rows import Rows
 from tests.audit import kernels as k
 from tests.audit.stand_ins import POINTS, PURE, SYMMETRIC, laplace, measurement
 

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit import Control, Twin
-from opendp_sim.spaces.counts import USERS
-from opendp_sim.top_k.choose_k import ChooseK, draw_k
-from opendp_sim.top_k.gated_peel import GatedPeel, draw_tested, gate_for
-from opendp_sim.top_k.limited_domain import LimitedDomain, draw_limited
-from opendp_sim.top_k.parts.gap_utility import GapUtility
-from opendp_sim.top_k.parts.peeling import peeled
-from opendp_sim.top_k.peel import Peel
-from opendp_sim.top_k.stable_set import StableSet, draw_set
-from opendp_sim.top_k.stable_top_k import StableTopK, draw_stable
-from opendp_sim.top_k.top_stable import TopStable
+from opendp_sim.domains.counts import USERS
+from opendp_sim.measurements.selection._impl.gap_utility import GapUtility
+from opendp_sim.measurements.selection._impl.peeling import peeled
+from opendp_sim.measurements.selection.choose_k import ChooseK, draw_k
+from opendp_sim.measurements.selection.gated_peel import GatedPeel, draw_tested, gate_for
+from opendp_sim.measurements.selection.limited_domain import LimitedDomain, draw_limited
+from opendp_sim.measurements.selection.peel import Peel
+from opendp_sim.measurements.selection.stable_set import StableSet, draw_set
+from opendp_sim.measurements.selection.stable_top_k import StableTopK, draw_stable
+from opendp_sim.measurements.selection.top_stable import TopStable
 from tests.audit.selection import ITEMS, SPACE, VOTES, entry
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.top_k.choose_k import ChooseK, draw_k
-from opendp_sim.top_k.gaussian_top_k import GaussianTopK
-from opendp_sim.top_k.limited_domain import LimitedDomain, draw_limited
-from opendp_sim.top_k.noisy_max_gaussian import NoisyMaxGaussian
-from opendp_sim.top_k.parts.gap_utility import GapUtility
-from opendp_sim.top_k.parts.peeling import peeled
-from opendp_sim.top_k.peel import Peel
+from opendp_sim.measurements.selection._impl.gap_utility import GapUtility
+from opendp_sim.measurements.selection._impl.peeling import peeled
+from opendp_sim.measurements.selection.choose_k import ChooseK, draw_k
+from opendp_sim.measurements.selection.gaussian_top_k import GaussianTopK
+from opendp_sim.measurements.selection.limited_domain import LimitedDomain, draw_limited
+from opendp_sim.measurements.selection.noisy_max_gaussian import NoisyMaxGaussian
+from opendp_sim.measurements.selection.peel import Peel
 from tests.audit.selection import VOTES, best, by_count, claimed, falling, number, twins
 
 _UTILITY = GapUtility(3, None, None, 0.0)

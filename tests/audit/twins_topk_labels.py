@@ -7,16 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.spaces.counts import USERS, votes_space
-from opendp_sim.spaces.metrics import Symmetric
-from opendp_sim.spaces.rows import RealRows
-from opendp_sim.spaces.sketch import IntVector
-from opendp_sim.top_k.gated_peel import GatedPeel, draw_tested
-from opendp_sim.top_k.parts.gap_utility import GapUtility
-from opendp_sim.top_k.parts.peeling import peeled
-from opendp_sim.top_k.pate_labels import PateLabels, Stable, answer_stable, whole_votes
-from opendp_sim.top_k.stable_top_k import Plan, draw_stable
-from opendp_sim.top_k.top_k import TopK
+from opendp_sim.domains.counts import USERS, votes_space
+from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.rows import RealRows
+from opendp_sim.domains.sketch import IntVector
+from opendp_sim.measurements.selection._impl.gap_utility import GapUtility
+from opendp_sim.measurements.selection._impl.peeling import peeled
+from opendp_sim.measurements.selection.gated_peel import GatedPeel, draw_tested
+from opendp_sim.measurements.selection.pate_labels import (
+    PateLabels,
+    Stable,
+    answer_stable,
+    whole_votes,
+)
+from opendp_sim.measurements.selection.stable_top_k import Plan, draw_stable
+from opendp_sim.measurements.selection.top_k import TopK
 from tests.audit.selection import VOTES, best, by_count, claimed, falling, gap, number, twins
 
 # --- pate_labels: three teachers or four, two queries of three labels --------------------------------

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.spaces.sketch import IntVector
-from opendp_sim.top_k.choose_k import draw_k
-from opendp_sim.top_k.gated_peel import GatedPeel, draw_tested, gate_for
-from opendp_sim.top_k.parts.gap_utility import GapUtility
-from opendp_sim.top_k.parts.gaussian_tail import threshold_for
-from opendp_sim.top_k.parts.peeling import peeled
-from opendp_sim.top_k.peel import Peel
-from opendp_sim.top_k.stable_top_k import StableTopK, draw_stable
-from opendp_sim.top_k.top_stable import TopStable, draw_top_stable
+from opendp_sim.domains.sketch import IntVector
+from opendp_sim.measurements.selection._impl.gap_utility import GapUtility
+from opendp_sim.measurements.selection._impl.gaussian_tail import threshold_for
+from opendp_sim.measurements.selection._impl.peeling import peeled
+from opendp_sim.measurements.selection.choose_k import draw_k
+from opendp_sim.measurements.selection.gated_peel import GatedPeel, draw_tested, gate_for
+from opendp_sim.measurements.selection.peel import Peel
+from opendp_sim.measurements.selection.stable_top_k import StableTopK, draw_stable
+from opendp_sim.measurements.selection.top_stable import TopStable, draw_top_stable
 from tests.audit.selection import VOTES, best, by_count, claimed, falling, gap, number, twins
 
 # --- stable_top_k ------------------------------------------------------------------------------------

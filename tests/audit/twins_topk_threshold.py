@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from opendp_sim.audit import Control
-from opendp_sim.spaces.counts import USERS
-from opendp_sim.top_k.noise_threshold import NoiseThreshold, draw_passing
+from opendp_sim.domains.counts import USERS
+from opendp_sim.measurements.selection.noise_threshold import NoiseThreshold, draw_passing
 from tests.audit.selection import ITEMS, SPACE, VOTES, best, claimed, entry, falling, number, twins
 
 _OWN = NoiseThreshold(scale=1.5, delta=0.05)

@@ -12,10 +12,10 @@ import numpy as np
 from opendp_sim.audit import Control, Twin
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Stable
-from opendp_sim.sketches.counts.vote_counts import VoteCounts
-from opendp_sim.spaces.metrics import IdDistance
-from opendp_sim.spaces.records import Column, Records
-from opendp_sim.spaces.rows import take
+from opendp_sim.domains.metrics import IdDistance
+from opendp_sim.domains.records import Column, Records
+from opendp_sim.domains.rows import take
+from opendp_sim.transformations.sketches.counts.vote_counts import VoteCounts
 
 WORDS = ("a", "b", "c", "d")
 RECORDS = Records((Column("who", "int64", role="privacy_id"), Column("word", "str")))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from opendp_sim.core.mechanism import lookup
-from opendp_sim.spaces.metrics import VectorNorm
-from opendp_sim.spaces.sketch import IntVector
+from opendp_sim.domains.metrics import VectorNorm
+from opendp_sim.domains.sketch import IntVector
 from opendp_sim.testing import Case
 from opendp_sim.testing.strategies import integer_vectors
 

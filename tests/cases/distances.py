@@ -9,9 +9,9 @@ import numpy as np
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.core.claims import Noise, Stable
 from opendp_sim.core.mechanism import lookup
-from opendp_sim.spaces.metrics import Symmetric
-from opendp_sim.spaces.released import Released
-from opendp_sim.spaces.rows import GridRows, Rows
+from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.released import Released
+from opendp_sim.domains.rows import GridRows, Rows
 from opendp_sim.testing import Case
 from opendp_sim.testing.strategies import grid_pairs
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
-from opendp_sim.accounting.release import Release
+from opendp_sim.accounting.release.release import Release
+from opendp_sim.core.apply_stable import whole_function
 from opendp_sim.core.claims import Noise
 from opendp_sim.core.mechanism import Mechanism, lookup
 from opendp_sim.core.pipeline import bind_steps, resolve
-from opendp_sim.core.whole import whole_function
-from opendp_sim.spaces.metrics import Symmetric
-from opendp_sim.spaces.rows import GridRows, RealRows, Rows
+from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.rows import GridRows, RealRows, Rows
 from opendp_sim.testing import Case
 from opendp_sim.testing.strategies import grid_pairs
 

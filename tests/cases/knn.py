@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from opendp_sim.core.mechanism import lookup
-from opendp_sim.spaces.metrics import Symmetric
-from opendp_sim.spaces.rows import GridRows
+from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.rows import GridRows
 from opendp_sim.testing import Case
 from opendp_sim.testing.strategies import grid_pairs
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from opendp_sim.accounting.release import Release
+from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.claims import Stage
 from opendp_sim.core.mechanism import lookup
-from opendp_sim.spaces.metrics import Symmetric
-from opendp_sim.spaces.rows import GridRows
+from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.rows import GridRows
 from opendp_sim.testing import Case
 from opendp_sim.testing.strategies import grid_pairs
 

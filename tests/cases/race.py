@@ -3,14 +3,14 @@ from __future__ import annotations
 import numpy as np
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
-from opendp_sim.accounting.release import Release
+from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.claims import Noise, Stable
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.core.pipeline import bind_steps
-from opendp_sim.spaces.metrics import Symmetric, VectorNorm
-from opendp_sim.spaces.released import Released
-from opendp_sim.spaces.rows import GridRows, RealRows, Rows
-from opendp_sim.spaces.sketch import IntVector
+from opendp_sim.domains.metrics import Symmetric, VectorNorm
+from opendp_sim.domains.released import Released
+from opendp_sim.domains.rows import GridRows, RealRows, Rows
+from opendp_sim.domains.sketch import IntVector
 from opendp_sim.testing import Case
 from opendp_sim.testing.strategies import grid_pairs, integer_vectors, real_pairs
 

@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from opendp_sim.core.mechanism import lookup
-from opendp_sim.spaces.metrics import IdDistance, Symmetric
-from opendp_sim.spaces.records import Column, Records
-from opendp_sim.spaces.rows import GridRows, RealRows, Rows
+from opendp_sim.domains.metrics import IdDistance, Symmetric
+from opendp_sim.domains.records import Column, Records
+from opendp_sim.domains.rows import GridRows, RealRows, Rows
 from opendp_sim.testing import Case
 from opendp_sim.testing.strategies import grid_pairs, real_pairs
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from opendp_sim.spaces.counts import USERS
-from opendp_sim.spaces.metrics import Symmetric
-from opendp_sim.spaces.rows import RealRows
-from opendp_sim.spaces.sketch import IntVector
+from opendp_sim.domains.counts import USERS
+from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.rows import RealRows
+from opendp_sim.domains.sketch import IntVector
+from opendp_sim.measurements.selection.choose_k import ChooseK
+from opendp_sim.measurements.selection.gated_peel import GatedPeel
+from opendp_sim.measurements.selection.gaussian_top_k import GaussianTopK
+from opendp_sim.measurements.selection.limited_domain import LimitedDomain
+from opendp_sim.measurements.selection.noise_threshold import NoiseThreshold
+from opendp_sim.measurements.selection.noisy_max_gaussian import NoisyMaxGaussian
+from opendp_sim.measurements.selection.pate_labels import PateLabels
+from opendp_sim.measurements.selection.peel import Peel
+from opendp_sim.measurements.selection.stable_set import StableSet
+from opendp_sim.measurements.selection.stable_top_k import StableTopK
+from opendp_sim.measurements.selection.top_k import TopK
+from opendp_sim.measurements.selection.top_stable import TopStable
 from opendp_sim.testing import Case
 from opendp_sim.testing.strategies import real_pairs
-from opendp_sim.top_k.choose_k import ChooseK
-from opendp_sim.top_k.gated_peel import GatedPeel
-from opendp_sim.top_k.gaussian_top_k import GaussianTopK
-from opendp_sim.top_k.limited_domain import LimitedDomain
-from opendp_sim.top_k.noise_threshold import NoiseThreshold
-from opendp_sim.top_k.noisy_max_gaussian import NoisyMaxGaussian
-from opendp_sim.top_k.pate_labels import PateLabels
-from opendp_sim.top_k.peel import Peel
-from opendp_sim.top_k.stable_set import StableSet
-from opendp_sim.top_k.stable_top_k import StableTopK
-from opendp_sim.top_k.top_k import TopK
-from opendp_sim.top_k.top_stable import TopStable
 
 ITEMS = 6
 

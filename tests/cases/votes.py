@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from opendp_sim.accounting.release import Release
+from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.claims import Noise
 from opendp_sim.core.pipeline import bind_steps
-from opendp_sim.queries.counts import Counts
-from opendp_sim.sketches.counts.vote_counts import VoteCounts
-from opendp_sim.spaces.metrics import Symmetric
-from opendp_sim.spaces.records import Column, Records
+from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.records import Column, Records
+from opendp_sim.postprocessing.counts import Counts
 from opendp_sim.testing import Case
+from opendp_sim.transformations.sketches.counts.vote_counts import VoteCounts
 
 RECORDS = Records((Column("who", "int64", role="privacy_id"), Column("word", "str")))
 WORDS = ("a", "b", "c", "d")

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import opendp_sim as sim
-from opendp_sim.dsl.answer_notes import notes_of
-from opendp_sim.dsl.ask import ask, reference
-from opendp_sim.dsl.how_wrong import safe_deviations
+from opendp_sim.dsl.plan.errors import safe_deviations
+from opendp_sim.dsl.run.answer import ask, notes_of, reference
 from tests._cli import run as _run
 
 TABLE = {"age": np.r_[np.full(150, 20.0), np.full(150, 90.0)], "kind": ["u"] * 150 + ["v"] * 150}
@@ -46,7 +45,7 @@ def test_labels_below_the_safe_lead_are_named(folder, posts):
 
 def test_the_command_says_it_below_the_answers(folder, monkeypatch):
     monkeypatch.setattr(
-        "opendp_sim.dsl.answer_notes.safe_deviations", lambda _: 1e9
+        "opendp_sim.dsl.run.answer.safe_deviations", lambda _: 1e9
     )  # else noise would decide
     words = (
         "answer",

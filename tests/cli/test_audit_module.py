@@ -12,10 +12,10 @@ import pytest
 
 from opendp_sim.audit import Budget, audit as real
 from opendp_sim.audit.findings import LayerResult
-from opendp_sim.audit.scripts import is_object
+from opendp_sim.audit.report.repro_script import is_object
 from opendp_sim.cli import audit as command
 from opendp_sim.cli._audit_module import Heard, listening, source_of
-from opendp_sim.report.audited import read_audits
+from opendp_sim.report.audit import read_audits
 from tests._cli import run
 
 SHORT = replace(

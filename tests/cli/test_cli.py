@@ -17,7 +17,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from opendp_sim import __version__
-from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.cli import after, app
 from opendp_sim.cli.about import schema_text
 from opendp_sim.cli.after import _negative
@@ -26,15 +26,15 @@ from opendp_sim.cli.show_tree import tree
 from opendp_sim.core.about import describe
 from opendp_sim.core.errors import CATALOGUE, ReleaseError
 from opendp_sim.core.mechanism import REGISTRY
+from opendp_sim.domains.released import Released
 from opendp_sim.dsl import plan_file
-from opendp_sim.dsl.diagnostic import Notes
-from opendp_sim.dsl.document import parse
-from opendp_sim.dsl.explain import partners
+from opendp_sim.dsl.explain.explain import partners
 from opendp_sim.dsl.grammar.data import SOURCE_KINDS
 from opendp_sim.dsl.grammar.pages import words_of_a_spec
-from opendp_sim.dsl.ir import TEMPLATE, Spec
-from opendp_sim.dsl.wrong import NEGATIVE
-from opendp_sim.spaces.released import Released
+from opendp_sim.dsl.grammar.program import TEMPLATE, Spec
+from opendp_sim.dsl.text.diagnostic import Notes
+from opendp_sim.dsl.text.yaml_document import parse
+from opendp_sim.dsl.types.error_terms import NEGATIVE
 from tests._cli import run as _run
 from tests._golden import FOLDER, compare
 from tests._plans import planned

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from opendp_sim.cli import app
-from opendp_sim.core.file_kinds import kind_of_file
-from opendp_sim.core.regular import text_of
+from opendp_sim.core.system.file_kinds import kind_of_file
+from opendp_sim.core.system.regular_files import text_of
 
 PERSON = "anna-has-it"
 COMMANDS = (

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from opendp_sim.cli import app
-from opendp_sim.core.shown import shown
+from opendp_sim.core.system.escape_text import shown
 from tests import _edits
 from tests.cli.test_shown import EVIL
 

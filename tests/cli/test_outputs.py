@@ -14,7 +14,7 @@ import opendp_sim as sim
 from opendp_sim.cli import COMMANDS, loaded
 from opendp_sim.cli._folding import folded
 from opendp_sim.cli._quiet import hushed
-from opendp_sim.dsl.grammar.choosing import CHOOSING
+from opendp_sim.dsl.grammar.pages import CHOOSING
 from tests._cli import run as _run
 
 TABLE = {

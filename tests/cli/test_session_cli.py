@@ -14,17 +14,17 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from opendp_sim.accounting._durable import claimed
-from opendp_sim.accounting.ledger import Ledger
-from opendp_sim.accounting.session_mark import mark_of
+from opendp_sim.accounting.ledger._durable import claimed
+from opendp_sim.accounting.ledger.ledger import Ledger
+from opendp_sim.accounting.session.identity import mark_of
 from opendp_sim.cli import app
 from opendp_sim.cli.session import EXAMPLES, _plain, session_command
 from opendp_sim.core.errors import BudgetError, DataError
-from opendp_sim.dsl import session_turns
-from opendp_sim.dsl.plan import plan_file
-from opendp_sim.dsl.serve import serve
-from opendp_sim.knn.parts.service import Predictions
-from opendp_sim.sources.builtin import builtin_source
+from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.run import session as session_turns
+from opendp_sim.dsl.run.session import serve
+from opendp_sim.io.builtin import builtin_source
+from opendp_sim.measurements.knn._impl.service import Predictions
 
 SPECS = Path(__file__).parents[2] / "specs"
 PEOPLE = """
@@ -309,7 +309,7 @@ def test_a_file_that_is_exchanged_while_it_is_opened_is_refused(folder, monkeypa
         shutil.copy(early, store)
         return mark
 
-    monkeypatch.setattr("opendp_sim.dsl.serve.mark_at", exchanged)
+    monkeypatch.setattr("opendp_sim.dsl.run.session.mark_at", exchanged)
     with pytest.raises(BudgetError, match="OS407"):
         serve(plan_file(spec))
 
@@ -324,7 +324,7 @@ def test_of_two_first_openings_the_second_is_charged_and_refused(folder, monkeyp
         run(spec, lines=ONE)
 
     with monkeypatch.context() as patched:
-        patched.setattr("opendp_sim.dsl.serve.mark_at", late)
+        patched.setattr("opendp_sim.dsl.run.session.mark_at", late)
         with pytest.raises(BudgetError, match="OS407"):
             serve(plan_file(spec))
     assert charges(folder) == 2
@@ -532,7 +532,7 @@ def test_an_end_that_the_ledger_does_not_hear_is_noted_beside_it_or_said(
 ):
     """With the note a copy is refused at once; without it when the store was opened again."""
     spec, store, copy = folder / "people.yaml", folder / "people.session", folder / "copy.session"
-    monkeypatch.setattr("opendp_sim.dsl.session_turns._PATIENCE", 0.2)
+    monkeypatch.setattr("opendp_sim.dsl.run.session._PATIENCE", 0.2)
     served = serve(plan_file(spec))
     shutil.copy(store, copy)
     served.ask([[0.5, 0.5]])
@@ -541,7 +541,7 @@ def test_an_end_that_the_ledger_does_not_hear_is_noted_beside_it_or_said(
         with served:
             pass
     else:
-        monkeypatch.setattr("opendp_sim.dsl.session_turns.note_end", _full)
+        monkeypatch.setattr("opendp_sim.dsl.run.session.note_end", _full)
         with pytest.warns(RuntimeWarning, match="did not hear"), served:
             pass
     busy.release()
@@ -567,15 +567,15 @@ def test_an_end_that_somebody_stops_while_it_waits_is_noted(folder, monkeypatch)
     shutil.copy(store, copy)
     served.ask([[0.5, 0.5]])
     with monkeypatch.context() as patch:
-        patch.setattr("opendp_sim.dsl.session_turns._heard", stopped)
+        patch.setattr("opendp_sim.dsl.run.session._heard", stopped)
         with pytest.raises(KeyboardInterrupt):
             served.__exit__(None, None, None)
     with pytest.raises(BudgetError, match="OS407"):
         serve(plan_file(spec), store=copy)
     served = serve(plan_file(spec))
     with monkeypatch.context() as patch:
-        patch.setattr("opendp_sim.dsl.session_turns._heard", stopped)
-        patch.setattr("opendp_sim.dsl.session_turns.note_end", _full)
+        patch.setattr("opendp_sim.dsl.run.session._heard", stopped)
+        patch.setattr("opendp_sim.dsl.run.session.note_end", _full)
         with pytest.raises(KeyboardInterrupt), pytest.warns(RuntimeWarning, match="did not hear"):
             served.__exit__(None, None, None)
 
@@ -606,7 +606,7 @@ def _full(*_):
 
 def test_a_note_that_is_none_is_refused_and_an_old_one_is_not_asked(folder, monkeypatch):
     spec = folder / "people.yaml"
-    monkeypatch.setattr("opendp_sim.dsl.session_turns._PATIENCE", 0.0)
+    monkeypatch.setattr("opendp_sim.dsl.run.session._PATIENCE", 0.0)
     served = serve(plan_file(spec))
     busy = claimed(folder / "ledger.jsonl")
     with served:
@@ -626,7 +626,7 @@ def test_a_note_that_is_none_is_refused_and_an_old_one_is_not_asked(folder, monk
 @pytest.mark.parametrize("way", ["append", "fold"])
 def test_a_store_that_was_rewritten_with_its_hashes_after_an_end_is_refused(folder, way):
     """Full purses in an entry of their own, after the head that the ledger heard or instead of it."""
-    from opendp_sim.accounting import _session_chain as chain
+    from opendp_sim.accounting.session import _chain as chain
 
     spec = folder / "people.yaml"
     run(spec, lines=[*ONE] * 3)

@@ -15,8 +15,8 @@ import typer
 
 from opendp_sim._entry import _open_streams
 from opendp_sim.cli.session import _converse, _lines, session_command
-from opendp_sim.dsl.plan import plan_file
-from opendp_sim.dsl.serve import serve
+from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.run.session import serve
 from tests._edits import edited, scratched
 from tests.cli.test_session_cli import PEOPLE
 

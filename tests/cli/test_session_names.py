@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from opendp_sim.core.errors import DataError
-from opendp_sim.dsl.plan import plan_file
-from opendp_sim.dsl.serve import Served, serve
+from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.run.session import Served, serve
 from tests.cli.test_session_cli import PEOPLE
 
 HERE = {"x": [0.1, 0.2], "kind": "a"}

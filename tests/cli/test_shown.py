@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from opendp_sim.cli import app
-from opendp_sim.core.shown import shown
+from opendp_sim.core.system.escape_text import shown
 
 EVIL = (
     "\x1b[2J",

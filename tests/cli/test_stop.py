@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.cli import _stop
 
 SPEC = """
@@ -121,7 +121,7 @@ def test_a_command_stopped_at_any_moment_says_one_line(
 
 PATCHED = """
 import os, signal, sys
-import opendp_sim.dsl.execute as execute
+import opendp_sim.dsl.run.execute as execute
 usual = execute.released
 def run(*given):
     os.kill(os.getpid(), signal.SIGINT)

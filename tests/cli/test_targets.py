@@ -10,7 +10,7 @@ import pytest
 
 import opendp_sim as sim
 from opendp_sim.core.errors import DataError
-from opendp_sim.dsl.targets import check_target, kept_of
+from opendp_sim.dsl.run.overwrite import check_target, kept_of
 from tests._cli import run as _run
 from tests._small import write_small
 from tests._tiers import some

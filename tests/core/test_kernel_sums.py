@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
-from opendp_sim.core.kernel_sums import KernelSums
+from opendp_sim.core.capabilities import KernelSums
 from opendp_sim.core.mechanism import lookup
-from opendp_sim.sketches.kernels.parts.race_parameters import Parameters
-from opendp_sim.spaces.metrics import Symmetric
-from opendp_sim.spaces.rows import GridRows
+from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.rows import GridRows
+from opendp_sim.transformations.sketches.kernels.race_sketch import Parameters
 
 GRID = GridRows(width=2, unit=0.1, lower=(-20, -20), upper=(20, 20))
 FAMILY = {"p_stable_l2": {"width": 2.0}}

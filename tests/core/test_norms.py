@@ -15,10 +15,10 @@ from opendp_sim.core.claims import NORMS, Block
 from opendp_sim.core.constructors import bound, constructors
 from opendp_sim.core.errors import ParameterError
 from opendp_sim.core.mechanism import REGISTRY
-from opendp_sim.spaces.counts import USERS, KnownCounts
-from opendp_sim.spaces.metrics import IdDistance, VectorNorm
-from opendp_sim.spaces.records import Column, Records
-from opendp_sim.spaces.sketch import IntVector
+from opendp_sim.domains.counts import USERS, KnownCounts
+from opendp_sim.domains.metrics import IdDistance, VectorNorm
+from opendp_sim.domains.records import Column, Records
+from opendp_sim.domains.sketch import IntVector
 from tests.cases import cases
 
 dp.enable_features("contrib")

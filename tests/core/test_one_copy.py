@@ -13,11 +13,10 @@ import pytest
 
 import opendp_sim.prelude  # noqa: F401 - all mechanisms
 from opendp_sim.core import bridge
-from opendp_sim.core.bridge import build, plain_measurement
+from opendp_sim.core.bridge import build, entry_for_arrays, plain_measurement
 from opendp_sim.core.claims import Private
-from opendp_sim.core.one_copy import entry_for_arrays
-from opendp_sim.spaces.metrics import VectorNorm
-from opendp_sim.spaces.sketch import IntVector
+from opendp_sim.domains.metrics import VectorNorm
+from opendp_sim.domains.sketch import IntVector
 from tests.cases import cases
 
 dp.enable_features("contrib")

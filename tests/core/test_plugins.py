@@ -14,7 +14,7 @@ import pytest
 
 from opendp_sim.core.errors import InternalError
 from opendp_sim.core.mechanism import REGISTRY, load_plugins, register
-from opendp_sim.rows.quantize import Quantize
+from opendp_sim.transformations.row_maps.quantize import Quantize
 
 SOURCE = Path(__file__).parents[1] / "plugin"
 SPEC = """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from opendp_sim.core.about import describe
-from opendp_sim.rows.quantize import Quantize
-from opendp_sim.rows.rescale import Rescale
+from opendp_sim.transformations.row_maps.quantize import Quantize
+from opendp_sim.transformations.row_maps.rescale import Rescale
 
 
 def test_a_list_is_told_in_plain_words():

@@ -12,16 +12,16 @@ from typer.testing import CliRunner
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.cli import app
-from opendp_sim.core.few_records import needed_records, rare_records, too_few
-from opendp_sim.dsl.advice import advice
-from opendp_sim.dsl.how_wrong import how_wrong
-from opendp_sim.dsl.plan import plan_file
-from opendp_sim.knn.hybrid_knn import HybridKnn
-from opendp_sim.knn.ind_knn import IndKnn
-from opendp_sim.knn.parts.rule import Rule
-from opendp_sim.linear.linear_model import LinearModel
-from opendp_sim.spaces.metrics import Symmetric
-from opendp_sim.spaces.rows import GridRows
+from opendp_sim.core.sample_size import needed_records, rare_records, too_few
+from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.rows import GridRows
+from opendp_sim.dsl.plan.advice import advice
+from opendp_sim.dsl.plan.errors import how_wrong
+from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.measurements.knn._impl.calibration import Rule
+from opendp_sim.measurements.knn.hybrid_knn import HybridKnn
+from opendp_sim.measurements.knn.ind_knn import IndKnn
+from opendp_sim.measurements.linear.linear_model import LinearModel
 
 RHOS = [1e-5, 3e-4, 0.0043, 0.017, 0.063, 1.0]
 SIZES = [50, 500, 5_000, 60_000, 1_000_000]

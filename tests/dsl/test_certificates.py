@@ -15,23 +15,29 @@ import numpy as np
 import pytest
 
 import opendp_sim
-from opendp_sim.accounting import certificate
-from opendp_sim.accounting._entries import canonical, chained
-from opendp_sim.accounting._ledger_file import NO_ANSWER, refused
-from opendp_sim.accounting.certificate import digest_of, read_certificate, statement_digest
-from opendp_sim.accounting.ledger import Ledger
-from opendp_sim.accounting.release import Release
+from opendp_sim.accounting.certificate import certificate
+from opendp_sim.accounting.certificate.certificate import (
+    digest_of,
+    read_certificate,
+    statement_digest,
+)
+from opendp_sim.accounting.ledger._entries import canonical, chained
+from opendp_sim.accounting.ledger._file import NO_ANSWER, refused
+from opendp_sim.accounting.ledger.ledger import Ledger
+from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.errors import ReleaseError, SimError
-from opendp_sim.dsl import apply, certify, plan_file, verification, verify, verify_charge
-from opendp_sim.dsl.charging import terms_of
-from opendp_sim.dsl.derivation import derivation
-from opendp_sim.dsl.stated_ledger import stated_wrongly
-from opendp_sim.dsl.verify_report import NOT_FOUND, NOT_OPENED
+from opendp_sim.dsl import apply, plan_file, verify
+from opendp_sim.dsl.run import certificate as certify
+from opendp_sim.dsl.run.charge import terms_of
+from opendp_sim.dsl.verification import charge as verify_charge, verify as verification
+from opendp_sim.dsl.verification.charge import stated_wrongly
+from opendp_sim.dsl.verification.derivation import derivation
+from opendp_sim.dsl.verification.report import NOT_FOUND, NOT_OPENED
 from tests._small import write_small
 from tests._tiers import some
 
 NAME = "out/release.npz.certificate.json"
-PAGE = Path(opendp_sim.__file__).parent / "accounting" / "certificate.md"
+PAGE = Path(opendp_sim.__file__).parent / "accounting" / "certificate" / "certificate.md"
 
 
 @pytest.fixture(scope="module")
@@ -366,9 +372,9 @@ INVENTED = {
 
 def spending(c, rho):
     """State another sum, with everything that follows from it."""
-    from opendp_sim.accounting._entries import read_terms
-    from opendp_sim.accounting.totals import Charge, total_of
-    from opendp_sim.dsl.certify import standing
+    from opendp_sim.accounting.composition import Charge, total_of
+    from opendp_sim.accounting.ledger._entries import read_terms
+    from opendp_sim.dsl.run.certificate import standing
 
     genesis = canonical({"format": "opendp_sim/ledger/2", **c["ledger"]["terms"]})
     terms = read_terms(genesis, AssertionError)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from opendp_sim.dsl.advice import advice
-from opendp_sim.dsl.plan import Plan, plan_file
+from opendp_sim.dsl.plan.advice import advice
+from opendp_sim.dsl.plan.plan import Plan, plan_file
 
 FOLDER = Path(__file__).parents[2] / "specs"
 SPEC = (FOLDER / "bright-pixels.yaml").read_text("utf-8")

@@ -8,8 +8,8 @@ import json
 import numpy as np
 import pytest
 
-from opendp_sim.accounting.ledger import Ledger
-from opendp_sim.accounting.release import Release
+from opendp_sim.accounting.ledger.ledger import Ledger
+from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.errors import DataError, InternalError, ReleaseError, SimError, SpecError
 from opendp_sim.dsl import apply, load_plan, plan_file, save_plan, verify
 from tests._cli import run as _run
@@ -81,8 +81,8 @@ def test_the_noise_is_there_and_of_the_planned_size(tmp_path):
 
 
 def _exact(plan, folder):
-    from opendp_sim.sources.fold import build_sketch
-    from opendp_sim.sources.source import from_arrays
+    from opendp_sim.io.fold import build_sketch
+    from opendp_sim.io.protocol import from_arrays
 
     typed = plan.types["sketch"]
     source = from_arrays(typed.entry.records, points())
@@ -237,7 +237,7 @@ def test_no_refusal_shows_a_record(tmp_path):
 
 
 def test_a_failure_after_the_charge_is_charged_and_says_nothing(tmp_path, monkeypatch):
-    from opendp_sim.dsl import released
+    from opendp_sim.dsl.run import execute as released
 
     def broken(*_args, **_kwargs):
         raise ValueError("a record: 0.123456789")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from opendp_sim.cli import app
 from opendp_sim.core.errors import DataError, SpecError
 from opendp_sim.dsl import apply, plan_file
-from opendp_sim.dsl.compare import compare
+from opendp_sim.dsl.run.compare_exact import compare
 from tests._small import write_small
 
 SPECS = Path(__file__).resolve().parents[2] / "specs"

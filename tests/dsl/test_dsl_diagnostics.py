@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from opendp_sim.cli import app
 from opendp_sim.core.errors import CATALOGUE, ParameterError
-from opendp_sim.dsl.diagnostic import Notes, Refused
-from opendp_sim.dsl.document import parse
-from opendp_sim.dsl.plan import plan_of
-from opendp_sim.dsl.reader import draft_of
+from opendp_sim.dsl.grammar.reader import draft_of
+from opendp_sim.dsl.plan.plan import plan_of
+from opendp_sim.dsl.text.diagnostic import Notes, Refused
+from opendp_sim.dsl.text.yaml_document import parse
 from tests._golden import FOLDER, compare
 
 PEOPLE = """

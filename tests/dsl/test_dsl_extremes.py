@@ -8,11 +8,11 @@ import pytest
 
 from opendp_sim.accounting.budget import Budget
 from opendp_sim.core.errors import BudgetError, ParameterError
+from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.rows import RealRows
 from opendp_sim.dsl import Refused, plan_file
-from opendp_sim.dsl.accountant import target_of
-from opendp_sim.rows.quantize import Quantize
-from opendp_sim.spaces.metrics import Symmetric
-from opendp_sim.spaces.rows import RealRows
+from opendp_sim.dsl.plan.accountant import target_of
+from opendp_sim.transformations.row_maps.quantize import Quantize
 from tests._small import write_small
 
 RELEASE, BUDGET = (

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import opendp_sim.prelude  # noqa: F401
-from opendp_sim.accounting.conversion import (
+from opendp_sim.accounting.measures.conversion import (
     gaussian_rho,
     laplace_epsilon,
     pure_to_zcdp,
@@ -20,11 +20,10 @@ from opendp_sim.accounting.conversion import (
 from opendp_sim.core.errors import DataError, InternalError, SimError
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl import Refused, apply, draft_of, plan_file, plan_of, program
-from opendp_sim.dsl.diagnostic import Notes
-from opendp_sim.dsl.document import parse
-from opendp_sim.dsl.scalars import plain_scalar
-from opendp_sim.rows.quantize import Quantize
-from opendp_sim.rows.select import Select
+from opendp_sim.dsl.text.diagnostic import Notes
+from opendp_sim.dsl.text.yaml_document import parse, plain_scalar
+from opendp_sim.transformations.row_maps.quantize import Quantize
+from opendp_sim.transformations.row_maps.select import Select
 from tests._golden import FOLDER
 from tests._small import points, write_small
 
@@ -276,7 +275,7 @@ def test_a_given_scale_counts_beside_a_share():
 
 
 def test_a_disagreement_of_the_two_computations_stops_everything(monkeypatch, tmp_path):
-    from opendp_sim.dsl import losses
+    from opendp_sim.dsl.plan import losses
 
     spec = write_small(tmp_path)
     for wrong in (1.001, 0.999):
@@ -367,7 +366,12 @@ def test_exact_formulas():
 
 
 def test_steps_come_from_the_catalogue_alone():
-    for name in ("os.system", "opendp_sim.rows.select", "__import__", "builtins.eval"):
+    for name in (
+        "os.system",
+        "opendp_sim.transformations.row_maps.select",
+        "__import__",
+        "builtins.eval",
+    ):
         with pytest.raises(Refused) as caught:
             _builder().stage("bad", "points", steps=[{name: {}}]).plan()
         assert caught.value.code == "OS303"
@@ -375,7 +379,7 @@ def test_steps_come_from_the_catalogue_alone():
 
 @pytest.mark.parametrize("key", sorted(REGISTRY))
 def test_every_mechanism_is_known_to_the_reader(key):
-    from opendp_sim.dsl.read_steps import read_record
+    from opendp_sim.dsl.grammar.parse_steps import read_record
 
     notes = Notes()
     assert read_record(REGISTRY[key], {"no_such_parameter": 1}, ("steps", 0, key), notes) is None
@@ -384,7 +388,7 @@ def test_every_mechanism_is_known_to_the_reader(key):
 
 def test_plans_of_broken_programs_never_account(monkeypatch):
     draft = _builder(repetitions=0).draft()
-    monkeypatch.setattr("opendp_sim.dsl.plan.account", lambda *_: pytest.fail("accounted"))
+    monkeypatch.setattr("opendp_sim.dsl.plan.plan.account", lambda *_: pytest.fail("accounted"))
     with pytest.raises(SimError):
         plan_of(draft)
 

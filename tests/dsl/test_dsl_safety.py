@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from opendp_sim.accounting.ledger import REFUSALS, Ledger
-from opendp_sim.accounting.release import Release
+from opendp_sim.accounting.ledger.ledger import REFUSALS, Ledger
+from opendp_sim.accounting.release.release import Release
 from opendp_sim.cli import app
-from opendp_sim.core import countable
+from opendp_sim.core.arithmetic import countable
 from opendp_sim.core.errors import BudgetError, DataError, SimError
+from opendp_sim.domains.records import Column, Records
 from opendp_sim.dsl import Refused, apply, plan_file, verify
-from opendp_sim.sources.source import from_arrays
-from opendp_sim.spaces.records import Column, Records
+from opendp_sim.io.protocol import from_arrays
 from tests._small import points, write_small
 
 LEDGER = "    ledger: {file: points.ledger, limit: {epsilon: 3.0, delta: 1.0e-5}}\n"

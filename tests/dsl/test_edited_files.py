@@ -1,4 +1,4 @@
-"""Edited, cut and foreign files of every format end in a coded refusal (tests/bench has the campaign)."""
+"""Edited, cut and foreign files of every format end in a coded refusal (benchmarks has the campaign)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from contextlib import closing
 
 import pytest
 
-from opendp_sim.accounting._entries import canonical, chained
-from opendp_sim.accounting.strict_models import plain_json
+from opendp_sim.accounting.file_schemas import plain_json
+from opendp_sim.accounting.ledger._entries import canonical, chained
 from tests._edits import Files, fault_of
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from opendp_sim.accounting.budget import MEASURES
-from opendp_sim.core.rounding import float_down
+from opendp_sim.core.arithmetic.rounding import float_down
 from opendp_sim.dsl import plan_file
-from opendp_sim.dsl.diagnostic import Refused
+from opendp_sim.dsl.text.diagnostic import Refused
 from tests._small import write_small
 from tests._tiers import some
 

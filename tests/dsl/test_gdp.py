@@ -11,21 +11,26 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from opendp_sim.accounting.attackers import Attacker
 from opendp_sim.accounting.budget import Budget
-from opendp_sim.accounting.gaussian_curve import delta_bounds, mu_squared_down, mu_squared_of_pure
-from opendp_sim.accounting.ledger import Ledger, Terms
-from opendp_sim.accounting.release import Release
-from opendp_sim.accounting.totals import Charge, total_of
+from opendp_sim.accounting.composition import Charge, total_of
+from opendp_sim.accounting.ledger.ledger import Ledger, Terms
+from opendp_sim.accounting.measures.attackers import Attacker
+from opendp_sim.accounting.measures.gaussian import (
+    delta_bounds,
+    mu_squared_down,
+    mu_squared_of_pure,
+)
+from opendp_sim.accounting.release.release import Release
 from opendp_sim.cli import app
 from opendp_sim.core.errors import BudgetError, SimError
-from opendp_sim.dsl import apply, losses, plan_file
-from opendp_sim.dsl.derivation import derivation
-from opendp_sim.dsl.diagnostic import Refused
-from opendp_sim.dsl.plan import plan_of
-from opendp_sim.dsl.reader import draft_of
-from opendp_sim.dsl.serve import serve
-from opendp_sim.dsl.verification import verify
+from opendp_sim.dsl import apply, plan_file
+from opendp_sim.dsl.grammar.reader import draft_of
+from opendp_sim.dsl.plan import losses
+from opendp_sim.dsl.plan.plan import plan_of
+from opendp_sim.dsl.run.session import serve
+from opendp_sim.dsl.text.diagnostic import Refused
+from opendp_sim.dsl.verification.derivation import derivation
+from opendp_sim.dsl.verification.verify import verify
 from tests._small import write_small
 
 GDP = ("measure: zcdp", "measure: gdp")
@@ -116,10 +121,10 @@ def poisoned(monkeypatch):
     def refuse(*_):
         raise AssertionError("a discrete Gaussian was drawn")
 
-    monkeypatch.setattr("opendp_sim.noise.parts.sampling_noise._draw_gaussian", refuse)
-    monkeypatch.setattr("opendp_sim.noise.parts.sampling_gaussian.gaussian_magnitudes", refuse)
-    monkeypatch.setattr("opendp_sim.noise.parts.sampled.sampled", refuse)
-    monkeypatch.setattr("opendp_sim.knn.parts.noise.discrete", refuse)
+    monkeypatch.setattr("opendp_sim.measurements.noise._impl.samplers._draw_gaussian", refuse)
+    monkeypatch.setattr("opendp_sim.measurements.noise._impl.samplers.gaussian_magnitudes", refuse)
+    monkeypatch.setattr("opendp_sim.measurements.noise._impl.sampled.sampled", refuse)
+    monkeypatch.setattr("opendp_sim.measurements.knn._impl.vote_noise.discrete", refuse)
 
 
 @pytest.mark.usefixtures("poisoned")
@@ -323,7 +328,7 @@ def test_a_gaussian_ledger_keeps_its_limit(tmp_path):
 
 @pytest.mark.parametrize(("measure", "said"), [("gdp", True), ("zcdp", False)])
 def test_a_running_sum_is_not_called_a_gaussian_claim(tmp_path, measure, said):
-    """Lemma 6 of ``individual_filter.md`` promises the limit, not what was spent at a chosen moment."""
+    """Lemma 6 of ``privacy_filter.md`` promises the limit, not what was spent at a chosen moment."""
     plan = plan_file(write_small(tmp_path, ("measure: zcdp", f"measure: {measure}")))
     apply(plan, into=tmp_path)
     shown = CliRunner().invoke(app, ["ledger", "show", str(tmp_path / "points.ledger")]).stdout

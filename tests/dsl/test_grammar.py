@@ -13,10 +13,10 @@ from jsonschema import Draft202012Validator
 
 from opendp_sim.core.randomness import public_generator
 from opendp_sim.dsl import Refused, plan_file
-from opendp_sim.dsl.diagnostic import Notes
-from opendp_sim.dsl.document import parse
-from opendp_sim.dsl.reader import draft_of
-from opendp_sim.dsl.schema import json_schema
+from opendp_sim.dsl.grammar.reader import draft_of
+from opendp_sim.dsl.grammar.schema import json_schema
+from opendp_sim.dsl.text.diagnostic import Notes
+from opendp_sim.dsl.text.yaml_document import parse
 from tests._tiers import some
 
 ROOT = Path(__file__).parents[2]

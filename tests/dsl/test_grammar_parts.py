@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from opendp_sim.dsl.diagnostic import Notes
+from opendp_sim.domains.records import Column
 from opendp_sim.dsl.grammar.budget import BUDGET, LedgerRef, check_budget
-from opendp_sim.dsl.grammar.columns import COLUMNS, ColumnWords
+from opendp_sim.dsl.grammar.data import COLUMNS, ColumnWords
 from opendp_sim.dsl.grammar.json_schema import inlined, without_null
-from opendp_sim.dsl.grammar.reading import read_section
-from opendp_sim.spaces.records import Column
+from opendp_sim.dsl.grammar.parse import read_section
+from opendp_sim.dsl.text.diagnostic import Notes
 
 
 def codes(notes):

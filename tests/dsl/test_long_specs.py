@@ -12,14 +12,16 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from opendp_sim.cli import app
-from opendp_sim.core.shown import cut
-from opendp_sim.dsl import account, accountant, output_types, places
-from opendp_sim.dsl.diagnostic import Notes, Refused
+from opendp_sim.core.system.escape_text import cut
+from opendp_sim.dsl.files import paths as places
 from opendp_sim.dsl.grammar.flow import StageDecl
-from opendp_sim.dsl.grammar.reading import read_words
-from opendp_sim.dsl.plan import plan_file, plan_of
-from opendp_sim.dsl.reader import draft_of
-from opendp_sim.dsl.solving import solve
+from opendp_sim.dsl.grammar.parse import read_words
+from opendp_sim.dsl.grammar.reader import draft_of
+from opendp_sim.dsl.plan import accountant, plan as account
+from opendp_sim.dsl.plan.plan import plan_file, plan_of
+from opendp_sim.dsl.plan.solve import solve
+from opendp_sim.dsl.text.diagnostic import Notes, Refused
+from opendp_sim.dsl.types import outputs as output_types
 from tests._small import write_small
 
 
@@ -146,7 +148,7 @@ def test_a_spec_that_is_wrong_everywhere_is_told_so_briefly(
         looked.append(word)
         return []
 
-    monkeypatch.setattr("opendp_sim.dsl.diagnostic.get_close_matches", counted)
+    monkeypatch.setattr("opendp_sim.dsl.text.diagnostic.get_close_matches", counted)
     with pytest.raises(Refused) as caught:
         plan_file(spec)
     assert 1000 <= len(looked) <= 2000

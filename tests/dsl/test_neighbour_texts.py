@@ -1,4 +1,4 @@
-"""A slice of ``tests/bench/neighbour_texts.py``: what leaves runs on neighbours is the same bytes, up to noise."""
+"""A slice of ``benchmarks/neighbour_texts.py``: what leaves runs on neighbours is the same bytes, up to noise."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import neighbour_texts as campaign
 from opendp_sim.core.errors import DataError, SpecError
-from opendp_sim.sources.checked import check_source
-from opendp_sim.sources.opening import open_source
-from opendp_sim.sources.source import from_arrays, from_chunks
-from opendp_sim.spaces.records import Column, Records
-from tests.bench import neighbour_texts as campaign
+from opendp_sim.domains.records import Column, Records
+from opendp_sim.io.checked import check_source
+from opendp_sim.io.open import open_source
+from opendp_sim.io.protocol import from_arrays, from_chunks
 
 SPECS = Path(__file__).parents[2] / "specs"
 

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.core.errors import SimError
-from opendp_sim.dsl import apply, execute, plan_file, released
-from opendp_sim.dsl.inputs import Inputs, open_private
-from opendp_sim.sources import source as sources
+from opendp_sim.dsl import apply, plan_file
+from opendp_sim.dsl.run import execute, execute as released
+from opendp_sim.dsl.run.inputs import Inputs, open_private
+from opendp_sim.io import protocol as sources
 
 SPEC = """
 spec: opendp_sim/1

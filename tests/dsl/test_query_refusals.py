@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import opendp_sim as sim
-from opendp_sim.accounting.ledger import REFUSALS, Ledger
+from opendp_sim.accounting.ledger.ledger import REFUSALS, Ledger
 from opendp_sim.core.errors import BudgetError, DataError
 from opendp_sim.dsl import apply
 
@@ -123,8 +123,8 @@ def test_a_file_is_said_to_be_missing_when_it_is_opened_and_not_afterwards(
     when, tmp_path, monkeypatch
 ):
     """A file that goes while its records are read was looked at, whatever a look at the disk says."""
-    from opendp_sim.dsl import inputs
-    from opendp_sim.dsl.plan import plan_file
+    from opendp_sim.dsl.plan.plan import plan_file
+    from opendp_sim.dsl.run import inputs
     from tests._small import write_small
 
     spec = write_small(tmp_path)
@@ -139,7 +139,7 @@ def test_a_file_is_said_to_be_missing_when_it_is_opened_and_not_afterwards(
         (tmp_path / "points.npz").unlink()
         return found
 
-    home = "opendp_sim.dsl.execute" if when == "opening" else "opendp_sim.dsl.inputs"
+    home = "opendp_sim.dsl.run.execute" if when == "opening" else "opendp_sim.dsl.run.inputs"
     plan = plan_file(spec)
     monkeypatch.setattr(f"{home}.{name}", check)
     with pytest.raises(DataError, match="no such file"):
@@ -150,8 +150,8 @@ def test_a_file_is_said_to_be_missing_when_it_is_opened_and_not_afterwards(
 
 
 def test_a_session_opened_again_counts_a_query_that_fails(tmp_path):
-    from opendp_sim.dsl.plan import plan_file
-    from opendp_sim.dsl.serve import serve
+    from opendp_sim.dsl.plan.plan import plan_file
+    from opendp_sim.dsl.run.session import serve
 
     spec = tmp_path / "people.yaml"
     spec.write_text(PEOPLE)

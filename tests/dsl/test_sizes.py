@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.cli import app
-from opendp_sim.core.drawn import AT_ONCE
+from opendp_sim.core.arithmetic.grid import PhaseProjection
+from opendp_sim.core.arithmetic.lazy_matrices import AT_ONCE
 from opendp_sim.core.errors import SpaceError
-from opendp_sim.core.grid import PhaseProjection
-from opendp_sim.dsl.execute import apply
-from opendp_sim.dsl.inputs import open_public
-from opendp_sim.dsl.plan import plan_file
-from opendp_sim.rows.jl_projection import JlProjection
-from opendp_sim.spaces.metrics import Symmetric
-from opendp_sim.spaces.rows import GridRows
+from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.rows import GridRows
+from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.run.execute import apply
+from opendp_sim.dsl.run.inputs import open_public
+from opendp_sim.transformations.row_maps.jl_projection import JlProjection
 
 SPEC = """
 spec: opendp_sim/1
@@ -57,7 +57,7 @@ def test_what_memory_cannot_hold_is_refused_in_bytes(
     tmp_path: Path, columns: int, step: str, r: int, w: int, lower: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    for module in ("core.memory", "dsl.plan"):
+    for module in ("core.memory", "dsl.plan.plan"):
         monkeypatch.setattr(f"opendp_sim.{module}.machine_memory", lambda: 2**34)
     if step.startswith("quantize"):
         text = SPEC.replace("      - {step}\n", "").format(columns=columns, r=r, w=w)
@@ -90,7 +90,9 @@ def test_nothing_large_is_drawn_to_check_or_plan(
     def drawn(*_given: object) -> None:
         raise AssertionError("drawn")
 
-    monkeypatch.setattr("opendp_sim.rows.jl_projection._Dense.signs", property(drawn))
+    monkeypatch.setattr(
+        "opendp_sim.transformations.row_maps.jl_projection._Dense.signs", property(drawn)
+    )
     usual = PhaseProjection.fit
 
     def fit(matrix: Any, offset: Any, magnitude: int, where: str) -> PhaseProjection:
@@ -128,7 +130,7 @@ def test_the_type_of_a_large_projection_holds_for_any_signs() -> None:
     small = JlProjection(dimension=4, seed=1)
     drawn = small.bind(grid, Symmetric()).output
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("opendp_sim.rows.jl_projection._AT_ONCE", 0)
+        patched.setattr("opendp_sim.transformations.row_maps.jl_projection._AT_ONCE", 0)
         stated = small.bind(grid, Symmetric()).output
     assert isinstance(drawn, GridRows)
     assert isinstance(stated, GridRows)

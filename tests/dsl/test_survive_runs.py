@@ -18,9 +18,9 @@ from filelock import FileLock, Timeout
 from typer.testing import CliRunner
 
 from opendp_sim.accounting.atomic_files import replacing
-from opendp_sim.accounting.certificate import digest_of, statement_digest
-from opendp_sim.accounting.ledger import Ledger
-from opendp_sim.accounting.release import Release
+from opendp_sim.accounting.certificate.certificate import digest_of, statement_digest
+from opendp_sim.accounting.ledger.ledger import Ledger
+from opendp_sim.accounting.release.release import Release
 from opendp_sim.cli import app
 from opendp_sim.core.errors import BudgetError, DataError, ReleaseError, SimError
 from opendp_sim.dsl import apply, plan_file, verify
@@ -95,7 +95,7 @@ def moved(plan, folder):
     "fault", ["stop", errno.ENOSPC, pytest.param(errno.EIO, marks=pytest.mark.long)]
 )
 def test_at_every_file_call_nothing_is_released_uncharged_or_charged_twice(tmp_path, fault):
-    """The first run is stopped at its k-th call, then it is run again (tests/bench has every k)."""
+    """The first run is stopped at its k-th call, then it is run again (benchmarks has every k)."""
     plan = plan_file(small(tmp_path))
     made = Stopped if fault == "stop" else lambda: OSError(fault, "injected")
     ended = set()
@@ -137,7 +137,7 @@ def test_at_every_file_call_nothing_is_released_uncharged_or_charged_twice(tmp_p
 
 def unfinished(folder, monkeypatch, stopped_at="_place", **named):
     """Return the spec of a run that was stopped between its charge and its first rename, or before."""
-    from opendp_sim.dsl import publish
+    from opendp_sim.dsl.run import publish
 
     spec = small(folder)
 
@@ -176,7 +176,7 @@ def test_resume_finishes_what_was_charged_and_nothing_else(tmp_path, monkeypatch
 
 
 def test_a_resumed_run_that_is_stopped_says_what_stands(tmp_path, monkeypatch):
-    from opendp_sim.dsl import resume as going_on
+    from opendp_sim.dsl.run import execute as going_on
 
     spec, said = unfinished(tmp_path, monkeypatch), []
 
@@ -202,7 +202,7 @@ def test_a_table_that_is_not_looked_at_is_told(tmp_path, monkeypatch):
         raise Stopped
 
     with monkeypatch.context() as patch:
-        patch.setattr("opendp_sim.dsl.publish._place", stop)
+        patch.setattr("opendp_sim.dsl.run.publish._place", stop)
         with pytest.raises(Stopped):
             apply(plan_file(spec), memory={"points": tables[0]})
     with pytest.warns(RuntimeWarning, match="this call was not looked at"):
@@ -220,7 +220,7 @@ def test_a_charge_that_may_have_been_made_is_told(tmp_path, monkeypatch):
 
     plan = plan_file(small(tmp_path))
     with monkeypatch.context() as patch:
-        patch.setattr("opendp_sim.accounting.ledger.checkpoint", full)
+        patch.setattr("opendp_sim.accounting.ledger.ledger.checkpoint", full)
         with pytest.raises(BudgetError):
             apply(plan, charged=said.append)
     assert "may have been charged" in said[-1]
@@ -351,7 +351,7 @@ def test_a_disk_without_room_for_a_file_is_found_before_anything_is_charged(
     tmp_path, monkeypatch, which
 ):
     """It had bytes and no name left: each try was charged. No more files are made later than are held."""
-    from opendp_sim.dsl.run_folder import RunFolder
+    from opendp_sim.dsl.files.staging import RunFolder
 
     spec, real, counts, full = small(tmp_path), os.open, [], [True]
 
@@ -387,7 +387,7 @@ def test_a_disk_without_room_for_a_file_is_found_before_anything_is_charged(
 def test_a_disk_that_fails_later_loses_no_results_and_says_what_stands(
     tmp_path, monkeypatch, where
 ):
-    from opendp_sim.dsl import publish
+    from opendp_sim.dsl.run import publish
 
     spec = small(tmp_path)
 
@@ -452,7 +452,7 @@ def test_a_failed_replacement_leaves_the_old_file(tmp_path):
 
 @pytest.mark.parametrize("kind", ["refusal", "void"])
 def test_a_reserve_is_settled_once(tmp_path, kind):
-    from tests.accounting.test_ledger import TERMS, Charge
+    from tests.accounting.ledger.test_ledger import TERMS, Charge
 
     with Ledger.open(tmp_path / "l.ledger", TERMS) as ledger:
         reserved = ledger.reserve(Charge("zcdp", (0.02,)), {"token": "t"})
@@ -470,7 +470,7 @@ def test_a_reserve_is_settled_once(tmp_path, kind):
 
 
 def test_an_open_reserve_counts_against_the_limit(tmp_path):
-    from tests.accounting.test_ledger import TERMS, Charge
+    from tests.accounting.ledger.test_ledger import TERMS, Charge
 
     with Ledger.open(tmp_path / "l.ledger", TERMS) as ledger:
         ledger.reserve(Charge("zcdp", (0.15,)), {})
@@ -480,8 +480,8 @@ def test_an_open_reserve_counts_against_the_limit(tmp_path):
 
 def test_an_edited_ledger_of_whole_hashes_is_still_read_strictly(tmp_path):
     """Somebody recomputes every hash: what is no entry is refused, and never a traceback."""
-    from opendp_sim.accounting._entries import canonical, chained
-    from tests.accounting.test_ledger import TERMS
+    from opendp_sim.accounting.ledger._entries import canonical, chained
+    from tests.accounting.ledger.test_ledger import TERMS
 
     path = tmp_path / "l.ledger"
     for body in ("[]", "{}", "1", '{"kind":"charge"}', '{"kind":"other","time":"2026-01-01"}',
@@ -516,7 +516,7 @@ def test_a_damaged_list_stops_its_own_program_only(tmp_path, monkeypatch):
 
 def test_an_unfinished_run_that_cannot_be_looked_at_is_not_paid_for_again(tmp_path, monkeypatch):
     """A disk error at its lock passed it over: `apply` ran again, and charged again."""
-    from opendp_sim.dsl import run_folder
+    from opendp_sim.dsl.files import staging as run_folder
 
     spec = unfinished(tmp_path, monkeypatch)
 

@@ -13,11 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from opendp_sim.accounting.ledger import Ledger
+from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.guard import guarded
-from opendp_sim.dsl import apply, execute, plan_file, released
-from opendp_sim.sources import parquet, parquet_part
+from opendp_sim.dsl import apply, plan_file
+from opendp_sim.dsl.run import execute, execute as released
+from opendp_sim.io import parquet, parquet as parquet_part
 
 SPEC = """
 spec: opendp_sim/1

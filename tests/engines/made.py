@@ -9,8 +9,8 @@ import numpy as np
 
 from opendp_sim.dsl import plan_of
 from opendp_sim.dsl.builder import program
-from opendp_sim.dsl.inputs import open_private, open_public
-from opendp_sim.dsl.released import data_of
+from opendp_sim.dsl.run.execute import data_of
+from opendp_sim.dsl.run.inputs import open_private, open_public
 
 COLUMNS: dict[str, Any] = {
     "user": {"dtype": "int64", "role": "privacy_id"},
@@ -160,7 +160,7 @@ def checked(engine: Any) -> Any:
 
 def kinds(folder: Path) -> list[str]:
     """Return what a folder's ledger holds, in order."""
-    from opendp_sim.accounting.ledger import Ledger
+    from opendp_sim.accounting.ledger.ledger import Ledger
 
     with Ledger.open(folder / "l.ledger") as held:
         return [entry.kind for entry in held.entries]

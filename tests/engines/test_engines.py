@@ -423,8 +423,8 @@ def test_integers_that_were_rounded_otherwise_on_a_worker_are_refused(
     """One multiplier more and one less: the matrices are the same, and so is the sum of them."""
     plan = made.plan_for(name, folder)
     from opendp_sim.engines import job
-    from opendp_sim.sketches.distances.parts.tree_reader import TreeReader
-    from opendp_sim.sketches.kernels.parts.lattice_reader import LatticeReader
+    from opendp_sim.transformations.sketches.distances.distance_tree import TreeReader
+    from opendp_sim.transformations.sketches.kernels._impl.lattice import LatticeReader
 
     one = job.job_of(plan, "n", 2)
     reader = LatticeReader if name == "lattice" else TreeReader

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 import opendp_sim as sim
 from opendp_sim import plots
 from opendp_sim.accounting.budget import Budget
-from opendp_sim.accounting.ledger import Ledger, Terms
-from opendp_sim.accounting.totals import Charge
+from opendp_sim.accounting.composition import Charge
+from opendp_sim.accounting.ledger.ledger import Ledger, Terms
 from opendp_sim.cli import app
 from opendp_sim.cli.plot import plot_command
 from opendp_sim.plots.canvas import COLORS, label

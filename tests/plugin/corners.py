@@ -14,11 +14,11 @@ from opendp_sim.core.capabilities import Arrays
 from opendp_sim.core.claims import Block, Post, Stable
 from opendp_sim.core.mechanism import Mechanism, Source, param, register
 from opendp_sim.core.space import Domain, Metric
-from opendp_sim.queries.parts.asked import check_queries, offered
-from opendp_sim.spaces.checks import grid_rows
-from opendp_sim.spaces.released import Answers
-from opendp_sim.spaces.rows import as_rows
-from opendp_sim.spaces.sketch import Sketch
+from opendp_sim.domains.checks import grid_rows
+from opendp_sim.domains.released import Answers
+from opendp_sim.domains.rows import as_rows
+from opendp_sim.domains.sketch import Sketch
+from opendp_sim.postprocessing._impl.asked import check_queries, offered
 
 
 class CornerSizes(Protocol):

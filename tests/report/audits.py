@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from opendp_sim.audit.findings import Evidence, LayerResult
-from opendp_sim.audit.neighbours import Pair
-from opendp_sim.audit.report import Report
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.report.report import Report
 
 
 def report(*, refuted: bool = False, text: str = "plain") -> Report:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from opendp_sim.accounting.attackers import attacker_of
-from opendp_sim.accounting.certificate import assumptions
-from opendp_sim.accounting.wear import of_units
-from opendp_sim.dsl.plan import plan_file
-from opendp_sim.report.believed import COLUMNS, PLAIN, QUERIES, SEEDS, UNIT, believed, not_promised
+from opendp_sim.accounting.certificate.certificate import assumptions
+from opendp_sim.accounting.measures.attackers import attacker_of
+from opendp_sim.accounting.measures.group_and_repeat import of_units
+from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.report.trust import COLUMNS, PLAIN, QUERIES, SEEDS, UNIT, believed, not_promised
 from tests._small import write_small
 
 SPECS = Path(__file__).parents[2] / "specs"

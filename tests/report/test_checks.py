@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from opendp_sim.cli import app
-from opendp_sim.report.checks import _spec_beside
+from opendp_sim.report.commands import _spec_beside
 from opendp_sim.report.page import page_of
 
 pytest.importorskip("cryptography")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from opendp_sim.dsl.plan import plan_file
-from opendp_sim.report.handed_out import handed_out
+from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.report.disclosures import handed_out
 from tests._plans import planned
 from tests._small import write_small
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from opendp_sim.accounting.session_standing import standing_of
+from opendp_sim.accounting.session.status import standing_of
 from opendp_sim.cli import app
 from opendp_sim.core.errors import BudgetError
-from opendp_sim.dsl.plan import plan_file
-from opendp_sim.dsl.serve import serve
+from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.run.session import serve
 from opendp_sim.report.page import page_of
 from tests.cli.test_session_cli import PEOPLE
 from tests.report.test_report import sound

@@ -17,27 +17,27 @@ import pytest
 from typer.testing import CliRunner
 
 import opendp_sim as sim
-from opendp_sim.accounting.attackers import attacker_of
 from opendp_sim.accounting.budget import Budget, MeasureName
-from opendp_sim.accounting.ledger import Ledger
-from opendp_sim.accounting.little_protection import large_delta
-from opendp_sim.accounting.totals import Charge
+from opendp_sim.accounting.budget_warnings import large_delta
+from opendp_sim.accounting.composition import Charge
+from opendp_sim.accounting.ledger.ledger import Ledger
+from opendp_sim.accounting.measures.attackers import attacker_of
 from opendp_sim.cli import app
 from opendp_sim.cli._audit_spec import spec_claims
 from opendp_sim.core.mechanism import REGISTRY
-from opendp_sim.dsl.plan import plan_file
-from opendp_sim.dsl.whole_error import whole_of
-from opendp_sim.report.answered import _bars, _items
-from opendp_sim.report.audited import read_audits
+from opendp_sim.dsl.plan.errors import whole_of
+from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.report.answer import _bars, _items
+from opendp_sim.report.audit import read_audits
 from opendp_sim.report.charts import _lines, burn_chart, round_ticks
 from opendp_sim.report.facts import Facts, verdict
 from opendp_sim.report.figures import Figure
 from opendp_sim.report.flows import Box, Flow
-from opendp_sim.report.of_ledger import _DRAWN, _UNITS, _protected, ledger_facts
+from opendp_sim.report.ledger import _DRAWN, _UNITS, _protected, ledger_facts
 from opendp_sim.report.page import page_of, render
 from opendp_sim.report.tiles import Tile
 from tests._small import write_small
-from tests.accounting.test_ledger import TERMS
+from tests.accounting.ledger.test_ledger import TERMS
 from tests.report.audits import audit_file, report
 
 SPECS = Path(__file__).parents[2] / "specs"

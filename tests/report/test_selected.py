@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from opendp_sim.dsl.plan import plan_file
-from opendp_sim.dsl.wrong import NEGATIVE
+from opendp_sim.domains.metrics import VectorNorm
+from opendp_sim.domains.sketch import IntVector
+from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.types.error_terms import NEGATIVE
+from opendp_sim.measurements.selection.gaussian_top_k import GaussianTopK
+from opendp_sim.measurements.selection.peel import Peel
 from opendp_sim.report.facts import facts_of
 from opendp_sim.report.notes import notes_of
-from opendp_sim.report.selected import right_names, selected
-from opendp_sim.sketches.counts.vote_counts import VoteCounts  # noqa: F401 - in the catalogue
-from opendp_sim.spaces.metrics import VectorNorm
-from opendp_sim.spaces.sketch import IntVector
-from opendp_sim.top_k.gaussian_top_k import GaussianTopK
-from opendp_sim.top_k.peel import Peel
+from opendp_sim.report.selection import right_names, selected
+from opendp_sim.transformations.sketches.counts.vote_counts import VoteCounts  # noqa: F401 - in the catalogue
 from tests._plans import planned
 
 SPECS = Path(__file__).parents[2] / "specs"

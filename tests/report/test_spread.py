@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from opendp_sim.dsl.how_wrong import how_wrong
-from opendp_sim.dsl.plan import plan_file
-from opendp_sim.report.answered import rows_of
-from opendp_sim.report.spread import spread_of
+from opendp_sim.dsl.plan.errors import how_wrong
+from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.report.answer import rows_of
+from opendp_sim.report.answer_spread import spread_of
 
 SPEC = Path(__file__).parents[2] / "specs" / "digit-density.yaml"
 

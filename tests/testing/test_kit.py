@@ -15,12 +15,10 @@ from opendp_sim.core.about import describe
 from opendp_sim.core.claims import Block, Post, Private, Sensitivity, Stable
 from opendp_sim.core.errors import InternalError
 from opendp_sim.core.mechanism import REGISTRY, param, register
-from opendp_sim.noise.gaussian import Gaussian
-from opendp_sim.queries.classify import Classify
-from opendp_sim.rows.quantize import Quantize
-from opendp_sim.sketches.kernels.race_sketch import RaceSketch
-from opendp_sim.spaces.metrics import Symmetric
-from opendp_sim.spaces.rows import Rows, as_rows
+from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.rows import Rows, as_rows
+from opendp_sim.measurements.noise.gaussian import Gaussian
+from opendp_sim.postprocessing.classify import Classify
 from opendp_sim.testing import (
     Law,
     all_laws,
@@ -29,6 +27,8 @@ from opendp_sim.testing import (
     laws_of_maps as maps,
     laws_of_releases as rel,
 )
+from opendp_sim.transformations.row_maps.quantize import Quantize
+from opendp_sim.transformations.sketches.kernels.race_sketch import RaceSketch
 from tests.cases.race import CASES, GRID, RACE
 
 Change = Callable[[Any], Any]

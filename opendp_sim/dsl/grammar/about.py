@@ -7,8 +7,6 @@ from typing import ClassVar
 
 from opendp_sim.dsl.grammar.section import Section, word
 
-__all__ = ["FORM", "About"]
-
 FORM = ("owner", "author", "purpose", "recipients", "date")
 """What a page asks for: printed where the spec says it, and a line to fill in where it does not."""
 _LONGEST = 500

@@ -6,11 +6,9 @@ from typing import Annotated, Any, ClassVar
 
 from opendp_sim.accounting.budget import Budget, MeasureName
 from opendp_sim.core.errors import SimError
-from opendp_sim.dsl.diagnostic import Notes, Path
-from opendp_sim.dsl.grammar.reading import read_section
+from opendp_sim.dsl.grammar.parse import read_section
 from opendp_sim.dsl.grammar.section import Reader, Section, word
-
-__all__ = ["BUDGET", "BudgetWords", "LedgerRef", "check_budget"]
+from opendp_sim.dsl.text.diagnostic import Notes, Path
 
 
 class Reserve(Section):

@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, current_key
-from opendp_sim.dsl.diagnostic import Notes, Path, nearest
 from opendp_sim.dsl.grammar.json_schema import Schema
+from opendp_sim.dsl.grammar.parse_steps import known_key, read_record, split_step
 from opendp_sim.dsl.grammar.section import (
     HOLE,
     Reader,
@@ -21,10 +21,7 @@ from opendp_sim.dsl.grammar.section import (
     word,
 )
 from opendp_sim.dsl.grammar.steps import SOLVABLE, mechanisms_schema, steps_of
-from opendp_sim.dsl.read_steps import known_key, read_record, split_step
-
-__all__ = ["Expect", "ReleaseDecl", "StageDecl", "noise_keys"]
-
+from opendp_sim.dsl.text.diagnostic import Notes, Path, nearest
 
 # --- expectations ---------------------------------------------------------------------------------
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Schema", "inlined", "without_null"]
-
 Schema = dict[str, Any]
 
 

@@ -9,8 +9,6 @@ from opendp_sim.dsl.grammar.data import SOURCE, SourceRef
 from opendp_sim.dsl.grammar.section import Refusal, Section, own, word
 from opendp_sim.dsl.grammar.steps import steps_of
 
-__all__ = ["OutputDecl"]
-
 
 class OutputDecl(Section):
     """What is computed from a release, and where it goes.

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from opendp_sim.accounting.budget import Budget, MeasureName
-from opendp_sim.dsl.diagnostic import Notes, Path, nearest
 from opendp_sim.dsl.grammar.budget import BUDGET, check_budget
 from opendp_sim.dsl.grammar.data import DataEntry
-from opendp_sim.dsl.grammar.reading import read_words
+from opendp_sim.dsl.grammar.parse import read_words
 from opendp_sim.dsl.grammar.section import Refusal, Section, word
-
-__all__ = ["Privacy", "Unit", "read_privacy"]
+from opendp_sim.dsl.text.diagnostic import Notes, Path, nearest
 
 _COUNT = Refusal("a unit hides at least one record", "1 is usual; at most 1,000,000.", code="OS401")
 

@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
-from opendp_sim.dsl.diagnostic import FORMER, Notes, Part, Path
 from opendp_sim.dsl.grammar.json_schema import Schema, inlined, without_null
+from opendp_sim.dsl.text.diagnostic import FORMER, Notes, Part, Path
 
 __all__ = [
     "HOLE",

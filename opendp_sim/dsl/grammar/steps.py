@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from opendp_sim.core.mechanism import REGISTRY, Mechanism
-from opendp_sim.dsl.diagnostic import Notes, Path
 from opendp_sim.dsl.grammar.json_schema import Schema, inlined
-from opendp_sim.dsl.grammar.reading import wrong
+from opendp_sim.dsl.grammar.parse import wrong
+from opendp_sim.dsl.grammar.parse_steps import read_steps
 from opendp_sim.dsl.grammar.section import Reader
-from opendp_sim.dsl.read_steps import read_steps
-
-__all__ = ["SOLVABLE", "mechanisms_schema", "steps_of"]
+from opendp_sim.dsl.text.diagnostic import Notes, Path
 
 SOLVABLE = ("scale", "rho", "epsilon")
 """A mechanism's parameter that the language may solve from the budget, in order of preference."""
@@ -54,7 +52,7 @@ def _of(rooms: tuple[str, ...]) -> Iterator[tuple[str, type[Mechanism]]]:
 
 def _forms(key: str, cls: type[Mechanism], *, solvable: bool = False) -> list[Schema]:
     """Return ``{key: {parameters}}``, and the bare key where no parameter is needed."""
-    from opendp_sim.dsl.plain_text import first_sentence  # noqa: PLC0415 - its reader of formulas is heavy
+    from opendp_sim.dsl.text.plain_text import first_sentence  # noqa: PLC0415 - its reader of formulas is heavy
 
     own = inlined(cls.model_json_schema())
     properties, needed = own.get("properties", {}), list(own.get("required", []))

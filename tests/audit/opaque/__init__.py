@@ -3,7 +3,7 @@
 They were written from a list of families of faults, before their author had read the auditor
 (``hidden_noise`` and ``mended`` after it), and they declare nothing: no core, no noise, no sampler.
 ``audit(obj, d_in)`` gets exactly what a stranger would give it. ``PAIRS`` holds all of them;
-``tests/bench/audit_opaque.py`` runs the campaign.
+``benchmarks/audit_opaque.py`` runs the campaign.
 """
 
 from tests.audit.opaque import (

@@ -1,0 +1,43 @@
+"""Budgets that hardly protect anybody, and too large a delta, in one plain line wherever one is read."""
+
+from __future__ import annotations
+
+from opendp_sim.accounting.budget import Budget
+from opendp_sim.accounting.measures.attackers import VERY_WEAK
+
+MOST_DELTA = 1e-3
+"""A delta of one over a thousand people."""
+
+MOST_EPSILON = 20.0
+"""Above it a release may be half a billion times as likely with somebody as without."""
+_MOST = {"epsilon": MOST_EPSILON, "rho": 5.0, "mu": 3.25}
+"""The others are about the same at a delta of 1e-6."""
+
+
+def little_protection(limit: Budget | None) -> str | None:
+    """Say that a budget protects hardly anybody, where it does; None elsewhere."""
+    stated = {} if limit is None else limit.stated()
+    for name, most in _MOST.items():
+        value = stated.get(name)
+        if value is not None and value > most:
+            rest = f"1 is usual, and above {most:g} little is left"
+            return f"{name} {value:g} gives {VERY_WEAK} protection: {rest}"
+    return None
+
+
+def large_delta(delta: float | None, size: int | None = None) -> str | None:
+    """Say that a delta allows a record to be published, where it does; None elsewhere.
+
+    Args:
+        delta: of a budget or a claim.
+        size: how many records there are, by a public guess; 1,000 where there is none.
+    """
+    most = MOST_DELTA if size is None else 1.0 / size
+    if delta is None or delta <= most:
+        return None
+    of = "people" if size is None else f"records, of which the program expects {size:,}"
+    return (
+        f"delta {delta:g} is too large: the claim would still hold if a record were published outright "
+        f"with that chance, once in {1.0 / delta:,.3g} runs; take it well below one over the number "
+        f"of {of}"
+    )

@@ -1,0 +1,199 @@
+"""Certificates: what was claimed about one output, with everything needed to check it again.
+
+The format is a public page, ``certificate.md`` beside this file: every field, the canonical JSON, and
+how each number follows from which, so that somebody who does not trust this code can check it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import StringConstraints
+
+from opendp_sim.accounting.file_schemas import (
+    Digest,
+    FileName,
+    Plain,
+    Strict,
+    Time,
+    is_heavy,
+    read_both,
+)
+from opendp_sim.accounting.ledger._entries import Entry, canonical, chained
+from opendp_sim.core.errors import ReleaseError
+from opendp_sim.core.system.file_kinds import kind_of_file
+from opendp_sim.core.system.regular_files import regular
+
+FORMAT = "opendp_sim/certificate/2"
+_LONGEST = 2**26
+"""Bytes of a certificate: a program and its plan with all keys."""
+BINDS = ("charge", "signature")
+"""The fields that are about the statement, which is everything else."""
+
+_ALWAYS = (
+    "The privacy unit is the one that the program states: rows, or all rows of one name.",
+    "The columns' declarations (widths, bounds, keys) come from public knowledge, not from the data.",
+    "The queries are public: they are not made from the private data.",
+    "The seeds of public matrices are not chosen after a look at the data.",
+    "OpenDP's samplers and this package's bulk samplers draw from the operating system's entropy.",
+    "There are fewer than 2**31 records: they are counted while they are read, and more are refused.",
+    "The lemmas beside each mechanism hold, and the code does what they say.",
+)
+_INGEST = {
+    "refuse": "Data that breaks its declaration is refused before the charge; that there is no refusal "
+    "is not protected.",
+    "enforce": "Records are clamped or dropped by the declared rule, record by record.",
+    "assume": "Nobody checks that the data keeps its declared bounds and keys; the claim is void "
+    "if it does not.",
+}
+
+
+_FORMER = {
+    "The privacy unit is the one stated: one record (or one person with the stated number of "
+    "them).": _ALWAYS[0],
+    "The queries are public: they were not made from the private data.": _ALWAYS[2],
+    "The seeds of public matrices were not chosen after looking at the data.": _ALWAYS[3],
+    "There were fewer than 2**31 records: they were counted while they were read, and more are "
+    "refused.": _ALWAYS[5],
+    "Data that broke its declaration would have been refused before the charge; that there "
+    "was no refusal is not protected.": _INGEST["refuse"],
+    "Records were clamped or dropped by the declared rule, record by record.": _INGEST["enforce"],
+    "Nobody checked that the data keeps its declared bounds and keys; the claim is void "
+    "if it does not.": _INGEST["assume"],
+}
+"""Each assumption as earlier certificates word it. Whoever rewords one adds the old words here."""
+_FORMERLY_PUBLIC = re.compile(
+    r"(Dataset `.*`) was (declared public: nothing is claimed about its records\.)", re.DOTALL
+)
+
+
+def as_worded_now(texts: list[str]) -> list[str]:
+    """Return assumptions of a certificate in the words of this version; others stay as they are."""
+    known = (_FORMER.get(text, text) for text in texts)
+    return [_FORMERLY_PUBLIC.sub(r"\1 is \2", text) for text in known]
+
+
+def assumptions(ingest: str, *, by_person: bool, public: str | None = None) -> list[str]:
+    """Return what a reader has to believe, in words; ``public`` names a dataset declared so."""
+    out = [*_ALWAYS, _INGEST[ingest]]
+    if public is not None:
+        out.append(f"Dataset `{public}` is declared public: nothing is claimed about its records.")
+    if by_person:
+        out.append("The column that names the person names the same person every time.")
+    return out
+
+
+def digest_of(path: Path) -> str:
+    """Return the sha256 of a file."""
+    with regular(path).open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+class Quoted(Strict):
+    """An entry of a ledger as a certificate quotes it."""
+
+    entry: int
+    previous: Digest
+    body: str
+    hash: Digest
+
+    @property
+    def follows(self) -> bool:
+        """Whether the hash is that of the body after the one before it."""
+        return chained(self.previous, self.body) == self.hash
+
+
+class Signature(Strict):
+    """A signature over the statement's digest and the quoted entry (``signature.py``)."""
+
+    scheme: Literal["ed25519"]
+    key: Digest
+    value: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{128}$")]
+
+
+class _File(Strict):
+    name: FileName
+    sha256: Digest
+    bytes: int
+
+
+class _LedgerPart(Strict):
+    file: str
+    terms: Plain
+    spent: Plain
+    left: Plain
+
+
+class Certificate(Strict):
+    """A certificate as a file holds it. Everything but ``charge`` and ``signature`` is its statement."""
+
+    format: Literal["opendp_sim/certificate/2"]
+    output: str
+    time: Time
+    names: dict[str, str]
+    owner: str | None
+    mechanisms: list[dict[str, str]]
+    program: Plain
+    values: Plain
+    plan: Plain
+    assumptions: list[str]
+    privacy: Plain
+    evidence: Plain
+    versions: dict[str, str]
+    file: _File
+    ledger: _LedgerPart | None
+    charge: Quoted | None
+    signature: Signature | None
+
+
+def quoted(entry: Entry) -> dict[str, Any]:
+    """Return what a certificate quotes of a ledger's entry."""
+    return {"entry": entry.seq, "previous": entry.previous, "body": entry.text, "hash": entry.hash}
+
+
+def statement_digest(certificate: dict[str, Any]) -> str:
+    """Return the sha256 of the canonical JSON of everything that a certificate states."""
+    stated = {name: value for name, value in certificate.items() if name not in BINDS}
+    return hashlib.sha256(canonical(stated).encode()).hexdigest()
+
+
+def _what_came(path: Path, where: str) -> str:
+    """Say what the file is; of what looks like a certificate, which of its parts is another one."""
+    found = kind_of_file(path)
+    same = found.name == "certificate"
+    return f"another value at {where}" if same and where != "the path" else found.said
+
+
+def _what_to_name(path: Path) -> str:
+    found = kind_of_file(path)
+    other = f"; {found.then}" if found.then and found.name != "certificate" else ""
+    return (
+        f"name the file that ends in .certificate.json{other}. Its format is on the page "
+        "`accounting/certificate/certificate.md`."
+    )
+
+
+def read_certificate(path: str | Path) -> tuple[Certificate, dict[str, Any]]:
+    """Read a certificate: as a record, and as the plain JSON that digests are taken of.
+
+    Raises:
+        ReleaseError (OS701): no such file, or no certificate of this format.
+    """
+
+    def refusal(where: str) -> ReleaseError:
+        return ReleaseError(
+            "OS701", str(path), expected=f"a certificate of format {FORMAT}, as `apply` writes it",
+            got=_what_came(Path(path), where), hint=_what_to_name(Path(path)),
+        )  # fmt: skip
+
+    try:
+        long = Path(path).stat().st_size > _LONGEST
+        text = b"" if long else regular(path).read_bytes()
+    except (OSError, ValueError):
+        raise refusal("the path") from None
+    if long or is_heavy(text):
+        raise refusal("its size")
+    return read_both(Certificate, text, refusal)

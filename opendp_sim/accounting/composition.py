@@ -1,0 +1,406 @@
+"""What a sequence of charges adds up to, by OpenDP's composition of stand-ins.
+
+A recorded charge has no mechanism any more, only a loss; a stand-in is a measurement whose map is
+that loss. A ledger has one measure for its life, and every charge joins it when it is made (pure
+losses may enter a zCDP ledger, through OpenDP's cast, or a Gaussian one at their exact mu; Gaussian
+losses may enter a zCDP ledger). That is a privacy filter: charges may be
+chosen after seeing earlier answers, and the limit holds for the whole history. Basic composition is
+exact for pure and for zCDP filters, and their approximate kinds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.accounting.budget import MEASURES, Budget, MeasureName
+from opendp_sim.accounting.measures.conversion import gaussian_of_pure, zcdp_to_epsilon
+from opendp_sim.accounting.measures.gaussian import epsilon_up, epsilon_within
+from opendp_sim.accounting.measures.normal_tail import root_bounds
+from opendp_sim.core import dp
+from opendp_sim.core.arithmetic.rounding import float_down, float_up, sqrt_up, up_text
+from opendp_sim.core.bridge import build
+from opendp_sim.core.claims import Private
+from opendp_sim.core.errors import BudgetError
+from opendp_sim.domains.metrics import VectorNorm
+from opendp_sim.domains.sketch import IntVector
+
+# --------------------------------------------------------------------------------------------------
+# What a limit leaves, part by part, and how that is said.
+#
+# Epsilons of Gaussian and zero-concentrated losses do not add up: mu**2 and rho do. What is left of an
+# epsilon at a delta is therefore no difference of epsilons, but the epsilon of the largest run that still
+# fits. A part of a limit is used up by the part that adds up, so equal runs are equal shares.
+
+BY_SQUARES: tuple[MeasureName, ...] = ("gdp", "zcdp", "approx_zcdp")
+"""Measures whose runs' epsilons add up by squares."""
+_CLOSE = 1 - 2.0**-36
+"""A run of this part of a computed epsilon costs less than what it was computed from."""
+_STEPS = 60
+
+
+def delta_limit(measure: MeasureName, limit: Budget) -> float:
+    """Return the delta that mechanisms may use of a limit."""
+    return limit.mechanisms_delta if measure == "approx_zcdp" else limit.delta or 0.0
+
+
+def _converted_at(measure: MeasureName, limit: Budget) -> float:
+    """Return the delta at which the epsilon of a limit is stated."""
+    return limit.conversion_delta if measure == "approx_zcdp" else limit.delta or 0.0
+
+
+def most_of(measure: MeasureName, limit: Budget, fits: Callable[[float], bool]) -> float:
+    """Return the greatest sum that a limit takes (up to 2**-36 of it), in the part that adds up.
+
+    Args:
+        measure: the ledger's.
+        limit: its limit.
+        fits: whether a sum is within the limit, as the ledger decides it.
+    """
+    found = [] if limit.rho is None or "zcdp" not in measure else [limit.rho]
+    if measure == "gdp" and limit.mu_squared is not None:
+        found.append(float_down(limit.mu_squared / 2))
+    elif measure in BY_SQUARES and limit.epsilon is not None:
+        found.append(_rho_of(limit.epsilon, _converted_at(measure, limit)) * _CLOSE)
+    elif limit.epsilon is not None:
+        found.append(limit.epsilon)
+    most = min(found, default=0.0)
+    if not most or _held(fits, most):
+        return most
+    return _greatest(lambda sum_: _held(fits, sum_), most)
+
+
+def _held(fits: Callable[[float], bool], sum_: float) -> bool:
+    """Say whether a sum fits; one that cannot be converted does not."""
+    try:
+        return fits(sum_)
+    except BudgetError:
+        return False
+
+
+def _rho_of(epsilon: float, delta: float) -> float:
+    """Return the greatest rho whose epsilon is at most this, in floats: a guess that is checked after."""
+    return _greatest(lambda rho: zcdp_to_epsilon(rho, delta) <= epsilon, 2 * epsilon + 1)
+
+
+def _greatest(holds: Callable[[float], bool], high: float) -> float:
+    low, step = 0.0, high
+    while step and not holds(step):
+        high, step = step, step / 1024
+    low = step
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def room_of(measure: MeasureName, limit: Budget, spent: float, most: float) -> float:
+    """Return the greatest epsilon, at the limit's delta, of one more run that is measured so and fits."""
+    if not spent and limit.rho is None and limit.mu is None and limit.epsilon is not None:
+        return limit.epsilon
+    if math.isinf(spent) or spent >= most:
+        return 0.0
+    rest, delta = float_down(Fraction(most) - Fraction(spent)), _converted_at(measure, limit)
+    found = (
+        epsilon_up(2 * Fraction(rest), delta) if measure == "gdp" else zcdp_to_epsilon(rest, delta)
+    )
+    return min(found * _CLOSE, limit.epsilon or math.inf)
+
+
+def less(limit: float, spent: float) -> float:
+    """Return what is left where numbers add up, rounded against the spender."""
+    return 0.0 if math.isinf(spent) else max(0.0, float_down(limit - spent))
+
+
+def mu_left(limit: float, spent: float) -> float:
+    """Return the mu that still fits: squares add up."""
+    square = Fraction(limit) ** 2 - 2 * Fraction(spent)
+    return float_down(Fraction(root_bounds(square, 80)[0], 1 << 80)) if square > 0 else 0.0
+
+
+def rest_text(measure: str, left: Mapping[str, float], limit: Budget) -> str:
+    """Say what is left, rounded down; of losses that add up by squares, what one more run may cost."""
+    plain: list[str] = []
+    squares: list[str] = []
+    for name, value in left.items():
+        squared = name == "mu" or (name == "epsilon" and measure in BY_SQUARES)
+        (squares if squared else plain).append(f"{name} {_down_text(value)}")
+        if squared and name == "epsilon" and limit.delta is not None:
+            squares[-1] += f" at delta {limit.delta:g}"
+    if squares:
+        told = " and ".join(squares)
+        plain.append(
+            f"room for one more run of {told} under {measure} (losses of this kind add up by squares)"
+        )
+    return ", ".join(plain) or "nothing"
+
+
+def _down_text(value: float) -> str:
+    exact = Context(prec=6, rounding=ROUND_FLOOR).create_decimal(repr(float(value)))
+    return f"{float(exact):.6g}"
+
+
+# --------------------------------------------------------------------------------------------------
+
+_APPROXIMATE = (("gdp", "approx_zcdp"), ("zcdp", "approx_zcdp"), ("pure", "approx"))
+_PARTS = {"pure": 1, "gdp": 1, "zcdp": 1, "approx": 2, "approx_zcdp": 2}
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One loss: the measure, and (epsilon,), (rho,), (epsilon, delta) or (rho, delta).
+
+    Under ``gdp`` the one part is ``mu**2 / 2``: as a float it is rational, and twice it is exactly the
+    mu**2 that adds up.
+
+    Raises:
+        BudgetError (OS405): no such measure, another number of parts than it has, or a part that is
+            negative, infinite or no number. A loss below zero would fill a ledger up again.
+    """
+
+    measure: MeasureName
+    loss: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Keep plain floats, or refuse."""
+        object.__setattr__(self, "loss", _loss(self.measure, self.loss))
+
+    def plain(self) -> dict[str, Any]:
+        """The JSON form; floats exactly."""
+        return {"measure": self.measure, "loss": [value.hex() for value in self.loss]}
+
+    @classmethod
+    def read(cls, value: dict[str, Any]) -> Charge:
+        """Read the JSON form."""
+        try:
+            return cls(value["measure"], tuple(float.fromhex(part) for part in value["loss"]))
+        except (TypeError, ValueError, KeyError, OverflowError):
+            raise _no_loss("a loss as `plain` writes it", "something else") from None
+
+    @property
+    def text(self) -> str:
+        """Say it shortly."""
+        return loss_text(self.measure, self.loss)
+
+
+def _loss(measure: object, loss: object) -> tuple[float, ...]:
+    parts = _PARTS.get(measure, 0) if isinstance(measure, str) else 0
+    if not (parts and isinstance(loss, tuple) and len(loss) == parts):
+        raise _no_loss("a loss of the measure's own parts", "another")
+    return tuple(map(_loss_part, loss))
+
+
+def _loss_part(value: object) -> float:
+    """Return a part of a loss, or refuse it: finite, and zero or more."""
+    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    try:
+        found = float(value) if real else math.nan  # type: ignore[arg-type]
+    except OverflowError:
+        found = math.inf
+    if not (math.isfinite(found) and found >= 0.0):
+        raise _no_loss("finite numbers at or above zero", f"{found:g}" if real else "no number")
+    return found + 0.0
+
+
+def _no_loss(expected: str, got: str) -> BudgetError:
+    return BudgetError(
+        "OS405", "charge", expected=expected, got=got,
+        hint="charge what the map of the release says: (epsilon,), (rho,), (epsilon, delta) or "
+        "(rho, delta).",
+    )  # fmt: skip
+
+
+def loss_text(measure: MeasureName, loss: tuple[float, ...]) -> str:
+    """Render a loss, rounded up: ``rho 0.0245``, ``epsilon 1, delta 1e-06``."""
+    if measure == "gdp":
+        infinite = math.isinf(loss[0])
+        return f"mu {up_text(math.inf if infinite else sqrt_up(2 * Fraction(loss[0])))}"
+    first = "rho" if "zcdp" in measure else "epsilon"
+    parts = [f"{first} {up_text(loss[0])}"]
+    return ", ".join(parts + [f"delta {up_text(v, 3)}" for v in loss[1:]])
+
+
+@dataclass(frozen=True)
+class Total:
+    """A sum of charges beside the limit."""
+
+    measure: MeasureName
+    loss: tuple[float, ...]
+    limit: Budget
+    epsilon: float | None
+    """The loss as epsilon at the limit's delta, where the limit is stated so."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the limit holds."""
+        limit = self.limit  # every comparison is one that a NaN fails
+        held = []
+        if limit.epsilon is not None:
+            held.append(self.epsilon is not None and self.epsilon <= limit.epsilon)
+        if limit.rho is not None and "zcdp" in self.measure:
+            held.append(self.loss[0] <= limit.rho)
+        if limit.mu is not None and self.measure == "gdp":
+            held.append(2 * Fraction(self.loss[0]) <= Fraction(limit.mu) ** 2)
+        if len(self.loss) > 1:
+            held.append(self.loss[1] <= delta_limit(self.measure, limit))
+        return bool(held) and all(held)
+
+    @property
+    def text(self) -> str:
+        """What was spent."""
+        stated = "" if self.epsilon is None else f" (epsilon {up_text(self.epsilon)})"
+        return loss_text(self.measure, self.loss) + (stated if self.measure in BY_SQUARES else "")
+
+    @property
+    def limit_text(self) -> str:
+        """The limit."""
+        return ", ".join(f"{name} {value:g}" for name, value in self.limit.stated().items())
+
+    @property
+    def left(self) -> dict[str, float]:
+        """What the limit leaves, part by part, rounded against the spender.
+
+        Where squares add up, epsilon and mu are those of one more run that still fits.
+        """
+        left, limit = {}, self.limit
+        if limit.epsilon is not None and self.epsilon is not None:
+            left["epsilon"] = (
+                room_of(self.measure, limit, self.loss[0], _most(self.measure, limit))
+                if self.measure in BY_SQUARES
+                else less(limit.epsilon, self.epsilon)
+            )
+        if limit.rho is not None and "zcdp" in self.measure:
+            left["rho"] = less(limit.rho, self.loss[0])
+        if limit.mu is not None and self.measure == "gdp":
+            left["mu"] = mu_left(limit.mu, self.loss[0])
+        if len(self.loss) > 1 and limit.delta is not None:
+            left["delta"] = less(delta_limit(self.measure, limit), self.loss[1])
+        return left
+
+    @property
+    def share(self) -> float:
+        """The greatest used share of any part of the limit: for pictures, not for decisions.
+
+        It is a share of what adds up (rho, or the square of mu): equal runs are equal parts.
+        """
+        parts = [(self.loss[0], _most(self.measure, self.limit))]
+        if len(self.loss) > 1:
+            parts.append((self.loss[1], delta_limit(self.measure, self.limit)))
+        return float(
+            max(min(1.0, spent / most) if most else float(spent > 0) for spent, most in parts)
+        )
+
+    @property
+    def left_text(self) -> str:
+        """What is left, in words."""
+        return rest_text(self.measure, self.left, self.limit)
+
+
+@lru_cache(maxsize=256)
+def _most(measure: MeasureName, limit: Budget) -> float:
+    """Return the greatest sum within a limit: mu**2 / 2, rho or epsilon."""
+    more = (0.0,) * (_PARTS[measure] - 1)
+
+    def fits(first: float) -> bool:
+        return total_of((Charge(measure, (first, *more)),), measure, limit).fits
+
+    return most_of(measure, limit, fits)
+
+
+def total_of(charges: Sequence[Charge], measure: MeasureName, limit: Budget) -> Total:
+    """Add charges up in the ledger's measure, as OpenDP does, and convert where the limit asks for it.
+
+    A ledger may hold thousands of charges: the parts of their losses are added as OpenDP's basic
+    composition adds them, each sum rounded up (``composition.md``), and one stand-in has the whole.
+    """
+    dp.enable_features("contrib")
+    empty = (0.0,) * _PARTS[measure]
+    if not charges:
+        return Total(measure, empty, limit, None if limit.epsilon is None else 0.0)
+    try:
+        loss = empty
+        for charge in charges:
+            parts = zip(loss, _joined(charge, measure), strict=True)
+            loss = tuple(_added(first, second) for first, second in parts)
+        return Total(measure, loss, limit, _epsilon(measure, loss, limit))
+    except (dp.OpenDPException, OverflowError):
+        raise BudgetError(
+            "OS405", "ledger", expected="losses whose sum OpenDP can convert", got="a sum it cannot",
+            hint="a loss may be too small, or too large, for the conversion's floats.",
+        ) from None  # fmt: skip
+
+
+def _added(first: float, second: float) -> float:
+    """Return the least float that is at least the sum."""
+    if not first or not second:
+        return first or second
+    found = float_up(Fraction(first) + Fraction(second))
+    if math.isinf(found):
+        raise OverflowError
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _joined(charge: Charge, measure: MeasureName) -> tuple[float, ...]:
+    """Return the loss of a charge in the ledger's measure, by OpenDP's casts."""
+    if charge.measure == measure or (charge.measure, measure) == ("gdp", "zcdp"):
+        return charge.loss  # mu-GDP is mu**2 / 2-zCDP
+    value: Any = _cast(_stand_in(charge.measure, charge.loss), charge.measure, measure).map(1)
+    return tuple(map(float, value)) if isinstance(value, tuple) else (float(value),)
+
+
+def _epsilon(measure: MeasureName, loss: tuple[float, ...], limit: Budget) -> float | None:
+    left: float | None = None
+    if limit.epsilon is not None and measure in ("zcdp", "approx_zcdp"):
+        # A fixed split of delta: the limit is a box in (rho, delta), which is what a filter needs.
+        left = limit.conversion_delta if measure == "approx_zcdp" else limit.delta or 0.0
+    found = _read(measure, loss, left)
+    if limit.epsilon is None:
+        return None
+    if measure == "gdp":
+        return epsilon_within(2 * Fraction(loss[0]), limit.delta or 0.0, limit.epsilon)
+    return loss[0] if left is None else found
+
+
+@lru_cache(maxsize=4096)
+def _read(measure: MeasureName, loss: tuple[float, ...], delta: float | None) -> float:
+    """Return a sum as OpenDP converts it at ``delta``; without one, let OpenDP refuse what is no loss."""
+    whole = _stand_in(measure, loss)
+    whole.map(1)
+    if delta is None or delta <= 0:
+        return math.inf
+    curve: Any = dp.c.make_zCDP_to_approxDP(whole).map(1)
+    return float((curve[0] if isinstance(curve, tuple) else curve).epsilon(delta))
+
+
+def _stand_in(measure: MeasureName, loss: tuple[float, ...]) -> dp.Measurement:
+    """Return a measurement whose map is a loss."""
+    value: Any = loss if len(loss) > 1 else loss[0]
+    claim = Private(MEASURES[measure], lambda _d_in: value, lambda _data: 0)
+    made: dp.Measurement = build(claim, "ledger", IntVector(1), VectorNorm("l1"))
+    return made
+
+
+def _cast(made: dp.Measurement, own: MeasureName, measure: MeasureName) -> dp.Measurement:
+    """Return a measurement in the ledger's measure."""
+    if own == "pure" and measure == "gdp":
+        return gaussian_of_pure(made)
+    if own == "pure" and measure in ("zcdp", "approx_zcdp"):
+        made = dp.c.make_pureDP_to_zCDP(made)
+        return made if measure == "zcdp" else dp.c.make_approximate(made)
+    if (own, measure) in _APPROXIMATE:
+        return dp.c.make_approximate(made)
+    raise BudgetError(
+        "OS405",
+        "ledger",
+        expected=f"a charge that joins a `{measure}` ledger",
+        got=f"a `{own}` charge",
+        hint="keep the program's measure that of its ledger, or charge another ledger.",
+    )

@@ -1,0 +1,1 @@
+"""The ledger of a dataset: a file, or PostgreSQL."""

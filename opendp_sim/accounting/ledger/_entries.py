@@ -1,0 +1,206 @@
+"""What a ledger holds: terms, entries, and the hashes that chain them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, RootModel
+
+from opendp_sim.accounting.budget import Budget, MeasureName
+from opendp_sim.accounting.composition import Charge
+from opendp_sim.accounting.file_schemas import Digest, Strict, Time, read_both, read_strictly
+from opendp_sim.core.errors import SimError
+
+FORMAT = "opendp_sim/ledger/2"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the ledger.
+
+    Attributes:
+        seq: its number, from 1.
+        body: what it records. ``kind`` is ``reserve``, ``charge``, ``refusal``, ``void``, ``session`` or
+            ``outcome`` (``dsl/run/charge.md`` says what each means).
+        hash: the chained hash of everything up to here.
+        text: the body as it was hashed.
+        previous: the hash before it.
+    """
+
+    seq: int
+    body: dict[str, Any]
+    hash: str
+    text: str = ""
+    previous: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What the entry records."""
+        return str(self.body["kind"])
+
+    def is_row(self, row: tuple[Any, Any, Any], previous: str) -> bool:
+        """Whether a row (number, body, hash) after this hash is the one that was read as this entry."""
+        return (*row, previous) == (self.seq, self.text, self.hash, self.previous)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the ledger was opened with, fixed for its life."""
+
+    measure: MeasureName
+    unit: str
+    limit: Budget
+
+    def plain(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {"measure": self.measure, "unit": self.unit, "limit": self.limit.plain()}
+
+
+def canonical(value: Any) -> str:
+    """Return JSON that is the same for the same value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def chained(previous: str, body: str) -> str:
+    """Return the hash of an entry, which holds that of the one before it."""
+    return hashlib.sha256(f"{previous}\n{body}".encode()).hexdigest()
+
+
+def counted(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entries whose losses count: charges, and reserves that nothing has settled."""
+    settled = {
+        e.body["of"]
+        for e in entries
+        if e.kind in ("charge", "refusal", "void") and e.body.get("of") is not None
+    }
+    return [
+        e for e in entries if e.kind == "charge" or (e.kind == "reserve" and e.seq not in settled)
+    ]
+
+
+# --- reading what a file says ---------------------------------------------------------------------
+
+
+def _readable(loss: dict[str, Any]) -> dict[str, Any]:
+    try:
+        Charge.read(loss)
+    except SimError:
+        raise ValueError("a loss") from None
+    return loss
+
+
+_Loss = Annotated[dict[str, Any], AfterValidator(_readable)]
+
+
+class _Body(Strict):
+    time: Time
+    token: str | None = None
+    name: str | None = None
+    program: str | None = None
+    dataset: str | None = None
+    unit: str | None = None
+    store: str | None = None
+
+
+class _Reserve(_Body):
+    kind: Literal["reserve"]
+    loss: _Loss
+    seal: Digest | None = None
+    """Of the files that the run will leave (``lamport_signature.py``)."""
+
+
+class _Written(Strict):
+    sha256: Digest
+    statement: Digest
+
+
+class _Charge(_Body):
+    kind: Literal["charge"]
+    loss: _Loss
+    of: int | None = None
+    files: dict[str, _Written] | None = None
+
+
+class _Settled(_Body):
+    kind: Literal["refusal", "void"]
+    of: int | None = None
+    code: str
+    ingest: Literal["enforce"] | None = None
+
+
+class _Session(_Body):
+    kind: Literal["session"]
+    store: str
+    turn: str
+    place: int | None = None
+    head: Digest | None = None
+    ended: Literal[True] | None = None
+
+
+class _Outcome(_Body):
+    kind: Literal["outcome"]
+    of: int
+    files: dict[str, Digest] | None = None
+
+
+class _AnyBody(
+    RootModel[
+        Annotated[_Reserve | _Charge | _Settled | _Session | _Outcome, Field(discriminator="kind")]
+    ]
+):
+    """One line of a ledger."""
+
+
+class _Limit(Strict):
+    epsilon: float | None = None
+    delta: float | None = None
+    rho: float | None = None
+    mu: float | None = None
+    reserve: dict[Literal["mechanisms"], float] | None = None
+
+
+class _Genesis(Strict):
+    format: Literal["opendp_sim/ledger/2"]
+    measure: MeasureName
+    unit: str
+    limit: _Limit
+    anew: Time | None = None
+    """When it took the place of a lost ledger, whose charges are forgotten."""
+
+
+class _Head(Strict):
+    count: int
+    hash: Digest
+
+
+def read_entry(seq: int, text: str, previous: str, refusal: Callable[[str], SimError]) -> Entry:
+    """Return the entry that a line of a ledger holds, or refuse what is no entry."""
+    _, body = read_both(_AnyBody, text, lambda where: refusal(f"no entry at {seq} ({where})"))
+    return Entry(seq, body, chained(previous, text), text, previous)
+
+
+def read_terms(text: str, refusal: Callable[[str], SimError]) -> Terms:
+    """Return the terms that a ledger's first record holds."""
+    found = read_strictly(_Genesis, text, lambda where: refusal(f"terms that are none ({where})"))
+    limit = found.limit
+    reserve = (limit.reserve or {}).get("mechanisms")
+    return Terms(
+        found.measure, found.unit, Budget(limit.epsilon, limit.delta, limit.rho, reserve, limit.mu)
+    )
+
+
+def read_anew(text: str, refusal: Callable[[str], SimError]) -> str | None:
+    """Return when a ledger took the place of a lost one; None for a first one."""
+    return read_strictly(
+        _Genesis, text, lambda where: refusal(f"terms that are none ({where})")
+    ).anew
+
+
+def read_head(text: str, refusal: Callable[[str], SimError]) -> tuple[int, str]:
+    """Return (number of entries, last hash) as a ledger states them."""
+    found = read_strictly(_Head, text, lambda _: refusal("a cut or changed tail"))
+    return found.count, found.hash

@@ -1,0 +1,153 @@
+"""What a ledger's entries say: what was spent, what is left, and what became of each run.
+
+Nothing is written or locked here: ``ledger`` does that in a file, ``shared_ledger`` in a database.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from pathlib import Path
+
+from opendp_sim.accounting.composition import Charge, Total, total_of
+from opendp_sim.accounting.ledger._entries import (
+    Entry,
+    Terms,
+    counted,
+    read_anew,
+    read_head,
+    read_terms,
+)
+from opendp_sim.accounting.ledger._file import RESTORE, refused
+from opendp_sim.core.errors import BudgetError
+
+REFUSALS = 10
+"""Runs that the data may refuse in a ledger's life; and as many again that enforce their declaration."""
+
+
+class LedgerHistory:
+    """The reading side of a ledger, which holds two records and a chain of entries.
+
+    Attributes:
+        path: what refusals name.
+    """
+
+    path: Path
+
+    @abstractmethod
+    def _meta(self, key: str) -> str:
+        """Return the record ``genesis`` or ``head``."""
+
+    @property
+    @abstractmethod
+    def entries(self) -> tuple[Entry, ...]:
+        """Every entry in order."""
+
+    @property
+    def terms(self) -> Terms:
+        """Measure, unit and limit of this ledger."""
+        return read_terms(self._meta("genesis"), self._broken)
+
+    @property
+    def anew(self) -> str | None:
+        """When this ledger took the place of a lost one, whose charges it does not know; or None."""
+        return read_anew(self._meta("genesis"), self._broken)
+
+    @property
+    def head(self) -> str:
+        """The last hash: it names the whole history."""
+        return read_head(self._meta("head"), self._broken)[1]
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """Every loss that counts, in order: charges, and reserves that nothing has settled."""
+        return tuple(Charge.read(e.body["loss"]) for e in counted(self.entries))
+
+    def total(self, *more: Charge, upto: int | None = None) -> Total:
+        """Return what was spent, with ``more`` on top, by OpenDP's composition.
+
+        Args:
+            more: losses that were not recorded.
+            upto: the number of the last entry that is looked at; default all.
+        """
+        spent = [Charge.read(e.body["loss"]) for e in counted(self.entries[:upto])]
+        return total_of((*spent, *more), self.terms.measure, self.terms.limit)
+
+    def afford(self, charge: Charge) -> None:
+        """Raise OS402 unless the limit has room for ``charge``; nothing is recorded."""
+        before, after = self.total(), self.total(charge)
+        if not after.fits:
+            raise BudgetError(
+                "OS402", str(self.path), expected=f"a total within {after.limit_text}",
+                got=f"requested {charge.text}, spent {before.text}, left {before.left_text}",
+                hint="ask for less, or stop: what is spent cannot be had back.",
+            )  # fmt: skip
+
+    def refusals(self, *, enforced: bool = False) -> int:
+        """Return how many runs the data refused: all of them, or those under `ingest: enforce`."""
+        found = (entry.body for entry in self.entries if entry.kind == "refusal")
+        return sum(not enforced or body.get("ingest") == "enforce" for body in found)
+
+    def may_refuse(self, *, enforced: bool = False) -> None:
+        """Raise OS402 when so many runs were refused by the data that another would tell too much.
+
+        Args:
+            enforced: whether the run is under `ingest: enforce`. It is refused for a cut file or
+                2**31 records only, so a ledger whose other runs were refused too often still takes it.
+        """
+        if self.refusals(enforced=enforced) >= REFUSALS:
+            hint = (
+                "what `ingest: enforce` refuses is a file that is cut short, or 2**31 records; its "
+                "owner has to look at it, and to begin another ledger."
+                if enforced
+                else "use `ingest: enforce`: it clamps and drops by the declared rule, so that a run "
+                "says nothing about the data by being refused."
+            )
+            raise BudgetError(
+                "OS402", str(self.path), expected=f"fewer than {REFUSALS} runs that the data refused"
+                + " under `ingest: enforce`" * enforced,
+                got=f"{REFUSALS} of them", hint=hint,
+            )  # fmt: skip
+
+    def settlement_of(self, reserve: Entry) -> Entry | None:
+        """Return the entry that settled a reserve; None while it is open."""
+        kinds = ("charge", "refusal", "void")
+        return next(
+            (
+                e
+                for e in self.entries[reserve.seq :]
+                if e.kind in kinds and e.body.get("of") == reserve.seq
+            ),
+            None,
+        )
+
+    def outcome_of(self, charge: Entry) -> Entry | None:
+        """Return the entry that says what became of a charge; None for a run that did not end."""
+        return next(
+            (
+                e
+                for e in self.entries[charge.seq :]
+                if e.kind == "outcome" and e.body["of"] == charge.seq
+            ),
+            None,
+        )
+
+    def head_told(self, store: str) -> tuple[int, str, bool] | None:
+        """Return the place and hash of a store's chain that were recorded last, and if it ended there."""
+        found = [
+            (e.body["place"], e.body["head"], bool(e.body.get("ended")))
+            for e in self.entries
+            if e.kind == "session" and e.body["store"] == store and e.body.get("head")
+        ]
+        return found[-1] if found else None
+
+    def turn_of(self, store: str) -> str | None:
+        """Return the turn in which a store was last opened, "" if never; None if it is not charged."""
+        entries = self.entries
+        turns = [
+            e.body["turn"] for e in entries if e.kind == "session" and e.body["store"] == store
+        ]
+        paid = any(e.body.get("store") == store for e in counted(entries))
+        return turns[-1] if turns else ("" if paid else None)
+
+    def _broken(self, got: str) -> BudgetError:
+        return refused(self.path, "an unbroken chain of entries", got, RESTORE)

@@ -1,0 +1,1 @@
+"""Privacy measures: Gaussian DP, conversions, attackers."""

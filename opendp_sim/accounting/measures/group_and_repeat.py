@@ -1,0 +1,56 @@
+"""How protection wears off: several runs on the same data, and persons with several records.
+
+Both follow from a claim alone, whatever ran. Proofs: Lemmas A4 and A5 of ``attackers.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+from opendp_sim.accounting.measures.attackers import Attacker, attacker_of
+from opendp_sim.core.arithmetic.rounding import float_up
+
+_RUNS = (2, 10)
+_UNITS = (2, 10)
+
+
+def after_runs(attacker: Attacker, runs: int) -> Attacker:
+    """Return what ``runs`` runs with the same claim on the same data allow together (Lemma A4)."""
+    first, *deltas = (_times(part, runs) for part in attacker.loss)
+    return attacker_of(attacker.measure, (first, *(min(1.0, delta) for delta in deltas)))
+
+
+def of_units(attacker: Attacker, count: int) -> Attacker | None:
+    """Return what is allowed about ``count`` units together (Lemma A5), None where it says nothing."""
+    first = attacker.loss[0]
+    if attacker.measure in ("gdp", "zcdp"):
+        return attacker_of(attacker.measure, (_times(first, count * count),))
+    grown = _times(first, count)
+    if attacker.measure == "pure":
+        return attacker_of("pure", (grown,))
+    if attacker.measure != "approx" or grown > 700:
+        return None
+    steps = sum(math.exp(step * first) for step in range(count))
+    return attacker_of("approx", (grown, min(1.0, attacker.loss[1] * steps * (1 + 1e-12))))
+
+
+def wear(attacker: Attacker, *, rows: bool) -> Iterator[tuple[str, str]]:
+    """Yield (what happens, how many guesses in 100 are right then at most).
+
+    Args:
+        attacker: of one run and one privacy unit.
+        rows: whether the unit is one row, so that a person may have several.
+    """
+    yield "this run, as promised", attacker.right
+    for runs in _RUNS:
+        yield f"{runs} such runs on the same data", after_runs(attacker, runs).right
+    for count in _UNITS if rows else ():
+        found = of_units(attacker, count)
+        if found is not None:
+            yield f"this run, for a person with {count} rows in the data", found.right
+
+
+def _times(value: float, count: int) -> float:
+    return value if math.isinf(value) else float_up(Fraction(value) * count)

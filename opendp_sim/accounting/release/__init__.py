@@ -1,0 +1,1 @@
+"""Releases: saved answers and the queries they take."""

@@ -1,0 +1,404 @@
+"""A release: named arrays and a header of public facts, in one file without pickle.
+
+The header holds everything that a question needs on another machine: the source's declaration, the
+steps with their seeds, the noise, the privacy claim, versions, and the sha256 of every array and of
+every public matrix. Loading re-draws the matrices from their seeds and compares.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+import math
+import os
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fractions import Fraction
+from functools import cache, cached_property, partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.accounting.atomic_files import replacing
+from opendp_sim.accounting.claim_text import promise
+from opendp_sim.accounting.file_schemas import Digest, Plain, Strict, is_heavy, read_both
+from opendp_sim.accounting.release.answers import Answers
+from opendp_sim.accounting.release.query import answers_of, questions_of
+from opendp_sim.accounting.release.questions import Questions
+from opendp_sim.core.claims import Noise, Private, Stable, Stage
+from opendp_sim.core.errors import ReleaseError, SimError
+from opendp_sim.core.mechanism import REGISTRY, Mechanism, lookup
+from opendp_sim.core.memory import machine_memory
+from opendp_sim.core.pipeline import bind_steps, on_queries
+from opendp_sim.core.randomness import fingerprint
+from opendp_sim.core.space import Domain, Metric
+from opendp_sim.core.system.file_kinds import kind_of_file
+from opendp_sim.core.system.npy import array_of, header_of
+from opendp_sim.core.system.regular_files import regular
+from opendp_sim.domains.released import NamedArrays, Released
+from opendp_sim.domains.serialize import from_json, to_json
+from opendp_sim.domains.sketch import Sketch
+
+# --------------------------------------------------------------------------------------------------
+# The header of a release, as a file holds it: every field and its type, and nothing else.
+
+
+class _Array(Strict):
+    sha256: Digest
+    shape: list[int]
+    dtype: str
+
+
+class _Noise(Strict):
+    family: str
+    scale: str
+    weights: list[list[int]]
+    sampler: str
+    step: str = "1"
+
+
+class Header(Strict):
+    """What a release says of itself; descriptors and steps are read by their own strict records."""
+
+    format: Literal["opendp_sim/release/1"]
+    versions: dict[str, str]
+    source: Plain
+    metric: Plain
+    steps: list[dict[str, Plain]]
+    noise: _Noise | None
+    privacy: Plain
+    matrices: list[str]
+    arrays: dict[str, _Array]
+
+
+# --------------------------------------------------------------------------------------------------
+# The file of a release: a zip of .npy members and a JSON header, without pickle.
+#
+# The digests find damage and careless edits. They are no signature: whoever can rewrite the file can
+# rewrite them.
+
+_HEADER, _DIGEST = "header.json", "header.sha256"
+_LONGEST_HEADER = 2**26
+_LARGE, _DENSEST = 2**28, 500
+"""Above so many bytes a release is not packed more densely than this: noise does not compress."""
+
+
+def write(
+    path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> Path:
+    """Write a release to ``path`` atomically."""
+    target = Path(path)
+    text = json.dumps(header, sort_keys=True).encode()
+    with replacing(target) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in ((_HEADER, text), (_DIGEST, hashlib.sha256(text).hexdigest())):
+            # Without the clock of its writing: how long a run took depends on the number of records.
+            about = zipfile.ZipInfo(name)
+            about.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(about, content)
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+    return target
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Read header and arrays, refusing a truncated, tampered or foreign file (OS701)."""
+    try:
+        with zipfile.ZipFile(regular(path)) as archive:
+            _check_sizes(archive, Path(path).stat().st_size)
+            raw = archive.read(_HEADER)
+            if is_heavy(raw):
+                raise foreign()
+            if hashlib.sha256(raw).hexdigest() != archive.read(_DIGEST).decode():
+                raise foreign()
+            _, header = read_both(Header, raw, lambda _: foreign())
+            arrays = {}
+            for name, about in header["arrays"].items():
+                with archive.open(f"{name}.npy") as member:
+                    _check_header(member, about, archive.getinfo(f"{name}.npy").file_size)
+                with archive.open(f"{name}.npy") as member:
+                    arrays[name] = array_of(member)
+                if describe(arrays[name]) != about:
+                    raise foreign()
+    except ReleaseError:
+        raise foreign(path) from None
+    except SimError:
+        raise
+    except Exception:  # noqa: BLE001 - a damaged archive fails in many ways
+        raise foreign(path) from None
+    return header, arrays
+
+
+def _check_sizes(archive: zipfile.ZipFile, packed: int) -> None:
+    """Refuse, before anything is inflated, members that no release has: too long, or nothing but air.
+
+    ``zipfile`` reads no more of a member than its directory says.
+    """
+    members = {each.filename: each.file_size for each in archive.infolist()}
+    if len(members) != len(archive.infolist()):
+        raise foreign()
+    if members[_HEADER] > _LONGEST_HEADER or members[_DIGEST] > 2 * hashlib.sha256().digest_size:
+        raise foreign()
+    whole = sum(members.values())
+    if whole > machine_memory() // 2 or (whole > _LARGE and whole > _DENSEST * packed):
+        raise foreign()
+
+
+def _check_header(member: IO[bytes], about: Mapping[str, Any], size: int) -> None:
+    """Refuse an array whose own header is not what the release's header says of it, or of objects."""
+    _, shape, _, dtype = header_of(member)
+    plain = dtype.kind in "biuf" and [list(shape), dtype.str] == [about["shape"], about["dtype"]]
+    if not plain or member.tell() + dtype.itemsize * math.prod(shape) != size:
+        raise foreign()
+
+
+def foreign(path: str | os.PathLike[str] | None = None) -> ReleaseError:
+    """Return the refusal of what is no release: of a file, it says what that is instead."""
+    got, where = "a truncated, changed or foreign file", "release"
+    hint = (
+        "name the .npz of an output without `post`; if it is that, copy it again from its source."
+    )
+    if path is not None:
+        found, where = kind_of_file(Path(path)), os.fspath(path)
+        if found.name not in ("release", "archive", "bytes"):
+            got, then = found.said, f"; {found.then}" if found.then else ""
+            hint = (
+                f"name the .npz that `opendp-sim apply` wrote for an output without `post`{then}."
+            )
+    return ReleaseError(
+        "OS701", where, expected="a release file as this package wrote it", got=got, hint=hint
+    )
+
+
+def describe(array: NDArray[Any]) -> dict[str, Any]:
+    """Return what a header says of an array."""
+    return {"sha256": fingerprint([array]), "shape": list(array.shape), "dtype": array.dtype.str}
+
+
+# --------------------------------------------------------------------------------------------------
+
+FORMAT = "opendp_sim/release/1"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a release depends on."""
+    return {name: _version(name) for name in ("opendp_sim", "opendp", "numpy", "scipy")}
+
+
+@cache
+def _version(name: str) -> str:
+    """Return the installed version of a package; reading it takes milliseconds."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+@dataclass(frozen=True)
+class Release(Questions):
+    """What left the private side: arrays by block name, and the header."""
+
+    header: Mapping[str, Any]
+    arrays: Mapping[str, NDArray[Any]]
+
+    @classmethod
+    def of_sketch(
+        cls,
+        stages: Sequence[Stage],
+        flat: NDArray[np.int64],
+        noise: Noise | None,
+        privacy: Mapping[str, Any],
+    ) -> Release:
+        """Make the release of a noisy sketch.
+
+        Args:
+            stages: row maps and, last, the sketch, bound to the source; or a mechanism of its own
+                whose release can be asked.
+            flat: the released cells, shape (size,).
+            noise: the law that was added; None for data that was public to begin with, and for a
+                mechanism that adds its own.
+            privacy: the claim, as plain JSON.
+        """
+        made = _made_by(stages[-1])
+        if made is None:
+            raise ReleaseError(
+                "OS702", "release", expected="a pipeline that ends in a sketch, or in a mechanism whose "
+                "release can be asked", got="another one", hint="add a sketch step before the noise.",
+            )  # fmt: skip
+        arrays = made.split(np.ascontiguousarray(flat))
+        header = {
+            "format": FORMAT,
+            "versions": versions(),
+            "source": to_json(stages[0].domain),
+            "metric": to_json(stages[0].metric),
+            "steps": [{stage.mechanism.key: stage.mechanism.spec()} for stage in stages],
+            "noise": None if noise is None else _noise_to_json(noise),
+            "privacy": dict(privacy),
+            "matrices": [fingerprint(_matrices(stage)) for stage in stages],
+            "arrays": {name: describe(array) for name, array in arrays.items()},
+        }
+        return cls(header, arrays)
+
+    # --- reading it -----------------------------------------------------------------------------
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """The pipeline, bound again from the header; its matrices are re-drawn and compared."""
+        try:
+            domain: Domain = from_json(self.header["source"])
+            metric: Metric = from_json(self.header["metric"])
+            mechanisms = [_mechanism(step) for step in self.header["steps"]]
+            stages = bind_steps(domain, metric, mechanisms)
+        except SimError:
+            raise
+        except Exception:  # noqa: BLE001 - an edited header fails in many ways
+            raise foreign() from None
+        if [fingerprint(_matrices(stage)) for stage in stages] != self.header["matrices"]:
+            raise ReleaseError(
+                "OS703", "release", expected="the public matrices that the release was made with",
+                got="other ones", hint="install the numpy version named in the header's `versions`.",
+            )  # fmt: skip
+        return stages
+
+    @cached_property
+    def released(self) -> Released:
+        """The descriptor that query mechanisms bind to."""
+        if not self.stages:
+            raise foreign()
+        claim, noise = self.stages[-1].claim, self.header["noise"]
+        made = _made_by(self.stages[-1])
+        if made is None or not isinstance(claim, Stable | Private):
+            raise foreign()
+        if {name: array.shape for name, array in self.arrays.items()} != made.shapes:
+            raise foreign()
+        return Released(
+            sketch=made,
+            capabilities=claim.capabilities,
+            noise=None if noise is None else _noise_from_json(noise),
+            queries=self.stages[-1].domain,
+        )
+
+    def queries(self, queries: Any) -> Any:
+        """Send public queries through the release's own row maps."""
+        return on_queries(self.stages, queries)
+
+    # --- asking it ------------------------------------------------------------------------------
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        """The questions that this release answers."""
+        return questions_of(self)
+
+    def ask(self, question: str, queries: Any = None, **parameters: Any) -> Answers:
+        """Answer public queries from this release alone: no data is opened and nothing is spent.
+
+        Args:
+            question: a query mechanism, one of ``ops``: ``density``, ``distance``, ``classify``, ...
+            queries: an array of shape (q, d) in data units, a data frame, or a dict of columns; None
+                for questions without queries, such as ``modes``.
+            **parameters: the question's own parameters, as ``opendp-sim explain`` lists them.
+
+        Returns:
+            the answers as a table; ``answers.ask(...)`` computes further questions from them.
+
+        Raises:
+            ParameterError (OS101): an unknown question or parameter. ReleaseError (OS702): this release
+                does not hold what the question needs. DataError (OS602, OS607): queries of another shape.
+        """
+        return answers_of(self, question, queries, parameters)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a question as a method: ``release.density(queries, confidence=0.9)``."""
+        if name in REGISTRY and REGISTRY[name].room == "queries":
+            return partial(self.ask, name)
+        near = get_close_matches(name, [k for k, c in REGISTRY.items() if c.room == "queries"], n=1)
+        meant = f"; did you mean {near[0]!r}?" if near and not name.startswith("_") else ""
+        raise AttributeError(f"a release has no {name!r}{meant}; it answers the questions in `ops`")
+
+    def __dir__(self) -> list[str]:
+        """Return the attributes, questions included."""
+        return [*super().__dir__(), *self.ops]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Keep header and arrays: bound stages hold functions, which are derived again."""
+        return {"header": self.header, "arrays": self.arrays}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take header and arrays back."""
+        self.__dict__.update(state)
+
+    @property
+    def claim(self) -> str:
+        """The privacy claim that the header states, in words."""
+        return promise(self.header["privacy"])
+
+    def __repr__(self) -> str:
+        """Return the steps, the claim and the questions."""
+        steps = " -> ".join(key for step in self.header["steps"] for key in step)
+        return f"Release({steps}; {self.claim}; answers {', '.join(self.ops)})"
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook; every text is escaped."""
+        return f"<pre>{html.escape(repr(self))}</pre>"
+
+    # --- the file -------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the release to ``path`` atomically: a zip of .npy members and a JSON header."""
+        return write(path, self.header, self.arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Release:
+        """Read a release, refusing a truncated, tampered or foreign file (OS701).
+
+        The digests find damage and careless edits. They are no signature: whoever can rewrite the
+        file can rewrite them.
+        """
+        return cls(*read(path))
+
+
+def _made_by(stage: Stage) -> Sketch | NamedArrays | None:
+    """Return the arrays that a release of this stage holds; None where there is nothing to ask."""
+    claim = stage.claim
+    if isinstance(claim, Stable) and isinstance(claim.output, Sketch):
+        return claim.output
+    if isinstance(claim, Private) and claim.capabilities and isinstance(claim.output, NamedArrays):
+        return claim.output
+    return None
+
+
+def _matrices(stage: Stage) -> Sequence[NDArray[np.generic]]:
+    return stage.claim.matrices if isinstance(stage.claim, Stable) else ()
+
+
+def _mechanism(step: Mapping[str, Any]) -> Mechanism:
+    ((key, params),) = step.items()
+    mechanism: Mechanism = lookup(key).from_spec(params)
+    return mechanism
+
+
+def _noise_to_json(noise: Noise) -> dict[str, Any]:
+    return {
+        "family": noise.family,
+        "scale": noise.scale.hex(),
+        "weights": [list(run) for run in noise.weights],
+        "sampler": noise.sampler,
+        "step": str(noise.step),
+    }
+
+
+def _noise_from_json(value: Mapping[str, Any]) -> Noise:
+    try:
+        weights = tuple((int(cells), int(weight)) for cells, weight in value["weights"])
+        step = Fraction(value.get("step", 1))
+        return Noise(
+            value["family"], float.fromhex(value["scale"]), weights, value["sampler"], step
+        )
+    except (TypeError, ValueError, ArithmeticError):
+        raise foreign() from None

@@ -1,0 +1,1 @@
+"""Sessions: interactive releases whose store outlives the process."""

@@ -1,0 +1,237 @@
+"""The chain of a session's store: every entry hashed with the one before it, and what was folded away.
+
+An entry's hash holds the hash before it, its kind, payload, charges and the full copy of the purses that
+was made with it, so a row that was edited, removed, swapped or renumbered is found, and so is one flipped
+bit in a purse. Answers that a mechanism does not need any more are folded: their rows go, their number
+and the hash of the chain at that place stay, and the rows before it that stay (references, updates) have
+a chain of their own. An opening checks what is in the file, whose size the folding bounds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any
+
+from pydantic import Field, RootModel
+
+from opendp_sim.accounting.file_schemas import Digest, Strict
+
+ANSWERS = ("answers", "easy")
+"""Kinds of entries that are answers: what a mechanism may not need to look at again."""
+KEPT = 4096
+"""Entries after the folded part that stay as they are."""
+DENSE = 64
+"""Commits between two full copies of the purses."""
+TABLES = """
+CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE entry (
+  place INTEGER PRIMARY KEY, kind TEXT NOT NULL, payload BLOB NOT NULL, who BLOB, units BLOB,
+  answers INTEGER NOT NULL, copy TEXT NOT NULL, hash TEXT NOT NULL
+);
+CREATE TABLE purses (place INTEGER PRIMARY KEY, units BLOB NOT NULL);
+"""
+SET = "INSERT INTO about VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+"""Set what a store says of itself; these statements are SQLite's and PostgreSQL's alike."""
+
+
+_LONGEST = 2**24
+"""Bytes at most of what a store says of itself."""
+_MOST = 2**53
+"""Places and answers are below: SQLite holds the number, and a sum of them."""
+_MOST_ANSWERS = 2**31
+"""Of one entry: with fewer than 2**32 rows, which no file holds, their sum is a number of SQLite too."""
+_Number = Annotated[int, Field(ge=0, le=_MOST)]
+
+
+class _Folded(Strict):
+    place: _Number
+    hash: Digest
+    answers: _Number
+    kept: Digest
+    marks: dict[str, Digest]
+
+
+class _Head(Strict):
+    place: _Number
+    hash: Digest
+
+
+@dataclass(frozen=True)
+class Head:
+    """The last place of a chain and its hash."""
+
+    place: int
+    hash: str
+
+
+@dataclass(frozen=True)
+class Folded:
+    """What stands for the entries up to ``place``.
+
+    Attributes:
+        place: the last of them. hash: the chain's hash there.
+        answers: how many answers they gave.
+        kept: the hash of their rows that are still in the file.
+        marks: hashes at folded places that a ledger knows, by place.
+    """
+
+    place: int
+    hash: str
+    answers: int
+    kept: str
+    marks: dict[str, str]
+
+
+def linked(before: str, row: tuple[Any, ...]) -> str:
+    """Return the hash of an entry (place, kind, payload, who, units, answers, copy) after ``before``."""
+    place, kind, payload, who, units, answers, copy = row
+    parts = [hashlib.sha256(part or b"").hexdigest() for part in (payload, who, units)]
+    text = "\n".join([before, str(place), str(kind), *parts, str(answers), str(copy)])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def start(name: str) -> str:
+    """Return the hash before the first entry of the store of this name."""
+    return hashlib.sha256(f"opendp_sim/session/3\n{name}".encode()).hexdigest()
+
+
+def nothing(name: str) -> Folded:
+    """Return the folded part of a new store."""
+    return Folded(0, start(name), 0, start(name), {})
+
+
+def read_folded(db: sqlite3.Connection) -> Folded:
+    """Read the folded part; raises ValueError or TypeError for anything else."""
+    found = _Folded.model_validate_json(_about(db, "folded"))
+    return Folded(found.place, found.hash, found.answers, found.kept, found.marks)
+
+
+def read_head(db: sqlite3.Connection) -> Head:
+    """Read the head; raises ValueError or TypeError for anything else."""
+    found = _Head.model_validate_json(_about(db, "head"))
+    return Head(found.place, found.hash)
+
+
+def read_told(db: sqlite3.Connection) -> list[Head]:
+    """Read the heads that a ledger was told; raises ValueError or TypeError for anything else."""
+    text = _about(db, "told")
+    found = RootModel[list[_Head]].model_validate_json("[]" if text is None else text, strict=True)
+    return [Head(head.place, head.hash) for head in found.root]
+
+
+def hash_at(db: sqlite3.Connection, folded: Folded, place: int) -> str | None:
+    """Return the chain's hash at a place; None where there is no such place, or it was forgotten."""
+    if place == 0:
+        return start(str(_about(db, "name")))
+    if place == folded.place:
+        return folded.hash
+    if place < folded.place:
+        return folded.marks.get(str(place))
+    if place > _MOST:  # of a ledger that somebody edited: no number of SQLite
+        return None
+    row = db.execute("SELECT hash FROM entry WHERE place = ?", (place,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def read_about(db: sqlite3.Connection) -> dict[str, str]:
+    """Read what a store says of itself; raises ValueError or TypeError for anything else."""
+    limit = getattr(db, "setlimit", None)  # a server bounds what it holds by itself
+    before = limit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST) if limit else 0
+    try:
+        found = db.execute("SELECT name, value FROM about LIMIT 20").fetchall()
+    except sqlite3.DataError:
+        raise ValueError("a text of a session's store that is too long") from None
+    finally:
+        if limit:
+            limit(sqlite3.SQLITE_LIMIT_LENGTH, before)
+    return RootModel[dict[str, str]].model_validate(dict(found), strict=True).root
+
+
+def _about(db: sqlite3.Connection, name: str) -> Any:
+    row = db.execute("SELECT value FROM about WHERE name = ?", (name,)).fetchone()
+    return None if row is None else row[0]
+
+
+def write(db: sqlite3.Connection, name: str, value: Folded | Head | list[Head]) -> None:
+    """Keep heads or the folded part; part of the caller's transaction."""
+    plain = [asdict(head) for head in value] if isinstance(value, list) else asdict(value)
+    text = json.dumps(plain, sort_keys=True)
+    db.execute(SET, (name, text))
+
+
+_ROWS = "SELECT place, kind, payload, who, units, answers, copy, hash FROM entry "
+
+
+def check_chain(db: sqlite3.Connection, folded: Folded) -> Head:
+    """Check every row of the file, and the full copy of the purses; return the head.
+
+    Raises:
+        ValueError: an edited, missing, swapped or renumbered entry, or another copy of the purses.
+    """
+    kept = start(str(_about(db, "name")))
+    for *row, _ in db.execute(_ROWS + "WHERE place <= ? ORDER BY place", (folded.place,)):
+        _check_row(*row)
+        kept = linked(kept, tuple(row))
+    if kept != folded.kept:
+        raise ValueError("the folded part")
+    last, copies = Head(folded.place, folded.hash), {}
+    for *row, stated in db.execute(_ROWS + "WHERE place > ? ORDER BY place", (folded.place,)):
+        _check_row(*row)
+        last = Head(last.place + 1, linked(last.hash, tuple(row)))
+        if row[0] != last.place or stated != last.hash:
+            raise ValueError("the chain")
+        if row[6]:
+            copies = {row[0]: row[6]}
+    found = {
+        place: bound(units, folded)
+        for place, units in db.execute("SELECT place, units FROM purses")
+    }
+    if found != copies or (last.place and not copies):
+        raise ValueError("the purses, or the folded part")
+    return last
+
+
+def _check_row(
+    place: Any, kind: Any, payload: Any, who: Any, units: Any, answers: Any, copy: Any
+) -> None:
+    """Refuse a value of another type than was written: SQLite keeps any in any column (ValueError)."""
+    paid = (who is units is None) or (isinstance(who, bytes) and isinstance(units, bytes))
+    typed = isinstance(payload, bytes) and all(isinstance(text, str) for text in (kind, copy))
+    most = _MOST_ANSWERS if kind in ANSWERS else 0
+    if not (typed and paid and isinstance(answers, int) and 0 <= answers <= most):
+        raise ValueError(f"entry {place}")
+
+
+def bound(units: bytes, folded: Folded) -> str:
+    """Return what an entry's hash holds of a full copy of the purses, and of what is folded before it."""
+    text = json.dumps(asdict(folded), sort_keys=True)
+    return hashlib.sha256(hashlib.sha256(units).digest() + text.encode()).hexdigest()
+
+
+def fold(db: sqlite3.Connection, folded: Folded, upto: int, told: list[Head]) -> Folded:
+    """Fold entries up to ``upto`` in the caller's transaction; a full copy of the purses lies after it.
+
+    Args:
+        db: the store, in a transaction.
+        folded: what was folded before.
+        upto: the last entry to fold.
+        told: the last heads that a ledger was told, or may have been.
+    """
+    where = "WHERE place > ? AND place <= ? ORDER BY place"
+    found = folded
+    for *row, stated in db.execute(_ROWS + where, (folded.place, upto)).fetchall():
+        answers = row[5] if row[1] in ANSWERS else 0
+        kept = found.kept if row[1] in ANSWERS else linked(found.kept, tuple(row))
+        found = replace(
+            found, place=row[0], hash=stated, answers=found.answers + answers, kept=kept
+        )
+    found = replace(found, marks={str(head.place): head.hash for head in told})
+    db.execute(
+        "DELETE FROM entry WHERE place > ? AND place <= ? AND kind IN (?, ?)",
+        (folded.place, upto, *ANSWERS),
+    )
+    write(db, "folded", found)
+    return found

@@ -1,0 +1,57 @@
+"""The end of a session that its ledger could not be told: a note beside the ledger's file.
+
+A ledger may be in use by another run for long. Then the end of a store's chain is written into a file of
+its own beside the ledger, named after a digest of the store's name, while the lock of that name is
+held. The next opening asks the ledger and this note: whichever belongs to the ledger's last turn of the
+store says what its chain must end with. Law: ``store.md``, Lemma 5.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opendp_sim.accounting.atomic_files import write_json
+from opendp_sim.accounting.file_schemas import Digest, Strict, read_strictly
+from opendp_sim.accounting.session.identity import beside_ledger, refused
+from opendp_sim.core.system.regular_files import regular
+
+_NOTE = ".end"
+
+
+class End(Strict):
+    """Where the chain of a store ended, and in which turn."""
+
+    turn: str
+    place: int
+    head: Digest
+
+
+def note_end(ledger: Path, name: str, end: End) -> None:
+    """Write the note; the caller holds the lock of the store's name.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    write_json(beside_ledger(ledger, name, _NOTE), end.model_dump())
+
+
+def noted_end(ledger: Path, name: str) -> End | None:
+    """Return what the note says; None where there is none.
+
+    Raises:
+        BudgetError (OS407): there is a file of that name, and it is no note.
+    """
+    try:
+        text = regular(beside_ledger(ledger, name, _NOTE)).read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError:
+        text = b""
+    return read_strictly(
+        End, text, lambda _: refused("the note of a session's end", "another file")
+    )
+
+
+def remove_note(ledger: Path, name: str) -> None:
+    """Remove the note: the ledger knows more by now, and no later turn asks for it."""
+    beside_ledger(ledger, name, _NOTE).unlink(missing_ok=True)

@@ -1,0 +1,104 @@
+"""What tells a session's store from its copies, and how its refusals are called."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from opendp_sim.accounting.ledger._durable import claimed, has_tables
+from opendp_sim.accounting.session._chain import TABLES, read_about
+from opendp_sim.core.errors import BudgetError
+
+LOCKED, UNWRITABLE = "a locked or foreign file", "one that cannot be written"
+"""What a refusal says that has nothing to do with the records."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What tells a store from its copies. Public.
+
+    Attributes:
+        name: drawn when the store was made; a copy has it too.
+        turn: drawn when it was last opened under a ledger. before: the turn that the ledger knew then.
+        ledger: the name of that ledger's file.
+    """
+
+    name: str
+    turn: str
+    before: str
+    ledger: str = ""
+
+
+def mark_of(path: str | Path) -> Mark | None:
+    """Return the mark of a store that nobody has open; None where there is no file.
+
+    Raises:
+        BudgetError (OS407): it is open, damaged or no store.
+    """
+    if not os.path.exists(path):  # noqa: PTH110 - a name that is too long is no file, and no error here
+        return None
+    found: dict[str, str] = {}
+    with suppress(sqlite3.Error, OSError, ValueError, TypeError), ExitStack() as undo:
+        undo.callback(claimed(Path(path)).release)
+        db = undo.enter_context(closing(sqlite3.connect(path, isolation_level=None, timeout=0.2)))
+        db.execute("PRAGMA locking_mode=EXCLUSIVE")
+        if has_tables(db, TABLES.split(";")):
+            found = read_about(db)
+    if not {"name", "turn", "before"} <= set(found):
+        raise refused("a store that this process can lock", LOCKED)
+    return Mark(found["name"], found["turn"], found["before"], found.get("ledger", ""))
+
+
+def beside_ledger(ledger: Path, name: str, ending: str = "") -> Path:
+    """Return a path beside a ledger's file that is a store's own, whatever its name is made of."""
+    real, digest = ledger.resolve(), hashlib.sha256(str(name).encode()).hexdigest()[:32]
+    return real.with_name(f"{real.name}.{digest}{ending}")
+
+
+def claimed_name(ledger: Path, name: str) -> Callable[[], None]:
+    """Lock the name of a store under a ledger's file; return what lets go of it, as dying does.
+
+    A store and its copies share a name, and not a file: so of all of them one is served at a time, on
+    one machine. The lock's file lies beside the ledger and is named after a digest of the name, which
+    comes out of somebody's file.
+
+    Raises:
+        BudgetError (OS407): a store of this name is being served.
+    """
+    with suppress(sqlite3.Error, OSError, UnicodeDecodeError):
+        return claimed(beside_ledger(ledger, name)).release
+    raise refused("a store of which no copy is served", LOCKED)
+
+
+def refused(expected: str, got: str) -> BudgetError:
+    """Return the refusal of a store (OS407)."""
+    return BudgetError(
+        "OS407", "session.store", expected=expected, got=got,
+        hint="close the other process, or open it with the spec and data it was started with; "
+        "another `--store` starts afresh and costs the budget again.",
+    )  # fmt: skip
+
+
+_STORAGE = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
+
+
+def unusable(error: sqlite3.Error | OSError | UnicodeDecodeError) -> BudgetError:
+    """Say what is wrong with the file; what the system says of it is not passed on."""
+    name = getattr(error, "sqlite_errorname", "") or ""
+    if isinstance(error, OSError) or name.startswith(_STORAGE):
+        return BudgetError(
+            "OS407", "session.store", expected="a file that can be written", got=UNWRITABLE,
+            hint="nothing was answered; make room on the disk, or restore the right to write, "
+            "close the session and open it again.",
+        )  # fmt: skip
+    return refused("a store that this process can lock", LOCKED)
+
+
+def damaged() -> BudgetError:
+    """Return the refusal of a store whose bytes are not what was written."""
+    return refused("every entry, and the purses after them", "a damaged store")

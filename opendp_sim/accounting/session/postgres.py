@@ -1,0 +1,309 @@
+"""A session's store in PostgreSQL: the entries, hashes and refusals of the file, kept by a server.
+
+``store: "postgresql:SERVICE/STORE"`` names a service of libpq and a store in its database. Who serves it
+holds a lock of the server's for as long as its connection lives, and a *fence*, drawn at each opening,
+that every commit compares under a row's lock: a process that lost its connection, and with it the lock,
+cannot write after another one has opened the store.
+Laws and their proofs: ``postgres.md``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.accounting.ledger._postgres_tables import (
+    PATIENCE,
+    is_shared,
+    losing,
+    named,
+    psycopg_of,
+)
+from opendp_sim.accounting.session import _chain as chain
+from opendp_sim.accounting.session._encoding import Charge, Payload
+from opendp_sim.accounting.session._tables import describe, filled
+from opendp_sim.accounting.session.identity import LOCKED, Mark, mark_of, refused
+from opendp_sim.accounting.session.store import SessionStore
+from opendp_sim.core.errors import BudgetError
+
+# --------------------------------------------------------------------------------------------------
+# The tables of a session's store in PostgreSQL: a schema a store, and SQLite's statements.
+#
+# The statements of a store are plain enough to be both databases' own. What differs is here: how places
+# of values are marked, the names of three types, one lock for as long as a connection lives, and what the
+# driver says of failures, which may quote values.
+
+_SESSION_POSTGRES_WAITS = (0.02, 0.08, 0.3, 0.6, 0.0)
+"""Seconds between the times at which a lock is asked for."""
+_OPTIONS = "-c lock_timeout=5000 -c idle_in_transaction_session_timeout=10000"
+_TYPES = {"BLOB": "bytea", "INTEGER": "bigint"}
+_WANTED = "SELECT relname, relkind FROM pg_class WHERE relnamespace = %s::regnamespace"
+_ACTIVE = (
+    "SELECT (SELECT count(*) FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid WHERE NOT tgisinternal "
+    "AND relnamespace = %(schema)s::regnamespace) + (SELECT count(*) FROM pg_rewrite JOIN pg_class c "
+    "ON c.oid = ev_class WHERE relnamespace = %(schema)s::regnamespace)"
+)
+
+
+class LostError(BudgetError):
+    """The server did not answer: what it was asked for last was done, or was not."""
+
+
+def _lost() -> LostError:
+    return LostError(
+        "OS407",
+        "session.store",
+        expected="a database that answers",
+        got="none",
+        hint="nothing was answered; what the database kept stands. Open the session again when it "
+        "answers.",
+    )
+
+
+class Tables:
+    """A connection whose statements find one store's tables; it is used as SQLite's is."""
+
+    def __init__(self, path: Path) -> None:
+        self._psycopg, service = psycopg_of(path), named(path)[0]
+        self._owner = os.getpid()
+        self.schema = schema_of(path)
+        told = f"{_OPTIONS} -c search_path={self.schema}"
+        self._db = self._safely(
+            lambda: self._psycopg.connect(
+                service=service, options=told, autocommit=True, **PATIENCE
+            )
+        )
+        weak = self._safely(lambda: losing(self._db))
+        if weak is not None:
+            self.close()
+            raise refused(f"a server with {weak[0]}, which keeps what it commits", weak[1])
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
+        """Run a statement with SQLite's marks of values.
+
+        Raises:
+            LostError: the server went away. BudgetError (OS407): it refuses.
+        """
+        return self._safely(lambda: self._db.execute(statement.replace("?", "%s"), values))
+
+    def executemany(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement for each row."""
+        for row in rows:
+            self.execute(statement, row)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the server waits for an end of what was begun; a fork has begun nothing."""
+        if os.getpid() != self._owner:
+            return False
+        status = self._psycopg.pq.TransactionStatus
+        return self._db.info.transaction_status in (status.INTRANS, status.INERROR)
+
+    def close(self) -> None:
+        """Close the connection; the server takes back what was not committed, and the lock.
+
+        In a fork, do nothing: it would end the connection of the process that opened it.
+        """
+        if os.getpid() == self._owner:
+            self._db.close()
+
+    def _safely(self, action: Callable[[], Any]) -> Any:
+        """Run, and pass on no text of the driver: it may quote values."""
+        if os.getpid() != self._owner:
+            raise refused("the process that opened the session", "a fork of it")
+        found: Exception
+        try:
+            return action()
+        except self._psycopg.OperationalError:
+            found = _lost()
+        except self._psycopg.Error:
+            found = refused("a database with this store", "one that refuses")
+        raise found
+
+
+def schema_of(path: Path) -> str:
+    """Return the schema of a store: its name may be anything, a schema's may not."""
+    return "opendp_sim_" + hashlib.sha256(named(path)[1].encode()).hexdigest()[:32]
+
+
+def opened(path: Path) -> Tables:
+    """Connect, or refuse (OS407)."""
+    refusal: BudgetError
+    try:
+        return Tables(path)
+    except BudgetError as error:
+        if error.code == "OS407":
+            raise
+        refusal = refused(
+            str(error.expected), str(error.got)
+        )  # the ledger's: no package, a bad name
+    raise refusal
+
+
+def locked(db: Tables) -> bool:
+    """Take the store's lock until the connection ends; False where another connection has it.
+
+    A server ends a connection some moments after its client said goodbye, so it is asked for a second.
+    """
+    number = "SELECT pg_try_advisory_lock(hashtextextended(?, 20))"
+    for wait in _SESSION_POSTGRES_WAITS:
+        if db.execute(number, (db.schema,)).fetchone()[0]:
+            return True
+        time.sleep(wait)
+    return False
+
+
+def made(db: Tables, fill: Callable[[Any], None] | None) -> bool:
+    """Say whether a store's tables are there, and nothing else; where nothing is, ``fill`` makes them.
+
+    Raises:
+        BudgetError (OS407): the store is open elsewhere, or the schema holds something else.
+    """
+    if not locked(db):
+        raise refused("a store that this process can lock", LOCKED)
+    there = db.execute("SELECT to_regnamespace(?)", (db.schema,)).fetchone()[0] is not None
+    if not there and fill is None:
+        return False
+    if not there and fill is not None:
+        db.execute("BEGIN")
+        db.execute(f"CREATE SCHEMA {db.schema}")
+        fill(_Making(db))
+        db.execute("COMMIT")
+    found = db.execute(_WANTED, (db.schema,)).fetchall()
+    tables = {name for name, kind in found if str(kind) not in ("i", "b'i'")}
+    active = db._safely(lambda: db._db.execute(_ACTIVE, {"schema": db.schema})).fetchone()[0]  # noqa: SLF001
+    if tables != {"about", "entry", "purses"} or active:
+        raise refused("a store of a session", "a schema with other tables")
+    return True
+
+
+class _Making:
+    """Makes tables in PostgreSQL's types."""
+
+    def __init__(self, db: Tables) -> None:
+        self.executemany, self._execute = db.executemany, db.execute
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
+        """Run a statement."""
+        if statement.lstrip().startswith("CREATE TABLE"):
+            for ours, theirs in _TYPES.items():
+                statement = statement.replace(ours, theirs)
+        return self._execute(statement, values) if statement.strip() else None
+
+
+# --------------------------------------------------------------------------------------------------
+
+_WAITS = (0.0, 0.05, 0.5, 2.0)
+"""Seconds before each try: a server takes a moment to start, and to miss a client."""
+_FENCE = "SELECT value FROM about WHERE name = 'fence' FOR UPDATE"
+
+
+def store_at(
+    path: str | Path, identity: str, name: str | None = None, *, forgets: bool = False
+) -> SessionStore:
+    """Open the store at a place: a file, or ``postgresql:SERVICE/STORE``."""
+    kind = SharedStore if is_shared(path) else SessionStore
+    return kind(path, identity, name, forgets=forgets)
+
+
+def mark_at(path: str | Path) -> Mark | None:
+    """Return the mark of a store that nobody has open; None where there is none.
+
+    Raises:
+        BudgetError (OS407): it is open, damaged or no store, or its server does not answer.
+    """
+    if not is_shared(path):
+        return mark_of(path)
+    db = opened(Path(path))
+    found: dict[str, str] = {}
+    try:
+        if not made(db, None):
+            return None
+        with suppress(ValueError, TypeError):
+            found = chain.read_about(cast("sqlite3.Connection", db))
+    finally:
+        db.close()
+    if not {"name", "turn", "before"} <= set(found):
+        raise refused("a store that this process can lock", LOCKED)
+    return Mark(found["name"], found["turn"], found["before"], found.get("ledger", ""))
+
+
+class SharedStore(SessionStore):
+    """What a session remembers, on a server. As the file's, but for a lost connection.
+
+    Args:
+        path: ``postgresql:SERVICE/STORE``.
+        identity: as the file's. name: as the file's. forgets: as the file's.
+
+    Raises:
+        BudgetError (OS407): open elsewhere, damaged, started with something else, or a server that is
+            away or may lose what it commits.
+    """
+
+    _begin = "BEGIN"
+    _fence = ""
+
+    def _connect(self, undo: ExitStack, about: dict[str, str], name: str) -> Any:
+        self._db: Any = opened(self._path)
+        undo.callback(self._let_go)
+        fence = secrets.token_hex(16)
+        made(self._db, lambda new: filled(new, {**about, "fence": ""}, name))
+        with super()._transaction():
+            self._db.execute(_FENCE)
+            describe(self._db, {"fence": fence})
+        self._fence = fence
+        return self._db
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with super()._transaction():
+            found = self._db.execute(_FENCE).fetchone()
+            if found is None or found[0] != self._fence:
+                raise refused("the process that opened the store last", "an earlier one")
+            yield
+
+    def _settle(self) -> None:
+        """Nothing: COMMIT is durable, which was looked at when the connection was made."""
+
+    def _trouble(self) -> tuple[str, str] | None:
+        return None
+
+    def _commit(
+        self,
+        kind: str,
+        payload: Payload,
+        charges: Sequence[Charge],
+        snapshot: Callable[[], NDArray[np.int64]],
+    ) -> None:
+        """Commit; again where the answer was lost: the head tells whether the first try was kept."""
+        for at, wait in enumerate(_WAITS):
+            try:
+                if at:
+                    time.sleep(wait)
+                    self._come_back()
+                super()._commit(kind, payload, charges, snapshot)
+            except LostError as error:
+                lost = error.with_traceback(None)
+            else:
+                return
+        raise lost
+
+    def _let_go(self) -> None:
+        self._db.close()
+
+    def _come_back(self) -> None:
+        """Connect anew and take the lock again; whether another one had it meanwhile the fence tells."""
+        self._db.close()
+        self._db = opened(self._path)
+        if not locked(self._db):
+            raise refused("a store that this process can lock", LOCKED)

@@ -1,0 +1,220 @@
+"""A session: an interactive release whose purses and transcript outlive the process."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+import numpy as np
+
+from opendp_sim.accounting.session.postgres import store_at
+from opendp_sim.core.claims import Interactive, Stable, Stage
+from opendp_sim.core.errors import BudgetError, DataError, SpaceError
+from opendp_sim.core.guard import guarded
+from opendp_sim.core.pipeline import on_queries, resolve
+from opendp_sim.core.randomness import fingerprint
+from opendp_sim.domains.ids import packed, persons
+from opendp_sim.domains.metrics import IdDistance
+from opendp_sim.domains.records import Records
+from opendp_sim.domains.rows import Rows
+from opendp_sim.io.fold import collect_rows
+
+
+class Session:
+    """Questions to a private dataset, with answers that are charged before they leave.
+
+    A context manager. ``ask``, ``refer`` are for analysts; ``insert``, ``relabel`` and ``delete`` are
+    for whoever keeps the data. Records and queries are given as the source has them: they go
+    through the same row maps. Where a row map surveys the data (``bound_contributions``), the
+    session takes no new records: ``insert`` and ``relabel`` are refused (OS201). Another thread than
+    the one that opened the session is refused (OS407), and the session goes on. No ledger is asked: each
+    new store is a budget of its own, as is a copy of one (``dsl.serve`` charges a spec's ledger and
+    refuses copies; ``store.md``). After an interruption or a full disk, open it again.
+
+    Args:
+        stages: row maps and, last, an interactive mechanism (``core.pipeline.bind_steps``).
+        blocks: opens the dataset afresh.
+        path: the store, a file or ``postgresql:SERVICE/STORE``; made if it does not exist.
+        name: what a ledger calls a new store (``dsl.serve`` charges it under this name).
+
+    Raises:
+        SpaceError (OS201): the last stage cannot be resumed. BudgetError (OS407): the store is open
+            elsewhere, damaged, or was started with something else.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        blocks: Callable[[], Iterable[Any]],
+        path: str | Path,
+        name: str | None = None,
+    ) -> None:
+        claim = stages[-1].claim if stages else None
+        if not isinstance(claim, Interactive) or claim.resume is None:
+            raise SpaceError(
+                "OS201", "session", expected="a mechanism that can be resumed, such as ind_knn",
+                got="another one", hint="see `opendp-sim explain ind_knn`.",
+            )  # fmt: skip
+        self._maps = tuple(stages[:-1])
+        self._ids = _kind_of_ids(stages[0])
+        self._thread = threading.get_ident()
+        resume, key = claim.resume, stages[-1].mechanism.key
+        rows = guarded(lambda _: collect_rows(self._maps, blocks), key)(None)
+        guarded(stages[-1].domain.check, key)(rows)
+        identity = guarded(lambda r: _identity(stages, r), key)(rows)
+        forgets = bool(getattr(stages[-1].mechanism, "forgets_answers", False))
+        self._store = store_at(path, identity, name, forgets=forgets)
+        try:
+            self._service = guarded(lambda r: resume(r, self._store), key)(rows)
+        except BaseException:
+            self._store.close()
+            raise
+
+    def __repr__(self) -> str:
+        """The place of the store, and nothing that is inside."""
+        return f"Session({self._store!r})"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Refuse to be copied or pickled: a copy would be a second set of the same purses (OS407)."""
+        raise BudgetError(
+            "OS407", "session", expected="one object for an open session", got="a copy of it",
+            hint="hand questions to the session itself; another process opens the store when this one "
+            "has closed it.",
+        )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        """Return the open session."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        """Close the store; it can be opened again."""
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._store.close()
+
+    def keep(self, release: Callable[[], None]) -> None:
+        """Call ``release`` when the store is closed, after it."""
+        self._store.keep(release)
+
+    def take_turn(self, name: str, last: str, ledger: str = "") -> str:
+        """Mark the store as opened now, so that a ledger can refuse its copies; return the mark."""
+        return self._store.take_turn(name, last, ledger)
+
+    def tell(self) -> tuple[int, str]:
+        """Return the place and hash of the store's last entry, for a ledger to keep."""
+        return self._store.tell()
+
+    def check_head(self, place: int, digest: str, ended: bool = False) -> None:
+        """Refuse a store that does not hold what a ledger was told, or goes on after its end (OS407)."""
+        self._store.check_head(place, digest, ended)
+
+    @property
+    def answered(self) -> int:
+        """How many queries this store has answered: public."""
+        self._refuse_other_threads()
+        return self._store.answered
+
+    def ask(self, queries: Any) -> Any:
+        """Answer public queries, in order; all of them are charged before the first one leaves."""
+        self._refuse_other_threads()
+        with np.errstate(all="ignore"):  # public numbers, however large
+            return self._service.predict(on_queries(self._maps, queries))
+
+    def refer(self, queries: Any) -> bool:
+        """Say what public queries look like, before the first question."""
+        self._refuse_other_threads()
+        with np.errstate(all="ignore"):
+            return bool(self._service.refer(on_queries(self._maps, queries)))
+
+    def insert(self, records: Any) -> None:
+        """Add records; a person who was here before keeps their purse."""
+        self._service.insert(self._rows(records))
+
+    def relabel(self, records: Any) -> None:
+        """Replace all records of the persons in ``records`` by these."""
+        self._service.relabel(self._rows(records))
+
+    def delete(self, ids: Any) -> None:
+        """Remove all records of some persons, free and at once.
+
+        Args:
+            ids: integers or texts, of the kind that the person's column declares.
+
+        Raises:
+            DataError (OS607): ids of the other kind, whether or not anybody was ever met.
+        """
+        self._refuse_other_threads()
+        if self._ids is not None:
+            _refuse_other_kind(persons(ids), self._ids)
+        self._service.delete(ids)
+
+    def _rows(self, records: Any) -> Any:
+        """Send new records through the row maps, which must not depend on the records before."""
+        self._refuse_other_threads()
+        if surveys := [stage.mechanism.key for stage in self._maps if _surveys(stage)]:
+            # What such a map keeps was decided over all records at once; new ones judged by
+            # themselves would come on top of what their person already has.
+            raise SpaceError(
+                "OS201", "session", expected="row maps that look at one record at a time",
+                got=surveys[0], hint="bound contributions before the source, or start a new store "
+                "with all records; questions and `delete` work as they are.",
+            )  # fmt: skip
+        if self._maps:
+            records = self._maps[0].domain.normal(records)
+            self._maps[0].domain.check(records)
+        return resolve(self._maps, lambda: ())(records)
+
+    def _refuse_other_threads(self) -> None:
+        """Refuse before anything is touched: the store answers to the thread that opened it."""
+        if threading.get_ident() != self._thread:
+            raise BudgetError(
+                "OS407", "session", expected="the thread that opened the session", got="another one",
+                hint="send questions to that thread through a queue; the session stays open.",
+            )  # fmt: skip
+
+
+def _kind_of_ids(first: Stage) -> type | None:
+    """Return the declared kind of the persons' ids; None where nothing declares it."""
+    if not isinstance(first.domain, Records) or not isinstance(first.metric, IdDistance):
+        return None
+    column = first.domain.column(first.metric.identifier_column)
+    return None if column is None else str if column.dtype == "str" else int
+
+
+def _refuse_other_kind(who: list[Any], kind: type) -> None:
+    if who and not isinstance(who[0], kind):
+        raise DataError(
+            "OS607",
+            "session",
+            expected=f"ids of the declared kind: {kind.__name__}",
+            got="the other kind",
+            hint="5 and '5' are two persons: give integers where the column is int64, texts where str.",
+        )
+
+
+def _surveys(stage: Stage) -> bool:
+    return isinstance(stage.claim, Stable) and stage.claim.survey is not None
+
+
+def _identity(stages: Sequence[Stage], rows: Rows) -> str:
+    """Return everything that purses belong to: steps, space, and a fingerprint of the data."""
+    parts = [rows.values, rows.labels, None if rows.ids is None else packed(rows.ids)]
+    steps = [{stage.mechanism.key: stage.mechanism.spec()} for stage in stages]
+    about = {
+        "steps": steps,
+        "domain": stages[0].domain.identifier,
+        "metric": stages[0].metric.identifier,
+        "data": fingerprint([part for part in parts if part is not None]),
+    }
+    return json.dumps(about, sort_keys=True)

@@ -1,0 +1,62 @@
+"""What a session's store says to a mere reader: which store it is, and how much it answered."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from opendp_sim.accounting.ledger._durable import claimed, has_tables
+from opendp_sim.accounting.session import _chain as chain
+from opendp_sim.accounting.session.identity import LOCKED, Mark, damaged, refused
+
+
+@dataclass(frozen=True)
+class SessionStanding:
+    """The public part of a store, checked: no purse, no update and no answer is in it.
+
+    Attributes:
+        mark: which store it is, and under which ledger.
+        answered: how many questions it answered. place: the last entry of its chain. head: its hash.
+    """
+
+    mark: Mark
+    answered: int
+    place: int
+    head: str
+
+
+def standing_of(file: Path) -> SessionStanding | None:
+    """Read a store that nobody has open; None for a file that is none. Its whole chain is checked.
+
+    Raises:
+        BudgetError (OS407): it is open elsewhere, or damaged.
+    """
+    if not file.is_file():  # SQLite would make one
+        return None
+    try:
+        with ExitStack() as undo:
+            undo.callback(claimed(file).release)
+            db = undo.enter_context(
+                closing(sqlite3.connect(file, isolation_level=None, timeout=0.2))
+            )
+            db.execute("PRAGMA locking_mode=EXCLUSIVE")
+            return _read(db) if has_tables(db, chain.TABLES.split(";")) else None
+    except sqlite3.OperationalError:
+        failure = refused("a store that nobody has open", LOCKED)
+    except (sqlite3.Error, OSError, UnicodeDecodeError):
+        return None
+    except (ValueError, TypeError, KeyError):
+        failure = damaged()
+    raise failure
+
+
+def _read(db: sqlite3.Connection) -> SessionStanding:
+    about, folded = chain.read_about(db), chain.read_folded(db)
+    last = chain.check_chain(db, folded)
+    if last != chain.read_head(db):
+        raise ValueError("the head")
+    mark = Mark(about["name"], about["turn"], about["before"], about.get("ledger", ""))
+    later = db.execute("SELECT coalesce(sum(answers), 0) FROM entry").fetchone()[0]
+    return SessionStanding(mark, int(later) + folded.answers, last.place, last.hash)

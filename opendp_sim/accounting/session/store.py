@@ -1,0 +1,345 @@
+"""The embedded store of a session: charges that are durable before an answer leaves.
+
+One SQLite file in write-ahead mode, checkpointed after every commit and locked by the process that
+has it open. Each commit holds an entry (a public answer, or an update by the curator) together with
+the charges that paid for it, both or neither. The file is as secret as the data: it holds what every
+person has left.
+Proof: ``store.md``, beside this file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.accounting.ledger._durable import (
+    Held,
+    Owned,
+    checkpoint,
+    claimed,
+    create,
+    has_tables,
+    hold,
+)
+from opendp_sim.accounting.session import _chain as chain
+from opendp_sim.accounting.session._encoding import Charge, Payload, packed_charges
+from opendp_sim.accounting.session._tables import (
+    describe,
+    filled,
+    read_entries,
+    read_purses,
+    write_entry,
+)
+from opendp_sim.accounting.session.identity import damaged, refused, unusable
+from opendp_sim.core.errors import BudgetError
+
+# --------------------------------------------------------------------------------------------------
+# What a session's store says: its entries, its purses, and the head of its chain.
+#
+# Nothing is written or locked here: ``session_store`` does that, ``shared_store`` in a database.
+
+_PUBLIC = ("reference", "answers", "means", "easy")
+
+_T = TypeVar("_T")
+
+
+class SessionHistory:
+    """The reading side of a store; who opens one sets its tables, and the part that was folded."""
+
+    _db: Any
+    _folded: chain.Folded
+
+    def entries(self) -> list[tuple[str, Payload]]:
+        """Return everything that was committed, in order. Secret: it holds the curator's updates."""
+        return read_entries(self._db)
+
+    def transcript(self) -> list[tuple[str, Payload]]:
+        """Return the public part: reference queries, and queries with their answers."""
+        return [(kind, payload) for kind, payload in self.entries() if kind in _PUBLIC]
+
+    def purses(self) -> NDArray[np.int64] | None:
+        """Return what every purse holds after the last commit; None for a new store. Secret.
+
+        Raises:
+            BudgetError (OS407): the store is damaged.
+        """
+        if not self._count():
+            return None
+        return read_purses(self._db)
+
+    @property
+    def answered(self) -> int:
+        """How many answers the store gave: public."""
+        rows = "SELECT coalesce(sum(answers), 0) FROM entry"
+        return int(self._db.execute(rows).fetchone()[0]) + self._folded.answers
+
+    @property
+    def head(self) -> tuple[int, str]:
+        """The last place of the chain and its hash: what a ledger keeps."""
+        head = self._read(chain.read_head)
+        return head.place, head.hash
+
+    def check_head(self, place: int, digest: str, ended: bool = False) -> None:
+        """Refuse a store whose chain does not hold what a ledger was told of it (OS407).
+
+        Args:
+            place: of the entry that the ledger was told of.
+            digest: its hash.
+            ended: whether a session ended there, so that no entry may follow.
+
+        Raises:
+            BudgetError (OS407): an older copy, or another history.
+        """
+        if ended and self.head != (place, digest):
+            raise refused("the history that the ledger was told of, up to its end", "another one")
+        if chain.hash_at(self._db, self._folded, place) != digest:
+            raise refused("the history that the ledger was told of", "an older or another one")
+
+    def _read(self, reader: Callable[[sqlite3.Connection], _T]) -> _T:
+        try:
+            return reader(self._db)
+        except (TypeError, ValueError):
+            pass
+        raise damaged()
+
+    def _count(self) -> int:
+        """Return the number of entries, folded ones included."""
+        return self._read(chain.read_head).place
+
+
+# --------------------------------------------------------------------------------------------------
+
+_FORMAT = "opendp_sim/session/4"
+
+
+class SessionStore(SessionHistory):
+    """What a session remembers across processes. A context manager; nobody else can open it.
+
+    What it says is in ``session_history``; here are opening, locking and committing.
+
+    Args:
+        path: the file; made readable by its owner only when it does not exist.
+        identity: what the session was started with (mechanism, space, fingerprint of the data); a
+            store never serves another one.
+        name: what a new store is called in a ledger; drawn when left out.
+        forgets: whether answers that lie far back may be folded to their number; the mechanism does
+            not look at them again.
+
+    Raises:
+        BudgetError (OS407): open elsewhere, damaged, or started with something else.
+    """
+
+    _begin = "BEGIN IMMEDIATE"
+
+    def __init__(
+        self, path: str | Path, identity: str, name: str | None = None, *, forgets: bool = False
+    ) -> None:
+        self._path, self._forgets = Path(path), forgets
+        self._owner = os.getpid()
+        self._folded = chain.nothing("")
+        self._since = chain.DENSE
+        self._meant: tuple[chain.Head, chain.Folded] | None = None
+        about = {"format": _FORMAT, "identity": hashlib.sha256(identity.encode()).hexdigest()}
+        with ExitStack() as undo:
+            try:
+                self._db = self._connect(undo, about, name or secrets.token_hex(16))
+                self._prepare(about)
+            # SQLite quotes a damaged schema, which may be no text.
+            except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+                refusal: BudgetError | None = unusable(error)
+            else:
+                refusal = None
+                self._open = undo.pop_all()  # what `close` undoes
+        if refusal is not None:
+            raise refusal
+
+    def _connect(self, undo: ExitStack, about: dict[str, str], name: str) -> Any:
+        """Lock and open the file, made whole where there is none; ``undo`` gets what closes it."""
+        lock = claimed(self._path)
+        undo.callback(lock.release)
+        create(self._path, lambda new: filled(new, about, name))
+        self._place = Held(self._path)
+        found = sqlite3.connect(self._path, isolation_level=None, timeout=0.2, factory=Owned)
+        undo.callback(found.close)
+        if not has_tables(found, chain.TABLES.split(";")):
+            raise refused("a store of a session", "a file with other tables")
+        hold(found)
+        return found
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Write all or nothing; durable at the end."""
+        try:
+            self._db.execute(self._begin)
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def _settle(self) -> None:
+        """Leave the main file whole after a transaction."""
+        checkpoint(self._db)
+
+    def _trouble(self) -> tuple[str, str] | None:
+        """Return (what was expected, what was found) of a place that is not this store's any more."""
+        return self._place.trouble()
+
+    def __repr__(self) -> str:
+        """The place, and nothing that is inside."""
+        return f"SessionStore({str(self._path)!r})"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Refuse to be copied or pickled: a copy would spend the same purses again (OS407)."""
+        raise refused("one open store", "a copy of it")
+
+    def __enter__(self) -> Self:
+        """Return the open store."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        """Close the store; what was committed stays."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the file, and let go of the lock after it; in a fork, do nothing."""
+        if os.getpid() == self._owner:
+            self._open.close()
+
+    def keep(self, release: Callable[[], None]) -> None:
+        """Let go of what is held for this store as well, after its file and its lock."""
+        file, self._open = self._open, ExitStack()
+        self._open.callback(release)
+        self._open.callback(file.close)
+
+    def take_turn(self, name: str, last: str, ledger: str = "") -> str:
+        """Draw a turn, and keep it beside the one that a ledger knows.
+
+        A process that ends here can open the store again.
+
+        Args:
+            name: what a ledger calls this store.
+            last: the turn that the ledger knows; empty for none.
+            ledger: the name of the ledger's file.
+
+        Raises:
+            BudgetError (OS407): the file cannot be written, or was exchanged since its mark was read.
+        """
+        turn = secrets.token_hex(16)
+        try:
+            found = self._read(chain.read_about)
+            exchanged = last and last not in (found.get("turn"), found.get("before"))
+            if found.get("name") != name or exchanged:
+                raise refused("the file whose mark was read", "another file under its name")
+            with self._transaction():
+                describe(self._db, {"turn": turn, "before": last, "ledger": ledger})
+            self._settle()
+        except (sqlite3.Error, OSError) as error:
+            refusal = unusable(error)
+        else:
+            return turn
+        raise refusal
+
+    def commit(
+        self,
+        kind: str,
+        payload: Payload,
+        charges: Sequence[Charge],
+        snapshot: Callable[[], NDArray[np.int64]],
+    ) -> None:
+        """Make an entry and its charges durable, both or neither.
+
+        Args:
+            kind: ``answers``, ``easy``, ``means`` or ``reference`` (public), or an update or failure
+                (secret).
+            payload: plain arrays.
+            charges: who paid how many units; a person may occur in several.
+            snapshot: returns all purses as they are after the charges.
+
+        Raises:
+            BudgetError (OS407): a fork, a file that was moved, linked or exchanged, or that cannot be
+                written. What was asked for has not been
+                kept, or has been kept without anybody knowing: either way nothing may leave.
+        """
+        if os.getpid() != self._owner:
+            raise refused("the process that opened the session", "a fork of it")
+        self._meant = None
+        trouble = self._trouble()
+        if trouble is not None:
+            raise refused(*trouble)
+        try:
+            self._commit(kind, payload, charges, snapshot)
+        except (sqlite3.Error, OSError) as error:
+            refusal = unusable(error)
+        else:
+            return
+        raise refusal
+
+    def _commit(
+        self,
+        kind: str,
+        payload: Payload,
+        charges: Sequence[Charge],
+        snapshot: Callable[[], NDArray[np.int64]],
+    ) -> None:
+        dense = kind not in chain.ANSWERS or self._since >= chain.DENSE
+        with self._transaction():
+            # Read from the file: an earlier commit may have failed after it was kept.
+            head = self._read(chain.read_head)
+            if self._meant is None or head != self._meant[0]:
+                paid = (None, None) if dense else packed_charges(charges)
+                copy = snapshot().astype("<i8").tobytes() if dense else None
+                told = self._read(chain.read_told) if dense and self._forgets else None
+                after = (head, self._folded, told)
+                self._meant = write_entry(self._db, after, kind, payload, paid, copy)
+        self._folded = self._meant[1]
+        self._since = 0 if dense else self._since + 1
+        self._settle()
+
+    def _prepare(self, about: dict[str, str]) -> None:
+        found = self._read(chain.read_about)
+        if {key: found.get(key) for key in about} != about:
+            raise refused(
+                "the mechanism, the space and the data that the session was started with",
+                "something else",
+            )
+        self._folded = self._read(chain.read_folded)
+        if self._read(lambda db: chain.check_chain(db, self._folded)) != self._read(
+            chain.read_head
+        ):
+            raise damaged()
+        # The first commit of a process writes all purses, so that charges never need an older base.
+        self._since = chain.DENSE
+
+    def tell(self) -> tuple[int, str]:
+        """Remember the head, which a ledger is told next, so that folding keeps it; return it.
+
+        Raises:
+            BudgetError (OS407): the file cannot be written.
+        """
+        try:
+            head = self._read(chain.read_head)
+            with self._transaction():
+                chain.write(self._db, "told", [*self._read(chain.read_told), head][-4:])
+            self._settle()
+        except (sqlite3.Error, OSError) as error:
+            refusal = unusable(error)
+        else:
+            return head.place, head.hash
+        raise refusal

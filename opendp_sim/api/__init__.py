@@ -1,0 +1,1 @@
+"""The Python interface: verbs and recipes on top of the language."""

@@ -1,0 +1,42 @@
+"""``sim.classes``: one private density a class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opendp_sim.accounting.release.release import Release
+from opendp_sim.api.columns import Bounds
+from opendp_sim.api.kernel_steps import kernel_steps
+from opendp_sim.api.recipe import Recipe
+from opendp_sim.api.recipe_spec import recipe
+
+
+def classes(
+    columns: Bounds,
+    *,
+    label: str,
+    keys: Sequence[str | int],
+    bandwidth: float | Mapping[str, float],
+    seed: int = 0,
+    **privacy: Any,
+) -> Recipe[Release]:
+    """Plan one private density a class, for ``release.classify(queries)`` and ``release.density``.
+
+    Args:
+        columns: each column's public bounds: two numbers, or two dates.
+        label: the column of the classes.
+        keys: every class that could occur; records of others are left out.
+        bandwidth: as for ``density``.
+        seed: of public frequencies; noise has no seed.
+        **privacy: as for ``density``.
+
+    Example:
+        >>> fit = classes({"x": (0, 1)}, label="kind", keys=["a", "b"], bandwidth=0.1, epsilon=0.5)
+        >>> fit.plan.claim
+        (0.5, 1e-06)
+    """
+    rows, step = kernel_steps(
+        columns, bandwidth, seed, per_label=True, pure=privacy.get("measure") == "pure"
+    )
+    return recipe("classes", columns, (label, keys), [*rows, step], privacy)

@@ -1,0 +1,41 @@
+"""``sim.density``: a private density of a table's numeric columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from opendp_sim.accounting.release.release import Release
+from opendp_sim.api.columns import Bounds
+from opendp_sim.api.kernel_steps import kernel_steps
+from opendp_sim.api.recipe import Recipe
+from opendp_sim.api.recipe_spec import recipe
+
+
+def density(
+    columns: Bounds, *, bandwidth: float | Mapping[str, float], seed: int = 0, **privacy: Any
+) -> Recipe[Release]:
+    """Plan a private density of a table's numeric columns, for ``release.density(queries)``.
+
+    Args:
+        columns: each column's public bounds: two numbers, or two dates.
+        bandwidth: h of the kernel ``exp(-r**2 / (2 h**2))``, in data units; or one for each column,
+            where their units are unlike.
+        seed: of public frequencies; noise has no seed.
+        **privacy: ``epsilon`` (1.0), ``delta`` (1e-6), ``measure`` (``gdp``), ``unit`` (``row``, or the
+            column that names the person), ``ids`` (``str`` or ``int64``, that column's dtype),
+            ``max_rows`` (used of one person), ``ledger`` (a file) and ``limit`` (its budget, such as
+            ``{"epsilon": 2, "delta": 1e-6}``).
+
+    Raises:
+        Refused, ParameterError: what cannot be planned.
+
+    Example:
+        >>> fit = density({"dep_delay": (-90, 600), "arr_delay": (-90, 600)}, bandwidth=15.0)
+        >>> fit.plan.claim
+        (1.0, 1e-06)
+    """
+    rows, step = kernel_steps(
+        columns, bandwidth, seed, per_label=False, pure=privacy.get("measure") == "pure"
+    )
+    return recipe("density", columns, None, [*rows, step], privacy)

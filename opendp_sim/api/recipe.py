@@ -1,0 +1,197 @@
+"""A recipe: a plan of one release over one table. Nothing opens before ``apply``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+import opendp_sim.prelude  # noqa: F401 - fills the catalogue
+from opendp_sim.accounting.certificate.certificate import read_certificate
+from opendp_sim.accounting.release.release import Release
+from opendp_sim.core.errors import DataError, ParameterError, SimError
+from opendp_sim.dsl.builder import Builder
+from opendp_sim.dsl.grammar.reader import draft_of
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.run.execute import apply
+from opendp_sim.dsl.run.inputs import check_forms
+from opendp_sim.io.columns import stored_as
+
+# --------------------------------------------------------------------------------------------------
+# What recipes are told, by its form: what is of another one is refused by a code (OS101, OS102).
+
+
+def keys_of(keys: Any) -> list[Any]:
+    """Return every label or item that could occur, in the order that it is written in.
+
+    A set has another order in every process: each run would be another program.
+    """
+    written = isinstance(keys, Iterable) and not isinstance(keys, str | bytes | Mapping)
+    if not written or isinstance(keys, set | frozenset):
+        raise ParameterError(
+            "OS101",
+            "keys",
+            expected="a list of every label or item that could occur",
+            got="a set, which has no order" if isinstance(keys, set | frozenset) else "no list",
+            hint='for example keys=["a", "b"]; of a set keys=sorted(found).',
+        )
+    return list(keys)
+
+
+def check_word(
+    name: str, value: Any, kinds: type | tuple[type, ...], expected: str, hint: str
+) -> None:
+    """Refuse a word that is of none of these types (OS101)."""
+    if not isinstance(value, kinds):
+        raise ParameterError(
+            "OS101", name, expected=expected, got=type(value).__name__[:40], hint=hint
+        )
+
+
+def check_asked(unit: Any, ids: Any, ledger: Any, limit: Any) -> None:
+    """Refuse a unit, its type, a ledger or a limit that is of another form (OS101)."""
+    check_word("unit", unit, str, "`row`, or the name of a column", 'unit="visitor".')
+    check_word("ids", ids, str, "`str` or `int64`", 'ids="int64".')
+    if ledger is not None:
+        check_word("ledger", ledger, (str, PathLike), "a file's path", 'ledger="my.ledger".')
+    if limit is not None:
+        hint = 'limit={"epsilon": 2.0, "delta": 1e-6}.'
+        check_word("limit", limit, Mapping, "a budget by name", hint)
+
+
+def check_apart(unit: str, columns: Collection[str]) -> None:
+    """Refuse a person's identifier that is one of the columns which are released about (OS102)."""
+    if unit in columns:
+        raise ParameterError(
+            "OS102",
+            "unit",
+            expected="a column that names the person, and no other one of the recipe's",
+            got=f"{unit!r:.60}, which is a feature, a label or the item, too",
+            hint="name the column of the persons' identifiers; where each row is a person, "
+            'leave `unit` out, which is unit="row".',
+        )
+
+
+# --------------------------------------------------------------------------------------------------
+
+DATA = "records"
+"""What a recipe calls its table."""
+_TEXTS = ("object", "str", "large_string", "<u", ">u", "|s")
+"""How the types of columns of texts and of objects begin."""
+T = TypeVar("T")
+
+
+class Recipe(Generic[T]):
+    """A plan of one release over one table: read it, then ``apply`` it to the data.
+
+    Args:
+        made: what was declared.
+        read: makes what ``apply`` returns from what was released; default as it is.
+
+    Attributes:
+        plan: the plan; ``print(recipe.plan.to_yaml())`` shows the spec that it is.
+    """
+
+    def __init__(self, made: Builder, read: Callable[[Any], T] | None = None) -> None:
+        self.plan: Plan = made.plan()
+        self._read = read
+        (self._entry,) = self.plan.program.data
+        ((self._output, output),) = self.plan.outputs.items()
+        self._file = str(output.decl.save)
+
+    def apply(self, data: Any, *, into: str | PathLike[str] = ".") -> T:
+        """Charge the ledger, if there is one, and release: a file and its certificate.
+
+        Args:
+            data: a data frame of any library, a dict of columns by name, or an array with the columns
+                side by side (``io/frames.py`` lists them).
+            into: the folder for both files; a ledger's path starts from the working folder.
+
+        Raises:
+            DataError (OS602): a column is missing, or of another type than declared.
+                (OS609): another program's release is there; nothing was charged.
+                BudgetError (OS402): the ledger refuses; nothing ran.
+        """
+        check_word("into", into, (str, PathLike), "a folder", 'apply(table, into="a folder").')
+        memory = {DATA: data}
+        self._check_kinds(data)
+        check_forms(self.plan, memory)
+        self._check_place(Path(into) / self._file)
+        found = apply(self.plan, memory=memory, into=Path(into)).results[self._output]
+        released: T = found if self._read is None else self._read(found)
+        return released
+
+    def _check_place(self, place: Path) -> None:
+        """Refuse to replace what another program released: it was paid for. A rerun replaces its own."""
+        if not place.exists():
+            return
+        if _program_of(place) != self.plan.program.hash:
+            raise DataError(
+                "OS609",
+                "into",
+                expected="no file there, or a release of this program to replace",
+                got=f"{place}: another one",
+                hint="apply(table, into='another folder'), or move the file away with its certificate.",
+            )
+
+    def _check_kinds(self, table: Any) -> None:
+        """Refuse texts and objects where identifiers, or all keys, are whole numbers: by their types.
+
+        Among objects every text would be missing, and a column of names would cost everybody.
+        """
+        for column in self._entry.records.columns:
+            numbers = bool(column.keys) and not any(isinstance(key, str) for key in column.keys)
+            if column.role == "privacy_id":
+                numbers = column.dtype == "int64"
+            if column.dtype == "str" and _type_of(table, column.name).startswith(("int", "uint")):
+                word = "ids" if column.role == "privacy_id" else "items"
+                raise DataError(
+                    "OS602",
+                    f"column {column.name}",
+                    expected="texts",
+                    got="a column of whole numbers",
+                    hint=f'say {word}="int64".',
+                )
+            if numbers and _type_of(table, column.name).startswith(_TEXTS):
+                what = "labels" if column.keys else "identifiers"
+                raise DataError(
+                    "OS602",
+                    f"column {column.name}",
+                    expected=f"{what} that are whole numbers",
+                    got="a column of texts or objects",
+                    hint='of whole numbers, `.astype("Int64")`; of texts '
+                    + ('say keys=["a", "b"].' if column.keys else 'say ids="str".'),
+                )
+
+    def __repr__(self) -> str:
+        """Return the plan: promise, errors, cost."""
+        return repr(self.plan)
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook."""
+        return self.plan._repr_html_()
+
+
+def _program_of(place: Path) -> Any:
+    """Return the hash of the program that released a file, as it or its certificate says, or None."""
+    try:
+        if place.suffix == ".npz":
+            return Release.load(place).header["privacy"].get("program")
+        record, _ = read_certificate(place.with_name(f"{place.name}.certificate.json"))
+        return draft_of(record.program, folder=str(place.parent)).program.hash
+    except SimError:
+        return None
+
+
+def _type_of(table: Any, name: str) -> str:
+    """Return the type in which a table holds a column, in lower letters; "" where it has none."""
+    if isinstance(table, np.ndarray):
+        return ""
+    known = getattr(table, "column_names", None) or getattr(table, "columns", table)
+    if not (isinstance(known, Iterable) and hasattr(table, "__getitem__") and name in known):
+        return ""
+    held = table[name]
+    return stored_as(getattr(held, "dtype", getattr(held, "type", None)))

@@ -1,0 +1,136 @@
+"""The program that a recipe is: its words, its columns, its row maps and its sketch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from opendp_sim.accounting.ledger.postgres import is_shared
+from opendp_sim.accounting.release.release import Release
+from opendp_sim.api.columns import Bounds, declared
+from opendp_sim.api.recipe import DATA, Recipe, check_apart, check_asked, check_word, keys_of
+from opendp_sim.core.errors import ParameterError
+from opendp_sim.dsl.builder import Builder, program
+
+Steps = list[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The words on privacy that every recipe takes, with what they are by default."""
+
+    epsilon: float = 1.0
+    delta: float | None = 1e-6
+    measure: str = "gdp"
+    unit: str = "row"
+    ids: str = "str"
+    max_rows: int | None = None
+    ledger: str | PathLike[str] | None = None
+    limit: Mapping[str, float] | None = None
+
+    def begun(self, name: str, columns: Mapping[str, Any]) -> Builder:
+        """Return a program over one table in memory, with its privacy and its ledger stated."""
+        told = dict(columns)
+        if self.unit != "row":
+            check_apart(self.unit, columns)
+            told[self.unit] = {"dtype": self.ids, "role": "privacy_id"}
+        budget = {"epsilon": self.epsilon}
+        budget |= {} if self.delta is None else {"delta": self.delta}
+        kept = None
+        if self.ledger is not None:
+            kept = {"file": _absolute(self.ledger), "limit": dict(self.limit or budget)}
+        return (
+            program(name)
+            .data(DATA, source={"memory": DATA}, columns=told, ingest="enforce", ledger=kept)
+            .privacy(unit={"add_remove": 1, "of": self.unit}, measure=self.measure, budget=budget)
+        )
+
+
+def asked(recipe: str, words: Mapping[str, Any], **default: Any) -> Asked:
+    """Return the words on privacy of a recipe, or refuse one that is unknown or protects nobody.
+
+    Args:
+        recipe: the recipe's name.
+        words: what its caller wrote.
+        **default: what this recipe takes where nothing is written.
+    """
+    known = [field.name for field in fields(Asked)]
+    for word in words:
+        if word not in known:
+            near = get_close_matches(word, known, n=1)
+            raise ParameterError(
+                "OS101",
+                word,
+                expected=f"one of {', '.join(known)}",
+                got="another word",
+                hint=f"did you mean {near[0]!r}?" if near else f"help(sim.{recipe}) lists them.",
+            )
+    found = Asked(**(default | dict(words)))
+    check_asked(found.unit, found.ids, found.ledger, found.limit)
+    for word, needed, given in (
+        ("limit", "ledger", found.limit is not None and found.ledger is None),
+        ("max_rows", "unit", found.max_rows is not None and found.unit == "row"),
+    ):
+        if given:
+            raise ParameterError(
+                "OS102",
+                word,
+                expected=f"`{word}` only beside `{needed}`",
+                got=f"no `{needed}`",
+                hint=f"say `{needed}` too, or leave `{word}` out: by itself it would protect nobody.",
+            )
+    if found.measure == "pure" and found.delta is not None:
+        if "delta" in words:
+            raise ParameterError(
+                "OS102",
+                "delta",
+                expected='delta=None with measure="pure"',
+                got=f"{found.delta!r:.30}",
+                hint="pure DP has no delta: write delta=None, or leave it out.",
+            )
+        return replace(found, delta=None)
+    return found
+
+
+def recipe(
+    name: str,
+    columns: Bounds,
+    label: tuple[str, Sequence[str | int]] | None,
+    steps: Steps,
+    privacy: Mapping[str, Any],
+) -> Recipe[Release]:
+    """Return the recipe of row maps and a sketch over a table's columns, or refuse (OS101, OS102).
+
+    Args:
+        name: the recipe's name.
+        columns: each feature's public bounds.
+        label: the column of the classes and every class; None for none.
+        steps: row maps and the sketch.
+        privacy: the words that every recipe takes.
+    """
+    words = asked(name, privacy)
+    told: dict[str, Any] = declared(columns)
+    select: dict[str, Any] = {"features": list(told)}
+    if label is not None:
+        check_word("label", label[0], str, "the name of a column", 'label="kind".')
+        told[label[0]] = {"dtype": "category", "keys": keys_of(label[1])}
+        select["label"] = label[0]
+    first: Steps = [{"select": select}]
+    if words.unit != "row":
+        first = [{"bound_contributions": {"max_rows": words.max_rows}}, *first]
+    noise = "laplace" if words.measure == "pure" else "gaussian"
+    return Recipe(
+        words.begun(name, told)
+        .stage("sketch", DATA, steps=[*first, *steps])
+        .stage("noisy", "sketch", release={"noise": noise, "spend": "100%"})
+        .output("release", "noisy", save="release.npz")
+    )
+
+
+def _absolute(ledger: str | PathLike[str]) -> str:
+    """Return the ledger's place for good: one fit spends in one ledger, whatever folder is current."""
+    return str(ledger) if is_shared(str(ledger)) else str(Path(ledger).absolute())

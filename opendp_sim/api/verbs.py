@@ -1,0 +1,131 @@
+"""The verbs of ``import opendp_sim as sim``: plan, apply, run, load, verify, session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import opendp_sim.prelude  # noqa: F401 - fills the catalogue
+from opendp_sim.accounting.release.release import Release
+from opendp_sim.core.errors import DataError
+from opendp_sim.dsl.builder import Builder
+from opendp_sim.dsl.grammar.reader import Draft, draft_of
+from opendp_sim.dsl.plan.plan import Plan, plan_file, plan_of
+from opendp_sim.dsl.run.execute import apply as apply_plan
+from opendp_sim.dsl.run.records import Applied
+from opendp_sim.dsl.run.session import serve
+from opendp_sim.dsl.text.diagnostic import Notes
+from opendp_sim.dsl.text.yaml_document import parse
+from opendp_sim.dsl.verification.verify import verify as verify_certificate
+
+Spec = Plan | Builder | Draft | Mapping[str, Any] | str | PathLike[str]
+"""A plan, a program in the making, a spec as a dict, as YAML text (with a line break), or its path."""
+
+
+def plan(spec: Spec, **values: Any) -> Plan:
+    """Check and plan a program without opening its data.
+
+    Args:
+        spec: a path, YAML text that has a line break, a dict, a ``Builder``, or a plan (returned as
+            it is).
+        **values: values of the spec's ``params``.
+
+    Raises:
+        Refused: every independent finding, each with its place and what to do.
+    """
+    if isinstance(spec, Plan):
+        return spec
+    if isinstance(spec, Builder):
+        return spec.plan()
+    if isinstance(spec, Draft):
+        return plan_of(spec)
+    if isinstance(spec, Mapping):
+        return plan_of(draft_of(dict(spec)))
+    if isinstance(spec, str) and "\n" in spec:
+        notes = Notes()
+        document = parse(spec, "spec", notes)
+        notes.raise_if_any(document)
+        return plan_of(draft_of(document.data))
+    return plan_file(Path(spec), values)
+
+
+def apply(
+    spec: Spec,
+    data: Any = None,
+    *,
+    into: str | PathLike[str] | None = None,
+    workers: int | None = None,
+    replace: bool = False,
+) -> Applied:
+    """Run a plan: one data gate, one durable charge, then releases, outputs and certificates.
+
+    Args:
+        spec: what ``plan`` takes; a plan that was reviewed is run exactly as it is.
+        data: for every source of kind ``memory``: its name to a data frame, a dict of columns or an
+            array; the frame or array itself where there is one such source.
+        into: the folder that ``save:`` paths start from; default the spec's own.
+        workers: threads that build sketches, default one a core; any number gives the same bits.
+        replace: let an output take the place of one that another program released and paid for.
+
+    Raises:
+        Refused, DataError, BudgetError: before the charge; nothing was spent. InternalError (OS902):
+            a private function failed after the charge, which stands.
+    """
+    made, folder = plan(spec), None if into is None else Path(into)
+    return apply_plan(
+        made, memory=_named(made, data), into=folder, workers=workers, replace=replace
+    )
+
+
+def _named(made: Plan, data: Any) -> Mapping[str, Any] | None:
+    """Return tables by the names of their sources; a table alone belongs to the only source there is."""
+    if data is None or isinstance(data, Mapping):
+        return data
+    asked = (output.decl.query for output in made.outputs.values())
+    refs = [
+        *(entry.source for entry in made.program.data),
+        *(ref for ref in asked if ref is not None),
+    ]
+    names = list(dict.fromkeys(str(ref.argument) for ref in refs if ref.kind == "memory"))
+    if len(names) == 1:
+        return {names[0]: data}
+    raise DataError(
+        "OS601",
+        "data",
+        expected=f"tables by name: {', '.join(names) or 'none, this program reads files'}",
+        got="a table without a name",
+        hint="give a dict: {name: table}, for every source and query of kind `memory`.",
+    )
+
+
+def run(spec: Spec, data: Any = None, **values: Any) -> Applied:
+    """Plan and apply at once; ``values`` are those of the spec's ``params``."""
+    return apply(plan(spec, **values), data)
+
+
+def load(path: str | PathLike[str]) -> Release:
+    """Read a saved release; its public matrices are drawn again and compared at first use.
+
+    Raises:
+        ReleaseError (OS701): no such file, or a damaged or foreign one.
+    """
+    return Release.load(path)
+
+
+def verify(certificate: str | PathLike[str]) -> Any:
+    """Derive every number of a certificate again, and compare; see ``opendp-sim verify``."""
+    return verify_certificate(Path(certificate))
+
+
+def session(spec: Spec, data: Any = None, output: str | None = None) -> Any:
+    """Open the session that a spec serves: a context manager with ``ask`` and ``update``.
+
+    Args:
+        spec: what ``plan`` takes; one output says ``serve: session``.
+        data: as for ``apply``.
+        output: which output, where several are served.
+    """
+    made = plan(spec)
+    return serve(made, output, memory=_named(made, data))

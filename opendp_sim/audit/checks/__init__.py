@@ -1,0 +1,1 @@
+"""Check structure, stability, noise and distribution."""

@@ -1,0 +1,1 @@
+"""Compute what a claim allows."""

@@ -1,0 +1,1 @@
+"""Generate neighbouring datasets of a domain."""

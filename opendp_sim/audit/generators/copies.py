@@ -1,0 +1,73 @@
+"""A dataset of its own for every run: OpenDP hands on a new one, and a function may write to it.
+
+What a tape keeps of a run, a program may write to as well: it keeps copies.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from array import array
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.core import dp
+
+_PLAIN = (int, float, str, bool, bytes, type(None))
+_FIXED = frozenset((*_PLAIN, np.float64, np.float32, np.int64, np.int32, np.bool_))
+
+
+def own(value: Any) -> Any:
+    """Return a dataset that shares nothing which can be written to."""
+    kind = type(value)
+    if kind is list and (not value or type(value[0]) in _PLAIN):
+        return list(value)
+    return value if kind in _PLAIN else copy.deepcopy(value)
+
+
+def copied(value: Any) -> Any:
+    """Return a value whose lists, arrays, tables and sets are new ones, at every depth.
+
+    Other objects stay what they are: what has been drawn are numbers, and collections of them.
+    """
+    kind = type(value)
+    if kind in _FIXED:
+        return value
+    if kind is list:
+        return value[:] if _FIXED.issuperset(map(type, value)) else [copied(part) for part in value]
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if kind is tuple:
+        return tuple(map(copied, value))
+    if isinstance(value, dict):
+        again = copy.copy(value)
+        for key, part in value.items():
+            if type(part) not in _FIXED:
+                again[key] = copied(part)
+        return again
+    return copy.copy(value) if isinstance(value, (list, set, bytearray, deque, array)) else value
+
+
+def on_its_own(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the function with a dataset of its own at each call."""
+
+    @functools.wraps(function)
+    def run(value: Any) -> Any:
+        try:
+            return function(own(value))
+        except Exception:
+            raise
+        except BaseException as error:  # noqa: BLE001 - one of the user's, which OpenDP quotes
+            raise failed(error) from None
+
+    return run
+
+
+def failed(error: BaseException) -> BaseException:
+    """Return what OpenDP raises where a user's function does; an interrupt, and what is ours, stay."""
+    if isinstance(error, KeyboardInterrupt) or type(error).__module__.startswith("opendp_sim"):
+        return error
+    return dp.OpenDPException("FFI", f"{type(error).__name__}: {error}")

@@ -1,0 +1,114 @@
+"""Only datasets of the input domain: a claim says nothing of any other.
+
+Every pair that an audit looks at passes here once, whether a space or the user made it. Only L1, whose
+verdicts are exact and which looks at thousands, asks later: before a pair is its best or its evidence.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.audit.generators.datasets import quiet
+from opendp_sim.audit.generators.neighbours import Pair, PairSpace
+from opendp_sim.core import dp
+from opendp_sim.core.errors import AuditError
+
+_PLAIN = bool, int, float, str, bytes
+_MOST_KNOWN = 50_000
+_TRIES = 100
+"""Draws after which a space is said to have no members."""
+
+
+def quiet_member(domain: dp.Domain | None) -> Callable[[Any], bool]:
+    """Return the domain's own membership test; a test that fails counts as "not a member".
+
+    OpenDP's warning about failures is silenced. A vector is a member when its size is right and every
+    record is one, so a list of plain records that were seen in members before is not asked about again.
+    """
+    if domain is None:
+        return lambda _: True
+    by_record = isinstance(domain, dp.VectorDomain)
+    size = domain.size if by_record else None
+    known: dict[type, set[Any]] = {}
+    asked = quiet(domain.member)
+
+    def member(value: Any) -> bool:
+        kind = _kind(value) if by_record else None
+        if kind in known and size in (None, len(value)) and known[kind].issuperset(value):
+            return True
+        inside = asked(value)
+        if inside and kind is not None:
+            records = known.setdefault(kind, set())
+            if len(records) < _MOST_KNOWN:
+                records.update(value)
+        return inside
+
+    return member
+
+
+def _kind(value: Any) -> type | None:
+    """Return the one plain type of the records of a list; ``NoneType`` when it has no records."""
+    if type(value) is not list:
+        return None
+    kinds = set(map(type, value))
+    if not kinds:
+        return type(None)
+    kind = kinds.pop()
+    return kind if not kinds and kind in _PLAIN else None
+
+
+@dataclass(frozen=True)
+class MemberPairs:
+    """The pairs of a space whose two datasets are members of the input domain."""
+
+    space: PairSpace
+    member: Callable[[Any], bool]
+
+    def has(self, pair: Pair) -> bool:
+        """Say whether both datasets are members."""
+        return self.member(pair.left) and (pair.right is pair.left or self.member(pair.right))
+
+    def kept(self, given: tuple[Pair, ...]) -> tuple[Pair, ...]:
+        """Return the given pairs that the claim says something of; warn of the others."""
+        kept = tuple(pair for pair in given if self.has(pair))
+        if len(kept) < len(given):
+            warnings.warn(
+                f"audit: {len(given) - len(kept)} of {len(given)} given pairs are not of the input "
+                "domain and were not tried.",
+                stacklevel=4,
+            )
+        return kept
+
+    def draw(self, rng: np.random.Generator, distance: Any = None) -> Pair:
+        """Return a random pair of members.
+
+        Raises:
+            AuditError: OS501, none of many draws was one.
+        """
+        for _ in range(_TRIES):
+            pair = self.space.draw(rng, distance)
+            if self.has(pair):
+                return pair
+        raise AuditError(
+            "OS501", "audit.members", expected="datasets that are members of the input domain",
+            got=f"none in {_TRIES} draws",
+            hint="the domain's member(x) must hold for the datasets of pairs= and generator=.",
+        )  # fmt: skip
+
+    def corners(self, rng: np.random.Generator) -> Iterator[Pair]:
+        """Yield the structured pairs of members."""
+        return filter(self.has, self.space.corners(rng))
+
+    def mutate(self, pair: Pair, rng: np.random.Generator) -> Pair:
+        """Return a similar pair of members, or the pair itself."""
+        changed = self.space.mutate(pair, rng)
+        return changed if changed is pair or self.has(changed) else pair
+
+    def simpler(self, pair: Pair) -> Iterator[Pair]:
+        """Yield smaller pairs of members."""
+        return filter(self.has, self.space.simpler(pair))

@@ -1,0 +1,141 @@
+"""Neighbours of numbers: scalars and vectors within ``d_in`` in an absolute or an Lp metric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.audit.generators.atoms import Source
+from opendp_sim.audit.generators.neighbours import Pair
+
+VECTOR_METRICS = (
+    "AbsoluteDistance",
+    "L1Distance",
+    "L2Distance",
+    "LInfDistance",
+    "DiscreteDistance",
+)
+
+
+@dataclass(frozen=True)
+class VectorSpace:
+    """A number, or a vector of ``size`` numbers, and shifts of at most ``d_in``."""
+
+    source: Source
+    metric: str
+    d_in: Any
+    size: int | None
+    scalar: bool
+    member: Any
+    """Says whether a value is in the domain."""
+    integral: bool
+    monotone: bool = False
+    single: bool = False
+    """Numbers are held in 32 bits, so that sums are rounded to them."""
+    weights: tuple[int, ...] = ()
+    """The distance is that of cells over their weights."""
+    steps: bool = False
+    """The L∞ distance adds the largest rise and the largest fall."""
+
+    def draw(self, rng: np.random.Generator, distance: Any = None) -> Pair:
+        """Return a random base and a shift that spends the whole distance in one of a few shapes."""
+        distance = self.d_in if distance is None else distance
+        size = 1 if self.scalar else self.size if self.size is not None else int(rng.integers(1, 9))
+        style = rng.integers(3)
+        if style == 0:
+            base = [self.source.simplest] * size
+        elif style == 1:
+            base = [self.source.pick(rng)] * size
+        else:
+            base = [self.source.pick(rng) for _ in range(size)]
+        return self._pair(base, self._shift(rng, size, distance), distance)
+
+    def corners(self, rng: np.random.Generator) -> Iterator[Pair]:
+        """Yield every corner value with every shape of shift."""
+        for value in self.source.corners:
+            size = 1 if self.scalar else self.size if self.size is not None else 3
+            for _ in range(2):
+                yield self._pair([value] * size, self._shift(rng, size, self.d_in), self.d_in)
+
+    def mutate(self, pair: Pair, rng: np.random.Generator) -> Pair:
+        """Change one base value, or draw the shift again."""
+        base, shift = list(pair.genome[0]), pair.genome[1]
+        if rng.random() < 0.5 and base:
+            base[int(rng.integers(len(base)))] = self.source.pick(rng)
+        else:
+            shift = self._shift(rng, len(base), pair.distance)
+        return self._pair(base, shift, pair.distance)
+
+    def simpler(self, pair: Pair) -> Iterator[Pair]:
+        """Yield the pair with base values and shifts set to the simplest, one at a time."""
+        base, shift = list(pair.genome[0]), list(pair.genome[1])
+        for i, value in enumerate(base):
+            if value != self.source.simplest:
+                yield self._pair(
+                    [*base[:i], self.source.simplest, *base[i + 1 :]], shift, pair.distance
+                )
+            if shift[i] != 0:
+                yield self._pair(base, [*shift[:i], 0, *shift[i + 1 :]], pair.distance)
+        if self.size is None and not self.scalar and len(base) > 1:
+            yield self._pair(base[:-1], shift[:-1], pair.distance)
+
+    # --- shifts --------------------------------------------------------------------
+
+    def _shift(self, rng: np.random.Generator, size: int, distance: Any) -> list[Any]:
+        if size == 0 or distance == 0:
+            return [0] * size
+        if self.metric == "DiscreteDistance":
+            return [self.source.pick(rng) for _ in range(size)]
+        sign = (
+            rng.choice([-1, 1], size=size)
+            if not self.monotone
+            else np.full(size, rng.choice([-1, 1]))
+        )
+        if self.metric == "LInfDistance":
+            whole = np.full(size, float(distance))
+            keep = np.ones(size) if rng.random() < 0.5 else rng.random(size) < 0.5
+            if self.steps:  # so many up, the rest down
+                up = float(rng.integers(int(distance) + 1))
+                whole = np.where(sign > 0, up, distance - up)
+            out = whole * keep * sign
+        elif self.metric == "L2Distance" and rng.random() < 0.5:
+            direction = np.abs(rng.normal(size=size))
+            out = direction / np.linalg.norm(direction) * float(distance) * (1 - 1e-12) * sign
+        elif self.metric == "L1Distance" and rng.random() < 0.5:
+            out = np.full(size, float(distance) / size) * (1 - 1e-12) * sign
+        else:
+            out = np.zeros(size)
+            out[rng.integers(size)] = float(distance) * sign[0]
+        if self.weights:
+            out = out * np.resize(np.array(self.weights, dtype=float), size)
+        return [int(v) for v in out] if self.integral else [float(v) for v in out]
+
+    def _pair(self, base: list[Any], shift: list[Any], distance: Any) -> Pair:
+        if self.metric == "DiscreteDistance":
+            moved = list(shift) if any(v != 0 for v in shift) else list(base)
+        else:
+            moved = [self._moved(b, s) for b, s in zip(base, shift, strict=True)]
+        left, right = (base[0], moved[0]) if self.scalar else (list(base), moved)
+        if not self.member(left) or not self.member(right):
+            right = left
+        return Pair(left, right, distance, (tuple(base), tuple(shift)))
+
+    def _moved(self, value: Any, by: Any) -> Any:
+        """Add, and step back where rounding carried the sum past the distance."""
+        if by == 0 or value is None or value != value:  # noqa: PLR0124
+            return value
+        moved = value + by
+        if self.integral or not np.isfinite(moved) or not np.isfinite(value):
+            return moved if np.isfinite(value) else value
+        held = np.float32 if self.single else np.float64
+        with np.errstate(over="ignore"):
+            moved = held(moved)
+        if not np.isfinite(moved):
+            return value
+        while abs(Fraction(float(moved)) - Fraction(value)) > abs(Fraction(by)):
+            moved = np.nextafter(moved, held(value))
+        return float(moved)

@@ -1,0 +1,1 @@
+"""Record, replace and replay noise."""

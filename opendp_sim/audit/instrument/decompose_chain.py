@@ -1,0 +1,225 @@
+"""A chain of OpenDP's as a function of Python: its parts are called one by one, its noise is on the tape.
+
+OpenDP's objects name the constructor that made them and its arguments. A chain calls its transformation,
+then its measurement; a conversion of the measure calls what it converts; a composition calls each of its
+parts. What is not known to be made of parts is called as it is (``layer.md``, A3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial, reduce
+from typing import Any
+
+from opendp_sim.audit.generators.copies import failed, own
+from opendp_sim.audit.instrument.deterministic_ops import (
+    AROUND,
+    OF_A_USER,
+    draws_nothing,
+    has_maps,
+    made_by,
+)
+from opendp_sim.core import dp
+
+Run = Callable[[Any], Any]
+_WHOLE = {f"{sign}{bits}": (sign, bits) for sign in "iu" for bits in (8, 16, 32, 64)}
+_PLAIN = {"f64": float, "bool": bool, "String": str}
+_NAMES: dict[Any, str] = {int: "i32", float: "f64", str: "String", bool: "bool"}
+_KEPT, _LONGEST = 64, 2000
+"""Answers of native transformations that are kept, and up to which length of a dataset."""
+
+
+class TakenApart:
+    """The function, and its transformations beside what is called instead of them."""
+
+    def __init__(self, *, called: bool = False) -> None:
+        self.called = called
+        """Whether a program calls it in its run, with whatever it likes, and meets what it raises."""
+        self.stages: list[tuple[Any, Run]] = []
+        self.functions: list[Any] = []
+        """The user's functions in it, and what shows their releases."""
+        self.parted = self.users = False
+        """Whether some chain was taken apart at all, and whether a user's measurement is in it."""
+
+    def measurement(self, made: Any) -> Run:
+        """Return a function with the releases of a measurement."""
+        name, parts = made_by(made)
+        if name == "make_chain_mt":
+            self.parted = True
+            return _after(self.measurement(parts["measurement1"]), self._before(parts))
+        if name == "make_chain_pm":
+            self.functions.append(_shown(parts["postprocess1"]))
+            shown = self._quoted(self.functions[-1])
+            return _after(shown, self.measurement(parts["measurement0"]))
+        if name in AROUND and "measurement" in parts:
+            return self.measurement(parts["measurement"])
+        if name == "make_composition" and isinstance(parts.get("measurements"), (list, tuple)):
+            return partial(_all_of, [self.measurement(part) for part in parts["measurements"]])
+        if name == "make_user_measurement":
+            if has_maps(made) and kind_of(parts.get("TO")) is None:
+                raise LookupError  # called directly it would see the order of the mapping it is given
+            self.users = True
+            self.functions.append(parts["function"])
+            typed = kind_of(parts.get("TO")) is not None  # OpenDP turns a release into that type
+            own_call = partial(_own, self._quoted(parts["function"]))
+            if self.called and not typed:
+                return partial(_fitting, own_call, str(made.input_domain.carrier_type), made)
+            return partial(_called, made) if typed else own_call
+        return partial(_called, made)
+
+    def _quoted(self, function: Run) -> Run:
+        """Return a user's function that raises what OpenDP does where it is called in a run."""
+        return partial(_raising, function) if self.called and callable(function) else function
+
+    def _before(self, parts: dict[str, Any]) -> Run:
+        whole = parts["transformation0"]
+        steps = list(_flat(whole))
+        if not all(map(draws_nothing, steps)):
+            raise LookupError  # what it draws is on no tape, and may not be kept
+        self.functions += [made_by(step)[1]["function"] for step in steps if _is_users(step)]
+        run = reduce(_then, (_stage(step, self._quoted) for step in _joined(steps)))
+        self.stages.append((whole, run))
+        return run
+
+
+def taken_apart(made: Any, *, called: bool = False) -> tuple[Run, TakenApart] | None:
+    """Return a chain as a function of Python, with its stages; ``None`` where it is no chain."""
+    parts = TakenApart(called=called)
+    try:
+        run = parts.measurement(made)
+    except (LookupError, TypeError, AttributeError):
+        return None
+    return (run, parts) if parts.parted else None
+
+
+def _called(made: Any, value: Any) -> Any:
+    return made(value)
+
+
+def _fitting(run: Run, kind: str, made: Any, value: Any) -> Any:
+    """Call a user's measurement with what OpenDP would hand on unchanged; else OpenDP's object."""
+    return run(value) if kind == "ExtrinsicObject" or handed_on(value, kind) else made(value)
+
+
+def _raising(function: Run, value: Any) -> Any:
+    """Call a user's function; what it raises is OpenDP's exception, as a program around it meets it."""
+    try:
+        return function(value)
+    except BaseException as error:  # noqa: BLE001 - whatever the user's function raises
+        raise failed(error) from None
+
+
+def _shown(function: Run) -> Run:
+    """Return what shows a release: in a chain OpenDP hands a user's function the very release."""
+    name, parts = made_by(function)
+    if name != "new_function":
+        return function  # of OpenDP's own
+    if kind_of(parts["TO"]) is not None:
+        raise LookupError  # called by itself, the release goes through OpenDP once more
+    shown: Run = parts["function"]
+    return shown
+
+
+def _after(second: Run, first: Run) -> Run:
+    return partial(_both, first, second)
+
+
+def _then(first: Run, second: Run) -> Run:
+    return partial(_both, first, second)
+
+
+def _both(first: Run, second: Run, value: Any) -> Any:
+    return second(first(value))
+
+
+def _all_of(runs: list[Run], value: Any) -> list[Any]:
+    return [run(value) for run in runs]
+
+
+def _own(function: Run, value: Any) -> Any:
+    """Call a user's function with a dataset of its own, as OpenDP does."""
+    return function(own(value))
+
+
+def _flat(whole: Any) -> Iterator[Any]:
+    """Yield the transformations of a chain, the first one first."""
+    name, parts = made_by(whole)
+    if name == "make_chain_tt":
+        yield from _flat(parts["transformation0"])
+        yield from _flat(parts["transformation1"])
+    else:
+        yield whole
+
+
+def _is_users(made: Any) -> bool:
+    return made_by(made)[0] == OF_A_USER
+
+
+def _joined(parts: list[Any]) -> list[Any]:
+    """Chain neighbours that are native: one call instead of several."""
+    out: list[Any] = []
+    for part in parts:
+        if out and not _is_users(part) and not _is_users(out[-1]):
+            try:
+                out[-1] = out[-1] >> part
+                continue
+            except (dp.OpenDPException, TypeError, ValueError):
+                pass
+        out.append(part)
+    return out
+
+
+def _stage(made: Any, quoted: Callable[[Run], Run]) -> Run:
+    if _is_users(made):
+        kinds = str(made.input_domain.carrier_type), str(made.output_domain.carrier_type)
+        return partial(_users, quoted(made_by(made)[1]["function"]), kinds, [True], made)
+    return partial(_native, {}, made)
+
+
+def _users(function: Run, kinds: tuple[str, str], fits: list[bool], made: Any, value: Any) -> Any:
+    """Call the function itself as long as OpenDP hands on just what it is given and returns.
+
+    From the first result on that OpenDP would change it is OpenDP's object: a random function that is run
+    again whenever its result does not fit has another law.
+    """
+    if fits and handed_on(value, kinds[0]):
+        out = _own(function, value)
+        if handed_on(out, kinds[1]):
+            return out
+        fits.clear()
+    return made(value)
+
+
+def _native(known: dict[Any, Any], made: Any, value: Any) -> Any:
+    """Call a transformation of OpenDP's, or give what it gave for the same whole numbers or texts."""
+    plain = type(value) is list and 0 < len(value) < _LONGEST and type(value[0]) in (int, str, bool)
+    if not plain:
+        return made(value)
+    key = tuple(value)
+    if key not in known:
+        if len(known) >= _KEPT:
+            known.clear()
+        known[key] = made(value)
+    out = known[key]
+    return list(out) if type(out) is list else out
+
+
+def handed_on(value: Any, kind: str) -> bool:
+    """Say whether OpenDP would turn a value into its own type, and back, and change nothing."""
+    values, kind = (value, kind[4:-1]) if kind.startswith("Vec<") else ([value], kind)
+    if type(values) is not list:
+        return False
+    types = set(map(type, values))
+    if kind in _WHOLE:
+        sign, bits = _WHOLE[kind]
+        low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1)) if sign == "i" else (0, 2**bits)
+        return types <= {int} and (not values or (low <= min(values) and max(values) < high))
+    if kind == "String" and types <= {str}:
+        return all(text.isascii() and "\0" not in text for text in values)
+    return kind in _PLAIN and types <= {_PLAIN[kind]}
+
+
+def kind_of(declared: Any) -> str | None:
+    """Return the name of a declared type; ``None`` where an object is handed on as it is."""
+    name = _NAMES.get(declared, str(declared)) if declared is not None else "ExtrinsicObject"
+    return None if name == "ExtrinsicObject" else name

@@ -1,0 +1,72 @@
+"""OpenDP's transformations that draw nothing: of any other one it is not known.
+
+``make_resize`` chooses records by chance where there are too many, ``make_ordered_random`` and
+``make_bounded_float_checked_sum`` shuffle, ``make_impute_uniform_float`` draws what it fills in.
+A map of OpenDP's has a new random order at every call: ``make_count_by`` makes one, and a mapping that
+is handed to OpenDP's object, by Python or by a user's function, becomes one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+OF_A_USER = "make_user_transformation"
+_CHAIN = "make_chain_tt"
+AROUND = (
+    *("make_fix_delta", "make_approximate", "make_pureDP_to_zCDP", "make_zCDP_to_approxDP"),
+    *("make_pureDP_to_approxDP", "make_fixed_approxDP_to_approxDP"),
+)
+"""Constructors that state another claim of a measurement and leave its releases as they are."""
+_MAP = "HashMap"
+"""How OpenDP names the type of a map, alone or in another type."""
+_NOTHING = frozenset(
+    f"make_{name}"
+    for name in (
+        *("b_ary_tree", "consistent_b_ary_tree", "quantile_score_candidates", "cdf"),
+        *("quantiles_from_counts", "cast", "cast_default", "cast_inherent", "clamp", "identity"),
+        *("count", "count_by_categories", "count_distinct", "drop_null", "find"),
+        *("find_bin", "index", "is_equal", "is_null", "impute_constant", "lipschitz_float_mul"),
+        *("sum", "mean", "variance", "sum_of_squared_deviations", "metric_bounded"),
+        *("metric_unbounded", "unordered", "select_column", "subset_by", "df_cast_default"),
+        *("df_is_equal", "split_dataframe", "split_lines", "split_records", "create_dataframe"),
+        *("bounded_int_monotonic_sum", "bounded_int_ordered_sum", "bounded_int_split_sum"),
+        *("sized_bounded_int_monotonic_sum", "sized_bounded_int_ordered_sum"),
+        *("sized_bounded_int_split_sum", "sized_bounded_int_checked_sum"),
+        *("sized_bounded_float_checked_sum", "sized_bounded_float_ordered_sum"),
+    )
+)
+
+
+def made_by(made: Any) -> tuple[str, dict[str, Any]]:
+    """Return the constructor of an object of OpenDP's and its arguments, as OpenDP notes them."""
+    told = getattr(made, "__opendp_dict__", None)
+    told = told if isinstance(told, dict) else {}
+    return str(told.get("__function__")), told.get("__kwargs__", {})
+
+
+def around_noise(made: Any) -> list[Any]:
+    """Return what a chain or a conversion of claims is made of: runs may apply its parts one by one."""
+    name, parts = made_by(made)
+    if name not in (*AROUND, "make_chain_mt", "make_chain_pm", "make_composition"):
+        return []
+    return [
+        part for value in parts.values() for part in (value if isinstance(value, list) else [value])
+    ]
+
+
+def has_maps(made: Any) -> bool:
+    """Say whether an object takes or returns maps of OpenDP's, whose order is random at every call."""
+    sides = (getattr(made, f"{side}_domain", None) for side in ("input", "output"))
+    types = [getattr(side, "carrier_type", "") for side in sides]
+    return any(_MAP in str(kind) for kind in (*types, made_by(made)[1].get("TO")))
+
+
+def draws_nothing(made: Any) -> bool:
+    """Say whether a transformation, but for the user's functions in it, is a function of its argument.
+
+    The order of what it returns is part of that.
+    """
+    name, parts = made_by(made)
+    if name == _CHAIN:
+        return all(draws_nothing(parts[f"transformation{i}"]) for i in (0, 1))
+    return (name in _NOTHING or name == OF_A_USER) and not has_maps(made)

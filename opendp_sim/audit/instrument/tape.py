@@ -1,0 +1,327 @@
+"""Runs of an opaque function with its noise recorded, set to zero, forced, or drawn ahead.
+
+A run is a function of the dataset and of its tape, the sequence of its draws. Every draw is on the tape
+with the primitive and its data-free parameters (``what``), the argument before noise, and the value.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from opendp_sim.audit.clock import cpu_seconds
+from opendp_sim.audit.generators.copies import copied
+from opendp_sim.audit.instrument.common_noise import Common
+from opendp_sim.audit.instrument.decompose_chain import taken_apart
+from opendp_sim.audit.instrument.memoize import Constructors
+from opendp_sim.audit.instrument.native_laws import Law, Laws, as_taken, clear, is_shift
+from opendp_sim.audit.instrument.noise_pool import Pools, Ready
+from opendp_sim.audit.outputs.encoding import Raised
+
+# --------------------------------------------------------------------------------------------------
+# Chains of OpenDP's that a program calls in its runs: their parts are called one by one.
+#
+# A chain is one object, and nothing outside tells its noise from what is around it. Taken apart,
+# its noise
+# goes on the tape with the argument that it hides (``decompose_chain.py``).
+
+_MOST = 256
+
+
+class Chains:
+    """The chains that runs have met, as functions of Python."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._known: dict[int, tuple[Any, Callable[[Any], Any] | None]] = {}
+        """By identity of the object, which is kept, so that no other can get it."""
+
+    def of(self, made: Any) -> Callable[[Any], Any] | None:
+        """Return what releases as a chain does; nothing for what is none, or holds what is not known."""
+        found = self._known.get(id(made))
+        if found is not None:
+            return found[1]
+        parts = taken_apart(made, called=True)
+        run = None if parts is None else parts[0]
+        if len(self._known) < _MOST:
+            self._known[id(made)] = made, run
+        return run
+
+
+# --------------------------------------------------------------------------------------------------
+
+MOST_DRAWS = 5000
+Mode = Literal["real", "record", "zero", "force", "scout", "bulk"]
+_LIVE = ("real", "scout", "bulk")
+_MOST_READY = 100
+_RUNS_A_LOOK = 16
+"""Runs between two looks at the clock."""
+
+
+class OutOfTimeError(BaseException):
+    """The layer's CPU seconds are over. No ``Exception``, since those of a run are outputs."""
+
+
+class TapeEndError(Exception):
+    """A run asked for more draws than there are, whatever it made of being told so."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One draw of noise."""
+
+    what: str
+    """The primitive and its parameters, without the number that it hides."""
+    value: Any
+    law: Law | None = None
+    argument: Any = None
+    options: tuple[Any, ...] | None = None
+    """Of a categorical draw: its items; ``argument`` then holds their log-probabilities."""
+    seeded: str = ""
+    """The seed of the generator, if it had one."""
+    free: Law | None = None
+    """The law of noise that the function adds itself: its argument is the rest of the output."""
+    site: str = ""
+    hint: Law | None = None
+    """What moving the output costs through this draw: it orders pairs, and proves nothing."""
+
+    @property
+    def told(self) -> tuple[str, str, str]:
+        """All that must be the same where equal values came before: kind, argument, seed."""
+        hides = self.law is not None or self.options is not None or self.free is not None
+        return self.what, repr(self.argument) if hides else "", self.seeded
+
+
+@dataclass
+class Tape:
+    """What is on the tape now, and what the next run is to do with it."""
+
+    outer: Any
+    rng: np.random.Generator
+    mode: Mode = "real"
+    draws: list[Draw] = field(default_factory=list)
+    forced: list[Any] = field(default_factory=list)
+    inside: bool = False
+    """A real draw is being made: what it calls is its own business."""
+    runs: int = 0
+    ended: bool = False
+    end: float = math.inf
+    """The process's CPU second after which no run begins."""
+    seeds: dict[int, tuple[Any, str]] = field(default_factory=dict)
+    """Sources of bits that the run has made, with their seeds; kept, for an id is not given out twice."""
+    unseen: bool = False
+    """Whether something was met that draws beside the tape: another thread, a generator out of reach."""
+    resets: bool = False
+    """Whether a run has set a generator back, or looked at its state: draws ahead would pass it by."""
+    checking: bool = False
+    """Whether native noise is asked for at far arguments before it is drawn."""
+    crooked: bool = False
+    """Whether native noise was met then that is not its argument plus something small."""
+
+    def __post_init__(self) -> None:
+        self.laws, self.pools, self.common = Laws(self.rng), Pools(self.rng), Common()
+        self._thread = threading.get_ident()
+        self._ready: dict[tuple[int, str], Ready] = {}
+        self.constructors, self.chains = Constructors(), Chains()
+
+    def serving(self) -> bool:
+        """Say whether a run of the function is recorded or drawn, and no code of a library's in it."""
+        return self.mode != "real" and not self.inside and not self.foreign_thread
+
+    @property
+    def foreign_thread(self) -> bool:
+        """Say whether another thread asks: which of two comes first is on no tape."""
+        other = threading.get_ident() != self._thread
+        self.unseen = self.unseen or other
+        return other
+
+    def run(
+        self, function: Callable[[Any], Any], data: Any, mode: Mode, forced: list[Any] | None = None
+    ) -> tuple[Any, list[Draw]]:
+        """Return output (or ``Raised``) and tape of one run.
+
+        Raises:
+            TapeEndError: more draws than forced values, or more than ``MOST_DRAWS``.
+            OutOfTimeError: the seconds are over.
+        """
+        if cpu_seconds() > self.end:
+            raise OutOfTimeError
+        self.mode, self.draws, self.forced, self.ended = mode, [], forced or [], False
+        self.runs += 1
+        self.seeds.clear()
+        self.constructors.begin()
+        try:
+            out = copied(function(data))
+        except Exception as error:  # noqa: BLE001 - exceptions are outputs
+            out = Raised.of(error)
+        finally:
+            self.mode = "real"
+        if self.ended:
+            raise TapeEndError
+        return out, self.draws
+
+    def live(self, function: Callable[[Any], Any], mode: Mode) -> Callable[[Any], Any]:
+        """Return the function with its native noise drawn ahead; nothing is recorded."""
+        function = self.timed(function)
+
+        def run(data: Any) -> Any:
+            self.mode = mode
+            self.constructors.begin()
+            try:
+                return function(data)
+            finally:
+                self.mode = "real"
+
+        return run
+
+    def timed(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return the function, what it returns in copies; over time its runs raise ``OutOfTimeError``."""
+        runs = 0
+
+        def run(data: Any) -> Any:
+            nonlocal runs
+            runs += 1
+            if runs % _RUNS_A_LOOK == 1 and cpu_seconds() > self.end:
+                raise OutOfTimeError
+            return copied(function(data))
+
+        return run
+
+    # --- one draw ------------------------------------------------------------------
+
+    def native(self, real: Any, made: Any, argument: Any) -> Any:
+        """Serve a call of a native measurement."""
+        if self.mode == "real" or self.inside or made is self.outer or self.foreign_thread:
+            return real(made, argument)
+        ready = self._ready.get((id(made), self.mode))
+        if ready is not None and ready.takes(argument) and not self.resets:
+            return ready.at(argument)
+        if self.laws.named and (parts := self.chains.of(made)) is not None:
+            return parts(argument)
+        law, tested = self._law(real, made)
+        law = law if law is not None and clear(law, argument) else None
+        if self.checking and law is not None and not self.crooked:
+            self.crooked = not self._really(lambda: is_shift(law, made, real))
+        if self.mode in _LIVE:
+            if law is None or (self.mode == "bulk" and not tested):
+                return self._really(lambda: real(made, argument))
+            if tested and Ready.serves(law) and len(self._ready) < _MOST_READY:
+                bulk = self.mode == "bulk"
+                self._ready[id(made), self.mode] = Ready(
+                    made, law, self.pools, self.common, bulk=bulk
+                )
+            return self._ahead(real, made, argument, law)
+        what = f"{law.family} {law.scale:.6g}" if law is not None else _kind(made)
+        if law is not None and not law.whole:
+            argument = as_taken(argument)
+        return self.other(what, lambda: real(made, argument), zero=argument, law=law)
+
+    def _law(self, real: Any, made: Any) -> tuple[Law | None, bool]:
+        self.inside = True
+        try:
+            return self.laws.of(made, real)
+        finally:
+            self.inside = False
+
+    def _ahead(self, real: Any, made: Any, argument: Any, law: Law) -> Any:
+        """Noise drawn ahead, where its sum with the argument is exact and far from the ends."""
+        cells = list(argument) if law.vector else [argument]
+        if (
+            law.whole
+            and law.carrier in ("i32", "i64")
+            and all(type(c) is int and abs(c) < 2**30 for c in cells)
+        ):
+            self.inside = True
+            try:
+                if self.common.weighing:
+                    bulk = self.mode == "bulk"
+                    out = self.common.noisy(
+                        law, cells, lambda: self.pools.whole(law, len(cells), bulk=bulk)
+                    )
+                    return out if law.vector else out[0]
+                noise = self._noise(law, len(cells))
+            finally:
+                self.inside = False
+            out = [c + z for c, z in zip(cells, noise, strict=True)]
+            return out if law.vector else out[0]
+        if not law.whole and not law.vector and argument == argument:  # noqa: PLR0124 - NaN
+            at = float(argument)
+            return self._really(
+                lambda: self.lent((law.family, law.scale, at), self.pools.at, law, at)
+            )
+        return self._really(lambda: real(made, argument))
+
+    def _noise(self, law: Law, count: int) -> list[Any]:
+        bulk = self.mode == "bulk"
+        if not self.common.on:
+            return self.pools.whole(law, count, bulk=bulk)
+        key = law.family, law.scale, count
+        return list(self.lent(key, self.pools.whole, law, count, bulk=bulk))
+
+    def lent(self, key: Any, make: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Return a draw, in common with the other run of a round where there are rounds."""
+        if not self.common.on or self.resets:
+            return make(*args, **options)
+        return self.common.draw(key, partial(make, *args, **options))
+
+    def _really(self, real: Callable[[], Any]) -> Any:
+        self.inside = True
+        try:
+            return real()
+        finally:
+            self.inside = False
+
+    def other(
+        self,
+        what: str,
+        real: Callable[[], Any],
+        *,
+        zero: Any = None,
+        law: Law | None = None,
+        argument: Any = None,
+        options: tuple[Any, ...] | None = None,
+        seeded: str = "",
+        free: Law | None = None,
+        hint: Law | None = None,
+    ) -> Any:
+        """Serve a draw and write it on the tape, in copies: a program may write to what it gets."""
+        spot = len(self.draws)
+        kept = copied(zero if law is not None else argument)
+        if spot >= MOST_DRAWS or (self.mode == "force" and spot >= len(self.forced)):
+            if (
+                self.mode == "force" and not self.ended
+            ):  # an enumeration asks what it would have been
+                self.draws.append(Draw(what, None, law, kept, options))
+            self.ended = True
+            raise TapeEndError
+        if self.mode == "force":
+            out = copied(self.forced[spot])
+        elif self.mode == "zero" and zero is not None and (law is not None or not seeded):
+            out = copied(zero)
+        else:
+            out = self._really(real)
+        self.draws.append(Draw(what, copied(out), law, kept, options, seeded, free, _site(), hint))
+        return out
+
+
+def _kind(made: Any) -> str:
+    """What must not depend on the data of a measurement without a law."""
+    return f"{made.input_domain} {made.input_metric} {made.output_measure}"
+
+
+def _site() -> str:
+    """Return file and line of the user's call."""
+    frame: Any = sys._getframe(2)  # noqa: SLF001 - as the standard library's warnings do
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if "/opendp_sim/audit/" not in name.replace("\\", "/") and "/opendp/" not in name:
+            return f"{name.rsplit('/', 1)[-1]}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""

@@ -1,0 +1,98 @@
+"""What a module makes: its OpenDP objects, and those that its functions without arguments return."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sysconfig
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from opendp_sim.core import dp
+
+_OBJECTS = (dp.Transformation, dp.Measurement)
+_LIBRARIES = (
+    *(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")),
+    Path(__file__).parents[1],
+)
+"""Folders of code that is not the user's."""
+_FACTORIES = ("make_", "build_", "create_", "get_", "release_")
+
+
+def makers(module: str) -> list[tuple[str, Callable[[], Any]]]:
+    """Return name and maker of every object that a module holds, or makes without being told anything.
+
+    A function counts when it is the module's own, public, has no required argument, and either is named
+    like a factory (``make_``, ``build_``, ``create_``, ``get_``, ``release_``) or is annotated to return
+    a Measurement or Transformation. Nothing else is called.
+    """
+    out: list[tuple[str, Callable[[], Any]]] = []
+    for name, value in _public(module):
+        if isinstance(value, _OBJECTS):
+            out.append((name, partial(_itself, value)))
+        elif _is_factory(name, value, module) and not needed(value):
+            out.append((name, value))
+    return out
+
+
+def left_out(module: str) -> list[tuple[str, str]]:
+    """Return name and reason of what looks like a factory, or could be called, and is not."""
+    out = []
+    for name, value in _public(module):
+        if _is_factory(name, value, module) and (missing := needed(value)):
+            some = ", ".join(f"`{one}`" for one in missing)
+            out.append((name, f"needs {some}: write a factory without arguments that calls it"))
+        elif inspect.isfunction(value) and value.__module__ == module and not needed(value):
+            if not _is_factory(name, value, module):
+                out.append(
+                    (name, f"not named like a factory: ask for `{module}:{name}` if it is one")
+                )
+        elif inspect.isclass(value) and value.__module__ == module:
+            out.append((name, "a class: write a factory that returns the OpenDP object around it"))
+    return out
+
+
+def needed(function: Any) -> list[str]:
+    """Return the names of the arguments that a function cannot do without."""
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    variable = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    return [p.name for p in found if p.default is p.empty and p.kind not in variable]
+
+
+def place_of(error: BaseException) -> str:
+    """Return kind and place of an exception; its text could quote what the factory read.
+
+    The place is the last line of the user's own code, where there is one, and none of a library.
+    """
+    kind = type(error).__name__
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{kind} at {Path(error.filename).name}:{error.lineno}"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        kind = f"{kind}, no module named {error.name},"
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = __file__, str(Path(__file__).parents[1] / "cli" / "_audit_module.py")
+    met = [f for f in frames if f.filename not in ours and "importlib" not in f.filename]
+    own = [f for f in met if not any(map(Path(f.filename).is_relative_to, _LIBRARIES))] or met
+    return f"{kind} at {Path(own[-1].filename).name}:{own[-1].lineno}" if own else kind
+
+
+def _public(module: str) -> list[tuple[str, Any]]:
+    found = importlib.import_module(module)
+    return [(name, value) for name, value in sorted(vars(found).items()) if name[:1] != "_"]
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _is_factory(name: str, function: Any, module: str) -> bool:
+    if not inspect.isfunction(function) or function.__module__ != module:
+        return False
+    told = str(function.__annotations__.get("return", ""))
+    return "Measurement" in told or "Transformation" in told or name.startswith(_FACTORIES)

@@ -1,0 +1,1 @@
+"""Encode outputs as symbols, numbers and events."""

@@ -1,0 +1,38 @@
+"""What numpy does about floating-point errors: the caller's choice for audited runs, else its own.
+
+A process that lets numpy raise would end an audit in the auditor's own arithmetic, and a function that
+sets it for itself would, too. A release keeps what its process chose: what it raises is an output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+_CHOSEN: ContextVar[dict[str, Any]] = ContextVar("chosen", default={})  # noqa: B039 - never written to
+
+
+@contextmanager
+def numpys_own() -> Iterator[None]:
+    """Let numpy warn, as it does by itself, until the block ends; remember what was chosen."""
+    token = _CHOSEN.set(dict(np.geterr()))
+    try:
+        with np.errstate(all="warn", under="ignore"):
+            yield
+    finally:
+        _CHOSEN.reset(token)
+
+
+def as_chosen(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a run under what was chosen; what it sets for itself ends with it."""
+    chosen = _CHOSEN.get()
+
+    def under(data: Any) -> Any:
+        with np.errstate(**chosen):
+            return run(data)
+
+    return under

@@ -1,0 +1,387 @@
+"""The report of an audit: verdict, evidence, what each layer did and could have seen."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.audit.findings import Evidence, LayerResult
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.report.counterexample import Witness
+from opendp_sim.audit.report.repro_script import is_object, stability_script
+
+# --------------------------------------------------------------------------------------------------
+# The lines of a report: the finding and its event, what each layer saw, what a black box leaves open.
+
+_LONGEST = 160
+
+
+def shown_pair(evidence: Evidence, witness: Witness | None) -> Pair | None:
+    """Return the pair that a reader is shown: the smaller one, where draws show the event on it."""
+    if witness is not None and witness.certified:
+        return witness.pair
+    return evidence.pair
+
+
+def found_lines(evidence: Evidence, layer: str, witness: Witness | None) -> list[str]:
+    """Say what was found, on which pair, and the plain event that shows it."""
+    declared = (
+        "    declared   core= and noise= by whoever asked: if they are wrong, so is this finding"
+    )
+    lines = [
+        f"  refuted by {layer}: {evidence.detail}",
+        f"    claimed    {evidence.claimed}",
+        f"    measured   {evidence.measured}",
+        f"    confidence {evidence.confidence}",
+    ]
+    if said := evidence.extra.get("declared"):
+        lines.append(f"    declared   {said}" if isinstance(said, str) else declared)
+    pair = shown_pair(evidence, witness)
+    one = witness is not None and pair is not None and _same(pair, witness.pair)
+    smaller = pair is not None and evidence.pair is not None and not _same(pair, evidence.pair)
+    if smaller:
+        lines.append(
+            "               (of a larger pair; the event below is seen on this one as well)"
+        )
+    if pair is not None:
+        lines += _pair_lines(pair, named=one)
+    if evidence.outputs is not None and not smaller:
+        lines.append(
+            f"    outputs    {_short(evidence.outputs[0])} against {_short(evidence.outputs[1])}"
+        )
+    if said := evidence.extra.get("event"):
+        lines.append(f"    event      {said}")
+    return lines if witness is None else [*lines, *_event_lines(witness, named=one)]
+
+
+def _pair_lines(pair: Pair, *, named: bool) -> list[str]:
+    if not pair.distance and _same(Pair(pair.left, pair.left, 0), Pair(pair.right, pair.left, 0)):
+        return [f"    dataset    {text_of_data(pair.left)}"]
+    left, right = ("left (x)", "right (y)") if named else ("left", "right")
+    return [
+        f"    {left:<10} {text_of_data(pair.left)}",
+        f"    {right:<10} {text_of_data(pair.right)}",
+        f"    distance   {pair.distance}",
+    ]
+
+
+def _event_lines(witness: Witness, *, named: bool) -> list[str]:
+    """Say the plain event, how often it was seen, and what that certifies."""
+    p, q = witness.hits
+    x, y = "x", "y"
+    if not named:
+        x, y = f"x = {_short(witness.pair.left)}", f"y = {_short(witness.pair.right)}"
+    bound = f"epsilon >= {witness.epsilon:.4g} at delta {witness.delta:.3g}"
+    bound += ", risk 1e-3 over all that was tried"
+    return [
+        f"    event      {witness.event}",
+        f"    seen       {p} of {witness.runs} on {x},",
+        f"               {q} of {witness.runs} on {y}",
+        f"    certified  {bound}{'' if witness.certified else ': draws alone do not show it'}",
+    ]
+
+
+def _same(first: Pair, second: Pair) -> bool:
+    """Say whether two pairs are the same datasets in the same order."""
+    mine, other = ((repr(p.left), repr(p.right)) for p in (first, second))
+    return mine == other
+
+
+def layer_lines(layers: Sequence[LayerResult]) -> list[str]:
+    """Say of each layer what it would have seen, or why it did not run."""
+    lines = [f"  {'layer':<16} {'verdict':<12} {'CPU s':>6}  what it did and would have seen"]
+    for layer in layers:
+        note = layer.reason or layer.power
+        lines.append(
+            f"  {layer.layer:<16} {layer.status:<12} {layer.seconds:6.2f}  {note}".rstrip()
+        )
+    return lines
+
+
+def stronger_lines(layers: Sequence[LayerResult], budget: str, *, asked: bool) -> list[str]:
+    """Say what a black box leaves open, and what would help with such outputs."""
+    lines = ["a black box: only the pairs and outputs above were seen."]
+    for layer in layers:
+        lines += [f"  drawn: {text}" for text in layer.facts.get("noise", ())]
+        lines += [f"  never drawn: {text}" for text in layer.facts.get("never", ())]
+    advice = next((layer.facts["advice"] for layer in layers if layer.facts.get("advice")), "")
+    sums = any(layer.facts.get("additive") for layer in layers)
+    hides = any(not layer.facts.get("shown", True) for layer in layers)
+    if not advice and sums and not hides and not asked:
+        advice = _ADDITIVE
+    return [*lines, f"  stronger: {advice or _of_choices(budget, asked=asked)}"]
+
+
+_ADDITIVE = 'audit(obj, d_in, core=<dataset to array>, noise=NoiseLaw("discrete_laplace", scale))'
+
+
+def _of_choices(budget: str, *, asked: bool) -> str:
+    """Say what helps where no output is a noiseless part plus noise."""
+    helps = ["a Budget of more seconds" if budget == "deep" else 'budget="deep" (more draws)']
+    helps += ["drive=function (asks a queryable what you choose)"] if asked else []
+    helps.append("pairs=[(x, y)] (neighbours of yours, tried first)")
+    last = "events={name: function} (a number of an output that tells neighbours apart)"
+    return f"audit(obj, d_in, ...) with {', '.join(helps)} or {last}"
+
+
+def text_of_data(value: Any) -> str:
+    """Return a dataset as Python writes it."""
+    if isinstance(value, np.ndarray):
+        return f"np.array({value.tolist()!r}).reshape({value.shape})"
+    return repr(value)
+
+
+def _short(value: Any) -> str:
+    text = text_of_data(value) if not isinstance(value, str) else value
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+# --------------------------------------------------------------------------------------------------
+
+_INNER = frozenset({"genome", "turned"})
+"""What parts of a report are for the search and no reader."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """One audit. ``verdict`` is ``refuted`` or ``not refuted``; there is no third word."""
+
+    subject: str
+    d_in: Any
+    budget: str
+    seed: int
+    beta: float
+    layers: tuple[LayerResult, ...]
+    seconds: float
+    versions: dict[str, str]
+    origin: str = ""
+    """What the audited object was made from: a spec, ``module:factory``, or nothing."""
+    drive: str = ""
+    """What an interactive release was asked, when nobody said what to ask."""
+    cpu_seconds: float = 0.0
+    """CPU seconds of this process; ``seconds`` are of the clock on the wall."""
+    witness: Witness | None = None
+    """A plain event that shows the finding, certified on draws of its own."""
+    unread: tuple[str, ...] = ()
+    """Types of objects in outputs of which not all was read."""
+    opaque: bool = False
+    """Whether a measurement was audited whose noiseless part nobody declared."""
+
+    claim: str = ""
+    """What is claimed: whom it is about and what it promises, or what the object's own map says."""
+    given: str = ""
+    """Further arguments of the call that made this audit, as Python writes them."""
+    shares: int = 1
+    """How many audits of one command share its risk of a false alarm."""
+
+    @property
+    def verdict(self) -> str:
+        """The answer."""
+        return "refuted" if self.evidence is not None else "not refuted"
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """The counterexample, when there is one."""
+        found = [layer.evidence for layer in self.layers if layer.status == "refuted"]
+        return found[0] if found else None
+
+    @property
+    def layer(self) -> str:
+        """The layer that refuted, or nothing."""
+        found = [layer.layer for layer in self.layers if layer.status == "refuted"]
+        return found[0] if found else ""
+
+    @property
+    def raised(self) -> str:
+        """The exception that every release ended in, or nothing."""
+        return next((str(x.facts["raised"]) for x in self.layers if x.facts.get("raised")), "")
+
+    @property
+    def empty(self) -> bool:
+        """Whether every release raised, and that alike on all datasets: there was nothing to audit."""
+        return bool(self.raised) and self.evidence is None
+
+    @property
+    def hints(self) -> list[str]:
+        """What tapes show above the claim and draws did not confirm: a reader has to look there."""
+        if self.evidence is not None:
+            return []
+        return [str(layer.facts["hint"]) for layer in self.layers if layer.facts.get("hint")]
+
+    @property
+    def checks(self) -> str:
+        """Which layers ran, and which were skipped; the rows of the report say why."""
+        ran = sorted(layer.layer[:2] for layer in self.layers if layer.status != "skipped")
+        skipped = sorted(layer.layer[:2] for layer in self.layers if layer.status == "skipped")
+        told = f"{', '.join(ran) or 'nothing'} ran"
+        return f"{told}; {', '.join(skipped)} did not" if skipped else told
+
+    @property
+    def lower_bounds(self) -> dict[str, float]:
+        """A certified lower bound on epsilon, at the delta it holds for."""
+        for layer in reversed(self.layers):
+            if "lower_bound" in layer.facts:
+                return dict(layer.facts["lower_bound"])
+            if layer.evidence is not None and "certified_epsilon_at_delta" in layer.evidence.extra:
+                extra = layer.evidence.extra
+                return {"epsilon": extra["certified_epsilon_at_delta"], "delta": extra["delta"]}
+        return {}
+
+    @property
+    def replay(self) -> str:
+        """Lines that show the finding: the event counted, or the outputs; else the audit again."""
+        evidence = self.evidence
+        if self.witness is not None:
+            return self.witness.script
+        if evidence is not None and evidence.kind == "stability" and evidence.pair is not None:
+            return stability_script(evidence.pair, self.origin, f"measured {evidence.measured}")
+        return self.search
+
+    @property
+    def search(self) -> str:
+        """A snippet that runs this audit again, with the same search; of a spec the command."""
+        target = self.origin or "obj"
+        spec = target.removesuffix(" (before the noise)").rpartition("#")[0]
+        if spec.endswith((".yaml", ".yml")):
+            distance = "" if self.d_in == 1 else f" --d-in {shlex.quote(str(self.d_in))}"
+            risk = self.beta * self.shares
+            beta = "" if math.isclose(risk, 1e-3, rel_tol=1e-9) else f" --beta {risk!r}"
+            return (
+                f"opendp-sim audit {shlex.quote(spec)}{distance} --seed {self.seed} --budget "
+                f"{self.budget}{beta}"
+            )
+        loading = ""
+        if ":" in self.origin and not self.origin.endswith((".yaml", ".yml")):
+            module, name = self.origin.split(":", 1)
+            loading, target = f"from {module} import {name}\n", name
+            target += "" if is_object(self.origin) else "()"
+        lines = [
+            f"{loading}from opendp_sim.audit import audit",
+            f"report = audit({target}, d_in={self.d_in!r}, budget={self.budget!r}, "  # noqa: ISC004
+            f"seed={self.seed}, beta={self.beta!r}{self.given})"
+            f"{'  # with what you gave by these names' if self.given else ''}",
+        ]
+        evidence = self.evidence
+        pair = None if evidence is None else shown_pair(evidence, self.witness)
+        if pair is not None:
+            lines += [
+                f"left = {text_of_data(pair.left)}",
+                f"right = {text_of_data(pair.right)}  # at distance {pair.distance}",
+            ]
+        return "\n".join([*lines, "print(report)"])
+
+    # --- rendering -----------------------------------------------------------------
+
+    def __str__(self) -> str:
+        name = self.origin or self.subject
+        empty = ", but nothing was released" if self.empty else ""
+        lines = [f"audit of {name} at d_in = {self.d_in}: {self.verdict}{empty} ({self.checks})"]
+        if self.claim:
+            lines.append(f"  claim: {self.claim}")
+        lines += [f"  {text}" for text in self.hints]
+        if self.drive:
+            lines.append(f"  asked by default: {self.drive}")
+        if self.empty:
+            lines.append(f"  every release raised, so that nothing was released: {self.raised}")
+        if self.evidence is not None:
+            lines += ["", *found_lines(self.evidence, self.layer, self.witness)]
+        lines += ["", *layer_lines(self.layers)]
+        if self.evidence is None:
+            if self.opaque:
+                lines += ["", *stronger_lines(self.layers, self.budget, asked=bool(self.drive))]
+            lines += ["", *map(_unread, self.unread)][self.opaque :]
+            lines += [
+                "not refuted is not a proof: `opendp-sim explain known_limits` says what was left out."
+            ]
+        else:
+            alone = [layer.facts["alone"] for layer in self.layers if layer.facts.get("alone")]
+            lines += [f"  stronger: {text}" for text in alone]
+        lines += [
+            (
+                f"seed {self.seed}, risk of a false alarm at most {self.beta:g}, "
+                f"{self.cpu_seconds:.1f} CPU s, {self.seconds:.1f} s on the clock"
+            ),
+            "",
+            f"# {self._shows}:",
+            self.replay,
+        ]
+        return "\n".join(lines)
+
+    @property
+    def _shows(self) -> str:
+        """Say what the lines below do."""
+        if self.witness is not None:
+            return "to count the event yourself"
+        return "to see it yourself" if self.replay != self.search else "to search again"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain data."""
+        return {
+            "verdict": self.verdict,
+            "subject": self.origin or self.subject,
+            "claim": self.claim or None,
+            "d_in": plain(self.d_in),
+            "asked": self.drive or None,
+            "budget": self.budget,
+            "seed": self.seed,
+            "beta": self.beta,
+            "seconds": round(self.seconds, 3),
+            "cpu_seconds": round(self.cpu_seconds, 3),
+            "how": None if self.evidence is None else self.evidence.extra.get("how"),
+            "witness": plain(self.witness),
+            "script": self.replay if self.evidence is not None else None,
+            "unread": list(self.unread),
+            "versions": self.versions,
+            "refuted_by": self.layer or None,
+            "evidence": plain(self.evidence),
+            "lower_bounds": plain(self.lower_bounds),
+            "layers": [plain(layer) for layer in self.layers],
+            "replay": self.search,
+        }
+
+    def to_json(self) -> str:
+        """Return the report as JSON."""
+        return json.dumps(self.to_dict(), indent=2, sort_keys=True)
+
+
+def versions() -> dict[str, str]:
+    """Return what the result depends on."""
+    from importlib.metadata import version  # noqa: PLC0415
+
+    return {
+        "opendp": version("opendp"),
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _unread(kind: str) -> str:
+    return f"output holds an object of type {kind} that was not read: not refuted says nothing about it."
+
+
+def plain(value: Any) -> Any:
+    """Return JSON-ready data."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {
+            f.name: plain(getattr(value, f.name)) for f in fields(value) if f.name not in _INNER
+        }
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float):
+        return value if np.isfinite(value) else repr(value)
+    if isinstance(value, (bool, int, str)) or value is None:
+        return value
+    return repr(value)

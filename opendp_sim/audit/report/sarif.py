@@ -1,0 +1,134 @@
+"""A report as SARIF 2.1.0, so that a code host shows a refutation beside the code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from opendp_sim.audit.report.report import Report, plain
+from opendp_sim.core.system.escape_text import shown
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_RULES = {
+    "L0 structure": "Shapes, types, exceptions and inner releases do not depend on the data.",
+    "LT trace": "The noise that a Python function draws covers what it hides, on every path tried.",
+    "L1 stability": "Outputs of neighbours are no further apart than the map says.",
+    "L2 noise law": "What is added is the declared noise.",
+    "L3 distribution": "No event is likelier than the claimed curve allows.",
+    "L4 enumeration": "The exact distribution is within the claimed curve.",
+    "L5 accountants": "The claimed number is not below what the declared noise attains.",
+}
+
+
+def to_sarif(report: Report, file: str | None = None) -> str:
+    """Return one SARIF run with at most one result, at level error.
+
+    Args:
+        report: the audit.
+        file: the file to attach the result to, when there is one.
+    """
+    place = [] if file is None else [(file, 1)]
+    return sarif_of([report], place, report.origin or report.subject)
+
+
+def sarif_of(
+    reports: Sequence[Report],
+    places: Sequence[tuple[str, int]],
+    target: str,
+    left_out: Sequence[tuple[str, str]] = (),
+) -> str:
+    """Return one SARIF run of several audits: a code host takes one run of a tool and category.
+
+    Args:
+        reports: the audits.
+        places: file and line of each; none, where no file is known.
+        target: what was asked for; it names the run's category.
+        left_out: names of what was not audited, and why; notifications of the run.
+    """
+    results = [
+        _result(report, places[number] if places else None)
+        for number, report in enumerate(reports)
+        if report.evidence is not None
+    ]
+    audits = [
+        {
+            "subject": report.origin or report.subject,
+            "verdict": report.verdict,
+            "layers": [f"{layer.layer}: {layer.status}" for layer in report.layers],
+            "seed": report.seed,
+            "beta": report.beta,
+        }
+        for report in reports
+    ]
+    verdict = "refuted" if results else "not refuted"
+    notes = [
+        {"level": "warning", "message": {"text": shown(f"left out: {name}: {why}")}}
+        for name, why in left_out
+    ]
+    ran = {"executionSuccessful": True, "toolExecutionNotifications": notes}
+    properties = {"verdict": verdict, "audits": audits}
+    return _document(target, results, properties, invocations=[ran])
+
+
+def failed_sarif(told: str) -> str:
+    """Return a run without a result, which says why nothing was audited."""
+    note = {"level": "error", "message": {"text": told}}
+    ended = {"executionSuccessful": False, "toolExecutionNotifications": [note]}
+    return _document("nothing", [], {"verdict": None}, invocations=[ended])
+
+
+def _document(
+    target: str, results: list[dict[str, Any]], properties: dict[str, Any], **more: Any
+) -> str:
+    rules = [
+        {"id": name.split()[0], "name": name.split(" ", 1)[1], "shortDescription": {"text": text}}
+        for name, text in _RULES.items()
+    ]
+    run = {
+        "tool": {"driver": {"name": "opendp-sim audit", "rules": rules}},
+        "automationDetails": {"id": f"opendp-sim audit/{shown(target)}/"},
+        "results": results,
+        "properties": properties,
+        **more,
+    }
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _result(report: Report, place: tuple[str, int] | None) -> dict[str, Any]:
+    evidence = report.evidence
+    assert evidence is not None  # noqa: S101 - what was refuted has some
+    text = (
+        f"{report.origin or report.subject} at d_in = {report.d_in}: {evidence.detail}: claimed "
+        f"{evidence.claimed}, measured {evidence.measured}{_seen(report)}"
+    )
+    result: dict[str, Any] = {
+        "ruleId": report.layer.split()[0],
+        "level": "error",
+        "message": {"text": shown(text)},
+        "properties": {
+            "subject": report.origin or report.subject,
+            "evidence": plain(evidence),
+            "witness": plain(report.witness),
+            "replay": report.replay,
+        },
+    }
+    if place is not None:
+        where: dict[str, Any] = {
+            "artifactLocation": {"uri": quote(place[0], errors="replace")},
+            "region": {"startLine": place[1]},
+        }
+        result["locations"] = [{"physicalLocation": where}]
+    return result
+
+
+def _seen(report: Report) -> str:
+    """Say the plain event and how often it was seen."""
+    witness = report.witness
+    if witness is None:
+        return ""
+    (p, q), n = witness.hits, witness.runs
+    said = f"; event `{witness.event}`: {p} of {n} on one dataset, {q} of {n} on the other"
+    bound = f", so epsilon >= {witness.epsilon:.4g} at delta {witness.delta:.3g}"
+    return said + (bound if witness.certified else "")

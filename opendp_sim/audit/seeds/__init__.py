@@ -1,0 +1,1 @@
+"""Mine datasets from the audited code."""

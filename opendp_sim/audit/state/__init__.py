@@ -1,0 +1,1 @@
+"""Find what code reaches, and the state that it keeps."""

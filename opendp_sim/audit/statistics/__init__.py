@@ -1,0 +1,1 @@
+"""Bet, count and test."""

@@ -1,0 +1,175 @@
+"""Fresh releases of a pair, encoded; exceptions are outputs like any other."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import pickle
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.audit.claims.noise_laws import difference
+from opendp_sim.audit.clock import cpu_seconds
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.outputs.encoding import WIDEST, Encoded, Raised, encode
+from opendp_sim.audit.subject import Subject
+from opendp_sim.core.randomness import public_generator
+
+_WIDE = 4000
+_batches = itertools.count()
+
+
+def begin_coins() -> None:
+    """Begin an audit: the same coins for the same seed, whatever was audited before."""
+    global _batches  # noqa: PLW0603
+    _batches = itertools.count()
+
+
+class Rounds(Protocol):
+    """What lends the noise of a round's first run to its second."""
+
+    def common(self) -> AbstractContextManager[None]:
+        """Return a block in which rounds have their noise in common."""
+
+    def begin(self) -> None:
+        """Begin a round: the next run is its first."""
+
+    def again(self) -> None:
+        """Say that the next run is the round's second."""
+
+
+Spots = NDArray[np.int64] | None
+
+
+def draw(subject: Subject, data: Any, count: int, spots: Spots = None) -> list[Any]:
+    """Return ``count`` releases; a failing run yields its exception. Wide ones keep a few cells."""
+    if subject.sample is not None:
+        return [_narrow(v, spots) for v in subject.releases(data, count)]
+    out: list[Any] = []
+    for _ in range(count):
+        try:
+            out.append(_narrow(subject.run(data), spots))
+        except Exception as error:  # noqa: BLE001
+            out.append(Raised.of(error))
+    return out
+
+
+def draw_both(
+    subject: Subject, pair: Pair, count: int, spots: Spots = None
+) -> tuple[list[Any], list[Any]]:
+    """Return so many releases of either side, in an order that coins decide round by round."""
+    if subject.sample is not None:
+        return draw(subject, pair.left, count, spots), draw(subject, pair.right, count, spots)
+    return both_sides(lambda data: draw(subject, data, 1, spots), pair, count)
+
+
+def both_sides(
+    one: Callable[[Any], list[Any]], pair: Pair, count: int, rounds: Rounds | None = None
+) -> tuple[list[Any], list[Any]]:
+    """Return what rounds of both sides give; a public coin says which of the two goes first.
+
+    Every batch of an audit has coins of its own: a counter could keep step with coins that come again.
+
+    A function may count its calls or look at a clock. If that moves without the data, the sides of a
+    round have one law of it between them, and the claim holds of the round (``layer.md``).
+
+    With ``rounds`` the second run of a round takes the noise of the first, where both ask for one law.
+    """
+    left, right = list[Any](), list[Any]()
+    sides = (right, pair.right), (left, pair.left)
+    coins = public_generator(next(_batches), "audit", "sides").integers(0, 2, size=count).tolist()
+    with contextlib.nullcontext() if rounds is None else rounds.common():
+        for coin in coins:
+            if rounds is not None:
+                rounds.begin()
+            out, data = sides[coin]
+            out += one(data)
+            if rounds is not None:
+                rounds.again()
+            out, data = sides[1 - coin]
+            out += one(data)
+    return left, right
+
+
+def spots_of(subject: Subject, pair: Pair) -> Spots:
+    """Return the cells of a wide release in which the noiseless parts of a pair differ most.
+
+    ``None`` when the release is not wide or nothing is known of its noiseless part.
+    """
+    if subject.core is None or subject.noise is None:
+        return None
+    try:
+        first, second = subject.noiseless(pair.left), subject.noiseless(pair.right)
+        law = subject.law(first.size)
+    except Exception:  # noqa: BLE001 - whatever a mechanism raises
+        return None
+    if law is None or not WIDEST < first.size == second.size:
+        return None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        moved = np.nan_to_num(np.abs(difference(second, first)) / law.scales(first.size))
+    return np.sort(np.argsort(-moved, kind="stable")[: WIDEST - 1])
+
+
+def _narrow(value: Any, spots: Spots) -> Any:
+    """Keep some cells of a wide release, and its sum last: post-processing, so still sound."""
+    size = (
+        value.size
+        if isinstance(value, np.ndarray)
+        else len(value)
+        if isinstance(value, list)
+        else 0
+    )
+    if size <= (_WIDE if spots is None else WIDEST):
+        return value
+    flat = np.asarray(value, dtype=float).ravel()
+    if spots is None or spots[-1] >= flat.size:
+        spots = np.linspace(0, flat.size - 1, WIDEST - 1).astype(np.int64)
+    return np.append(flat[spots], flat.sum())
+
+
+def differ(left: Any, right: Any) -> bool:
+    """Say whether two datasets differ; large arrays are compared in full."""
+    return bool(_key(left) != _key(right))
+
+
+def _key(data: Any) -> Any:
+    try:
+        return pickle.dumps(data)
+    except Exception:  # noqa: BLE001 - whatever cannot be pickled
+        return repr(data)
+
+
+@dataclass
+class Sample:
+    """All outputs of one pair so far."""
+
+    pair: Pair
+    left: list[Encoded] = field(default_factory=list)
+    right: list[Encoded] = field(default_factory=list)
+    runs: int = 0
+    seconds: float = 0.0
+    spots: Spots = None
+    """The cells that are kept of a wide release, chosen before the first is drawn."""
+
+    def extend(self, subject: Subject, count: int) -> tuple[Encoded, Encoded]:
+        """Draw ``count`` more from each side and return them."""
+        begin = cpu_seconds()
+        if not self.runs:
+            self.spots = spots_of(subject, self.pair)
+        left, right = draw_both(subject, self.pair, count, self.spots)
+        fresh = encode(left), encode(right)
+        self.left.append(fresh[0])
+        self.right.append(fresh[1])
+        self.runs += count
+        self.seconds += cpu_seconds() - begin
+        return fresh
+
+    def all(self) -> tuple[Encoded, Encoded]:
+        """Return everything drawn so far, joined."""
+        self.left, self.right = [Encoded.join(self.left)], [Encoded.join(self.right)]
+        return self.left[0], self.right[0]

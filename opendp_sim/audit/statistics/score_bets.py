@@ -1,0 +1,149 @@
+"""Bets on one score that is known before the draws: flat numbers only, microseconds a draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.audit.claims.curves import Curve
+from opendp_sim.audit.clock import cpu_seconds
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.outputs.encoding import Encoded, Raised, outcome, unordered
+from opendp_sim.audit.statistics.betting import Bet, Wealth, settle
+from opendp_sim.audit.statistics.events import best_bet
+from opendp_sim.audit.statistics.kelly import both_ways
+from opendp_sim.audit.statistics.sampling import Rounds, both_sides
+from opendp_sim.audit.statistics.scores import Score
+
+RowScore = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+_MOST = 8000
+_GROWTH = 1.4
+_FRESH_SHARE = 0.3
+
+
+@dataclass(frozen=True)
+class Won:
+    """Bets that refuted a claim."""
+
+    pair: Pair
+    """The way round in which the left is too likely to be in the event."""
+    bet: Bet
+    wealth: Wealth
+    seconds: float
+
+
+def lean_bets(
+    run: Callable[[Any], Any],
+    pair: Pair,
+    score: RowScore | Sequence[RowScore],
+    curve: Curve,
+    seconds: float,
+    beta: float,
+    *,
+    first: int = 1500,
+    rounds: Rounds | None = None,
+) -> Won | None:
+    """Bet on ``score(numbers of the output)``, both ways, until it wins or the seconds are over.
+
+    Args:
+        run: dataset to a row of numbers, always of one length.
+        pair: the two datasets.
+        score: rows of numbers, shape (n, k), to scores, shape (n,); chosen before the draws. Of several
+            each bet takes the one that the past speaks for.
+        curve: the claim.
+        seconds: CPU seconds.
+        beta: risk.
+        first: rounds of the first batch, which only shows what to bet on.
+        rounds: lends the noise of a round's first run to its second, if it may (``layer.md``).
+    """
+    coupled = rounds is not None
+    begin, wealth = cpu_seconds(), Wealth()
+    scores = [score] if callable(score) else list(score)
+    up = {f"traced {k}": _on_cells(one, 1.0) for k, one in enumerate(scores)}
+    down = {f"traced {k}": _on_cells(one, -1.0) for k, one in enumerate(scores)}
+    probe = cpu_seconds()
+    _draw(run, pair, 4, rounds)
+    cost = max((cpu_seconds() - probe) / 4, 1e-6)
+    count = int(max(40, min(first, _FRESH_SHARE / 3 * seconds / cost)))
+    left, right = _draw(run, pair, count, rounds)
+    while cpu_seconds() - begin < seconds:
+        ahead = best_bet(up, left, right, curve, slice(None), coupled=coupled)
+        behind = best_bet(down, right, left, curve, slice(None), coupled=coupled)
+        if ahead is None or behind is None:
+            return None
+        swap = behind.strength > ahead.strength
+        sides = (right, left) if swap else (left, right)
+        bet = both_ways(behind, ahead, *sides) if swap else both_ways(ahead, behind, *sides)
+        fresh = _draw(run, pair, count, rounds)
+        if wealth.add(settle(bet, *(fresh[::-1] if swap else fresh)), -math.log(beta)):
+            oriented = pair.flipped() if swap else pair
+            return Won(oriented, bet, wealth, cpu_seconds() - begin)
+        left, right = Encoded.join([left, fresh[0]]), Encoded.join([right, fresh[1]])
+        rest = (seconds - (cpu_seconds() - begin)) / cost
+        count = int(max(40, min(count * _GROWTH, _MOST, rest)))
+        if wealth.rounds > 20 * first and max(ahead.strength, behind.strength) < 0:
+            return None  # nothing above the claim in any event of this score
+    return None
+
+
+def _on_cells(score: RowScore, sign: float) -> Score:
+    return lambda outputs: np.asarray(sign * score(outputs.cells))
+
+
+def _draw(
+    run: Callable[[Any], Any], pair: Pair, count: int, rounds: Rounds | None
+) -> tuple[Encoded, Encoded]:
+    sides = both_sides(lambda data: [run(data)], pair, count, rounds)
+    first, second = (np.array(side, dtype=float).reshape(count, -1) for side in sides)
+    return _encoded(first), _encoded(second)
+
+
+def _encoded(cells: NDArray[np.float64]) -> Encoded:
+    count = len(cells)
+    return Encoded(
+        np.zeros(count, dtype=int), np.nan_to_num(cells, nan=-1e300), np.zeros((count, 1))
+    )
+
+
+def symbol(run: Callable[[Any], Any], data: Any) -> str:
+    """Return one output as text; an exception is an output."""
+    return text_of(outcome(run, data))
+
+
+def skeleton(value: Any) -> Any:
+    """Return an output without its finite numbers: names, lengths, order, NaN and None stay."""
+    if isinstance(value, (bool, np.bool_)) or value is None or isinstance(value, (str, Raised)):
+        return value
+    if isinstance(value, (int, float, np.number)):
+        return "#" if isinstance(value, int) or math.isfinite(value) else repr(value)
+    if isinstance(value, np.ndarray):
+        return ("array", value.shape, int(np.isnan(value).sum()) if value.dtype.kind == "f" else 0)
+    if isinstance(value, Mapping):
+        return sorted((repr(key), skeleton(part)) for key, part in value.items())
+    if isinstance(value, (list, tuple)):
+        return [skeleton(part) for part in value]
+    return type(value).__name__
+
+
+def bones(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the run with its outputs reduced to their skeletons."""
+    return lambda data: skeleton(run(data))
+
+
+def text_of(value: Any) -> str:
+    """Return an output as a symbol."""
+    return repr(value.tolist() if isinstance(value, np.ndarray) else unordered(value))[:400]
+
+
+def valued(run: Callable[[Any], Any], table: dict[str, float]) -> Callable[[Any], list[float]]:
+    """Return the run with outputs replaced by what a table says of them; unknown ones by 0."""
+
+    def scored(data: Any) -> list[float]:
+        return [table.get(symbol(run, data), 0.0)]
+
+    return scored

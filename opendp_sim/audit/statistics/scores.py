@@ -1,0 +1,385 @@
+"""Scores of an output that separate two neighbours: events are ``score >= t``.
+
+Every score is learned on past outputs only; none needs to be right, a bad one just wins nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.audit.claims.curves import Curve
+from opendp_sim.audit.instrument.compare_tapes import numbers
+from opendp_sim.audit.outputs.encoding import Encoded
+
+# --------------------------------------------------------------------------------------------------
+# Scores of outputs with several cells, learned cell by cell: what each place says, added up.
+#
+# Whole outputs of a sparse vector hardly repeat, and each of its answers tells a little; the sum of the
+# log-ratios of the single places tells most of it. A score, so it proves nothing: bets on new draws do.
+
+Cells = tuple[str, ...]
+Rates = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+RAISED: Cells = ("Raised",)
+"""The places of an exception."""
+_MOST, _LONGEST_TEXT, _PRIOR = 64, 64, 2.0
+_CUTS, _POINTS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98), 8
+
+
+def cells_of(value: Any) -> Cells:
+    """Return the places of an output as texts; one that has none is a single place."""
+    if isinstance(value, str) and 1 < len(value) <= _LONGEST_TEXT:
+        return tuple(value)
+    if isinstance(value, np.ndarray):
+        value = value.ravel().tolist()
+    if isinstance(value, (list, tuple)) and 1 < len(value) <= _MOST:
+        return tuple(map(repr, value))
+    return (repr(value)[:200],)
+
+
+def learned(left: Sequence[Cells], right: Sequence[Cells]) -> dict[tuple[int, str], float]:
+    """Return the log-ratio of each place's values, drawn towards nothing where little was seen."""
+    counts = [
+        Counter((i, c) for cells in side for i, c in enumerate(cells)) for side in (left, right)
+    ]
+    a, b = counts
+    shift = math.log((len(right) + _PRIOR) / (len(left) + _PRIOR))
+    return {k: math.log((a[k] + _PRIOR) / (b[k] + _PRIOR)) + shift for k in a.keys() | b.keys()}
+
+
+def scored_cells(
+    run: Callable[[Any], Any],
+    weights: dict[tuple[int, str], float],
+    cells: Callable[[Any], Cells] = cells_of,
+) -> Callable[[Any], list[float]]:
+    """Return the run with its outputs replaced by the sum of what their places say."""
+
+    def scored(data: Any) -> list[float]:
+        try:
+            places = cells(run(data))
+        except Exception:  # noqa: BLE001 - an exception is an output of one place
+            places = RAISED
+        return [_total(weights, places)]
+
+    return scored
+
+
+def _total(weights: dict[tuple[int, str], float], cells: Cells) -> float:
+    return math.fsum(weights.get(place, 0.0) for place in enumerate(cells))
+
+
+def surplus(curve: Curve, left: Sequence[Cells], right: Sequence[Cells]) -> float:
+    """Return the excess of the best event of the score over a claim, in standard errors.
+
+    Weights and cuts come from one half of the draws; the other half judges, both ways round. A search,
+    no test.
+    """
+    count = len(left) // 2
+    if not count:
+        return 0.0
+    rates = []
+    for first, second in ((0, 1), (1, 0)):
+        weights = learned(left[first::2], right[first::2])
+        cuts = np.quantile([_total(weights, c) for c in left[first::2]], _CUTS)
+        a, b = (_above(weights, side[second::2], cuts) for side in (left, right))
+        rates.append((a.mean(axis=0), b.mean(axis=0), (a & b).mean(axis=0)))
+    return clearest(curve, rates, count)
+
+
+def clearest(curve: Curve, rates: Sequence[Rates], count: int) -> float:
+    """Return the largest excess of an event over a claim, in standard errors.
+
+    Of each half of the draws: how often the events came on the left, on the right, and in both outputs of
+    a round. Where rounds have their noise in common the last takes away most of what is luck.
+    """
+    best, step = 0.0, max(1, len(curve.grid) // _POINTS)
+    for epsilon, delta in zip(curve.grid[::step], curve.deltas[::step], strict=True):
+        factor = math.exp(min(float(epsilon), 50.0))
+        over = sum(p - factor * q - float(delta) for p, q, _ in rates)
+        squares = (p + factor * factor * q - 2 * factor * both for p, q, both in rates)
+        variance = sum((square + 4 / count) / count for square in squares)
+        best = max(best, float((over / np.sqrt(variance)).max()))
+    return best
+
+
+def _above(
+    weights: dict[tuple[int, str], float], side: Sequence[Cells], cuts: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    totals = np.array([_total(weights, cells) for cells in side])
+    return np.asarray(totals[:, None] > cuts[None, :])
+
+
+# --------------------------------------------------------------------------------------------------
+
+Score = Callable[[Encoded], NDArray[np.float64]]
+RawScore = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+LEARNED = ("symbols", "cells", "linear")
+"""Scores fitted to outputs; they are judged on others. The raw ones may be judged on all."""
+_BINS = 12
+_BEST_CELLS = 12
+
+
+def learn(left: Encoded, right: Encoded, extra: dict[str, Score] | None = None) -> dict[str, Score]:
+    """Return the scores learned from one sample of each side, by name."""
+    scores: dict[str, Score] = dict(extra or {})
+    symbols = len(set(left.symbols) | set(right.symbols))
+    if symbols <= 0.6 * (len(left) + len(right)):
+        scores["symbols"] = _table(left, right)
+    both = [_cells(left), _cells(right)]
+    width = max(b.shape[1] for b in both)
+    if left.cells.shape[1] and right.cells.shape[1]:
+        scores |= {"first cell": _first(1.0), "minus first cell": _first(-1.0)}
+    if width and len(left) >= 20:
+        bayes = _bayes(*(_pad(b, width) for b in both))
+        if bayes is not None:
+            scores["cells"] = _of_summary(bayes, width)
+        linear = _linear(_pad(left.cells, width), _pad(right.cells, width))
+        if linear is not None:
+            scores["linear"] = _of_cells(linear, width)
+    return scores
+
+
+def _first(sign: float) -> Score:
+    return lambda e: np.asarray(sign * np.nan_to_num(_pad(e.cells, 1)[:, 0], nan=-1e300 * sign))
+
+
+def _of_summary(score: RawScore, width: int) -> Score:
+    return lambda e: score(_pad(_cells(e), width))
+
+
+def _of_cells(score: RawScore, width: int) -> Score:
+    return lambda e: score(_pad(e.cells, width))
+
+
+def _cells(encoded: Encoded) -> NDArray[np.float64]:
+    return np.concatenate([encoded.summary, encoded.cells], axis=1)
+
+
+def _pad(cells: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+    short = width - cells.shape[1]
+    return (
+        np.pad(cells, ((0, 0), (0, short)), constant_values=np.nan)
+        if short > 0
+        else cells[:, :width]
+    )
+
+
+def _table(left: Encoded, right: Encoded) -> Score:
+    """Empirical log-ratio of whole outputs."""
+    counts: dict[Any, list[float]] = {}
+    for side, encoded in enumerate((left, right)):
+        for symbol in encoded.symbols:
+            counts.setdefault(symbol, [0.5, 0.5])[side] += 1
+    ratio = {
+        s: float(np.log(a / len(left)) - np.log(b / len(right))) for s, (a, b) in counts.items()
+    }
+    return lambda e: np.array([ratio.get(s, 0.0) for s in e.symbols])
+
+
+def _bayes(left: NDArray[np.float64], right: NDArray[np.float64]) -> RawScore | None:
+    """Sum of binned log-ratios of the cells that separate best; frequent exact values get own bins."""
+    parts: list[tuple[float, int, Any, Any]] = []
+    for j in range(left.shape[1]):
+        pooled = np.concatenate([left[:, j], right[:, j]])
+        edges = _edges(pooled)
+        if edges is None:
+            continue
+        a = np.bincount(_bin(left[:, j], edges), minlength=len(edges) + 2) + 1.0
+        b = np.bincount(_bin(right[:, j], edges), minlength=len(edges) + 2) + 1.0
+        ratio = np.log(a / a.sum()) - np.log(b / b.sum())
+        strength = float((((a - b) ** 2) / (a + b)).sum())
+        parts.append((strength, j, edges, ratio))
+    if not parts:
+        return None
+    parts.sort(key=lambda part: -part[0])
+    chosen = [p for p in parts[:_BEST_CELLS] if p[0] > 2 * _BINS] or parts[:1]
+
+    def score(cells: Any) -> NDArray[np.float64]:
+        return np.asarray(sum(ratio[_bin(cells[:, j], edges)] for _, j, edges, ratio in chosen))
+
+    return score
+
+
+def _edges(pooled: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    finite = pooled[np.isfinite(pooled)]
+    if not finite.size:
+        return None
+    edges = np.unique(np.quantile(finite, np.linspace(0, 1, _BINS + 1)[1:-1]))
+    values, counts = np.unique(finite, return_counts=True)
+    if len(values) > 1 or finite.size < pooled.size:
+        atoms = values[counts > max(4, 0.02 * pooled.size)][:24]
+        extra = np.concatenate([atoms, np.nextafter(atoms, np.inf)])
+        return np.unique(np.concatenate([edges, extra]))
+    return None
+
+
+def _bin(values: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
+    spots = np.searchsorted(edges, values, side="right")
+    return np.where(np.isnan(values), len(edges) + 1, spots)
+
+
+def _linear(left: NDArray[np.float64], right: NDArray[np.float64]) -> RawScore | None:
+    """Difference of means over variance, cell by cell."""
+    clean_left, clean_right = np.nan_to_num(left), np.nan_to_num(right)
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = clean_left.var(axis=0) + clean_right.var(axis=0)
+        weight = (clean_left.mean(axis=0) - clean_right.mean(axis=0)) / np.where(
+            spread > 0, spread, np.inf
+        )
+    weight = np.nan_to_num(weight)
+    if not weight.any():
+        return None
+    return lambda cells: np.asarray(np.nan_to_num(cells).dot(weight))
+
+
+# --------------------------------------------------------------------------------------------------
+# Scores of numeric outputs whose two sides differ by a shift: sums of what each place says of it.
+#
+# A function that adds noise of its own to several answers shows a little in each; learned place by place
+# from few draws most of that is lost in the luck of single values. Two middles and a width a place are
+# learned from few. A score, so it proves nothing: bets on new draws do.
+
+_PLACES, _TRIM, _LUCK, _SHIFT_SCORES_MOST, _SHIFT_SCORES_FEWEST = 64, 0.1, 2.5, 8.0, 40
+"""Places at most, what is cut off at each end of a mean, the errors that a shift must be clear of, the
+most that one place says, and the fewest draws."""
+_SHIFT_SCORES_CUTS = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
+
+Rows = NDArray[np.float64]
+
+
+def rows_of(values: Sequence[Any]) -> Rows | None:
+    """Return outputs as rows of numbers; ``None`` where they are not all numbers, and as many."""
+    rows = [numbers(value) for value in values]
+    sizes = {len(row) if row is not None else 0 for row in rows}
+    if len(sizes) != 1 or not 0 < max(sizes) <= _PLACES:
+        return None
+    table = np.nan_to_num(np.array(rows, dtype=float), nan=-1e300)
+    return np.asarray(np.clip(table, -1e300, 1e300))
+
+
+@dataclass(frozen=True)
+class Leaning:
+    """Where either side has its middle, and how wide the noise is, place by place."""
+
+    first: Rows
+    second: Rows
+    width: Rows
+
+    @classmethod
+    def of(cls, left: Rows, right: Rows) -> Leaning:
+        """Learn from draws; places that have not clearly moved say nothing."""
+        first, second = _middle(left), _middle(right)
+        width = np.maximum(np.abs(left - first).mean(axis=0), np.abs(right - second).mean(axis=0))
+        luck = _LUCK * width * math.sqrt(2 / len(left))
+        still = np.abs(second - first) <= luck
+        return cls(first, np.where(still, first, second), np.maximum(width, 1e-12))
+
+    def score(self, rows: Rows) -> Rows:
+        """Return what rows say for the left: for Laplace noise, nearly the log-likelihood ratio."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            gain = (np.abs(rows - self.second) - np.abs(rows - self.first)) / self.width
+        return np.asarray(
+            np.clip(np.nan_to_num(gain), -_SHIFT_SCORES_MOST, _SHIFT_SCORES_MOST).sum(axis=1)
+        )
+
+    def rows(self, run: Callable[[Any], Any]) -> Callable[[Any], list[float]]:
+        """Return the run with its outputs as rows of numbers; what is no such row says nothing."""
+        nothing: list[float] = ((self.first + self.second) / 2).tolist()
+
+        def one(data: Any) -> list[float]:
+            try:
+                row = numbers(run(data))
+            except Exception:  # noqa: BLE001 - an exception is an output that says nothing here
+                return nothing
+            return nothing if row is None or len(row) != len(nothing) else row
+
+        return one
+
+
+def _middle(rows: Rows) -> Rows:
+    """Return the means of the places without their ends."""
+    cut = int(_TRIM * len(rows))
+    return np.asarray(np.sort(rows, axis=0)[cut : len(rows) - cut].mean(axis=0))
+
+
+def surplus_of_shift(curve: Curve, left: Rows, right: Rows) -> float:
+    """Return the excess of the best event of the score over a claim, in standard errors.
+
+    One half of the draws says what the score is, the other judges, both ways round. A search, no test.
+    """
+    count = len(left) // 2
+    if count < _SHIFT_SCORES_FEWEST or left.shape[1] != right.shape[1]:
+        return 0.0
+    rates = []
+    for one, other in ((0, 1), (1, 0)):
+        leaning = Leaning.of(left[one::2], right[one::2])
+        cuts = np.quantile(leaning.score(left[one::2]), _SHIFT_SCORES_CUTS)
+        a, b = (leaning.score(side[other::2])[:, None] >= cuts for side in (left, right))
+        rates.append((a.mean(axis=0), b.mean(axis=0), (a & b).mean(axis=0)))
+    return clearest(curve, rates, count)
+
+
+# --------------------------------------------------------------------------------------------------
+# Scores of outputs whose places move against each other: a sparse vector's answers share a threshold.
+#
+# Place by place such an output tells little, for what moves all answers is the luck of the threshold; the
+# answers that a record moves, less those that it leaves, tell most. The weights are those of a linear
+# discriminant (Fisher), learned from draws. A score, so it proves nothing: bets on new draws do.
+
+_FEWEST, _SMOOTH, _JOINT_SCORES_MOST = 100, 1e-3, 1e6
+"""Draws of a side, what is added to variances, and the largest number that is read."""
+_JOINT_SCORES_CUTS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
+_OPPOSITE = tuple(1 - cut for cut in _JOINT_SCORES_CUTS)
+
+
+@dataclass(frozen=True)
+class Joint:
+    """The weight of every place, and what each is read against."""
+
+    weights: Rows
+    middle: Rows
+
+    @classmethod
+    def of(cls, left: Rows, right: Rows) -> Joint:
+        """Learn from draws of both sides."""
+        first, second = (
+            np.clip(side, -_JOINT_SCORES_MOST, _JOINT_SCORES_MOST) for side in (left, right)
+        )
+        spread = np.atleast_2d(np.cov(first.T) + np.cov(second.T)) / 2
+        ridge = _SMOOTH * (float(np.trace(spread)) / len(spread) + _SMOOTH)
+        means = first.mean(axis=0), second.mean(axis=0)
+        weights = np.linalg.solve(spread + ridge * np.eye(len(spread)), means[0] - means[1])
+        return cls(weights, (means[0] + means[1]) / 2)
+
+    def score(self, rows: Rows) -> Rows:
+        """Return what rows say for the left."""
+        return np.asarray(
+            (np.clip(rows, -_JOINT_SCORES_MOST, _JOINT_SCORES_MOST) - self.middle).dot(self.weights)
+        )
+
+
+def surplus_together(curve: Curve, left: Rows, right: Rows) -> float:
+    """Return the excess of the best event of the score over a claim, in standard errors.
+
+    One half of the draws says what the score is, the other judges, both ways round. A search, no test.
+    """
+    count = len(left) // 2
+    if count < _FEWEST or left.shape[1] != right.shape[1] or left.shape[1] < 2:
+        return 0.0
+    rates, back = list[Rates](), list[Rates]()
+    for one, other in ((0, 1), (1, 0)):
+        score = Joint.of(left[one::2], right[one::2]).score
+        learned = score(left[one::2]), score(right[one::2])
+        high, low = (
+            np.quantile(s, q) for s, q in zip(learned, (_JOINT_SCORES_CUTS, _OPPOSITE), strict=True)
+        )
+        a, b = (score(side[other::2])[:, None] for side in (left, right))
+        for into, p, q in ((rates, a > high, b > high), (back, b < low, a < low)):
+            into.append((p.mean(axis=0), q.mean(axis=0), (p & q).mean(axis=0)))
+    return max(clearest(curve, rates, count), clearest(curve, back, count))

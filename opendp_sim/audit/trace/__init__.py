@@ -1,0 +1,1 @@
+"""Audit along a tape of draws."""

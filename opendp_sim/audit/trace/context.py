@@ -1,0 +1,199 @@
+"""One audit along a tape: the function, its tape, the seconds and the risk that its steps share."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.audit.clock import cpu_seconds
+from opendp_sim.audit.findings import Budget
+from opendp_sim.audit.generators.neighbours import Pair, PairSpace
+from opendp_sim.audit.instrument.common_noise import Common
+from opendp_sim.audit.instrument.compare_tapes import claim_of, decode
+from opendp_sim.audit.instrument.patch_rng import tapped
+from opendp_sim.audit.instrument.tape import OutOfTimeError, Tape, TapeEndError
+from opendp_sim.audit.seeds.constants import Mined
+from opendp_sim.audit.state.reachable import arguments_of
+from opendp_sim.audit.subject import Subject
+from opendp_sim.audit.trace.draw_tree import clean_tapes, same_again
+from opendp_sim.audit.trace.scan import Found, Scan, chained_function, direct_function, scan
+
+BARE = "an output without noise depends on the data"
+UNSEEN = "outputs of neighbours differ more than noise that is on no tape hides"
+"""What a pair without a draw on its tape shows: where all that is random is on it, and where not."""
+_CALLS, _CLEAR = 6, 1.02
+
+
+@dataclass
+class Tracer:
+    """One traced audit: the function, its tape, and what is known of both."""
+
+    subject: Subject
+    space: PairSpace
+    d_in: Any
+    budget: Budget
+    rng: np.random.Generator
+    beta: float
+    given: tuple[Pair, ...]
+    functions: list[types.FunctionType]
+    mined: Mined
+    begin: float = field(default_factory=cpu_seconds)
+    extra: float = 0.0
+    """Seconds beyond the layer's own."""
+    spent: float = 0.0
+    """Parts of beta that tests have taken."""
+    direct: bool = False
+    apart: list[Any] | None = None
+    """The user's functions in a chain whose noise is called by itself."""
+    stateful: bool = False
+    hidden: bool = False
+    """Whether something random is not on the tape."""
+    unlike: bool = False
+    """Whether runs with stand-ins for its generators are no runs of the object."""
+    unfinished: str = ""
+    """A calculated excess that no verdict followed, and steps that an error ended."""
+    seen: Scan = field(default_factory=Scan)
+    words: str = ""
+    seconds_a_run: float = 0.0
+    """CPU seconds of a run along its tape, as the scan met them."""
+
+    def __post_init__(self) -> None:
+        self.tape = Tape(self.subject.outer, self.rng)
+        self.obj = self.tape.timed(self.subject.run)
+        self.function: Callable[[Any], Any] = self.obj
+        self.curve = self.subject.curve(self.d_in)
+        assert self.subject.privacy_map is not None  # noqa: S101 - a measurement
+        self.claimed = self.subject.privacy_map(self.d_in)
+        self.claim = claim_of(self.subject.measure, self.claimed) or ("epsilon", 1.0, 0.0)
+
+    def left(self, share: float = 1.0) -> float:
+        """Return the CPU seconds until a share of the layer's budget is spent."""
+        most = min(self.budget.trace_seconds, self.budget.seconds)
+        return self.begin + share * most + self.extra - cpu_seconds()
+
+    def extend(self, seconds: float) -> None:
+        """Take seconds that L3 would have had: a pair looks broken, and more bets may show it.
+
+        However many steps ask for more, half of the layer's seconds is all that they get together.
+        """
+        room = max(0.0, min(seconds, 0.5 * self.budget.trace_seconds - self.extra))
+        self.extra += room
+        self.tape.end += room
+
+    @contextmanager
+    def within(self, share: float) -> Iterator[None]:
+        """Stop the runs of the block, and no others, when a part of the seconds left is over."""
+        before, extra = self.tape.end, self.extra
+        self.tape.end = min(before, cpu_seconds() + max(0.4, share * self.left()))
+        try:
+            yield
+        except OutOfTimeError:
+            if cpu_seconds() > before + self.extra - extra:
+                raise
+        finally:
+            self.tape.end = before + self.extra - extra
+
+    def risk(self, share: float) -> float:
+        """Take a part of beta for one test; shares are fixed before the audit and add up to one."""
+        share = min(share, max(0.0, 1 - self.spent))
+        self.spent += share
+        return max(share * self.beta, 1e-300)
+
+    def mode_run(self, mode: Any) -> Callable[[Any], Any]:
+        """Return the function with its native noise drawn ahead."""
+        return self.tape.live(self.function, mode)
+
+    def rounds(self, pair: Pair) -> Common | None:
+        """Return what lends noise from one side of a round to the other; ``None`` where it may not.
+
+        A run must be a function of dataset and tape: what one leaves behind would be seen by the next.
+        """
+        lent = self.glanced
+        clean = lent is not None and clean_tapes(self.tape, self.function, pair) > 0
+        return lent if clean else None
+
+    @property
+    def glanced(self) -> Common | None:
+        """Return the same for a search, which needs no proof that it may."""
+        own = self.direct and not (self.hidden or self.stateful or self.tape.resets)
+        return self.tape.common if own else None
+
+    @contextmanager
+    def hooked(self) -> Iterator[None]:
+        """Put the functions' noise on the tape."""
+        with tapped(self.tape, self.functions):
+            yield
+
+    # --- what kind of function is it -------------------------------------------------
+
+    def prepare(self) -> None:
+        """Find the function itself; see whether it keeps state, and draws what no tape sees."""
+        probe = self.space.draw(self.rng)
+        counts: set[int] = set()
+        for _ in range(_CALLS):
+            with contextlib.suppress(TapeEndError):
+                counts.add(len(self.tape.run(self.obj, probe.left, "record")[1]))
+        self.stateful = len(counts) > 1 and 0 in counts
+        if self.stateful:
+            return
+        given = arguments_of(self.subject.outer)
+        found = direct_function(self.tape, self.obj, self.functions, self.space, self.rng, given)
+        if found is None:
+            chain = chained_function(self.tape, self.subject, self.space, self.rng)
+            found, self.apart = chain or (None, None)
+        if found is not None:
+            self.function, self.direct = found, True
+        for pair in (probe, probe.flipped(), *(self.space.draw(self.rng) for _ in range(4))):
+            with contextlib.suppress(TapeEndError):  # too many draws to say
+                self.hidden = self.hidden or not same_again(self.tape, self.function, pair.left)
+        self.hidden = self.hidden or self.tape.unseen
+
+    def look_around(self) -> None:
+        """Scan pairs along their tapes."""
+        seconds, begin = min(self.budget.scan_seconds, self.left(0.4)), cpu_seconds()
+        runs = self.tape.runs
+        self.seen = scan(
+            self.tape,
+            self.function,
+            self.space,
+            self.given,
+            self.claim,
+            self.rng,
+            (seconds, self.budget.scan_pairs),
+            self.subject.input_domain,
+            self._decides,
+        )
+        if self.hidden and BARE in self.seen.odd:  # their noise may be elsewhere
+            self.seen.odd[UNSEEN] = self.seen.odd.pop(BARE)
+        self.seconds_a_run = (cpu_seconds() - begin) / max(self.tape.runs - runs, 1)
+
+    def _decides(self, found: Found) -> bool:
+        """Say whether no better pair is needed: bare outputs differ, or the output shows its noise."""
+        if found.view.finding == BARE:
+            return True
+        if self.hidden or isinstance(self.claimed, tuple) or not _CLEAR < found.loss < math.inf:
+            return False
+        try:
+            return decode(self.tape, self.function, found.pair) is not None
+        except (TapeEndError, ValueError, TypeError):
+            return False
+
+    @property
+    def top(self) -> Pair:
+        """The pair that costs most along its tape."""
+        return self.seen.best[0].pair if self.seen.best else self.space.draw(self.rng)
+
+    @property
+    def hints(self) -> tuple[Pair, ...]:
+        """Pairs that the distribution layer should try first."""
+        out = [found.pair for found in self.seen.best[:5]]
+        for odd in self.seen.odd.values():
+            out += [found.pair for found in odd[:2]]
+        return tuple(out)

@@ -1,0 +1,166 @@
+"""The whole tree of an opaque function's draws: exact probabilities of its outputs, where it is small."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from opendp_sim.audit.clock import cpu_seconds
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.instrument.compare_tapes import alike
+from opendp_sim.audit.instrument.tape import Draw, Tape, TapeEndError
+from opendp_sim.audit.statistics.score_bets import symbol, text_of
+
+_TAIL = 1e-13
+MOST_RUNS, _MOST_DRAWS = 60_000, 6
+_RISK, _GUARD_RUNS, _FEWEST_RUNS, _GUARD_SECONDS = 1e-7, 400, 120, 0.4
+"""The guard's level, its releases, and how few are enough of a slow object, after so many seconds."""
+
+_TAPES, _FEWEST, _CHECKED, _TAPE_SECONDS, _UNSEEN = 200, 12, 2, 0.3, 5.0
+"""Tapes that are forced again before a verdict by calculation: most, fewest, those on which noise is
+asked at far arguments, and seconds; over how many tapes a path may have hidden, in units of its mean."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Exact probabilities of whole outputs, but for a rest that was not followed."""
+
+    masses: dict[str, float]
+    rest: float
+
+
+def tree_of(tape: Tape, function: Callable[[Any], Any], data: Any, seconds: float) -> Tree | None:
+    """Follow every value of every draw; ``None`` when a draw has no finite law or it is too much."""
+    begin, masses = cpu_seconds(), dict[str, float]()
+    rest, runs = 0.0, 0
+    todo: list[tuple[list[Any], float]] = [([], 1.0)]
+    while todo:
+        forced, mass = todo.pop()
+        if mass < _TAIL or len(forced) > _MOST_DRAWS:
+            rest += mass
+            continue
+        runs += 1
+        if runs > MOST_RUNS or cpu_seconds() - begin > seconds:
+            return None
+        try:
+            out, _ = tape.run(function, data, "force", forced)
+        except TapeEndError:
+            wanted = tape.draws[-1] if len(tape.draws) == len(forced) + 1 else None
+            branches = None if wanted is None else _branches(wanted)
+            if branches is None or len(todo) + len(branches[0]) > MOST_RUNS:
+                return None
+            todo += [([*forced, value], mass * share) for value, share in branches[0]]
+            rest += mass * branches[1]
+            continue
+        name = text_of(out)
+        masses[name] = masses.get(name, 0.0) + mass
+    return Tree(masses, rest)
+
+
+def _branches(draw: Draw) -> tuple[list[tuple[Any, float]], float] | None:
+    """Return the values of a draw with their probabilities, and the mass that is left out."""
+    if draw.options is not None:
+        shares = np.exp(np.asarray(draw.argument, dtype=float))
+        return list(zip(draw.options, (shares / shares.sum()).tolist(), strict=True)), 0.0
+    law, at = draw.law, draw.argument
+    if law is None or not law.whole or law.vector or type(at) is not int or abs(at) > 2**30:
+        return None
+    window = law.window(_TAIL)
+    if len(window) > 4000:
+        return None
+    shares = law.masses(window)
+    return [(at + z, float(p)) for z, p in zip(window, shares, strict=True)], 2 * _TAIL
+
+
+def values_of(draw: Draw) -> int:
+    """Return how many values of a draw a tree would follow; more than ``MOST_RUNS`` where it cannot."""
+    if draw.options is not None:
+        return len(draw.options)
+    law = draw.law
+    known = law is not None and law.whole and not law.vector
+    return len(law.window(_TAIL)) if known and law is not None else MOST_RUNS + 1
+
+
+def hockey_stick(
+    left: Tree, right: Tree, epsilon: float, tapes: float = math.inf
+) -> tuple[float, frozenset[str]]:
+    """Return a lower bound of delta at epsilon, and the event; sums are rounded against the finding.
+
+    With a number of clean tapes the bound is what is left beside paths that they may not have shown.
+    """
+    factor = math.exp(min(epsilon, 700.0))
+    event = [o for o, p in left.masses.items() if p > factor * right.masses.get(o, 0.0)]
+    p = math.fsum(left.masses[o] for o in event) * (1 - 1e-9)
+    known = math.fsum(right.masses.get(o, 0.0) for o in event)
+    q = (known + right.rest) * (1 + 1e-9)
+    return blurred(p, known, tapes) - factor * q, frozenset(event)
+
+
+def agrees(
+    tree: Tree, obj: Callable[[Any], Any], data: Any, event: frozenset[str], runs: int = _GUARD_RUNS
+) -> bool:
+    """The guard of a tree: the event's frequency in real releases fits its probability."""
+    seen = guard_runs(lambda: symbol(obj, data) in event, runs)
+    hits, runs = sum(seen), len(seen)
+    p = min(1.0, math.fsum(tree.masses.get(o, 0.0) for o in event))
+    spread = min(
+        stats.binom.cdf(hits, runs, min(1.0, p + tree.rest)), stats.binom.sf(hits - 1, runs, p)
+    )
+    return bool(spread >= _RISK)
+
+
+def guard_runs(one: Callable[[], Any], most: int = _GUARD_RUNS) -> list[Any]:
+    """Return what many releases say; fewer of a slow object. A guard is a second look, no proof."""
+    begin, out = cpu_seconds(), list[Any]()
+    while len(out) < most:
+        if len(out) >= _FEWEST_RUNS and cpu_seconds() - begin > _GUARD_SECONDS:
+            break
+        out.append(one())
+    return out
+
+
+def clean_tapes(tape: Tape, function: Callable[[Any], Any], pair: Pair) -> int:
+    """Return on how many tapes of either side all was as it should be; 0 where anything was not.
+
+    Equal tapes must give equal outputs, by equal draws of equal arguments; and native noise must stand
+    around its argument. What draws beside the tape and shows in a share of the runs shows here.
+    """
+    begin, tapes = cpu_seconds(), 0
+    tape.crooked = False
+    while tapes < _TAPES and (tapes < _FEWEST or cpu_seconds() - begin < _TAPE_SECONDS):
+        tape.checking = tapes < _CHECKED
+        try:
+            same = all(same_again(tape, function, data) for data in (pair.left, pair.right))
+        except TapeEndError:
+            return 0
+        finally:
+            tape.checking = False
+        if not same or tape.crooked or tape.unseen:
+            return 0
+        tapes += 1
+    return tapes
+
+
+def same_again(tape: Tape, function: Callable[[Any], Any], data: Any) -> bool:
+    """Say whether a recorded tape, forced, gives the same draws and the same output again."""
+    out, draws = tape.run(function, data, "record")
+    try:
+        again, second = tape.run(function, data, "force", [d.value for d in draws])
+    except TapeEndError:  # it asks for more than it did before
+        return False
+    return alike(out, again) and [d.told for d in draws] == [d.told for d in second]
+
+
+def blurred(p: float, q: float, tapes: float) -> float:
+    """Return a probability of the left after what so many tapes may not have shown of it.
+
+    A path of probability ``5 / tapes`` is missed by all of them with probability e^-5. At worst it is a
+    path on which the sides are alike, as where a record is left out of a sample.
+    """
+    unseen = min(1.0, _UNSEEN / max(tapes, 1.0))
+    return (1 - unseen) * p + unseen * q

@@ -1,0 +1,199 @@
+"""What a trace that refuted nothing says: power for each draw, what was never tried, how to see more."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.audit.instrument.compare_tapes import Claim, alike, decode
+from opendp_sim.audit.instrument.tape import Draw, TapeEndError
+from opendp_sim.audit.trace.context import UNSEEN, Tracer
+
+__all__ = ["alone", "hinted", "looked", "told"]
+
+_DRAWS, _WORDS = 6, 6
+_LITTLE = 0.01
+_CALLS, _LOOKED, _MORE = 4, 20, 1.001
+"""Calls that tell whether a function draws, pairs and records that are looked at for what is said of
+all, and how much more several draws cost than one where that is said."""
+
+
+_BESIDE = "randomness that no tape sees (C extensions, threads, clocks): only its outputs"
+_UNLIKE = (
+    "with stand-ins for its generators it raises, or releases something else, where it does not without:"
+    " only its own releases were drawn"
+)
+
+
+def told(tracer: Tracer) -> dict[str, Any]:
+    """Return facts for the report: ``noise``, ``never``, ``shown`` and ``advice``."""
+    if tracer.unlike:
+        return {"noise": [], "never": [_BESIDE], "shown": True, "advice": ""}
+    lines, shown = _noise(tracer), _shown(tracer)
+    never = [f"datasets of more than {_records(tracer)}"]
+    words = sorted(tracer.mined.words)
+    if words and _has_text(tracer):
+        tried = ", ".join(repr(w) for w in words[:_WORDS])
+        never.append(f"other words than the usual ones and those of the code ({tried})")
+    if tracer.hidden:
+        never.append(_BESIDE)
+    best = tracer.seen.best
+    if shown and best and 0 < best[0].loss <= 1 + 1e-9:
+        percent = 100 * (1 / min(best[0].loss, 1.0) - 1)
+        by = f"by {percent:.3g} %" if percent >= _LITTLE else "by however little"
+        lines.append(
+            f"a scale too small, or a sensitivity too large, {by} would have been calculated on the "
+            "costliest pair"
+        )
+    advice = _advice(tracer) if shown else alone(tracer)
+    return {"noise": lines, "never": never, "shown": shown or tracer.hidden, "advice": advice}
+
+
+def alone(tracer: Tracer) -> str:
+    """Return what audits a noiseless function by itself, where noise is added behind it; or nothing."""
+    if not tracer.hidden or not tracer.functions or _drawn(tracer):
+        return ""
+    function, probes = tracer.functions[0], [f.pair.left for f in tracer.seen.best[:3]]
+    if not probes or not all(_fixed(function, data) for data in probes):
+        return ""
+    code = function.__code__
+    return (
+        f"audit(transformation, d_in), before its noise (the function at "
+        f"{Path(code.co_filename).name}:{code.co_firstlineno} has none): its map is checked exactly"
+    )
+
+
+def _fixed(function: Any, data: Any) -> bool:
+    """Say whether calls on one dataset return the same."""
+    try:
+        outputs = [function(data) for _ in range(_CALLS)]
+    except Exception:  # noqa: BLE001 - a helper that takes something else
+        return False
+    return all(alike(outputs[0], output) for output in outputs[1:])
+
+
+def looked(tracer: Tracer, *, refuted: bool) -> str:
+    """Say what the tapes showed, and what of it is no more than a hint."""
+    if tracer.unlike:
+        return _UNLIKE
+    if tracer.stateful:
+        return "the number of draws changes from call to call: repeated calls were tested, no pairs"
+    if not tracer.seen.best:
+        return "no pair could be run along its tape"
+    parts = [f"{tracer.seen.pairs} pairs along their tapes, up to {_records(tracer)}"]
+    if tracer.hidden and not _drawn(tracer):
+        return f"{parts[0]}; its noise is on no tape: nothing was priced, its outputs were drawn"
+    loss = tracer.seen.best[0].loss
+    parts.append(_costs(tracer, loss))
+    odd = [name for name in sorted(tracer.seen.odd) if name != UNSEEN]
+    if loss > 1 + 1e-9 and not refuted:
+        longer = "a Budget of more seconds" if tracer.budget.name == "deep" else 'budget="deep"'
+        parts.append(f"a hint that draws did not confirm: {longer} draws for longer")
+    elif not odd and not refuted:
+        parts.append("nothing odd")
+    parts += odd
+    return "; ".join([*parts, *(["some randomness is not on the tape"] if tracer.hidden else [])])
+
+
+def hinted(tracer: Tracer) -> str:
+    """Say that a pair costs more than the claim along its tape, where one does; or nothing."""
+    if tracer.unlike or tracer.stateful or not tracer.seen.best:
+        return ""
+    if tracer.seen.best[0].loss <= 1 + 1e-9 or not _drawn(tracer) or not _priced(tracer):
+        return ""
+    return f"a hint, and no finding: {_costs(tracer, tracer.seen.best[0].loss)}, on a pair along its tape"
+
+
+def _priced(tracer: Tracer) -> bool:
+    """Say whether the law of any draw is known."""
+    return any(
+        draw.law or draw.free or draw.hint or draw.options is not None
+        for found in tracer.seen.best[:_LOOKED]
+        for draw in found.view.draws
+    )
+
+
+def _costs(tracer: Tracer, loss: float) -> str:
+    """Say what the costliest pair costs, where anything was priced."""
+    if not _drawn(tracer):
+        return "it draws no noise"
+    if not _priced(tracer):
+        return "the laws of its draws are not known, so nothing was priced"
+    if loss == 0:
+        if not any(d.law for f in tracer.seen.best[:_LOOKED] for d in f.view.draws):
+            return "its outputs are the same on both sides of every pair at equal noise"
+        return "its draws are of the same numbers on both sides of every pair"
+    share = f"{loss:.3g}" if math.isfinite(loss) else "without bound in units"
+    return f"the costliest is {share} of the claim at equal noisy values"
+
+
+def _drawn(tracer: Tracer) -> bool:
+    return any(found.view.draws or found.view.other for found in tracer.seen.best)
+
+
+def _records(tracer: Tracer) -> str:
+    most = max(tracer.seen.sizes, default=1)
+    return f"{most} record{'s' if most != 1 else ''}"
+
+
+def _has_text(tracer: Tracer) -> bool:
+    """Say whether any dataset tried holds something else than numbers."""
+    sides = [side for f in tracer.seen.best[:_LOOKED] for side in (f.pair.left, f.pair.right)]
+    return any(not _numeric(side) for side in sides)
+
+
+def _numeric(data: Any) -> bool:
+    if isinstance(data, (list, tuple)):
+        return all(_numeric(part) for part in data[:_LOOKED])
+    if isinstance(data, np.ndarray):
+        return data.dtype.kind in "biufc"
+    return isinstance(data, (bool, int, float, np.number, np.bool_))
+
+
+def _noise(tracer: Tracer) -> list[str]:
+    """Say of each draw, by the place in the code, the largest share of the claim that it attained."""
+    largest, together = dict[str, float](), dict[str, float]()
+    for found in tracer.seen.best:
+        sums: dict[str, float] = {}
+        for a, b in zip(found.view.draws, found.view.other, strict=False):
+            name, share = f"{a.what} at {a.site}", share_of(a, b, tracer.claim)
+            largest[name] = max(largest.get(name, 0.0), share)
+            sums[name] = sums.get(name, 0.0) + share
+        for name, total in sums.items():
+            together[name] = max(together.get(name, 0.0), total)
+    return [
+        f"{name}: at most {share:.3g} of the claim {_in_all(share, together[name])}at equal noisy values"
+        for name, share in list(largest.items())[:_DRAWS]
+    ]
+
+
+def _in_all(share: float, total: float) -> str:
+    return f"a draw, {total:.3g} in all draws of a run, " if total > _MORE * share else ""
+
+
+def share_of(a: Draw, b: Draw, claim: Claim) -> float:
+    if a.law is None or np.shape(a.argument) != np.shape(b.argument):
+        return 0.0
+    epsilon, rho = a.law.loss(a.argument, b.argument)
+    return (rho if claim[0] == "rho" else epsilon) / claim[1]
+
+
+def _shown(tracer: Tracer) -> bool:
+    """Say whether the output shows the noisy values, so that prices are exact."""
+    if tracer.hidden or tracer.stateful or not tracer.seen.best:
+        return False
+    try:
+        return decode(tracer.tape, tracer.function, tracer.top) is not None
+    except (TapeEndError, ValueError, TypeError):
+        return False
+
+
+def _advice(tracer: Tracer) -> str:
+    laws = {d.law.noise for d in tracer.seen.best[0].view.draws if d.law is not None}
+    if len(laws) != 1:
+        return ""
+    law = laws.pop()
+    return f'audit(obj, d_in, core=<dataset to array>, noise=NoiseLaw("{law.family}", {law.scale:.6g}))'

@@ -1,0 +1,217 @@
+"""LT: the noise of an opaque Python measurement on a tape: prices, structure, replay, bets.
+
+What a tape shows is a hint. A verdict is a bet won on draws that were made after the hint, a closed form
+or a tree of draws whose law real releases fit; ``layer.md`` proves what each of them says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from opendp_sim.audit.checks.distribution import distribution_layer
+from opendp_sim.audit.clock import cpu_seconds
+from opendp_sim.audit.findings import Budget, LayerResult
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.instrument.tape import OutOfTimeError, TapeEndError
+from opendp_sim.audit.outputs.encoding import Raised, outcome
+from opendp_sim.audit.statistics.two_sample import surely_differ
+from opendp_sim.audit.subject import Subject
+from opendp_sim.audit.trace.context import Tracer
+from opendp_sim.core.randomness import public_generator
+
+# --------------------------------------------------------------------------------------------------
+# Whether runs with stand-ins for generators release what the object itself releases.
+#
+# A program may see that a generator is a stand-in, and raise, or go another way: that says nothing of the
+# object. So runs with stand-ins are compared to releases that are made without any: on a few datasets
+# whether they raise, and on the pair of every finding whether what it shows is there as well.
+
+_DATASETS, _AGAIN, _SECONDS = 8, 10, 0.1
+"""Datasets on which runs are compared, how often what differs is looked at again, and CPU seconds."""
+_RELEASES, _RELEASE_SECONDS = 400, 0.3
+_SURE, _MORE_OFTEN = 1e-9, 0.5
+"""Risk at which two samples surely have two laws; how much more often one of them raises."""
+
+
+def stand_ins_raise(tracer: Tracer) -> bool:
+    """Say whether a run with stand-ins raises where releases of the object do not."""
+    rng, begin = public_generator(0, "audit", "stand-ins"), cpu_seconds()
+    quiet: list[Any] = []
+    for _ in range(_DATASETS):
+        data = tracer.space.draw(rng).left
+        if not _raises(tracer.subject.run, data):
+            quiet.append(data)
+        if cpu_seconds() - begin > _SECONDS:
+            break
+    with tracer.hooked():
+        odd = [data for data in quiet if _taped_raises(tracer, data)]
+    for data in odd:
+        if any(_raises(tracer.subject.run, data) for _ in range(_AGAIN)):
+            continue
+        with tracer.hooked():
+            if all(_taped_raises(tracer, data) for _ in range(_AGAIN)):
+                return True
+    return False
+
+
+def _raises(run: Callable[[Any], Any], data: Any) -> bool:
+    return isinstance(outcome(run, data), Raised)
+
+
+def _taped_raises(tracer: Tracer, data: Any) -> bool:
+    try:
+        recorded = isinstance(tracer.tape.run(tracer.obj, data, "record")[0], Raised)
+    except TapeEndError:  # it draws more than is recorded
+        recorded = False
+    return recorded or _raises(tracer.tape.live(tracer.obj, "bulk"), data)
+
+
+def contradicted(tracer: Tracer, pair: Pair | None) -> bool:
+    """Say whether runs with stand-ins have another law on a side of a pair than the object's releases."""
+    if pair is None:
+        return False
+    direct = tracer.direct and not tracer.stateful
+    with tracer.hooked():
+        mine = _sides(tracer.mode_run("bulk") if direct else tracer.obj, pair)
+    real = _sides(tracer.subject.run, pair)
+    return any(_differ(one, other, _SURE) for one, other in zip(mine, real, strict=True))
+
+
+def _sides(run: Callable[[Any], Any], pair: Pair) -> tuple[list[Any], list[Any]]:
+    """Return as many releases of either side, in turn."""
+    left, right = list[Any](), list[Any]()
+    end = cpu_seconds() + _RELEASE_SECONDS
+    while len(left) < _RELEASES and cpu_seconds() < end:
+        left.append(outcome(run, pair.left))
+        right.append(outcome(run, pair.right))
+    return left, right
+
+
+def _differ(one: list[Any], two: list[Any], risk: float) -> bool:
+    shares = [sum(isinstance(v, Raised) for v in side) / max(len(side), 1) for side in (one, two)]
+    if abs(shares[0] - shares[1]) > _MORE_OFTEN:
+        return True
+    try:
+        return surely_differ(one, two, risk)
+    except Exception:  # noqa: BLE001 - outputs that have no numbers
+        return False
+
+
+# --------------------------------------------------------------------------------------------------
+
+LAYER = "LT trace"
+_OVERTIME = 1.2
+"""Steps share the layer's seconds; a slow function may overrun them so far, then it is stopped."""
+_LOOK = 0.05
+"""Part of L3's seconds for seeing which hints are slow."""
+_RACE_RUNS = 2000
+"""A pair of which fewer runs fit into L3's seconds is no hint for it."""
+
+
+def trace_layer(tracer: Tracer) -> LayerResult:
+    """Run the layer: look, then test what was seen, strongest kind of finding first."""
+    from opendp_sim.audit.trace.explanations import alone, hinted, looked, told  # noqa: PLC0415
+    from opendp_sim.audit.trace.pipeline import STEPS  # noqa: PLC0415
+
+    begin = cpu_seconds()
+    tracer.unlike = stand_ins_raise(tracer)
+    evidence = None if tracer.unlike else _searched(tracer, STEPS)
+    if evidence is not None and contradicted(tracer, evidence.pair):
+        tracer.unlike, evidence = True, None
+    with tracer.hooked():
+        facts = told(tracer) if evidence is None else {"alone": alone(tracer)}
+    looks = looked(tracer, refuted=evidence is not None)
+    seconds = cpu_seconds() - begin
+    status: Any = "refuted" if evidence is not None else "not refuted"
+    return LayerResult(
+        LAYER,
+        status,
+        "",
+        tracer.tape.runs,
+        seconds,
+        evidence,
+        power="; ".join(filter(None, [looks, tracer.unfinished])),
+        facts={
+            "pairs": tracer.seen.pairs,
+            "hints": tracer.hints,
+            "direct": tracer.direct,
+            "largest_loss": tracer.seen.best[0].loss if tracer.seen.best else 0.0,
+            "hint": "" if evidence is not None else hinted(tracer),
+            **facts,
+        },
+    )
+
+
+def _searched(tracer: Tracer, steps: tuple[Callable[[Tracer], Any], ...]) -> Any:
+    """Look around, then take the steps until one of them finds something or the seconds are over."""
+    tracer.tape.end = cpu_seconds() + tracer.left(_OVERTIME)
+    try:
+        with tracer.hooked(), contextlib.suppress(OutOfTimeError):
+            tracer.prepare()
+            if not tracer.stateful:
+                tracer.look_around()
+            for step in steps:
+                if tracer.left() <= 0:
+                    break
+                tracer.hidden = tracer.hidden or tracer.tape.unseen
+                evidence = _taken(step, tracer)
+                if evidence is not None:
+                    return evidence
+    finally:
+        tracer.tape.end = math.inf
+    return None
+
+
+def _taken(step: Callable[[Tracer], Any], tracer: Tracer) -> Any:
+    """Take a step; an error in it is no reason to give up those that follow, nor the other layers."""
+    try:
+        return step(tracer)
+    except Exception as error:  # noqa: BLE001 - an odd function may upset any step
+        name = step.__name__.removesuffix("_step").replace("_", " ")
+        tracer.unfinished = f"the search for {name} ended with {type(error).__name__}"
+        return None
+
+
+def _affordable(tracer: Tracer, run: Callable[[Any], Any], seconds: float) -> tuple[Pair, ...]:
+    """Return the hints that a race can run often enough: large datasets are slow."""
+    out: list[Pair] = []
+    first = cpu_seconds()
+    for pair in tracer.hints:
+        begin = cpu_seconds()
+        if begin - first > _LOOK * seconds:
+            break
+        for data in (pair.left, pair.right):
+            with contextlib.suppress(Exception):
+                run(data)
+        if cpu_seconds() - begin < seconds / _RACE_RUNS:
+            out.append(pair)
+    return tuple(out)
+
+
+def traced_distribution(
+    tracer: Tracer, budget: Budget, beta: float, hints: tuple[Pair, ...], events: Any
+) -> LayerResult:
+    """Run L3 on the pairs that the tapes point to, with OpenDP's noise drawn in bulk where it may."""
+    from opendp_sim.audit.trace.bets import verdict_run  # noqa: PLC0415
+
+    def drawn(subject: Subject, hints: tuple[Pair, ...]) -> LayerResult:
+        return distribution_layer(
+            subject, tracer.space, tracer.d_in, budget, tracer.rng, beta, hints, events
+        )
+
+    if not tracer.unlike:
+        with tracer.hooked():
+            run, words = verdict_run(tracer)
+            subject = tracer.subject
+            if run is not tracer.obj:
+                subject = replace(subject, run=run, outer=None)
+            found = drawn(subject, (*hints, *_affordable(tracer, run, budget.seconds))[:8])
+        if found.evidence is None or not contradicted(tracer, found.evidence.pair):
+            own = run is tracer.obj
+            return found if own else replace(found, facts={**found.facts, "draws": words})
+        tracer.unlike = True
+    return drawn(tracer.subject, (*hints, *tracer.hints)[:8])

@@ -1,0 +1,374 @@
+"""The steps of LT, in their order: each takes what the scan saw, and returns evidence or nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.audit.clock import cpu_seconds
+from opendp_sim.audit.findings import Evidence, mirrored
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.instrument.compare_tapes import View, decode, look, numbers
+from opendp_sim.audit.instrument.tape import Draw, OutOfTimeError, Tape, TapeEndError
+from opendp_sim.audit.outputs.encoding import Raised
+from opendp_sim.audit.statistics.sampling import differ
+from opendp_sim.audit.statistics.score_bets import Won, lean_bets
+from opendp_sim.audit.trace.bets import CALCULATED, bet_on_table, drawn, strength, verdict_run
+from opendp_sim.audit.trace.closed_form import (
+    ROUNDING,
+    Shift,
+    closed_form,
+    fits,
+    ratio_in_sight,
+    shift_of,
+    shows,
+)
+from opendp_sim.audit.trace.context import BARE, UNSEEN, Tracer
+from opendp_sim.audit.trace.deterministic import stands_alone
+from opendp_sim.audit.trace.disjoint_support import support_step
+from opendp_sim.audit.trace.draw_tree import clean_tapes
+from opendp_sim.audit.trace.enumerate_draws import tree_step
+from opendp_sim.audit.trace.importance_weights import weighed_step
+from opendp_sim.audit.trace.output_sample import Glance
+from opendp_sim.audit.trace.repeated_calls import repeated_step
+from opendp_sim.audit.trace.scan import Found
+from opendp_sim.audit.trace.tail_events import level_step
+from opendp_sim.audit.trace.undisclosed_noise import hidden_step
+
+# --------------------------------------------------------------------------------------------------
+# Whether a function decides something by its noise: a branch may hide between values that are tried.
+#
+# The noise is forced to numbers that are numbers in every way and tell when they are compared, hashed,
+# divided with a rest, rounded, written as a text or taken for a truth value. What C
+# reads of them at once, as numpy and ``math`` do, is not told.
+
+_KEEPS = (
+    *("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "neg", "pos", "abs"),
+    *("pow", "rpow", "round", "trunc", "floor", "ceil", "invert"),
+)
+_DECIDES = (
+    *("lt", "le", "gt", "ge", "eq", "ne", "bool", "hash", "mod", "rmod", "floordiv", "rfloordiv"),
+    *("divmod", "rdivmod", "and", "rand", "or", "ror", "xor", "rxor", "rshift", "lshift", "index"),
+    *("str", "repr", "format"),
+)
+_ASKED = (
+    "is_integer",
+    "hex",
+    "as_integer_ratio",
+    "bit_length",
+    "bit_count",
+    "to_bytes",
+    "conjugate",
+)
+
+
+def decides_by_noise(
+    tape: Tape, function: Callable[[Any], Any], sides: tuple[tuple[Any, tuple[Draw, ...]], ...]
+) -> bool:
+    """Say whether a run on either side, along its draws, asks more of its noise than arithmetic."""
+    told: list[str] = []
+    kinds: dict[type, type] = {}
+    kinds |= {kind: _telling(kind, kinds, told) for kind in (int, float)}
+    # A float of the program's adds an int of any class by itself. So whole noise is a float once, too.
+    for of in (kinds, {int: kinds[float], float: kinds[float]}):
+        for data, draws in sides:
+            try:
+                out, _ = tape.run(
+                    function, data, "force", [_wrapped(draw.value, of) for draw in draws]
+                )
+            except TapeEndError:
+                return True
+            if isinstance(out, Raised):
+                return True
+    return bool(told)
+
+
+def _wrapped(value: Any, kinds: dict[type, type]) -> Any:
+    if type(value) is list:
+        return [_wrapped(part, kinds) for part in value]
+    kind = kinds.get(type(value))
+    return value if kind is None else kind(value)
+
+
+def _telling(kind: type, kinds: dict[type, type], told: list[str]) -> type:
+    """Return numbers of a kind whose sums and products tell as they do, and that tell of all else."""
+
+    def keeps(name: str) -> Any:
+        def call(self: Any, *others: Any) -> Any:
+            out = getattr(kind, name)(self, *others)
+            if out is NotImplemented and others and isinstance(others[0], float):
+                out = getattr(float, name)(float(self), others[0])
+            return kinds[type(out)](out) if type(out) in kinds else out
+
+        return call
+
+    def decides(name: str) -> Any:
+        def call(self: Any, *others: Any) -> Any:
+            told.append(name)
+            return getattr(kind, name)(self, *others)
+
+        return call
+
+    kept = {n: keeps(n) for n in (f"__{short}__" for short in _KEEPS) if hasattr(kind, n)}
+    names = (*(f"__{short}__" for short in _DECIDES), *_ASKED)
+    return type(kind.__name__, (kind,), kept | {n: decides(n) for n in names if hasattr(kind, n)})
+
+
+# --------------------------------------------------------------------------------------------------
+
+_SHRINK, _KEEP, _WORTH, _PLENTY = 0.4, 0.97, 1.2, 4.0
+_CONFIRMED = 3.0
+"""Seconds for draws that confirm what was calculated: a slow run needs them more than L3 does."""
+_ONE, _ALL, _NEARLY = 0.4, 0.5, 0.9
+"""Parts of the seconds left that one pair, and all of them, may take: runs on large datasets are slow;
+and the part of the largest loss that a small pair must have."""
+
+
+# --- the loss along the tape --------------------------------------------------------------
+
+
+def loss_step(tracer: Tracer) -> Evidence | None:
+    """Price the costliest pairs: by a closed form, else by bets on the score that the tape gives."""
+    over = [found for found in tracer.seen.best if found.loss > 1 + 1e-9]
+    stop = max(0.8, (1 - _ALL) * tracer.left()) if tracer.seen.odd else 0.8
+    for found in _varied(over, _plenty(tracer)):
+        if tracer.left() < stop:
+            break
+        with tracer.within(_ONE):
+            evidence = _priced(tracer, found)
+            if evidence is not None:
+                return evidence
+    return None
+
+
+def _plenty(tracer: Tracer) -> float:
+    """Return a loss, in units of the claim, beyond which more of it shows nothing sooner."""
+    return _PLENTY * max(1.0, 1 / tracer.claim[1])
+
+
+def _varied(over: list[Found], plenty: float) -> list[Found]:
+    """The smallest that costs nearly the most, or plenty; the smallest of all; one without a finding."""
+
+    def length(f: Found) -> int:
+        return len(repr(f.pair.left)) + len(repr(f.pair.right))
+
+    small = sorted(over, key=lambda f: (length(f), -f.loss))
+    much = min(plenty, _NEARLY * over[0].loss) if over else 0.0
+    out = [f for f in small if f.loss >= much][:1]
+    for more in (small[:1], [f for f in over if not f.view.finding][:1]):
+        out += [found for found in more if found not in out]
+    return out
+
+
+def _priced(tracer: Tracer, found: Found) -> Evidence | None:
+    pair, view = shrunk(tracer, found.pair, flip=_costlier_flipped(tracer, found.pair))
+    decoded = None if tracer.hidden else decode(tracer.tape, tracer.function, pair)
+    shift = None if decoded is None else shift_of(view.draws, view.other, decoded)
+    where = _places(view.draws, view.other)
+    detail = f"at equal noisy values the loss is {view.loss:.4g} times the claim{where}"
+    if shift is not None and _steady(tracer, pair, view):
+        closed = closed_form(shift, tracer.subject.measure, tracer.claimed)
+        tapes = 0 if closed is None else clean_tapes(tracer.tape, tracer.function, pair)
+        if closed is not None and tapes:
+            tracer.unfinished = f"{closed[1]} was calculated for a pair and could not be confirmed"
+            tracer.extend(_CONFIRMED)
+            sure = _sure(tracer, pair, view, shift, tapes)  # first: bets take what seconds are left
+            evidence = _calculated(tracer, pair, shift, detail, closed, sure=sure)
+            if evidence is not None:
+                tracer.unfinished = ""
+                return evidence
+        run, words = verdict_run(tracer)
+        won = lean_bets(
+            partial(_row, run, shift),
+            pair,
+            shift.score,
+            tracer.curve,
+            min(2.5, tracer.left()),
+            tracer.risk(0.04),
+            rounds=tracer.rounds(pair),
+        )
+        return None if won is None else drawn(detail, won, tracer, words)
+    if not view.draws:
+        return None
+    seen = Glance()
+    if strength(tracer, pair, 0.06, seen) >= _WORTH:
+        return bet_on_table(tracer, pair, detail, min(1.0, tracer.left()), 0.04, seen=seen)
+    return None  # what is hidden only lowers the loss: not worth draws
+
+
+def _sure(tracer: Tracer, pair: Pair, view: View, shift: Shift, tapes: int) -> bool:
+    """Say whether a closed form may stand without draws."""
+    measure, claimed = tracer.subject.measure, tracer.claimed
+    sides = (pair.left, view.draws), (pair.right, view.other)
+    return (
+        closed_form(shift, measure, claimed, tapes) is not None
+        and ratio_in_sight(shift, measure, claimed) > 1 + ROUNDING[shift.whole]
+        and not decides_by_noise(tracer.tape, tracer.function, sides)
+        and shows(tracer, shift, sides)
+        and stands_alone(tracer, pair)
+    )
+
+
+def _costlier_flipped(tracer: Tracer, pair: Pair) -> bool:
+    """Say whether the pair costs more when its right is run first."""
+    losses = []
+    for side in (pair, pair.flipped()):
+        try:
+            losses.append(look(tracer.tape, tracer.function, side, tracer.claim).loss)
+        except TapeEndError:
+            losses.append(-1.0)
+    return losses[1] > losses[0]
+
+
+def shrunk(tracer: Tracer, pair: Pair, *, flip: bool = False) -> tuple[Pair, View]:
+    """Return the smallest pair found that keeps the excess and the finding; no draws are made."""
+
+    def side(of: Pair) -> Pair:
+        return of.flipped() if flip else of
+
+    view, plenty = look(tracer.tape, tracer.function, side(pair), tracer.claim), _plenty(tracer)
+    end, better = cpu_seconds() + _SHRINK, pair.genome is not None
+    while better and cpu_seconds() < end:
+        better = False
+        for small in tracer.space.simpler(pair):
+            if cpu_seconds() > end:
+                break
+            if not differ(small.left, small.right):
+                continue
+            try:
+                seen = look(tracer.tape, tracer.function, side(small), tracer.claim)
+            except Exception:  # noqa: BLE001, S112 - a smaller dataset that cannot be run
+                continue
+            kept = seen.loss - 1 >= _KEEP * (min(view.loss, plenty) - 1)
+            if seen.finding == view.finding and kept:
+                pair, view, better = small, seen, True
+                break
+    return side(pair), view
+
+
+def _places(draws: tuple[Draw, ...], other: tuple[Draw, ...]) -> str:
+    """Say which draw costs what, and where it stands in the user's code."""
+    best = None
+    for number, (a, b) in enumerate(zip(draws, other, strict=False), 1):
+        law = a.law or a.free
+        if law is None or repr(a.argument) == repr(b.argument):
+            continue
+        cost = (
+            law.loss(a.argument, b.argument)[0]
+            if np.shape(a.argument) == np.shape(b.argument)
+            else math.inf
+        )
+        if best is None or cost > best[0]:
+            shown = f"{_short(a.argument)} on the left, {_short(b.argument)} on the right"
+            best = cost, f" (draw {number}: {a.what}, of {shown}, {a.site})"
+    return "" if best is None else best[1]
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _steady(tracer: Tracer, pair: Pair, view: View, tapes: int = 10) -> bool:
+    """Whether arguments and laws are the same on every tape tried, on either side."""
+    for data, draws in ((pair.left, view.draws), (pair.right, view.other)):
+        told = [d.told for d in draws]
+        for _ in range(tapes):
+            try:
+                _, again = tracer.tape.run(tracer.function, data, "record")
+            except TapeEndError:
+                return False
+            if [d.told for d in again] != told:
+                return False
+    return True
+
+
+def _row(run: Callable[[Any], Any], shift: Shift, data: Any) -> list[float]:
+    out = numbers(run(data))
+    return (
+        out if out is not None and len(out) == shift.decoded.width else [0.0] * shift.decoded.width
+    )
+
+
+def _calculated(
+    tracer: Tracer, pair: Pair, shift: Shift, detail: str, closed: tuple[Any, Any], *, sure: bool
+) -> Evidence | None:
+    """A closed form, the guard, and bets on real draws, without which only what is sure stands."""
+    if not fits(shift, pair, tracer.obj, tracer.rng):
+        return None
+    won: tuple[Won, str] | None = None
+    try:
+        won = _won_beside(tracer, pair, shift)
+    except OutOfTimeError:
+        if not sure:
+            raise
+    if won is None and not sure:
+        return None
+    how, confidence, extra = "calculated", CALCULATED, dict[str, Any]()
+    if won is not None:
+        bets, words = won
+        detail = detail if bets.pair.left is pair.left else mirrored(detail)
+        how, pair = "calculated and drawn", bets.pair
+        confidence = f"calculated, and 1 - {math.exp(-bets.wealth.peak):.1g} (betting on {words})"
+        extra = {
+            "log_wealth": bets.wealth.peak,
+            "rounds": bets.wealth.rounds,
+            "epsilon": bets.bet.epsilon,
+            "delta": bets.bet.delta,
+        }
+    claimed = tracer.curve.text if callable(closed[0]) else closed[0]
+    extra["how"] = how
+    return Evidence("loss", detail, claimed, closed[1], pair, None, confidence, extra)
+
+
+def _won_beside(tracer: Tracer, pair: Pair, shift: Shift) -> tuple[Won, str] | None:
+    """Return bets that were won on releases of the object, or on runs of its function."""
+    lent = tracer.rounds(pair)
+    for run, words, seconds, rounds in (
+        (tracer.obj, "releases of the object", 0.5, None),
+        (*verdict_run(tracer), _CONFIRMED, lent),
+    ):
+        won = lean_bets(
+            partial(_row, run, shift),
+            pair,
+            shift.score,
+            tracer.curve,
+            min(seconds, max(0.1, tracer.left())),
+            tracer.risk(0.03),
+            first=400,
+            rounds=rounds,
+        )
+        if won is not None:
+            return won, words
+    return None
+
+
+# --- structure ------------------------------------------------------------------------------
+
+
+def bare_step(tracer: Tracer) -> Evidence | None:
+    """Outputs without noise, or with noise that is known: the grossest faults, first."""
+    for name in (BARE, UNSEEN, "an exception depends on the data"):
+        odd = sorted(tracer.seen.odd.get(name, []), key=lambda f: len(repr(f.pair.left)))
+        for found in odd[:1]:
+            evidence = bet_on_table(tracer, found.pair, name, 0.4, 0.03, 400)
+            if evidence is not None:
+                return evidence
+    return None
+
+
+STEPS: tuple[Callable[[Tracer], Evidence | None], ...] = (
+    repeated_step,
+    bare_step,
+    loss_step,
+    tree_step,
+    level_step,
+    support_step,
+    weighed_step,
+    hidden_step,
+)
+"""What is tried, in this order. ``layer.md`` lists the parts of beta that each of them takes."""

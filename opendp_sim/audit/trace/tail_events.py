@@ -1,0 +1,172 @@
+"""Levels: a number that follows one draw of known float noise has events of known probability.
+
+Where the claim leaves a small delta no draws can show what exceeds it. Rounding, clamping and scaling
+keep the order, so an event "at least t" is "the draw is at least z", and z is found by bisection.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from opendp_sim.audit.findings import Evidence
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.instrument.compare_tapes import numbers
+from opendp_sim.audit.instrument.native_laws import Law
+from opendp_sim.audit.instrument.tape import TapeEndError
+from opendp_sim.audit.trace.bets import CALCULATED, allowed
+from opendp_sim.audit.trace.context import Tracer
+from opendp_sim.audit.trace.deterministic import stands_alone
+from opendp_sim.audit.trace.draw_tree import blurred, clean_tapes, guard_runs
+from opendp_sim.audit.trace.scan import equal_runs
+
+_PAIRS, _POINTS, _LEVELS, _HALVINGS = 3, 300, 6, 60
+"""Pairs tried, values of the draw that are followed on either side, levels of them that are tried in
+full, and how often the value that leads to a level is halved in."""
+_REACH, _MARGIN, _RISK = 9.0, 1e-6, 1e-7
+"""Scales of noise that are followed, what the excess must be clear of, and the guard's level."""
+_SHORTEST = 1.2
+
+
+def level_step(tracer: Tracer) -> Evidence | None:
+    """Calculate events of outputs that rise or fall with one draw, under a claim with a delta."""
+    if tracer.hidden or tracer.stateful or not float(tracer.curve.deltas[0]) > 0:
+        return None
+    found = [f for f in tracer.seen.best if f.view.moved and not f.view.finding]
+    single = [f for f in found if len(f.view.draws) == 1 and f.view.draws[0].free is not None]
+    for item in sorted(single[:40], key=lambda f: (-f.loss, len(repr(f.pair.left))))[:_PAIRS]:
+        law = item.view.draws[0].free
+        for pair in (item.pair, item.pair.flipped()):
+            if tracer.left() < _SHORTEST:
+                return None
+            evidence = None if law is None else _on(tracer, pair, law)
+            if evidence is not None:
+                return evidence
+    return None
+
+
+@dataclass(frozen=True)
+class _Side:
+    """An output as a function of its one draw, in scales of the noise around where the draw stands."""
+
+    run: Callable[[float], float]
+    places: NDArray[np.float64]
+    outputs: NDArray[np.float64]
+
+    def above(self, level: float, *, most: bool) -> float:
+        """Return from which draw on the output is at least a level, from above or from below."""
+        spot = int(np.searchsorted(self.outputs, level))
+        if spot in (0, len(self.outputs)):
+            return (
+                -math.inf
+                if spot == 0 and most
+                else math.inf
+                if not most
+                else float(self.places[-1])
+            )
+        low, high = float(self.places[spot - 1]), float(self.places[spot])
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            if middle in (low, high):
+                break
+            low, high = (low, middle) if self.run(middle) >= level else (middle, high)
+        return low if most else high
+
+
+def _on(tracer: Tracer, pair: Pair, law: Law) -> Evidence | None:
+    """Try one pair one way round: whether the left is too likely at or above a level, or below."""
+    for sign in (1.0, -1.0):
+        try:
+            left, right = (_side(tracer, data, law, sign) for data in (pair.left, pair.right))
+            if left is None or right is None:
+                continue
+            for level in _levels(tracer, law, left, right):
+                evidence = _at(tracer, pair, law, (left, right), level, sign)
+                if evidence is not None:
+                    return evidence
+        except (TapeEndError, ArithmeticError, LookupError, ValueError, TypeError):
+            continue
+    return None
+
+
+def _side(tracer: Tracer, data: Any, law: Law, sign: float) -> _Side | None:
+    """Return a side whose output never falls along the draw; ``None`` for others."""
+    tape, function = tracer.tape, tracer.function
+    at = tape.run(function, data, "record")[1][0].argument
+    if not isinstance(at, (int, float)):
+        return None
+
+    def run(place: float) -> float:
+        shown = numbers(tape.run(function, data, "force", [at + law.scale * place])[0])
+        if shown is None or len(shown) != 1 or not math.isfinite(shown[0]):
+            raise ValueError
+        return sign * shown[0]
+
+    even = np.linspace(-_REACH, _REACH, _POINTS // 2)
+    places = np.unique(np.concatenate([even, tracer.rng.normal(0, 2, _POINTS // 2)]))
+    outputs = np.array([run(float(place)) for place in places])
+    return _Side(run, places, outputs) if (np.diff(outputs) >= 0).all() else None
+
+
+def _tail(law: Law, place: float) -> float:
+    """Return the probability that the noise is at least so many scales."""
+    return float((stats.laplace if law.family == "laplace" else stats.norm).sf(place))
+
+
+def _levels(tracer: Tracer, law: Law, left: _Side, right: _Side) -> list[float]:
+    """Return outputs of the left at which the excess looks largest, by the values that were followed."""
+    factor = math.exp(min(float(tracer.curve.grid[0]), 700.0))
+    spots = np.searchsorted(right.outputs, left.outputs)
+    ends = np.concatenate([right.places, [math.inf]])
+    excess = [
+        _tail(law, float(place)) - factor * _tail(law, float(ends[spot]))
+        for place, spot in zip(left.places, spots, strict=True)
+    ]
+    best = np.argsort(excess)[::-1][: 4 * _LEVELS]
+    return list(dict.fromkeys(float(left.outputs[k]) for k in best))[:_LEVELS]
+
+
+def _at(
+    tracer: Tracer, pair: Pair, law: Law, sides: tuple[_Side, _Side], level: float, sign: float
+) -> Evidence | None:
+    left, right = sides
+    p = _tail(law, left.above(level, most=False))
+    q = _tail(law, right.above(level, most=True))
+    epsilon, delta = float(tracer.curve.grid[0]), float(tracer.curve.deltas[0])
+    factor = math.exp(min(epsilon, 700.0))
+    if not p - factor * q > delta * (1 + _MARGIN) + 1e-12:
+        return None
+    tapes = clean_tapes(tracer.tape, tracer.function, pair)
+    if not tapes or not blurred(p, q, tapes) - factor * q > delta * (1 + _MARGIN) + 1e-12:
+        return None
+    for data, share in ((pair.left, p), (pair.right, q)):
+        same = equal_runs(tracer.tape, tracer.obj, tracer.function, data)
+        if not same or not _fits(tracer.obj, data, level, sign, share):
+            return None
+    if not stands_alone(tracer, pair):
+        return None
+    side = "at least" if sign > 0 else "at most"
+    return Evidence(
+        "event",
+        f"the output follows its one draw: output {side} {sign * level:.6g} is too likely",
+        allowed(tracer, epsilon, delta),
+        f"{p:.6g} on the left, {q:.6g} on the right: delta {p - factor * q:.6g} at epsilon {epsilon:.4g}",
+        pair,
+        None,
+        CALCULATED,
+        {"how": "calculated", "epsilon": epsilon, "delta": delta},
+    )
+
+
+def _fits(obj: Callable[[Any], Any], data: Any, level: float, sign: float, share: float) -> bool:
+    """The guard: the event's frequency in real releases fits its probability."""
+    seen = guard_runs(lambda: sign * (numbers(obj(data)) or [math.nan])[0] >= level)
+    hits, runs = sum(seen), len(seen)
+    spread = min(stats.binom.cdf(hits, runs, share), stats.binom.sf(hits - 1, runs, share))
+    return bool(spread >= _RISK)

@@ -1,0 +1,1 @@
+"""Exact integer kernels and outward rounding."""

@@ -1,0 +1,120 @@
+"""Outward rounding: a bound printed as a float is never below the real number it stands for."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from decimal import ROUND_CEILING, Context
+from fractions import Fraction
+
+from opendp_sim.core.errors import SpaceError
+
+I64_MAX = 2**63 - 1
+U32_MAX = 2**32 - 1
+"""OpenDP counts records in 32 bits."""
+
+
+def float_up(value: Fraction | float) -> float:
+    """Return the least float that is at least ``value``, exactly."""
+    try:
+        near = float(value)
+    except OverflowError:
+        return math.inf
+    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
+
+
+def float_down(value: Fraction | float) -> float:
+    """Return the greatest float that is at most ``value``, exactly."""
+    try:
+        near = float(value)
+    except OverflowError:
+        return sys.float_info.max if value > 0 else -math.inf
+    return near if Fraction(near) <= value else math.nextafter(near, -math.inf)
+
+
+def up_text(value: float, digits: int = 6) -> str:
+    """Render a bound with ``digits`` significant digits, as ``:g`` does, but never below it.
+
+    A float counts as the number that its shortest text says: 0.1 stays ``0.1``.
+    """
+    if not math.isfinite(value):
+        return f"{value:g}"
+    exact = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
+    return f"{float(exact):.{digits}g}"
+
+
+def whole_distance(value: float | Fraction, where: str) -> Fraction:
+    """Return an input distance exactly, or refuse one that is negative, infinite or NaN (OS206)."""
+    if not 0 <= value < math.inf:
+        raise SpaceError(
+            "OS206", where, expected="a finite distance of at least 0", got=f"{float(value):g}",
+            hint="ask at a distance that two neighbours can have.",
+        )  # fmt: skip
+    return Fraction(value)
+
+
+def sqrt_up(square: Fraction | int) -> float:
+    """Return a float that is at least the square root of ``square``, and within two ulps of it.
+
+    Exact: the comparison ``root ** 2 >= square`` is made in rational numbers.
+    """
+    square = Fraction(square)
+    if square == 0:
+        return 0.0
+    try:
+        root = math.sqrt(square)
+    except OverflowError:
+        return math.inf
+    root = math.nextafter(root, 0.0)
+    while Fraction(root) ** 2 < square:
+        root = math.nextafter(root, math.inf)
+    return root
+
+
+def least_int(fits: Callable[[int], bool]) -> int:
+    """Return the least integer above 0 at which ``fits`` holds; once true it stays true above."""
+    low, high = 0, 1
+    while not fits(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def least(fits: Callable[[float], bool], low: float, high: float) -> float:
+    """Return the least float above ``low`` at which ``fits`` holds, to the last bit.
+
+    ``fits`` holds at ``high`` and, once true, stays true above; it does not hold at ``low``.
+    """
+    while (middle := low + (high - low) / 2.0) not in (low, high):
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def mirrored(curve: Callable[[float], float]) -> Callable[[float], float]:
+    """Return a privacy profile for every epsilon from one that holds from 0 on.
+
+    Neighbours stand in either order, so for t > 0 the complement of an event says that
+    ``P(E) - e**-t Q(E) = 1 - e**-t + e**-t (Q(E') - e**t P(E')) <= 1 - e**-t (1 - delta(t))``.
+    """
+
+    def at(epsilon: float) -> float:
+        if not epsilon < 0:
+            return curve(epsilon)
+        # Two positive terms of a few rounded operations each.
+        far = -math.expm1(epsilon) + math.exp(epsilon) * curve(-epsilon)
+        return min(1.0, far * (1 + 2.0**-48))
+
+    return at
+
+
+def bounded_int(value: int, where: str, most: int = I64_MAX) -> int:
+    """Return ``value``, or refuse it: OpenDP's distances are int64, and 32 bits between records."""
+    if value > most:
+        raise SpaceError(
+            "OS205", where, expected=f"a distance below 2**{most.bit_length()}", got="an overflow",
+            hint="ask for a smaller input distance.",
+        )  # fmt: skip
+    return value

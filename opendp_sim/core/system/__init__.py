@@ -1,0 +1,1 @@
+"""Files, memory, threads, and text from outside."""

@@ -1,0 +1,68 @@
+"""Files that can be read to their end, and again: a pipe may never end, and a device has no size."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+_STORE = b"SQLite format 3"
+
+
+def text_of(raw: bytes) -> str | None:
+    """Return the text that a file holds; None for a store, a picture, an archive or another table.
+
+    What is no text may be private data, and no message quotes any of it.
+    """
+    if raw.startswith(_STORE) or b"\0" in raw:
+        return None
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def first_odd(raw: bytes) -> tuple[int, int]:
+    """Return line and column, from 1, of the first byte that is no UTF-8 text; of a store its first."""
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if text_of(raw[: error.start]) is not None:
+            before = raw[: error.start].decode("utf-8").split("\n")
+            return len(before), len(before[-1]) + 1
+    return 1, 1
+
+
+def is_odd(path: str | os.PathLike[str]) -> bool:
+    """Say whether a pipe, socket or device is at a path, links followed; a folder is none of them."""
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - an odd path is no error here
+    except (OSError, ValueError):
+        return False  # opening it says what is wrong
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def regular(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file that is about to be read, unless reading it could last for ever.
+
+    Raises:
+        OSError: a pipe, a socket or a device is there.
+    """
+    if is_odd(path):
+        raise OSError(errno.EINVAL, "no regular file")
+    return Path(path)
+
+
+def own_file(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file that has this name and no other, and is no link.
+
+    Whoever kept a second name could change it later, and a link leads to a file of somebody else.
+
+    Raises:
+        OSError: there is none, or a link, a second name, a pipe, a socket, a device or a folder.
+    """
+    found = os.lstat(path)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        raise OSError(errno.EINVAL, "no file of its own")
+    return Path(path)

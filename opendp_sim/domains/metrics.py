@@ -1,0 +1,100 @@
+"""Metrics: symmetric distance, the same by person, and the norms, plain or weighted by block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opendp_sim.core import dp
+from opendp_sim.core.claims import norm_of
+from opendp_sim.core.errors import ParameterError, SpaceError
+from opendp_sim.core.space import FOREIGN_METRICS, Metric
+
+
+@dataclass(frozen=True)
+class Symmetric(Metric):
+    """Number of records added or removed. Replacing one record is distance 2."""
+
+    def native(self) -> dp.Metric:
+        """Return OpenDP's ``symmetric_distance()``."""
+        return dp.symmetric_distance()
+
+
+@dataclass(frozen=True)
+class IdDistance(Metric):
+    """Number of persons added or removed, each with all of their records.
+
+    A person whose records changed was removed and added: distance 2. The analogue of OpenDP's
+    ``symmetric_id_distance`` for datasets that are not data frames.
+    """
+
+    identifier_column: str
+
+
+@dataclass(frozen=True)
+class VectorNorm(Metric):
+    """L1, L2 or L∞ distance between integer vectors, each run of cells divided by its weight.
+
+    Args:
+        norm: ``"l1"``, ``"l2"`` or ``"linf"``.
+        weights: runs of ``(cells, weight)``; empty when every weight is 1.
+        monotone: for L∞, whether all differences have one sign, else the distance is infinite.
+        steps: for L∞, instead: the fewest steps, added up by size, that lead from one vector to the
+            other when each step moves cells up only, or down only. That is the largest rise plus
+            the largest fall. Adding one user and removing another is distance 2 here, and infinite
+            in OpenDP's monotone distance, so OpenDP has no equal metric.
+        touched: for L∞, the most cells that one step moves; None for no bound. OpenDP's own metric
+            knows no such bound, so a bounded one chains with nothing that does not state it too.
+    """
+
+    norm: str
+    weights: tuple[tuple[int, int], ...] = ()
+    monotone: bool = False
+    steps: bool = False
+    touched: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no metric: an unknown norm, weights below one, a sign rule without L∞."""
+        norm_of(self.norm)
+        counted = self.steps or self.touched is not None
+        whole = all(type(n) is int and n >= 1 for run in self.weights for n in run)
+        if not whole or (counted and self.norm != "linf") or (self.monotone and self.steps):
+            raise ParameterError(
+                "OS102", "metric", expected="runs of (cells, weight) of whole numbers from 1 on, and "
+                "`steps` and `touched` for linf alone", got="another metric",
+                hint='write VectorNorm("l2"), or VectorNorm("linf", monotone=True).',
+            )  # fmt: skip
+
+    def need_bound(self, d_in: int, where: str) -> None:
+        """Refuse a distance that is infinite because records were both added and removed (OS206)."""
+        if self.norm == "linf" and self.monotone and d_in > 1:
+            raise SpaceError(
+                "OS206", where, expected="an input distance of 1 before a monotone distance", got=d_in,
+                hint="one record added and one removed move cells both ways, and OpenDP's monotone "
+                "distance is then infinite. Ask at distance 1, or count with `vote_counts`, whose "
+                "distance counts users.",
+            )  # fmt: skip
+
+    def native(self) -> dp.Metric | None:
+        """Return OpenDP's metric when no cell is weighted and nothing else is stated."""
+        if self.weights or self.steps or self.touched is not None:
+            return None
+        if self.norm == "l1":
+            return dp.l1_distance(T="i64")
+        if self.norm == "l2":
+            return dp.l2_distance(T=float)
+        return dp.linf_distance(T="i64", monotonic=self.monotone)
+
+
+def _read(metric: dp.Metric) -> Metric | None:
+    if metric == dp.symmetric_distance():
+        return Symmetric()
+    found = (
+        VectorNorm("l1"),
+        VectorNorm("l2"),
+        VectorNorm("linf"),
+        VectorNorm("linf", monotone=True),
+    )
+    return next((norm for norm in found if norm.native() == metric), None)
+
+
+FOREIGN_METRICS.append(_read)

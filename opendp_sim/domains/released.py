@@ -1,0 +1,118 @@
+"""What post-processing starts from: a release, and answers computed from one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.claims import Noise
+from opendp_sim.core.errors import ReleaseError
+from opendp_sim.core.mechanism import REGISTRY
+from opendp_sim.core.space import Domain
+
+
+@dataclass(frozen=True)
+class NamedArrays(Domain):
+    """What a mechanism of its own releases: a flat int64 vector, cut into named arrays.
+
+    Args:
+        arrays: names and shapes, in the order in which they lie in the vector.
+    """
+
+    arrays: tuple[tuple[str, tuple[int, ...]], ...]
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each named array."""
+        return dict(self.arrays)
+
+    @property
+    def size(self) -> int:
+        """Number of cells of all arrays."""
+        return sum(prod(shape) for _, shape in self.arrays)
+
+    def check(self, data: Any) -> None:
+        """Nothing to refuse: mechanisms make releases, and release files are checked when loaded."""
+
+    def split(self, flat: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Cut a flat vector into its named arrays (views where possible)."""
+        out, start = {}, 0
+        for name, shape in self.arrays:
+            out[name] = np.asarray(flat[start : start + prod(shape)]).reshape(shape)
+            start += prod(shape)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Released(Domain):
+    """A released sketch (or other mechanism's output): public from here on.
+
+    Args:
+        sketch: the sketch's domain (blocks, names, weights), or the mechanism's output domain.
+        capabilities: what the sketch's claim offers, by name.
+        noise: the noise law on its cells; None for the exact arrays of a public dataset, and where a
+            mechanism of its own made them.
+        queries: the domain that a query must be in (rows on the sketch's own input space).
+    """
+
+    sketch: Domain
+    capabilities: Mapping[str, Any]
+    noise: Noise | None
+    queries: Domain | None = None
+
+    def check(self, data: Any) -> None:
+        """Nothing to refuse: release files are checked when they are loaded."""
+
+    def capability(self, name: str, key: str) -> Any:
+        """Return the capability called ``name``, or refuse on behalf of the mechanism ``key``."""
+        if name not in self.capabilities:
+            raise ReleaseError(
+                "OS702", key, expected=f"a release that answers `{name}`",
+                got=f"one that answers {', '.join(self.capabilities) or 'nothing'}",
+                hint=f"release {_listed(offering(name))} for `{name}`; this release can be asked for "
+                f"{_listed(asking(self.capabilities))}.",
+            )  # fmt: skip
+        return self.capabilities[name]
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise on a cell of weight 1."""
+        return 0.0 if self.noise is None else self.noise.deviation
+
+
+def offering(capability: str) -> list[str]:
+    """Return the sketches of which a release can be asked for ``capability``."""
+    return sorted(key for key, cls in REGISTRY.items() if capability in cls.offers)
+
+
+def asking(capabilities: Iterable[str]) -> list[str]:
+    """Return the queries that one of ``capabilities`` is enough for."""
+    known = set(capabilities)
+    return sorted(key for key, cls in REGISTRY.items() if known & set(cls.asks_for))
+
+
+def _listed(words: list[str]) -> str:
+    return ", ".join(words[:-1]) + (" or " if words[1:] else "") + words[-1] if words else "nothing"
+
+
+@dataclass(frozen=True)
+class Answers(Domain):
+    """A table of answers, one row a query.
+
+    Args:
+        columns: names of the arrays.
+        labels: public labels along the second axis of two-axis columns, or None.
+        normalised: whether ``density`` is a mean kernel value rather than a sum.
+    """
+
+    columns: tuple[str, ...]
+    labels: tuple[str | int, ...] | None = None
+    normalised: bool = False
+
+    def check(self, data: Any) -> None:
+        """Nothing to refuse: answers are made here."""

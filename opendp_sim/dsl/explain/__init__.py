@@ -1,0 +1,1 @@
+"""Explain mechanisms, errors, words and symbols."""

@@ -1,0 +1,212 @@
+"""Pages about a mechanism, an error code or a stage, as plain text made from the declarations."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from importlib.resources import files
+from typing import Any
+
+import opendp_sim.prelude  # noqa: F401 - fills the catalogue
+from opendp_sim.accounting.evidence import record, tier
+from opendp_sim.core.about import describe
+from opendp_sim.core.errors import CATALOGUE, SpecError
+from opendp_sim.core.mechanism import REGISTRY, Mechanism, current_key, page_beside
+from opendp_sim.core.system.docstrings import doc_of
+from opendp_sim.core.system.escape_text import shown
+from opendp_sim.domains.released import asking, offering
+from opendp_sim.dsl.explain.parameter_pages import (
+    options,
+    page_of_a_parameter,
+    page_of_an_option,
+    parameters,
+)
+from opendp_sim.dsl.explain.printed_names import PRINTED, known_as, page_of_a_name
+from opendp_sim.dsl.explain.symbols import SYMBOLS, page_of_a_symbol, symbol_of
+from opendp_sim.dsl.grammar.pages import page_of, words_of_a_spec
+from opendp_sim.dsl.grammar.program import Spec
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.text.diagnostic import nearest
+from opendp_sim.dsl.text.plain_text import first_sentence, plain_text
+from opendp_sim.dsl.types.describe import stage_plain
+
+_OF_AUDITS = {"audit": "guide.md", "known_limits": "known_limits.md"}
+"""Pages of the auditor."""
+
+
+def catalogue() -> list[dict[str, Any]]:
+    """Return every mechanism: key, room, what it does, what it goes with, evidence."""
+    order = ("rows", "sketches", "measurements", "queries")
+    return [
+        {
+            "key": key,
+            "room": cls.room,
+            "what": first_sentence(cls),
+            "with": partners(key),
+            "evidence": tier(key),
+        }
+        for key, cls in sorted(REGISTRY.items(), key=lambda kv: (order.index(kv[1].room), kv[0]))
+    ]
+
+
+def partners(key: str) -> list[str]:
+    """Return the queries that a release of a sketch answers, or the sketches that answer a query."""
+    cls = REGISTRY[key]
+    return asking(cls.offers) or sorted({k for name in cls.asks_for for k in offering(name)})
+
+
+def explain(word: str) -> str:
+    """Return the page of a mechanism, an error code, a word of a spec, or a name that is printed."""
+    if word.upper() in CATALOGUE:
+        return _error(word.upper())
+    if word in _OF_AUDITS:
+        return files("opendp_sim").joinpath("audit", _OF_AUDITS[word]).read_text("utf-8")
+    pages, printed = [], known_as(word)
+    word = current_key(word)
+    words = words_of_a_spec(Spec)
+    if word in REGISTRY:
+        pages = [_mechanism(REGISTRY[word])]
+    elif word in words:
+        pages = [page_of(word, words[word])]
+    if printed is not None:
+        pages.append(page_of_a_name(printed))
+    symbol = symbol_of(word, REGISTRY) if word not in REGISTRY else None
+    if symbol is not None:
+        pages.insert(0, page_of_a_symbol(symbol, REGISTRY))
+    held = page_of_a_parameter(word, REGISTRY)
+    if held is not None and symbol is None and word not in REGISTRY:
+        pages.insert(0 if word in words else len(pages), held)
+    option = page_of_an_option(word, REGISTRY)
+    if option is not None:
+        pages.append(option)
+    if pages:
+        return "\n\n".join(pages)
+    raise SpecError(
+        "OS303",
+        "explain",
+        expected="a mechanism or a parameter, an error code, a printed name or symbol, or one of "
+        f"{', '.join(Spec.words())}",
+        got=word,
+        hint=nearest(
+            word, [*REGISTRY, *words, *PRINTED, *SYMBOLS, *parameters(REGISTRY), *options(REGISTRY)]
+        )
+        or nearest(word.upper(), CATALOGUE)
+        or "`opendp-sim ops` lists the mechanisms.",
+    )
+
+
+def facts_of(word: str) -> dict[str, Any]:
+    """Return what a program reads of a page of ``explain``; nothing of a word of a spec."""
+    if word.upper() in CATALOGUE:
+        code = word.upper()
+        return {"error": {"code": code, "means": CATALOGUE[code], "exit": _EXITS[code[2]]}}
+    key, printed = current_key(word), known_as(word)
+    if key not in REGISTRY:
+        if printed is None:
+            return (
+                {}
+                if word not in SYMBOLS
+                else {"symbol": dict(zip(("unit", "says"), SYMBOLS[word], strict=True))}
+            )
+        return {"name": dict(zip(("unit", "says"), PRINTED[printed], strict=True))}
+    told = {name: asdict(about) for name, about in describe(REGISTRY[key]).items()}
+    (entry,) = (entry for entry in catalogue() if entry["key"] == key)
+    return {"mechanism": entry | {"parameters": told}}
+
+
+_FAMILIES = {
+    "1": "a parameter of a mechanism",
+    "2": "a space a mechanism was bound to",
+    "3": "a spec, or a plan made from one",
+    "4": "a budget or a ledger",
+    "5": "an audit",
+    "6": "data, a file or a query",
+    "7": "a release or a certificate",
+    "9": "a bug here",
+}
+_EXITS = {"1": 1, "2": 1, "3": 1, "4": 3, "5": "1, or 2 of `audit`", "6": 4, "7": 5, "9": 70}
+
+
+def _error(code: str) -> str:
+    family = code[2]
+    return (
+        f"{code}: {CATALOGUE[code]}\n\nAbout {_FAMILIES[family]}. Exit code {_EXITS[family]}"
+        " (1 whenever it is found while a spec is checked).\n"
+        "The message says the place, what was expected, what came, and what to do."
+    )
+
+
+def _mechanism(cls: type[Mechanism]) -> str:
+    lines = [f"{cls.key} ({cls.room})", "", plain_text(doc_of(cls)), "", "Parameters"]
+    for name, about in describe(cls).items():
+        symbol = f" ({about.symbol})" if about.symbol not in ("-", "") else ""
+        default = "required" if about.default == "required" else f"default {about.default}"
+        lines += [
+            f"    {name}{symbol}: {about.range}; {default}; in {about.unit}",
+            f"        {about.text} {about.hint}".rstrip(),
+        ]
+    if found := partners(cls.key):
+        lines += ["", f"{'Answers  ' if cls.offers else 'Asks     '} {', '.join(found)}"]
+    lines += ["", f"Proof     {page_beside(cls) or 'none beside the code'}"]
+    lines += [f"Source    {cls.source.key}, {cls.source.where}", f"Evidence  {tier(cls.key)}"]
+    return "\n".join([*lines, *(f"          {line}" for line in _behind(cls.key))])
+
+
+def _behind(key: str) -> list[str]:
+    """Return what was recorded, in a line each: laws, audits, broken twins."""
+    found = record(key)
+    if found is None:
+        return ["nothing recorded"]
+    held, failed = (found["laws"][name] or [] for name in ("held", "failed"))
+    lines = [
+        f"{len(held)} laws held"
+        + (f", {len(failed)} failed" if failed else "")
+        + (f" ({found['laws']['date']}): {', '.join(held)}" if held else "")
+    ]
+    audits, twins = found["audits"], found["twins"]
+    if audits:
+        lines.append(
+            f"{audits['audits']} audits {audits['verdict']} ({audits['date']}): "
+            f"{', '.join(audits['layers'])}"
+        )
+    if twins:
+        lines.append(f"{twins['caught']} of {twins['of']} broken twins refuted")
+    return lines
+
+
+def explain_stage(plan: Plan, name: str) -> str:
+    """Return the page of one stage of a program: its type, step by step, and its loss."""
+    if name not in plan.types:
+        raise SpecError(
+            "OS303",
+            "explain",
+            expected=f"a stage: {', '.join(plan.types)}",
+            got=name,
+            hint=nearest(name, plan.types) or "name a stage of the flow.",
+        )
+    about = stage_plain(plan.types[name])
+    lines = [f"stage {name}", f"    from      {about['from']} (source {about['source']})"]
+    for step in about["steps"]:
+        facts = ", ".join(f"{k} {v:.6g}" for k, v in step["expected"].items())
+        lines.append(
+            f"    {step['step']:<18} -> {step['type']}" + (f"  [{facts}]" if facts else "")
+        )
+    lines.append(f"    stability {about['stability']} under {about['metric']}")
+    if about["faces"]:
+        norms = about["faces"]
+        lines.append(
+            f"    sensitivity l1 {norms['l1']:.6g}, l2 {norms['l2']:.6g}, linf {norms['linf']:.6g}"
+            + (", monotone" if norms["monotone"] else "")
+        )
+    lines.append(f"    numerics  {about['numerics']}; evidence {about['evidence']}")
+    if name in plan.releases:
+        lines += ["    release   " + _release_line(plan, name)]
+    return "\n".join(map(shown, lines))
+
+
+def _release_line(plan: Plan, name: str) -> str:
+    release = plan.releases[name].plain()
+    if release["mechanism"] == "none":
+        return "none: the data is public"
+    ((key, params),) = release["mechanism"].items()
+    inside = ", ".join(f"{k}={v}" for k, v in params.items())
+    return f"{key}({inside}), loss {', '.join(f'{v:.6g}' for v in release['loss'])}"

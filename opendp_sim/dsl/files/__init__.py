@@ -1,0 +1,1 @@
+"""Name, stage and write the files of a run."""

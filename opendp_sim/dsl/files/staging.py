@@ -1,0 +1,285 @@
+"""Where the outputs of a run wait, complete and synchronised, until their charge is durable.
+
+A run that saves anything makes one private folder beside its outputs, ``.opendp_sim-<token>``. What it
+will publish is written there first; a list of it (``run.json``, written last) says that everything is
+complete. After the charge, the files are renamed to where they belong. A process that dies in between
+leaves the folder, and the next ``apply`` of the same plan, or ``apply --resume``, goes on from it.
+Proof: ``charge.md``, beside this file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path as File
+from typing import Any, Literal, Self
+
+from opendp_sim.accounting.atomic_files import fresh, replacing, sync_folder
+from opendp_sim.accounting.certificate.lamport_signature import Seal, closed_by
+from opendp_sim.accounting.file_schemas import Digest, FileName, Strict, read_strictly
+from opendp_sim.core.errors import ReleaseError
+from opendp_sim.core.system.lazy_import import filelock
+from opendp_sim.core.system.regular_files import own_file
+
+_NAME = re.compile(r"\.opendp_sim-([0-9a-f]{16})")
+_LIST, _LOCK, _ROOM, _SEAL = "run.json", "lock", "room", "seal"
+_OWN = re.compile(
+    rf"{_LOCK}|{_ROOM}\d*|{_SEAL}|run\.json|\d+(\.[^./]*)?(\.statement)?"
+    r"|\.(run\.json|\d+(\.[^./]*)?)\.[0-9a-f]{16}\.part"
+)
+"""What a run calls the files of its folder: one with another file in it is somebody else's."""
+
+
+class Saved(Strict):
+    """One output of a run: where it waits, where it goes, and what it is."""
+
+    output: str
+    staged: FileName
+    save: str
+    sha256: Digest
+    statement: Digest
+    """The digest of what its certificate states (``accounting/certificate/certificate.md``)."""
+
+
+class _List(Strict):
+    format: Literal["opendp_sim/run/1"]
+    program: Digest
+    reserve: int | None
+    """The ledger's entry that was reserved for the run; None without a ledger."""
+    ledger: str | None
+    """The hash of that entry, which no other ledger holds."""
+    signed: bool
+    signer: Digest | None = None
+    """The public key of who signs; None for nobody, and in lists of versions that did not keep it."""
+    files: list[Saved]
+
+
+class RunFolder:
+    """A private folder that one process holds; it is removed when it is let go of, unless kept."""
+
+    def __init__(self, path: File, lock: Any, *, keep: bool = False) -> None:
+        self.path, self._lock, self._keep = path, lock, keep
+        self.listed: _List | None = None
+        self.seal = Seal()
+        """Its digest is in the ledger before the run; it is closed over the list of the files."""
+
+    @classmethod
+    def make(cls, beside: File, room: int, names: int = 0) -> RunFolder:
+        """Make one, and hold room on the disk for what is to come.
+
+        Args:
+            beside: the folder that it is made in.
+            room: bytes.
+            names: files; a disk can have room for bytes and for no file more.
+
+        Raises:
+            OSError: there is no such room; nothing was looked at.
+        """
+        beside.mkdir(parents=True, exist_ok=True)
+        path = beside / f".opendp_sim-{secrets.token_hex(8)}"
+        path.mkdir(mode=0o700)
+        made = cls(path, filelock.FileLock(path / _LOCK, timeout=0, thread_local=False))
+        try:
+            made._lock.acquire()
+            with fresh(path / _ROOM) as stream:
+                _allocate(stream.fileno(), room)
+            for number in range(names):
+                os.close(os.open(path / f"{_ROOM}{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except BaseException:
+            made.release()
+            raise
+        return made
+
+    @property
+    def token(self) -> str:
+        """What names the run, in the ledger too."""
+        return self.path.name.rpartition("-")[2]
+
+    def give_room(self) -> None:
+        """Give the held part of the disk to the files that are written now."""
+        for held in self.path.glob(f"{_ROOM}*"):
+            held.unlink(missing_ok=True)
+
+    def complete(
+        self,
+        files: Sequence[Saved],
+        *,
+        program: str,
+        reserve: int | None,
+        ledger: str | None,
+        signer: str | None,
+    ) -> None:
+        """Write the list of the files, all of which are complete: from here on the folder is kept."""
+        listed = _List(
+            format="opendp_sim/run/1",
+            program=program,
+            reserve=reserve,
+            ledger=ledger,
+            signed=signer is not None,
+            signer=signer,
+            files=list(files),
+        )
+        text = json.dumps(listed.model_dump(), indent=1, sort_keys=True)
+        with fresh(self.path / _SEAL) as stream:
+            stream.write(self.seal.close(text.encode()))
+        with replacing(self.path / _LIST, "w") as stream:
+            stream.write(text)
+        sync_folder(self.path.parent)
+        self.listed, self._keep = listed, True
+
+    def open_list(self, seal: str | None) -> None:
+        """Read the list of a folder that another process left, and see that it is the one it wrote.
+
+        Args:
+            seal: what the ledger recorded before the run; None for an entry from before there were
+                seals, whose charge has to hold the digests of the files then.
+
+        Raises:
+            ReleaseError (OS701): the list or its seal was changed, or is no list.
+        """
+        try:
+            text = own_file(self.path / _LIST).read_bytes()
+            shown = b"" if seal is None else own_file(self.path / _SEAL).read_bytes()
+        except OSError:
+            raise changed(self) from None
+        if seal is not None and not closed_by(seal, text, shown):
+            raise changed(self)
+        self.listed = _listed(text)
+
+    def done(self) -> None:
+        """Say that everything was published: the folder goes when it is let go of."""
+        self._keep = False
+
+    def release(self) -> None:
+        """Let go of the folder; remove it unless it holds what is still to be published."""
+        try:
+            if not self._keep:
+                # The list first: without it nobody takes a half removed folder for a complete one.
+                with suppress(OSError):
+                    (self.path / _LIST).unlink(missing_ok=True)
+                shutil.rmtree(self.path, ignore_errors=True)
+        finally:
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        """Return it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of it."""
+        self.release()
+
+
+def kept_folders(beside: File) -> Iterator[RunFolder]:
+    """Yield the folders of runs that no process holds and that had all their files; remove others.
+
+    Args:
+        beside: the folder that ``save:`` paths start from.
+
+    Raises:
+        ReleaseError (OS701): a folder cannot be read. It may hold a run that was paid for; passed
+            over, it would be paid for again.
+    """
+    if not beside.is_dir():
+        return
+    for path in sorted(beside.iterdir()):
+        if not is_run_folder(path.name) or path.is_symlink() or not path.is_dir():
+            continue
+        if _is_foreign(path):
+            continue
+        lock = filelock.FileLock(path / _LOCK, timeout=0, thread_local=False)
+        if not _taken(lock, path):
+            continue
+        found = RunFolder(path, lock, keep=True)
+        with found:
+            if _has_list(path):
+                yield found
+            else:
+                found.done()
+
+
+def is_run_folder(name: str) -> bool:
+    """Say whether a folder is called as that of a run."""
+    return _NAME.fullmatch(name) is not None
+
+
+def _is_foreign(path: File) -> bool:
+    """Say whether a folder holds what no run leaves, and no run's list: nothing of it is touched."""
+    try:
+        names = os.listdir(path)  # noqa: PTH208 - names alone
+        return _LIST not in names and not all(map(_OWN.fullmatch, names))
+    except (PermissionError, FileNotFoundError):
+        return False
+    except OSError:
+        pass
+    raise _unreadable(path)
+
+
+def _taken(lock: Any, path: File) -> bool:
+    """Take a folder's lock; False where a process holds it, or it is another person's, or gone."""
+    try:
+        lock.acquire()
+    except (filelock.Timeout, PermissionError, FileNotFoundError):
+        return False
+    except OSError:
+        pass
+    else:
+        return True
+    raise _unreadable(path)
+
+
+def _has_list(path: File) -> bool:
+    try:
+        return (path / _LIST).exists()
+    except OSError:
+        pass
+    raise _unreadable(path)
+
+
+def _unreadable(path: File) -> ReleaseError:
+    return ReleaseError(
+        "OS701", str(path), expected="the folder of an earlier run, which can be read",
+        got="a disk that refused to read it",
+        hint="nothing new was charged. Try again; remove the folder if its run is not wanted: what it "
+        "was charged stands.",
+    )  # fmt: skip
+
+
+def listed_program(path: File, *, charged: bool = False) -> str | None:
+    """Return the program whose complete run a folder says that it holds; None if it says nothing.
+
+    Args:
+        path: the folder.
+        charged: ask only for a run that was charged to a ledger.
+    """
+    with suppress(OSError, ReleaseError):
+        listed = _listed(own_file(path / _LIST).read_bytes())
+        return listed.program if listed.ledger is not None or not charged else None
+    return None
+
+
+def _listed(text: bytes) -> _List:
+    return read_strictly(_List, text, lambda where: _changed(f"another value at {where}"))
+
+
+def changed(folder: RunFolder) -> ReleaseError:
+    """Return the refusal of a folder whose files are not those that the run left (OS701)."""
+    return _changed(f"changed or missing ones in {folder.path}")
+
+
+def _changed(got: str) -> ReleaseError:
+    return ReleaseError(
+        "OS701", "the kept files", expected="the files of an unfinished run, as it left them", got=got,
+        hint="its charge stands; remove the folder to give the run up, and run it anew.",
+    )  # fmt: skip
+
+
+def _allocate(handle: int, size: int) -> None:
+    """Take ``size`` bytes of the disk, where the system can do so."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(handle, 0, max(size, 1))

@@ -1,0 +1,134 @@
+"""Writing outputs: releases and tables, each to a temporary file that is renamed when complete."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os.path
+import secrets
+from collections.abc import Mapping
+from pathlib import Path as File
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.accounting.atomic_files import fresh, replacing
+from opendp_sim.accounting.certificate.certificate import digest_of
+from opendp_sim.accounting.release.release import Release
+from opendp_sim.core.errors import DataError
+from opendp_sim.core.space import Domain
+from opendp_sim.domains.cell import boxed, columned
+
+
+def digests(files: Mapping[str, File]) -> dict[str, str]:
+    """Return the sha256 of each file."""
+    return {name: digest_of(path) for name, path in files.items()}
+
+
+def check_writable(path: File, where: str) -> None:
+    """Make the folder of ``path`` and write a file of the longest name beside it, or refuse (OS609)."""
+    token = secrets.token_hex(8)
+    try:
+        if os.path.lexists(path) and not path.is_file():
+            raise unwritable(where, f"{path}, which is no regular file")
+        longest = path.with_name(f".{path.name}.certificate.json.{token}.part")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with fresh(longest) as stream:
+            stream.write(bytes(1))
+        longest.unlink()
+        free = not path.with_name(path.name + ".certificate.json").is_dir()
+    except (OSError, ValueError):  # ValueError: no name, or one with a NUL, which no file has
+        free = False
+    if not free:
+        raise unwritable(where, str(path))
+
+
+def unwritable(where: str, got: str, hint: str = "") -> DataError:
+    """Return the refusal of an output that cannot be written (OS609)."""
+    return DataError(
+        "OS609", where, expected="a file that can be written", got=got,
+        hint=hint or "name a folder that can be made and written, or choose one with --into.",
+    )  # fmt: skip
+
+
+def write_output(path: File, value: Any, domain: Domain | None) -> None:
+    """Write a release (.npz), arrays (.npz), or a table (.csv, .json), atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(value, Release):
+        value.save(path)
+    elif path.suffix == ".npz":
+        with replacing(path, "wb") as stream:
+            np.savez_compressed(stream, **_arrays(value))
+    elif path.suffix == ".csv":
+        names, rows = table_of(value, getattr(domain, "labels", None))
+        with replacing(path, "w") as stream:
+            writer = csv.writer(stream, lineterminator="\n")
+            writer.writerow(names)
+            writer.writerows(rows)
+    else:
+        with replacing(path, "w") as stream:
+            json.dump(_plain(_named(value, getattr(domain, "labels", None))), stream, indent=1)
+            stream.write("\n")
+
+
+def _arrays(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return {str(name): _stored(columned(array)) for name, array in value.items()}
+    return {"answer": _stored(columned(value))}
+
+
+def _stored(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array that a file without pickles can hold: objects that are no one text each as JSON."""
+    if array.dtype != object:
+        return array
+    held = columned(array.ravel().tolist()).reshape(array.shape)
+    if held.dtype != object:
+        return held
+    return np.array([json.dumps(cell) for cell in array.ravel().tolist()]).reshape(array.shape)
+
+
+def table_of(value: Any, labels: tuple[Any, ...] | None) -> tuple[list[str], list[list[Any]]]:
+    """Return (column names, rows) of answers; a two-axis column has one name a label.
+
+    A column called ``label`` holds indices into the public labels and is written as the labels.
+    """
+    columns: dict[str, Any] = {}
+    for name, given in (value if isinstance(value, Mapping) else {"answer": value}).items():
+        array = columned(given)
+        if array.ndim == 2:
+            wide = array.shape[1]
+            tags = labels if labels is not None and len(labels) == wide else range(wide)
+            for place, tag in enumerate(tags):
+                columns[name if wide == 1 else f"{name}:{tag}"] = array[:, place]
+        elif name == "label" and labels is not None and array.dtype.kind in "iu":
+            columns[name] = boxed(labels)[array]
+        else:
+            columns[name] = np.atleast_1d(array)
+    rows = [list(row) for row in zip(*(c.tolist() for c in columns.values()), strict=True)]
+    return list(columns), rows
+
+
+def _named(value: Any, labels: tuple[Any, ...] | None) -> Any:
+    """Return answers with labels by name, and ``classes`` where a column has one entry a class."""
+    if labels is None or not isinstance(value, Mapping):
+        return value
+    columns = {str(name): columned(given) for name, given in value.items()}
+    named = {
+        n: boxed(labels)[a] if n == "label" and a.dtype.kind in "iu" else a
+        for n, a in columns.items()
+    }
+    wide = any(a.ndim == 2 and a.shape[1] == len(labels) > 1 for a in columns.values())
+    return named | ({"classes": list(labels)} if wide and "classes" not in named else {})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(map(_plain, value))
+    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,198 @@
+"""Reading a section: its words, typed values, and one finding for each that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from opendp_sim.dsl.grammar.json_schema import Schema
+from opendp_sim.dsl.grammar.section import (
+    HOLE,
+    KINDS,
+    Reader,
+    Refusal,
+    Section,
+    Word,
+    hole_in,
+    shown,
+)
+from opendp_sim.dsl.text.diagnostic import Notes, Path, misspelt, nearest
+
+_SHORT = 4
+"""Letters up to which another word is no misspelling: `rdp` is not meant to be `gdp`."""
+_HOMES = {
+    "ledger": "a ledger belongs to a dataset: write it under `data`, beside `source`, as `ledger: "
+    "{file: records.ledger, limit: {epsilon: 3.0, delta: 1.0e-5}}` (`opendp-sim explain ledger`)."
+}
+"""Words that people write in another place, and where they belong."""
+
+
+def read_section(cls: type[Section], value: Any, path: Path, notes: Notes, **given: Any) -> Any:
+    """Return the section, or None where anything of it is wrong or left open (reported)."""
+    values, whole = read_words(cls, value, path, notes)
+    if not whole:
+        return None
+    before = notes.objections
+    record = cls(**values, **given)
+    record.rules(notes, path)
+    return record if notes.objections == before else None
+
+
+def read_words(
+    cls: type[Section], value: Any, path: Path, notes: Notes
+) -> tuple[dict[str, Any], bool]:
+    """Return the words that are fine, by field, and whether all are."""
+    if isinstance(value, str) and cls.short is not None:
+        value = {cls.short: value}
+    if not isinstance(value, dict):
+        wrong(value, "mapping", path, notes)
+        return {}, False
+    before, words = notes.objections, cls.words()
+    known = {said for w in words.values() for said in (w.spelled, *w.formerly)}
+    for strange in value:
+        if strange not in known:
+            notes.unknown(strange, words, (*path, strange), "entry", _HOMES.get(strange, ""))
+    values: dict[str, Any] = {}
+    whole = True
+    for w in words.values():
+        written = w.written(value)
+        for again in written[1:]:
+            notes.error("OS303", f"`{again}` is a former name of `{w.spelled}`", (*path, again),
+                        part="key", label="written twice", help=f"keep `{written[0]}`.")  # fmt: skip
+        if written:
+            found = _read_word(w, value[written[0]], (*path, written[0]), notes)
+            whole = whole and found is not HOLE
+            values |= {} if found is HOLE else {w.field: found}
+        elif w.info.is_required():
+            missing(w, value, words, path, notes)
+    _some_of(cls, value, path, notes)
+    values = {name: found for name, found in values.items() if found is not HOLE}
+    for error in _errors(cls, values):
+        _refuse(cls, error, value, path, notes)
+        values.pop(error["loc"][0], None)
+    return values, whole and notes.objections == before
+
+
+def _read_word(w: Word, value: Any, path: Path, notes: Notes) -> Any:
+    """Return the value of a word, as pydantic is to check it; HOLE where nothing is left to check."""
+    if value is HOLE:
+        return HOLE
+    if w.reader is not None or w.section is not None:
+        read = w.reader.read if w.reader else lambda *a: read_section(w.section, *a)  # type: ignore[arg-type]
+        found = read(value, path, notes)
+        return HOLE if found is None else found
+    if w.info.annotation is Any:
+        return value
+    if value is None:
+        wrong(value, w.kind, path, notes)
+    return HOLE if value is None or hole_in(value) else _frozen(value)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def wrong(value: Any, kind: str | tuple[str, str], path: Path, notes: Notes) -> None:
+    """Report a value of another kind than what is expected."""
+    expected, advice = KINDS[kind] if isinstance(kind, str) else kind
+    if value is HOLE:
+        return
+    one_of = expected.removeprefix("one of ")
+    near = isinstance(value, str) and expected != one_of and _meant(value, one_of.split(", "))
+    notes.error("OS304", f"`{path[-1] if path else 'spec'}` must be {expected}", path,
+                label=f"got {shown(value)}", help=near or advice)  # fmt: skip
+
+
+def _meant(value: str, words: list[str]) -> str:
+    """Return the advice to write the nearest word; of a short one only if it has the same letters."""
+    if len(value) <= _SHORT:
+        words = [one for one in words if sorted(one) == sorted(value) or len(one) > _SHORT]
+    return nearest(value, words)
+
+
+def missing(w: Word, value: Any, words: Mapping[str, Word], path: Path, notes: Notes) -> None:
+    """Report that a word is not there, unless it is there misspelt (reported as unknown)."""
+    if not misspelt(w.spelled, (strange for strange in value if strange not in words)):
+        notes.error("OS305", f"`{w.spelled}` is missing", (*path, f"?{w.spelled}"), part="key",
+                    label=f"no `{w.spelled}` here",
+                    help=f"add `{w.spelled}:` ({w.kind[0]}).")  # fmt: skip
+
+
+def _some_of(cls: type[Section], value: Mapping[str, Any], path: Path, notes: Notes) -> None:
+    if cls.some_of is None:
+        return
+    how, names, refusal = cls.some_of
+    there = len([name for name in names if name in value])
+    if there == 0 or (how == "oneOf" and there > 1):
+        notes.error(
+            refusal.code,
+            refusal.title.format(name=path[-1]),
+            path,
+            part=refusal.part,
+            label=refusal.label or "none of them",
+            help=refusal.help,
+        )
+
+
+def _errors(cls: type[Section], values: Mapping[str, Any]) -> list[Any]:
+    """Return what pydantic says of the values that are there."""
+    try:
+        cls.__pydantic_validator__.validate_python(dict(values), self_instance=cls.__new__(cls))
+    except ValidationError as error:
+        return [found for found in error.errors() if found["loc"][0] in values]
+    return []
+
+
+def _refuse(
+    cls: type[Section], error: Any, value: Mapping[str, Any], path: Path, notes: Notes
+) -> None:
+    """Report an error of pydantic in the words of the declaration."""
+    w = next(w for w in cls.words().values() if w.field == error["loc"][0])
+    spelled = w.written(value)[0]
+    place, given = (*path, spelled), value[spelled]
+    kinds = ("tuple_type", "string_type", "int_type", "float_type", "bool_type", "literal_error")
+    inside = len(error["loc"]) > 1 and isinstance(given, list)
+    if w.refusal is None or (error["type"] in kinds and not inside):
+        wrong(given, w.kind, place, notes)
+        return
+    if w.refusal.within and inside:
+        place, given = (*place, error["loc"][1]), error["input"]
+    notes.error(
+        w.refusal.code,
+        w.refusal.title,
+        place,
+        part=w.refusal.part,
+        label=w.refusal.label or f"got {shown(given)}",
+        help=w.refusal.help,
+    )
+
+
+def named(section: type[Section], empty: Refusal | None) -> Reader:
+    """Declare a mapping of free names to sections, and what is said of an empty one."""
+
+    def read(value: Any, path: Path, notes: Notes) -> dict[str, Any] | None:
+        """Return the sections by name; None stands for one that is wrong (reported)."""
+        if not isinstance(value, dict):
+            wrong(value, "mapping", path, notes)
+            return None
+        if not value and empty is not None:
+            notes.error(
+                empty.code,
+                empty.title,
+                path,
+                label=empty.label or f"got {shown(value)}",
+                help=empty.help,
+            )
+        given = {"name": ""} if "name" in section.model_fields else {}
+        return {
+            name: read_section(section, inner, (*path, name), notes, **dict.fromkeys(given, name))
+            for name, inner in value.items()
+        }
+
+    def schema() -> Schema:
+        size: Schema = {"type": ["object", "null"]} if empty is None else {"minProperties": 1}
+        return {"type": "object", "additionalProperties": section.schema_of()} | size
+
+    return Reader(read, schema, section)

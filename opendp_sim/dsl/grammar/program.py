@@ -1,0 +1,150 @@
+"""The typed form of a program: frozen data, one canonical JSON, one hash.
+
+YAML and Python both end here, with ``${params}`` resolved and every default filled in, so that two
+programs have equal hashes exactly when they mean the same. The sections are declared in ``grammar/``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+from opendp_sim.dsl.grammar.about import About
+from opendp_sim.dsl.grammar.budget import LedgerRef
+from opendp_sim.dsl.grammar.data import DataEntry, SourceRef
+from opendp_sim.dsl.grammar.flow import Expect, ReleaseDecl, StageDecl
+from opendp_sim.dsl.grammar.outputs import OutputDecl
+from opendp_sim.dsl.grammar.parameters import Parameter
+from opendp_sim.dsl.grammar.parse import named
+from opendp_sim.dsl.grammar.privacy import Privacy, Unit
+from opendp_sim.dsl.grammar.section import Refusal, Section, plain_of, word
+
+__all__ = [
+    "TEMPLATE",
+    "VERSION",
+    "About",
+    "DataEntry",
+    "Expect",
+    "LedgerRef",
+    "OutputDecl",
+    "Privacy",
+    "Program",
+    "ReleaseDecl",
+    "SourceRef",
+    "Spec",
+    "StageDecl",
+    "Unit",
+]
+
+VERSION = "opendp_sim/1"
+
+
+class Spec(Section):
+    """A program: everything written in it is public."""
+
+    template: ClassVar[str] = """\
+# yaml-language-server: $schema=./schema.json
+# A program for opendp_sim. Fill in every hole, then run `opendp-sim check` on this file.
+# Everything written here is public: never put a value here that was read from the data.
+spec: opendp_sim/1
+name: ???                                 # a short name; it stands in certificates and ledgers
+"""
+    spec: Literal["opendp_sim/1"] = word(
+        "The version of the language.",
+        refusal=Refusal("another version of the language", f"write `spec: {VERSION}`."),
+    )
+    name: str = word("A short name; it stands in certificates and ledgers.", min_length=1)
+    about: About | None = word("What whoever decides about it has to know.", None)
+    params: Annotated[dict[str, Parameter], named(Parameter, None)] = word(
+        "Public numbers that a command line can change.", {}
+    )
+    data: Annotated[dict[str, DataEntry], named(DataEntry, Refusal(
+        "`data` must name at least one dataset", "write `data: {name: {source: ..., columns: ...}}`.",
+    ))] = word("Datasets by name.")  # fmt: skip
+    privacy: Privacy | None = word(
+        "What the program promises; needless where all data is public.", None
+    )
+    flow: Annotated[dict[str, StageDecl], named(StageDecl, Refusal(
+        "`flow` must name at least one stage", "write `flow: {name: {from: ..., steps: [...]}}`.",
+    ))] = word("Stages by name.")  # fmt: skip
+    outputs: Annotated[dict[str, OutputDecl], named(OutputDecl, Refusal(
+        "a program needs at least one output",
+        "write `outputs: {name: {from: ..., save: out/name.npz}}`.",
+        code="OS305",
+    ))] = word("What is computed, by name.")  # fmt: skip
+
+
+TEMPLATE = "".join(
+    section.template
+    for section in (Spec, About, Parameter, DataEntry, Privacy, StageDecl, OutputDecl)
+)
+"""What ``init`` writes: commented, with holes (``???``) that fail ``check``."""
+
+
+def current_folder() -> str:
+    """Return the current folder, or an empty text where it was removed."""
+    try:
+        return os.getcwd()  # noqa: PTH109 - a text
+    except OSError:
+        return ""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A whole program. ``folder`` (what paths are relative to) and ``values`` are not hashed.
+
+    A relative ``written_folder`` stays the folder that it named when the program was read, also after
+    ``os.chdir``: else a run would charge another ledger.
+    """
+
+    name: str
+    data: tuple[DataEntry, ...]
+    privacy: Privacy | None
+    flow: tuple[StageDecl, ...]
+    outputs: tuple[OutputDecl, ...]
+    about: About | None = None
+    written_folder: str = field(default=".", compare=False)
+    values: tuple[tuple[str, Any], ...] = field(default=(), compare=False)
+    """The public parameters that were in force, for the certificate."""
+    home: str = field(default_factory=current_folder, compare=False, repr=False)
+    """The current folder when the program was read."""
+
+    @property
+    def folder(self) -> str:
+        """What paths are relative to: as it was written, while that names the same folder."""
+        here = current_folder() == self.home
+        return self.written_folder if here else os.path.join(self.home, self.written_folder)  # noqa: PTH118 - a text
+
+    def plain(self) -> dict[str, Any]:
+        """The canonical spec: reading it again gives an equal program."""
+        found: dict[str, Any] = {"spec": VERSION, "name": self.name}
+        for section in ("data", "flow", "outputs"):
+            found[section] = {one.name: plain_of(one) for one in getattr(self, section)}
+        for name, one in (("privacy", self.privacy), ("about", self.about)):
+            found |= {name: one.plain()} if one is not None else {}
+        return found
+
+    @property
+    def canonical(self) -> str:
+        """The canonical JSON text."""
+        return json.dumps(self.plain(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+    @property
+    def hash(self) -> str:
+        """sha256 of the canonical JSON: what a plan, a charge and a certificate name."""
+        return hashlib.sha256(self.canonical.encode()).hexdigest()
+
+    def entry(self, name: str) -> DataEntry | None:
+        """Return the data entry called ``name``."""
+        return next((entry for entry in self.data if entry.name == name), None)
+
+    def stage(self, name: str) -> StageDecl | None:
+        """Return the stage called ``name``."""
+        return next((stage for stage in self.flow if stage.name == name), None)
+
+    def output(self, name: str) -> OutputDecl | None:
+        """Return the output called ``name``."""
+        return next((output for output in self.outputs if output.name == name), None)

@@ -1,0 +1,151 @@
+"""From plain data to the typed form, through every section; all findings in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path as File
+from typing import Any
+
+import opendp_sim.prelude  # noqa: F401 - fills the catalogue
+from opendp_sim.core import dp
+from opendp_sim.core.mechanism import REGISTRY
+from opendp_sim.dsl.grammar.parameters import resolve_parameters
+from opendp_sim.dsl.grammar.parse import missing, read_words
+from opendp_sim.dsl.grammar.privacy import read_privacy
+from opendp_sim.dsl.grammar.program import Program, ReleaseDecl, Spec, StageDecl, Unit
+from opendp_sim.dsl.grammar.section import HOLE
+from opendp_sim.dsl.text import yaml_document as yaml
+from opendp_sim.dsl.text.diagnostic import Notes
+from opendp_sim.dsl.text.yaml_document import Document, Span
+
+# --------------------------------------------------------------------------------------------------
+# Under ``measure: gdp`` Gaussian noise is the rounded law: the discrete one is never drawn there.
+#
+# The discrete Gaussian of scale s is not (L2 / s)-Gaussian DP (``accounting/measures/gaussian.md``), so
+# ``noise: gaussian`` names another mechanism under ``gdp``, and OpenDP's own sampler, which has no other
+# Gaussian, is refused.
+
+_DISCRETE, _ROUNDED = "gaussian", "rounded_gaussian"
+
+
+def rounded_stages(
+    stages: Mapping[str, StageDecl | None], notes: Notes
+) -> dict[str, StageDecl | None]:
+    """Return the stages of a ``gdp`` program with Gaussian noise as the rounded law; refuse samplers."""
+    return {name: None if decl is None else _stage(decl, notes) for name, decl in stages.items()}
+
+
+def _stage(decl: StageDecl, notes: Notes) -> StageDecl | None:
+    release = decl.release
+    if release is None or release.key != _DISCRETE:
+        return decl
+    params = dict(release.params)
+    if params.pop("sampler", "auto") == "opendp":
+        notes.error("OS405", "OpenDP has no sampler of a Gaussian DP noise",
+                    ("flow", decl.name, "release", "sampler"),
+                    label="a discrete Gaussian is not Gaussian DP",
+                    help="leave `sampler` out, or choose `measure: zcdp`.")  # fmt: skip
+        return None
+    record = REGISTRY[_ROUNDED].from_spec({"scale": 1.0, **params})
+    full = record.spec() if release.kind == "noise" else {**record.spec(), **params}
+    if "scale" not in params:
+        full.pop("scale")
+    return decl.model_copy(update={"release": _renamed(release, full)})
+
+
+def _renamed(release: ReleaseDecl, params: Mapping[str, object]) -> ReleaseDecl:
+    return replace(release, key=_ROUNDED, params=tuple(sorted(params.items())))
+
+
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Draft:
+    """What could be read of a program, which names are broken, and the findings so far."""
+
+    program: Program
+    broken: frozenset[str]
+    notes: Notes
+    document: Document | None
+    unit: Unit | None = None
+    """The privacy unit, known even where the rest of ``privacy`` could not be read."""
+
+
+def draft_of_file(path: str | File, given: Mapping[str, Any] | None = None) -> Draft:
+    """Read a spec file."""
+    notes = Notes()
+    file = File(path)
+    document = yaml.read(file, notes)
+    return _draft(document.data, given or {}, notes, document, str(file.parent))
+
+
+def draft_of(
+    data: Any,
+    given: Mapping[str, Any] | None = None,
+    folder: str = ".",
+    document: Document | None = None,
+    notes: Notes | None = None,
+) -> Draft:
+    """Read a program given as plain data (what YAML would hold)."""
+    return _draft(data, given or {}, notes or Notes(), document, folder)
+
+
+def _draft(
+    data: Any, given: Mapping[str, Any], notes: Notes, document: Document | None, folder: str
+) -> Draft:
+    # Whoever runs a spec uses this package's mechanisms, which OpenDP counts as `contrib`.
+    dp.enable_features("contrib")
+    nothing = Program("", (), None, (), (), written_folder=folder)
+    if not isinstance(data, dict):
+        if not notes.findings:
+            if document is not None and data is not None:
+                document.lines = []  # it may be private, so that no message quotes a line of it
+                document.spans.setdefault(((), "value"), Span(1, 1, 1))
+            notes.error("OS304", "a spec is a mapping", (), label=_got(data),
+                        help="`opendp-sim init FILE` writes a template.")  # fmt: skip
+        return Draft(nothing, frozenset(), notes, document)
+    body, values = resolve_parameters(data, given, notes)
+    found, _ = read_words(Spec, body | {"privacy": HOLE}, (), notes)  # it is read with the data
+    named = {word: found.get(word, {}) for word in ("data", "flow", "outputs")}
+    entries = named["data"].values()
+    privacy, unit = None, None
+    if "privacy" in body:
+        privacy, unit = read_privacy(body["privacy"], named["data"], notes)
+    elif not entries or not all(e is not None and e.public for e in entries):
+        missing(Spec.words()["privacy"], body, Spec.words(), (), notes)
+    _one_name_each(named, notes)
+    if privacy is not None and privacy.measure == "gdp":
+        named["flow"] = rounded_stages(named["flow"], notes)
+    good = {word: tuple(v for v in those.values() if v) for word, those in named.items()}
+    program = Program(
+        name=found.get("name", ""),
+        privacy=privacy,
+        data=good["data"],
+        flow=good["flow"],
+        outputs=good["outputs"],
+        about=found.get("about"),
+        written_folder=folder,
+        values=tuple(sorted(values.items())),
+    )
+    broken = frozenset(n for those in named.values() for n, value in those.items() if value is None)
+    return Draft(program, broken, notes, document, unit)
+
+
+def _got(data: Any) -> str:
+    """Say what came instead of a mapping: nothing of it is quoted."""
+    if data is None:
+        return "got nothing"
+    what = "a list" if isinstance(data, list) else "a text or a number"
+    return f"got {what}, of which nothing is shown"
+
+
+def _one_name_each(named: Mapping[str, Mapping[str, Any]], notes: Notes) -> None:
+    taken: dict[str, str] = {}
+    for section, names in named.items():
+        for name in names:
+            if name in taken:
+                notes.error("OS303", f"`{name}` names two things", (section, name), part="key",
+                            label=f"also under `{taken[name]}`", help="choose another name.")  # fmt: skip
+            taken[name] = section

@@ -1,0 +1,51 @@
+"""The JSON Schema of specs, made from the grammar, for yaml-language-server and other editors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import opendp_sim.prelude  # noqa: F401 - fills the catalogue
+from opendp_sim.dsl.grammar.json_schema import Schema
+from opendp_sim.dsl.grammar.program import VERSION, Spec
+
+_HOLE = r"\?\?\?"
+_WHOLE = {"type": "string", "pattern": rf"^(\$\{{[^}}]*\}}|{_HOLE})$"}
+_INSIDE = {"type": "string", "pattern": rf"\$\{{[^}}]*\}}|^{_HOLE}$"}
+"""Wherever a value may stand, a ``${parameter}`` or a hole may; within a text, a parameter too."""
+_SCALARS = {"number", "integer", "boolean"}
+
+
+def json_schema() -> Schema:
+    """Return the schema; equal code gives equal schemas."""
+    found = Spec.schema_of()
+    words: Schema = found["properties"]
+    public = {"properties": {"public": {"const": True}}, "required": ["public"]}
+    needless = {"properties": {"data": {"additionalProperties": public}}}
+    found["anyOf"] = [{"required": ["privacy"]}, needless]
+    for word in words.keys() - {"params"}:
+        words[word] = _open(words[word])
+    about = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": VERSION,
+        "title": "opendp_sim spec",
+    }
+    return about | found
+
+
+def _open(schema: Any) -> Any:
+    """Let a parameter stand for every number, word and truth value."""
+    if isinstance(schema, list | tuple):
+        return [_open(inner) for inner in schema]
+    if not isinstance(schema, dict):
+        return schema
+    values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    if values or schema.get("type") in _SCALARS or "pattern" in schema:
+        texts = "pattern" in schema or any(isinstance(value, str) for value in values)
+        return {"anyOf": [schema, _INSIDE if texts else _WHOLE]}
+    return {k: _map(k, v) for k, v in schema.items()}
+
+
+def _map(keyword: str, value: Any) -> Any:
+    if keyword == "properties":
+        return {name: _open(inner) for name, inner in value.items()}
+    return value if keyword in ("default", "required", "examples") else _open(value)

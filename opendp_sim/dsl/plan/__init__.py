@@ -1,0 +1,1 @@
+"""Plan a program: losses, scales, expected errors."""

@@ -1,0 +1,63 @@
+"""The unit of each error that a plan expects: what may stand on one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from opendp_sim.dsl.plan.records import Planned
+from opendp_sim.dsl.types.error_terms import BESIDE
+
+_OF_MEANS = {"noise_error of the sum", "noise_error times records"}
+"""Errors of sums that a mean divides: what is drawn is the mean's, for a stated number of records."""
+_SUMS = {
+    "noise of a sum of products": "sums of products, to which a record adds at most 1",
+    "noise of the summed loss": "the summed loss",
+}
+"""Errors of sums that have a unit of their own, whatever the answers are counted in."""
+
+
+def unit_of_answers(plan: Planned, output: str) -> str:
+    """Return what an output's answers are counted in; nothing where its question does not say."""
+    return next((post.unit for post in reversed(plan.outputs[output].posts) if post.unit), "")
+
+
+def unit_of(plan: Planned, name: str) -> str | None:
+    """Return the unit of an error of answers or of their sums, None for what is an error of neither.
+
+    Args:
+        plan: the plan.
+        name: a name of its error curves: an output, a colon and an error.
+    """
+    output, _, error = name.partition(": ")
+    unit = unit_of_answers(plan, output) or "the answer's own unit"
+    if error == "noise_error":
+        return unit
+    if error in _OF_MEANS:
+        return f"{unit}, for means of {BESIDE[0]} records"
+    return _SUMS.get(error)
+
+
+def divisor_of(name: str) -> int:
+    """Return what a drawn error is divided by: a number of records for that of a mean, else 1."""
+    return BESIDE[0] if name.partition(": ")[2] in _OF_MEANS else 1
+
+
+def of_one_unit(
+    plan: Planned, errors: Mapping[str, Sequence[float]]
+) -> tuple[str, dict[str, Sequence[float]], tuple[str, ...]]:
+    """Return the first unit, the errors that have it, and the names of all others.
+
+    What one record may be off by has another unit than a sum, and no budget changes it.
+    """
+    units = {name: unit_of(plan, name) for name in errors}
+    first = next((unit for unit in units.values() if unit is not None), "")
+    kept: dict[str, Sequence[float]] = {
+        name: [value / divisor_of(name) for value in errors[name]]
+        for name in errors
+        if units[name] == first
+    }
+    return first, kept if first else {}, tuple(_left_out(errors, kept if first else {}))
+
+
+def _left_out(errors: Mapping[str, Sequence[float]], kept: Mapping[str, object]) -> Iterator[str]:
+    yield from (name for name in errors if name not in kept)

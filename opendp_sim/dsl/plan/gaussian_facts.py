@@ -1,0 +1,61 @@
+"""What a plan says about its Gaussian total, and about attackers under any measure."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from opendp_sim.accounting.budget import MeasureName
+from opendp_sim.accounting.measures.attackers import attacker_of
+from opendp_sim.accounting.measures.conversion import zcdp_to_epsilon
+from opendp_sim.core.errors import InternalError
+from opendp_sim.dsl.plan.records import Planned
+
+
+def gaussian_facts(plan: Planned) -> dict[str, Any] | None:
+    """Return the rational mu**2 of a ``gdp`` program, which everything else is computed from.
+
+    ``mu_squared`` is in force: twice OpenDP's total. ``by_types`` is the same from the types alone.
+    """
+    if plan.privacy is None or plan.privacy.measure != "gdp":
+        return None
+    by_types = 2 * sum((r.again[0] for r in plan.releases.values() if r.again), Fraction(0))
+    delta = None if plan.target is None else plan.target.conversion_delta
+    return {
+        "mu_squared": str(2 * Fraction(plan.total[0])),
+        "by_types": str(by_types),
+        "epsilon_by_zcdp": None if delta is None else zcdp_to_epsilon(plan.total[0], delta),
+    }
+
+
+def check_gaussian(
+    measure: MeasureName, total: tuple[float, ...], claim: tuple[float, ...] | None
+) -> None:
+    """Stop with OS901 unless the exact curve's epsilon is at most that of zCDP's conversion."""
+    if measure != "gdp" or claim is None:
+        return
+    most = zcdp_to_epsilon(total[0], claim[1])
+    if claim[0] > most * (1 + 1e-9) + 1e-12:
+        raise InternalError(
+            "OS901", "privacy.claim", expected=f"at most {most!r}, as every zCDP mechanism",
+            got=f"{claim[0]!r} by the Gaussian curve", hint="nothing ran; report the spec as a bug.",
+        )  # fmt: skip
+
+
+def attackers_of(plan: Planned) -> dict[str, Any] | None:
+    """Return what tests can do against the program: against one record, and against the unit."""
+    if plan.privacy is None or not plan.total:
+        return None
+    measure, exact = plan.privacy.measure, is_tight(plan)
+    return {
+        "one": attacker_of(measure, plan.of_one, exact=exact).plain(),
+        "unit": attacker_of(measure, plan.total, exact=exact).plain(),
+    }
+
+
+def is_tight(plan: Planned) -> bool:
+    """Whether the Gaussian curve is every release's own claim; a pure one's mu is an upper bound."""
+    if plan.privacy is None or plan.privacy.measure != "gdp":
+        return False
+    bounds = [release.bound for release in plan.releases.values() if release.bound is not None]
+    return all(bound.claim.mu_squared is not None for bound in bounds)

@@ -1,0 +1,70 @@
+"""The plan of one release: what it loses, and what its noise is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from opendp_sim.core.claims import Stage
+from opendp_sim.core.mechanism import Mechanism
+from opendp_sim.dsl.plan import losses
+from opendp_sim.dsl.plan.solve import Loss
+from opendp_sim.dsl.types.records import Bound, Typed
+
+
+@dataclass(frozen=True)
+class ReleasePlan:
+    """One release: the record with its solved parameter, its claim, and its loss."""
+
+    typed: Typed
+    bound: Bound | None
+    spend: Fraction | None = None
+    own_measure: str = "none"
+    own_loss: Loss = ()
+    loss: Loss = ()
+    """In the program's measure."""
+    maps: tuple[tuple[str, float], ...] = ()
+    """Every map of the chain at the unit's distance: (step, distance after it)."""
+    again: losses.Exact = ()
+    """The same from the types, in exact numbers."""
+
+    @property
+    def record(self) -> Mechanism | None:
+        """The mechanism with everything filled in."""
+        return None if self.bound is None else self.bound.record
+
+    @property
+    def asked_stages(self) -> tuple[Stage, ...] | None:
+        """The pipeline whose release can be asked: a sketch with noise, or a mechanism of its own."""
+        typed, bound = self.typed, self.bound
+        if typed.is_sketch and typed.release_kind in ("noise", "none"):
+            return typed.stages
+        if bound is None or not getattr(bound.claim, "capabilities", None):
+            return None
+        return (*typed.stages, Stage(bound.record, bound.domain, bound.metric, bound.claim))
+
+    @property
+    def sampler(self) -> str | None:
+        """Which sampler draws the noise."""
+        noise = getattr(self.bound.claim, "noise", None) if self.bound else None
+        return None if noise is None else str(noise.sampler)
+
+    def plain(self) -> dict[str, Any]:
+        """The JSON form."""
+        if self.bound is None:
+            return {"mechanism": "none", "loss": []}
+        noise = getattr(self.bound.claim, "noise", None)
+        record = self.bound.record
+        return {
+            "mechanism": {record.key: record.spec()},
+            "norm": self.bound.norm,
+            "maps": [list(found) for found in self.maps],
+            "spend": None if self.spend is None else str(self.spend),
+            "own": {"measure": self.own_measure, "loss": list(self.own_loss)},
+            "loss": list(self.loss),
+            "sampler": self.sampler,
+            "deviation": None if noise is None else noise.deviation,
+            "cells": self.typed.sketch.output.size if self.typed.is_sketch else None,  # type: ignore[attr-defined]
+            "expected": {k: float(v) for k, v in self.bound.claim.expected.items()},
+        } | ({"reason": reason} if (reason := getattr(self.bound.claim, "reason", "")) else {})

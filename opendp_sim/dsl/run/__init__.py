@@ -1,0 +1,1 @@
+"""Run a plan: reserve, compute, write, charge, publish."""

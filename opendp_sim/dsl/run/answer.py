@@ -1,0 +1,211 @@
+"""Questions to a saved release: no spec, no data, no further loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path as File
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import opendp_sim.prelude  # noqa: F401 - fills the catalogue
+from opendp_sim.accounting.release.query import features_of, read_queries
+from opendp_sim.accounting.release.query_blocks import answered_in_blocks, one_block, query_blocks
+from opendp_sim.accounting.release.release import Release
+from opendp_sim.core import dp
+from opendp_sim.core.claims import Post
+from opendp_sim.core.errors import DataError, SpecError
+from opendp_sim.core.mechanism import Mechanism
+from opendp_sim.core.space import Domain
+from opendp_sim.domains.records import Records
+from opendp_sim.dsl.grammar.parse_steps import read_steps
+from opendp_sim.dsl.grammar.program import SourceRef
+from opendp_sim.dsl.plan.errors import safe_deviations
+from opendp_sim.dsl.run.execute import answer
+from opendp_sim.dsl.run.inputs import source_of
+from opendp_sim.dsl.text import yaml_document as yaml
+from opendp_sim.dsl.text.diagnostic import Notes
+from opendp_sim.dsl.types.error_terms import size
+from opendp_sim.io.builtin import BUILTINS
+
+
+def ask(
+    release: Release,
+    queries: SourceRef | None,
+    posts: Sequence[str],
+    public: SourceRef | None = None,
+) -> tuple[Any, Domain | None, dict[str, Any]]:
+    """Answer public queries.
+
+    Args:
+        release: a loaded release.
+        queries: where the queries are; paths start from the current folder. None for questions that
+            need none, such as ``counts`` and ``modes``.
+        posts: query mechanisms in order, as a spec writes them: ``density`` or
+            ``"density: {confidence: 0.9}"``.
+        public: public points, for a question with ``public: points``.
+
+    Returns:
+        (the answers, their domain, the queries' columns of single numbers, to show beside answers).
+
+    Raises:
+        Refused: an unknown mechanism or parameter. ReleaseError (OS702, OS703): the release cannot
+            answer this. DataError (OS607): queries of another width or dtype.
+    """
+    dp.enable_features("contrib")
+    claims, domain = _bind(release, posts)
+    features = features_of(release)
+    points = None
+    if public is not None:
+        points = read_queries(lambda: source_of(public, features, ".", {}), "public")
+    if queries is None:
+        if any(claim.takes == "release" and claim.asks for claim in claims):
+            raise DataError(
+                "OS607", "query", expected="public queries", got="none",
+                hint="add --queries FILE; `modes` and `counts` need none.",
+            )  # fmt: skip
+        return answer(release, claims, None, points), domain, {}
+    blocks = query_blocks(lambda: source_of(queries, features, ".", {}), "query")
+    found, beside = answered_in_blocks(
+        lambda block: answer(release, claims, block, points),
+        one_block(blocks, *claims, where="query"),
+        "query",
+    )
+    return found, domain, beside
+
+
+def mechanisms_of(posts: Sequence[str]) -> tuple[Mechanism, ...]:
+    """Return the query mechanisms that texts name, or refuse what is none."""
+    notes = Notes()
+    steps = [yaml.parse(text, "--post", notes).data for text in posts]
+    notes.raise_if_any()
+    mechanisms = read_steps(steps, ("post",), notes, ("queries",))
+    notes.raise_if_any()
+    return tuple(mechanisms or ())
+
+
+def _bind(release: Release, posts: Sequence[str]) -> tuple[list[Post], Domain | None]:
+    claims: list[Post] = []
+    domain: Domain | None = release.released
+    for mechanism in mechanisms_of(posts):
+        if domain is None:
+            raise SpecError(
+                "OS306", mechanism.key, expected="a step after one that has answers",
+                got="a step after the last", hint="leave it out.",
+            )  # fmt: skip
+        claim: Any = mechanism.bind(domain, release.stages[0].metric)
+        claims.append(claim)
+        domain = claim.output
+    if not claims:
+        raise SpecError(
+            "OS305", "post", expected="a query mechanism", got="none",
+            hint="write for example --post density; `opendp-sim ops` lists them.",
+        )  # fmt: skip
+    return claims, domain
+
+
+def reference(text: str) -> SourceRef:
+    """Return the source that a command line names: a file by its ending, or a built-in dataset."""
+    ending = File(text).suffix.removeprefix(".")
+    if ending in ("npz", "npy", "csv", "parquet"):
+        return SourceRef(ending, str(File(text).resolve()))
+    if text in BUILTINS:
+        return SourceRef("builtin", text)
+    raise DataError(
+        "OS601", "query", expected="a .npz, .npy, .csv or .parquet file, or a built-in dataset",
+        got=text, hint=f"built in: {', '.join(BUILTINS)}.",
+    )  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------
+# What stands below answers: labels that noise may have decided, and queries where no record can be.
+
+_NAMED = 10
+"""Answers that are named; a terminal shows as many."""
+
+
+def notes_of(
+    release: Release,
+    queries: SourceRef | None,
+    posts: Sequence[str],
+    answers: Any,
+    public: SourceRef | None = None,
+) -> list[str]:
+    """Return what a reader of answers should know of them; nothing private is opened.
+
+    Args:
+        release: what was asked.
+        queries: where the queries are.
+        posts: the questions, as ``ask`` has them.
+        answers: what ``ask`` returned.
+        public: public points, as ``ask`` has them.
+    """
+    if queries is None:
+        return []
+    return [*_small_leads(release, queries, posts, answers, public), *_outside(release, queries)]
+
+
+def _small_leads(
+    release: Release,
+    queries: SourceRef,
+    posts: Sequence[str],
+    answers: Any,
+    public: SourceRef | None,
+) -> Iterator[str]:
+    last = mechanisms_of(posts)[-1]
+    scores = answers.get("score") if isinstance(answers, Mapping) else None
+    if last.key != "classify" or scores is None or scores.shape[1] < 2:
+        return
+    maps = getattr(last, "rule", "") == "map"
+    mean = str(not maps).lower()
+    said = f"density: {{normalise: {mean}, public: {getattr(last, 'public', 'none')}}}"
+    found, domain, _ = ask(release, queries, posts[:-1] or [said], public)
+    noise = found["noise_error"]
+    if maps == getattr(domain, "normalised", False):  # the score is of the other kind
+        divisor = np.maximum(found["records"], found["least_records"])
+        noise = noise * divisor if maps else noise / divisor
+    order = np.argsort(scores, axis=1)[:, -2:]
+    two = np.take_along_axis(noise, order, axis=1)
+    noise_of_lead = np.hypot(two[:, 0], two[:, 1])
+    classes = scores.shape[1]
+    safe = safe_deviations(classes)
+    small = np.flatnonzero(answers["margin"] < safe * noise_of_lead)
+    if len(small):
+        named = ", ".join(f"{at + 1:,}" for at in small[:_NAMED])
+        more = f" and {len(small) - _NAMED:,} more" if len(small) > _NAMED else ""
+        yield (
+            f"{len(small):,} of {len(scores):,} labels have a `margin` below the safe lead, so noise may "
+            f"have decided them: answers {named}{more}. By noise alone 2 of 3 margins are off by at most "
+            f"{_between(noise_of_lead)}; {safe:.3g} times that is a safe lead among {classes:,} classes"
+        )
+
+
+def _between(values: NDArray[np.float64]) -> str:
+    least, most = size(float(values.min())), size(float(values.max()))
+    return least if least == most else f"{least} to {most}"
+
+
+def _outside(release: Release, queries: SourceRef) -> Iterator[str]:
+    domain, features = release.stages[0].domain, features_of(release)
+    if not isinstance(domain, Records):
+        return
+    declared = {c.name: c.bounds for c in domain.columns if c.bounds}
+    asked = [c.name for c in features.columns if c.name in declared]
+    strange, every, names = 0, 0, dict.fromkeys(asked, False)
+    for block in query_blocks(lambda: source_of(queries, features, ".", {}), "query"):
+        beyond = np.zeros(len(next(iter(block.values()))), dtype=bool)
+        for name in asked:
+            lower, upper = declared[name]
+            values = np.asarray(block[name], dtype=np.float64).reshape(len(beyond), -1)
+            here = ((values < lower) | (values > upper)).any(axis=1)
+            names[name] |= bool(here.any())
+            beyond |= here
+        strange, every = strange + int(beyond.sum()), every + len(beyond)
+    if strange:
+        named = ", ".join(f"`{name}`" for name, there in names.items() if there)
+        yield (
+            f"{strange:,} of {every:,} queries lie outside of the declared bounds of {named}, where no "
+            "record can be: an answer tells how near the records inside come to that place, or to the "
+            "edge where a step cuts queries off"
+        )

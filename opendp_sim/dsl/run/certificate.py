@@ -1,0 +1,139 @@
+"""Certificates of outputs: the statement, made before the charge, and what binds it afterwards.
+
+A statement says everything about one output, its digest included. The charge in the ledger holds the
+digest of the file and of the statement, and the certificate quotes that entry: one chain from the program
+through the numbers and the file to the charge. ``accounting/certificate/certificate.md`` is the
+public page.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path as File
+from typing import Any
+
+from opendp_sim.accounting.certificate.certificate import FORMAT, assumptions, digest_of, quoted
+from opendp_sim.accounting.certificate.signature import Signer
+from opendp_sim.accounting.composition import Total
+from opendp_sim.accounting.evidence import record, tier
+from opendp_sim.accounting.ledger.ledger import Entry, Ledger
+from opendp_sim.accounting.release.release import versions
+from opendp_sim.core.mechanism import REGISTRY
+from opendp_sim.core.system.docstrings import doc_of
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.plan.release_plan import ReleasePlan
+
+
+def claim_about(plan: Plan, release: ReleasePlan) -> dict[str, Any]:
+    """Return what is claimed about one release: it travels in its header and certificates."""
+    privacy = plan.privacy
+    if privacy is None or release.bound is None:
+        return {"public": True}
+    return {
+        "unit": privacy.unit.plain(),
+        "d_in": privacy.unit.d_in,
+        "measure": privacy.measure,
+        "total": list(plan.total),
+        "claim": None if plan.claim is None else list(plan.claim),
+        "program": plan.program.hash,
+    }
+
+
+def certificate_path(saved: File) -> File:
+    """Return where the certificate of an output lies: beside it."""
+    return saved.with_name(saved.name + ".certificate.json")
+
+
+def derived_statement(plan: Plan, output: str) -> dict[str, Any]:
+    """Return the part of a statement that follows from the program and this package alone."""
+    typed = plan.outputs[output].stage
+    keys = (*typed.mechanisms, *_asked(plan, output))
+    return {
+        "format": FORMAT,
+        "output": output,
+        "names": {"program": plan.program.name, "dataset": typed.entry.name, "output": output},
+        "owner": None if plan.program.about is None else plan.program.about.owner,
+        "mechanisms": [{"key": key, "what": _sentence(key)} for key in keys],
+        "program": plan.program.plain(),
+        "plan": plan.plain(),
+        "assumptions": assumptions(
+            typed.entry.ingest,
+            by_person=plan.privacy is not None and plan.privacy.unit.of != "row",
+            public=typed.entry.name if typed.entry.public else None,
+        ),
+        "privacy": claim_about(plan, plan.releases[typed.name]),
+        "evidence": evidence_of(plan, output),
+    }
+
+
+def statement(
+    plan: Plan, output: str, made: File, name: str, *, time: str, ledger: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Return everything that is stated about one output.
+
+    Args:
+        plan: what ran.
+        output: the output's name.
+        made: its complete file, wherever it waits.
+        name: what the file will be called.
+        time: when the run began, in ISO 8601.
+        ledger: what ``ledger_part`` returned; None without a ledger.
+    """
+    return derived_statement(plan, output) | {
+        "time": time,
+        "values": dict(plan.program.values),
+        "versions": versions(),
+        "file": {"name": name, "sha256": digest_of(made), "bytes": made.stat().st_size},
+        "ledger": ledger,
+    }
+
+
+def ledger_part(ledger: Ledger, upto: int) -> dict[str, Any]:
+    """Return a ledger's file, terms, and what is spent and left after entry ``upto``."""
+    total = ledger.total(upto=upto)
+    return {"file": ledger.path.name, "terms": ledger.terms.plain(), **standing(total)}
+
+
+def standing(total: Total) -> dict[str, Any]:
+    """Return what is spent and left; a number that is infinite is left out."""
+    spent = {
+        "measure": total.measure,
+        "loss": [_finite(part) for part in total.loss],
+        "epsilon": _finite(total.epsilon),
+        "text": total.text,
+    }
+    return {"spent": spent, "left": dict(total.left)}
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def bound(stated: Mapping[str, Any], charge: Entry | None, signer: Signer | None) -> dict[str, Any]:
+    """Return the whole certificate: the statement, the entry that pays for it, and a signature."""
+    whole = {**stated, "charge": None if charge is None else quoted(charge), "signature": None}
+    if signer is not None:
+        whole["signature"] = signer.sign(whole)
+    return whole
+
+
+def evidence_of(plan: Plan, output: str) -> dict[str, Any]:
+    """Return what stands behind every mechanism of an output, queries included: laws, audits, twins."""
+    keys = (*plan.outputs[output].stage.mechanisms, *_asked(plan, output))
+    return {key: {"tier": tier(key), "record": record(key)} for key in keys}
+
+
+def _asked(plan: Plan, output: str) -> list[str]:
+    """Return the queries behind an output, in order; those of an output that it starts from first."""
+    decl = plan.outputs[output].decl
+    before = _asked(plan, decl.source) if decl.source in plan.outputs else []
+    return [*before, *(step.key for step in decl.post)]
+
+
+def _sentence(key: str) -> str:
+    """Return the first sentence of a mechanism's page: what it does, in plain words."""
+    from opendp_sim.dsl.text.plain_text import plain_text  # noqa: PLC0415 - its reader of formulas is heavy
+
+    first = doc_of(REGISTRY[key]).split("\n\n")[0]
+    return plain_text(" ".join(first.split()))

@@ -1,0 +1,411 @@
+"""Reserve, run, settle: the one order in which every run, here or on a cluster, is charged.
+
+A run that the data refuses costs nothing, and the refusal is public: with bounds chosen by whoever
+writes the spec it answers a question about the extremes of a column. So with a ledger, the loss of a
+run is reserved before a record is read; a run that the data refuses is counted and its reserve
+returned; whatever else happens, the reserve stands. Proof: ``charge.md``, beside this file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Container, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path as File
+
+from opendp_sim.accounting.certificate.certificate import Quoted, read_certificate
+from opendp_sim.accounting.file_schemas import plain_json
+from opendp_sim.accounting.ledger._file import lost, was_opened
+from opendp_sim.accounting.ledger.ledger import Entry, Ledger, Terms
+from opendp_sim.accounting.ledger.postgres import is_shared
+from opendp_sim.accounting.session.identity import LOCKED, UNWRITABLE, Mark
+from opendp_sim.core.errors import BudgetError, DataError, SimError, SpecError
+from opendp_sim.core.interrupts import held
+from opendp_sim.dsl.files.paths import one_file
+from opendp_sim.dsl.files.staging import listed_program
+from opendp_sim.dsl.grammar.reader import draft_of
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.plan.records import ledger_entry, ledger_path
+from opendp_sim.dsl.run.certificate import certificate_path
+from opendp_sim.dsl.text.diagnostic import Refused
+
+# --------------------------------------------------------------------------------------------------
+# A ledger that was charged and is gone is not begun again at nothing: what knows of it is looked for.
+#
+# A first ledger is made by the first run that needs it. A lost one would look just like that, and whoever
+# lost it would have the whole budget again. So before a file is made, whatever a charged run
+# leaves behind
+# is looked for: the ledger's lock (``accounting/ledger/_file.py``), certificates, a session's store, the
+# private folder of a run. An older copy in its place is found by the certificates. Law and limits:
+# ``charge.md``, Lemma 5.
+
+_MOST = 256
+"""Certificates of one folder that are looked at: a first ledger must not wait for a large folder."""
+
+
+def refuse_lost(
+    plan: Plan, path: File, folder: File | None = None, store: Mark | None = None
+) -> None:
+    """Refuse to go on as if a ledger's file had never been there (OS407).
+
+    Args:
+        plan: what is to run.
+        path: the ledger.
+        folder: where outputs are saved; default the spec's.
+        store: a session's store that is to be served.
+
+    Raises:
+        BudgetError (OS407): the file is gone, and something knows that it was there.
+    """
+    if is_shared(path) or os.path.lexists(path):
+        return
+    known = trace_of(plan, path, folder, store)
+    if known is not None and not path.exists():
+        raise lost(path, known)
+
+
+def trace_of(
+    plan: Plan, path: File, folder: File | None = None, store: Mark | None = None
+) -> str | None:
+    """Say what knows that a ledger was at ``path``; None where nothing does."""
+    if was_opened(path):
+        return "the file of its lock is there still"
+    if store is not None and store.ledger == path.name:
+        return "this session's store was opened under it"
+    into = File(plan.program.folder) if folder is None else folder
+    return next(_traces(plan, path, into), None)
+
+
+def _traces(plan: Plan, path: File, into: File) -> Iterator[str]:
+    for output in plan.program.outputs:
+        if output.store is not None:
+            from opendp_sim.accounting.session.postgres import mark_at  # noqa: PLC0415 - few programs have one
+
+            with suppress(SimError, OSError, ValueError):
+                mark = mark_at(
+                    output.store
+                    if is_shared(output.store)
+                    else File(plan.program.folder) / output.store
+                )
+                if mark is not None and mark.ledger == path.name:
+                    yield f"the store {output.store} was opened under it"
+    for found in _certificates(plan, into):
+        if _charged_to(found, plan, path) is not None:
+            yield f"{found.name} says that it was charged to it"
+    with suppress(OSError):
+        for found in into.glob(".opendp_sim-*"):
+            if listed_program(found, charged=True) == plan.program.hash:
+                yield f"{found.name} holds the files of a run that was charged to it"
+
+
+def refuse_older(plan: Plan, ledger: Ledger, folder: File | None = None) -> None:
+    """Refuse a ledger that does not hold an entry that a certificate quotes of it (OS407).
+
+    It is an older copy that was put back, or another file in its place: what it does not know of would be
+    spent again. A ledger that was begun anew, and says so, is not asked for what was charged before.
+
+    Args:
+        plan: what is to run.
+        ledger: the ledger that would be charged.
+        folder: where outputs are saved; default the spec's.
+    """
+    into = File(plan.program.folder) if folder is None else folder
+    known = {entry.hash for entry in ledger.entries}
+    for found in _certificates(plan, into):
+        quoted = _charged_to(found, plan, ledger.path, known)
+        if quoted is None or (ledger.anew is not None and _time_of(quoted) <= ledger.anew):
+            continue
+        raise BudgetError(
+            "OS407",
+            str(ledger.path),
+            expected=f"the ledger with entry {quoted.entry}, which {found.name} quotes",
+            got="an older copy of it, or another one",
+            hint="put the newest copy back. If there is none, move this file away: `opendp-sim ledger "
+            "new SPEC --forget` begins another one, which says that it forgets what was charged before.",
+        )
+
+
+def _time_of(quoted: Quoted) -> str:
+    """Return when a quoted entry was made; what is no time is never before another."""
+    with suppress(ValueError, RecursionError, AttributeError):
+        return str(plain_json(quoted.body).get("time", "~"))
+    return "~"
+
+
+def _certificates(plan: Plan, into: File) -> Iterator[File]:
+    """Yield the certificates of the program's own outputs, and some of those that lie beside them.
+
+    They are looked for in the spec's folder too: other runs saved there.
+    """
+    folders = dict.fromkeys([into, File(plan.program.folder)])
+    saved = [home / o.save for home in folders for o in plan.program.outputs if o.save is not None]
+    own = [certificate_path(path) for path in saved]
+    yield from (path for path in own if path.is_file())
+    for near in sorted({path.parent for path in saved}):
+        with suppress(OSError):
+            yield from sorted(near.glob("*.certificate.json"))[:_MOST]
+
+
+def _charged_to(
+    certificate: File, plan: Plan, path: File, but: Container[str] = ()
+) -> Quoted | None:
+    """Return the entry of this ledger that a certificate quotes; None for another ledger, or none.
+
+    Args:
+        certificate: any.
+        plan: of a program whose folder other programs' paths are taken to start from too.
+        path: the ledger.
+        but: hashes of entries that need no look.
+    """
+    with suppress(SimError, Refused, OSError, ValueError):
+        record, _ = read_certificate(certificate)
+        charge = record.charge
+        if record.ledger is None or charge is None or charge.hash in but:
+            return None
+        if record.ledger.file != path.name:
+            return None
+        program = draft_of(record.program, folder=plan.program.folder).program
+        for entry in program.data:
+            if entry.ledger is not None and _is_at(entry.ledger.file, program.folder, path):
+                return charge
+    return None
+
+
+def _is_at(file: str, folder: str, path: File) -> bool:
+    if is_shared(path) or is_shared(file):
+        return str(path) == file
+    return one_file(path, File(folder) / file)
+
+
+# --------------------------------------------------------------------------------------------------
+
+
+def unit_text(plan: Plan) -> str:
+    """Return the privacy unit as a ledger states it."""
+    if plan.privacy is None:
+        return "none"
+    unit = plan.privacy.unit
+    return f"{unit.kind} {unit.count} of {unit.of}"
+
+
+def terms_of(plan: Plan) -> Terms | None:
+    """Return the terms of the ledger that the plan's dataset names, or None."""
+    entry = ledger_entry(plan)
+    if entry is None or entry.ledger is None or plan.privacy is None:
+        return None
+    measure = entry.ledger.measure or plan.privacy.measure
+    return Terms(measure, unit_text(plan), entry.ledger.limit)
+
+
+def is_paid(ledger: Ledger | None, store: Mark | None) -> bool:
+    """Say whether a session's store was charged for: by this ledger, and since then opened under it.
+
+    Raises:
+        BudgetError (OS407): an older copy of the store, or a copy of it was opened meanwhile.
+    """
+    if store is None or ledger is None:
+        return store is not None
+    last = ledger.turn_of(store.name)
+    if last is not None and last not in (store.turn, store.before):
+        raise BudgetError(
+            "OS407", "session.store", expected="the store as its last session left it",
+            got="an older copy, or one of which a copy was opened since",
+            hint="open the file that was served last; if it is lost, another `--store` starts afresh "
+            "and is charged as a new session.",
+        )  # fmt: skip
+    return last is not None
+
+
+def unserved(plan: Plan, ledger: Ledger | None) -> str | None:
+    """Return the name of a store that this program was charged for and that never answered.
+
+    A process that died between the charge and the opening of its store leaves one: the next session of
+    the program takes it over instead of paying again (``charge.md``, Lemma 4).
+    """
+    if ledger is None:
+        return None
+    entries = ledger.entries
+    names = [
+        e.body["store"]
+        for e in entries
+        if e.kind == "reserve"
+        and e.body.get("program") == plan.program.hash
+        and e.body.get("store")
+        and e.body["loss"] == _loss(plan)
+    ]
+    return next((name for name in names if ledger.turn_of(name) == ""), None)
+
+
+def settle_store(ledger: Ledger | None, store: str) -> None:
+    """Settle the open reserve of a session's store as a charge, if there is one: the gate let it pass."""
+    if ledger is None:
+        return
+    for entry in ledger.entries:
+        own = entry.kind == "reserve" and entry.body.get("store") == store
+        if own and ledger.settlement_of(entry) is None:
+            ledger.settle(entry, "charge", {})
+
+
+def _loss(plan: Plan) -> object:
+    return None if plan.charge is None else plan.charge.plain()
+
+
+def open_ledger(
+    plan: Plan, stack: ExitStack, *, store: Mark | None = None, folder: File | None = None
+) -> Ledger | None:
+    """Open the plan's ledger until ``stack`` closes, if the plan may be put to the data at all.
+
+    Args:
+        plan: what is to run.
+        stack: closes the ledger.
+        store: a session's store that is there already; an older copy of one is refused.
+        folder: where outputs are saved; default the spec's.
+
+    Raises:
+        BudgetError (OS407): the store is an older copy; or the ledger was charged, and is gone, or is an
+            older copy.
+        BudgetError (OS402): too many runs were refused by the data. (OS403): no ledger of these terms.
+    """
+    terms, path = terms_of(plan), ledger_path(plan)
+    if terms is None or path is None or plan.charge is None:
+        return None
+    terms.limit.check(terms.measure, "ledger.limit")
+    refuse_lost(plan, path, folder, store)
+    ledger = stack.enter_context(Ledger.open(path, terms))
+    refuse_older(plan, ledger, folder)
+    is_paid(ledger, store)
+    return ledger
+
+
+def begin_ledger(plan: Plan, into: File | None, *, forget: bool) -> tuple[File, str | None]:
+    """Make the plan's ledger before its first run; return its path, and what was forgotten with it.
+
+    Args:
+        plan: what names the ledger.
+        into: the folder that outputs are saved under; default the spec's.
+        forget: also where a ledger was lost, which is recorded.
+
+    Raises:
+        SpecError (OS306): the plan charges no ledger's file. BudgetError (OS403): it is there. (OS407):
+            it was lost, and ``forget`` is not set.
+    """
+    terms, path = terms_of(plan), ledger_path(plan)
+    if terms is None or path is None or is_shared(path):
+        raise SpecError(
+            "OS306", "data", expected="a private dataset with a ledger in a file", got="none",
+            hint="write `ledger: {file: NAME, limit: ...}` under the dataset.",
+        )  # fmt: skip
+    if path.exists():
+        raise BudgetError(
+            "OS403", str(path), expected="no ledger yet", got="one that is there",
+            hint="`opendp-sim ledger show` reads it; charges that it holds cannot be forgotten.",
+        )  # fmt: skip
+    known = trace_of(plan, path, into)
+    if not forget:
+        refuse_lost(plan, path, into)
+    Ledger.open(path, terms, forget=known is not None).close()
+    return path, known
+
+
+def reserve(
+    plan: Plan,
+    ledger: Ledger | None,
+    *,
+    token: str | None = None,
+    store: str | None = None,
+    seal: str | None = None,
+    charged: Callable[[str], None] = lambda _text: None,
+) -> Entry | None:
+    """Reserve the plan's loss, durably, before a record is read.
+
+    Args:
+        plan: what is to run.
+        ledger: where; None for a plan without a ledger.
+        token: what names the run.
+        store: the name of a session's store.
+        seal: what the run's files will be sealed with.
+        charged: told in words what stands from now on, before a signal can stop the run.
+
+    Raises:
+        BudgetError (OS402): it does not fit, or too many runs were refused by the data.
+    """
+    if ledger is None or plan.charge is None:
+        return None
+    may_be_refused(plan, ledger)
+    entry = ledger_entry(plan)
+    about = {
+        "program": plan.program.hash,
+        "name": plan.program.name,
+        "unit": unit_text(plan),
+        "dataset": None if entry is None else entry.name,
+        "token": token,
+        "store": store,
+        "seal": seal,
+    }
+    with held():
+        try:
+            made = ledger.reserve(plan.charge, {k: v for k, v in about.items() if v is not None})
+        except BaseException as error:
+            if getattr(error, "code", "") != "OS402":  # the entry may be made, and its end failed
+                charged(
+                    f"{ledger.path} may have been charged {plan.charge.text}: see `ledger show`"
+                )
+            raise
+        charged(f"entry {made.seq} of {ledger.path} charges {plan.charge.text}, and stands")
+    return made
+
+
+def may_be_refused(plan: Plan, ledger: Ledger | None) -> None:
+    """Refuse a run that the data could refuse once too often (OS402)."""
+    entry = ledger_entry(plan)
+    if ledger is not None and entry is not None:
+        ledger.may_refuse(enforced=entry.ingest == "enforce")
+
+
+def _told(plan: Plan, code: str) -> dict[str, str]:
+    """Return what a ledger records of a refusal: its code, and whether the declaration was enforced."""
+    entry = ledger_entry(plan)
+    enforced = entry is not None and entry.ingest == "enforce"
+    return {"code": code, **({"ingest": "enforce"} if enforced else {})}
+
+
+@contextmanager
+def gate(
+    plan: Plan,
+    ledger: Ledger | None,
+    reserved: Entry | None,
+    charged: Callable[[str], None] = lambda _text: None,
+) -> Iterator[None]:
+    """Return the reserve if the data gate refuses, durably, before anybody hears of it.
+
+    Anything but a refusal by the gate leaves the reserve as it is: it stands as a charge.
+    """
+    try:
+        yield
+    except DataError as error:
+        if ledger is not None and reserved is not None:
+            kind = "void" if _harmless(error) else "refusal"
+            with held():
+                told = _told(plan, error.code)
+                if ledger.settle(reserved, kind, told).kind == kind:  # type: ignore[arg-type]
+                    charged("")  # else others were refused meanwhile, and the reserve stands
+        raise
+
+
+@contextmanager
+def counting(plan: Plan, ledger: Ledger | None) -> Iterator[None]:
+    """Count whatever ends a look at the data that was paid for before (a session, opened again)."""
+    try:
+        yield
+    except Exception as error:
+        if ledger is not None and not _harmless(error):
+            code = error.code if isinstance(error, SimError) else "OS902"
+            ledger.refusal({"program": plan.program.hash, **_told(plan, code)})
+        raise
+
+
+def _harmless(error: Exception) -> bool:
+    """Say whether no record was looked at: the error says so, or a store cannot be had."""
+    if isinstance(error, BudgetError):
+        return error.got in (LOCKED, UNWRITABLE)
+    return isinstance(error, DataError) and error.unread

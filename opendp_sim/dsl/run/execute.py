@@ -1,0 +1,446 @@
+"""``apply``: reserve, one data gate, the releases, complete outputs, the charge, and then the names."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path as File
+from typing import Any, Protocol
+
+from opendp_sim.accounting.certificate.certificate import digest_of
+from opendp_sim.accounting.certificate.signature import Signer
+from opendp_sim.accounting.ledger.ledger import Entry, Ledger
+from opendp_sim.accounting.release.release import Release
+from opendp_sim.core.claims import Interactive, Noise, Private, Stable
+from opendp_sim.core.errors import DataError, InternalError, ReleaseError, SimError, SpecError
+from opendp_sim.core.guard import guarded
+from opendp_sim.core.system.regular_files import own_file
+from opendp_sim.domains.records import Records
+from opendp_sim.domains.rows import with_points
+from opendp_sim.dsl.files.paths import check_inside, check_saves
+from opendp_sim.dsl.files.staging import RunFolder, changed, kept_folders, listed_program
+from opendp_sim.dsl.files.write import check_writable
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.plan.release_plan import ReleasePlan
+from opendp_sim.dsl.run.certificate import claim_about
+from opendp_sim.dsl.run.charge import gate, open_ledger, reserve
+from opendp_sim.dsl.run.inputs import Inputs, Memory, check_forms, open_private, open_public
+from opendp_sim.dsl.run.overwrite import check_own, check_replaced
+from opendp_sim.dsl.run.publish import Run, publish, run_folder, settle, stage, stated_of
+from opendp_sim.dsl.run.records import Applied
+from opendp_sim.dsl.text.diagnostic import Notes
+from opendp_sim.io.fold import build_sketch, collect_rows, fold_whole
+
+# --------------------------------------------------------------------------------------------------
+# The releases of a plan: what each one releases before noise, and the release itself.
+
+Told = Callable[[str, int], None]
+
+
+def released(
+    plan: Plan, inputs: Inputs, sums: Mapping[str, Any], workers: int | None, told: Told
+) -> dict[str, Any]:
+    """Make every release, from its sum where that was made already."""
+    return {
+        name: _release(
+            plan,
+            release,
+            sums[name] if name in sums else data_of(release, inputs, workers, told),
+            told,
+        )
+        for name, release in plan.releases.items()
+    }
+
+
+def data_of(release: ReleasePlan, inputs: Inputs, workers: int | None, told: Told) -> Any:
+    """Return what is released, before noise: a sum, a fold, or all rows."""
+    typed = release.typed
+    blocks = inputs.blocks[typed.entry.name]
+    last = typed.stages[-1].claim if typed.stages else None
+    if isinstance(last, Stable) and last.accumulate is not None:
+        told("building", 0)
+        return build_sketch(
+            typed.stages, blocks, workers=workers, on_block=lambda rows: told("building", rows)
+        )
+    if isinstance(last, Stable) and last.fold is not None:
+        told("building", 0)
+        return fold_whole(
+            typed.stages, blocks, workers=workers, on_block=lambda rows: told("building", rows)
+        )
+    if isinstance(typed.domain, Records):
+        raise InternalError(
+            "OS903",
+            typed.name,
+            expected="a stage that ends in rows or a sketch",
+            got="records",
+            hint="put `select` or a sketch before the release.",
+        )
+    return collect_rows(typed.stages, blocks)
+
+
+def _release(plan: Plan, release: ReleasePlan, data: Any, told: Told) -> Any:
+    claim = release.bound.claim if release.bound is not None else None
+    told("releasing", 0)
+    if isinstance(claim, Private):
+        assert release.record is not None  # noqa: S101 - a claim has a record
+        data = guarded(claim.function, release.record.key)(data)
+    noise: Noise | None = getattr(claim, "noise", None)
+    stages = release.asked_stages
+    return (
+        data
+        if stages is None
+        else Release.of_sketch(stages, data, noise, claim_about(plan, release))
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Going on with a run whose process died, or whose disk failed, after its outputs were complete.
+#
+# It is the second half of ``publish.py`` again: it draws no noise, looks at no record and charges nothing
+# new. Proof: ``charge.md``.
+
+
+def finish(plan: Plan, run: Run, resume: int | None) -> Applied | None:
+    """Finish a run of this plan whose outputs are complete and charged or reserved; None for none.
+
+    Raises:
+        ReleaseError (OS702): ``resume`` names no run that can be finished. (OS701): a kept file was
+            changed.
+    """
+    folder, ledger = run.folder, run.ledger
+    for waiting in kept_folders(folder):
+        if ledger is None:
+            if listed_program(waiting.path) == plan.program.hash:
+                waiting.done()  # such a run is simply repeated
+            continue
+        reserved = _reserved(waiting, plan, ledger)
+        if reserved is None:
+            continue  # another program's or ledger's: it goes on there
+        charge = ledger.settlement_of(reserved)
+        if charge is not None and ledger.outcome_of(charge) is not None:
+            waiting.done()  # it died while it removed the folder
+            continue
+        number = reserved.seq if charge is None else charge.seq
+        if resume is not None and resume not in (reserved.seq, number):
+            continue
+        if plan.charge is not None:  # from before, and whatever stops this process
+            run.charged(f"entry {number} of {ledger.path} charges {plan.charge.text}, and stands")
+        return _finished(plan, waiting, run, reserved)
+    if resume is None:
+        return None
+    raise ReleaseError(
+        "OS702",
+        "--resume",
+        expected=f"the entry of an unfinished run of this plan, whose files are kept in {folder}",
+        got=str(resume),
+        hint="`opendp-sim ledger show` lists charges without an outcome; name the folder with --into as "
+        "the run did. A run that ended before its files were complete cannot be resumed.",
+    )
+
+
+def _reserved(waiting: RunFolder, plan: Plan, ledger: Ledger) -> Entry | None:
+    """Return what was reserved for the run of a folder: its name tells, not what is in it."""
+    return next(
+        (
+            e
+            for e in ledger.entries
+            if e.kind == "reserve"
+            and e.body.get("token") == waiting.token
+            and e.body.get("program") == plan.program.hash
+        ),
+        None,
+    )
+
+
+def _finished(plan: Plan, waiting: RunFolder, run: Run, reserved: Entry) -> Applied:
+    ledger = run.ledger
+    assert ledger is not None  # noqa: S101 - the caller asked
+    waiting.open_list(reserved.body.get("seal"))
+    listed = waiting.listed
+    assert listed is not None  # noqa: S101 - it was read
+    unsealed = "seal" not in reserved.body and ledger.settlement_of(reserved) is None
+    if unsealed or (listed.reserve, listed.ledger) != (reserved.seq, reserved.hash):
+        raise changed(waiting)
+    _check_signer(listed.signer, run, signed=listed.signed)
+    _check_kept(plan, waiting, run.folder)
+    done = Applied(plan)
+    publish(waiting, listed.files, run, reserved, done)
+    done.resumed = None if done.charge is None else done.charge.seq
+    total = ledger.total()
+    done.spent, done.left = total.text, total.left_text
+    for name, path in done.files.items():
+        if path.suffix == ".npz" and not plan.outputs[name].posts:
+            try:
+                done.results[name] = Release.load(path)
+            except SimError:
+                continue  # plain arrays
+    return done
+
+
+def _check_signer(key: str | None, run: Run, *, signed: bool) -> None:
+    """Refuse another key than the run's (OS702): it would vouch for data that another person handed over.
+
+    Args:
+        key: the public key that the run was started with; None also where an earlier version kept none.
+        run: how the plan is run now.
+        signed: whether it was started with one.
+    """
+    now = None if run.signer is None else run.signer.public
+    if now == key if key is not None or not signed else now is not None:
+        return
+    wanted = f"the key that the run was started with{'' if key is None else f', {key[:16]}...'}"
+    raise ReleaseError(
+        "OS702",
+        "--sign",
+        expected=wanted if signed else "no key, as the run was started",
+        got="none" if now is None else f"{now[:16]}...",
+        hint="name that key with --sign; nothing was published yet."
+        if signed
+        else "leave --sign out to finish that run; the next one can be signed.",
+    )
+
+
+def _check_kept(plan: Plan, waiting: RunFolder, folder: File) -> None:
+    """Refuse kept files that are not what the list says, or that would go anywhere else (OS701)."""
+    listed = waiting.listed
+    assert listed is not None  # noqa: S101 - the caller asked
+    saves = {n: o.decl.save for n, o in plan.outputs.items() if o.decl.save is not None}
+    good = {f.output: f.save for f in listed.files} == saves and len(listed.files) == len(saves)
+    for file in listed.files if good else ():
+        made = waiting.path / file.staged
+        where = (
+            made if os.path.lexists(made) else folder / file.save
+        )  # renamed before the process died
+        stated_of(waiting, file)
+        try:
+            good = good and digest_of(own_file(where)) == file.sha256
+        except OSError:
+            good = False
+    if not good:
+        raise changed(waiting)
+
+
+# --------------------------------------------------------------------------------------------------
+
+
+class Engine(Protocol):
+    """What sums up private records elsewhere (``opendp_sim.engines``)."""
+
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan that cannot be run so, before anything is reserved or read (OS611)."""
+
+    def sums(self, plan: Plan) -> dict[str, Any]:
+        """Return what every private release releases, before noise, behind the data gate."""
+
+
+_OLD = (
+    "a run of this plan that was charged and did not end is finished: this is the release of the table "
+    "that was handed over then, and the table of this call was not looked at. Call again for a new run."
+)
+
+
+def apply(
+    plan: Plan,
+    *,
+    memory: Memory | None = None,
+    into: str | File | None = None,
+    anywhere: bool = False,
+    replace: bool = False,
+    workers: int | None = None,
+    engine: Engine | None = None,
+    told: Callable[[str, int], None] = lambda _phase, _rows: None,
+    charged: Callable[[str], None] = lambda _text: None,
+    resume: int | None = None,
+    sign: str | File | None = None,
+) -> Applied:
+    """Run exactly this plan; or finish a run of it that was charged and could not be finished.
+
+    Args:
+        plan: what ``plan_of`` made.
+        memory: arrays for sources of kind ``memory``.
+        into: folder that ``save:`` paths start from; default the spec's.
+        anywhere: let ``save:`` leave that folder.
+        replace: let an output take the place of one that another program released. A run of this very
+            program replaces its own outputs anyway.
+        workers: threads that build sketches, default one a core; any number gives the same bits.
+        engine: what sums up private records, such as ``opendp_sim.engines.engine_of("dask")``; default
+            this process. Gate and sums are then one pass; the bits are the same (``engines.md``).
+        told: told a phase and a number of records, which is a secret: for nobody but the data's owner.
+        charged: told in words what is charged, at the moment from which it stands.
+        resume: the ledger's entry of an unfinished run: finish it, and do nothing else. Without it an
+            unfinished run of the same plan in the same folder is finished too, if there is one; a warning
+            says so where tables are handed over, since nothing tells whether they are the same.
+        sign: a PEM file with the curator's Ed25519 key, to sign certificates with.
+
+    Raises:
+        SpecError (OS306): a session, which ``opendp-sim session`` serves. Refused (OS304): ``into``
+            puts an output on an input. DataError (OS609): an output cannot be written; nothing was
+            charged and no data was opened, or the text says which charge stands and how to go on.
+            (Other OS6xx): the data or a query is refused; nothing was
+            charged, and the ledger counts what the data refused. BudgetError (OS402, OS403): the ledger
+            refuses; nothing ran. (OS407): the ledger was charged before, and is gone.
+            InternalError (OS902): a private function failed; the charge stands.
+            ReleaseError (OS702): nothing to resume.
+    """
+    _no_sessions(plan)
+    signer = None if sign is None else Signer(sign)
+    folder = File(into if into is not None else plan.program.folder)
+    notes = Notes()
+    check_saves(plan.program, notes, folder, plan.path)
+    if not anywhere:
+        check_inside(plan.program, notes, folder)
+    notes.raise_if_any()
+    for where, path in _saved(plan, folder):
+        check_writable(path, where)
+        if not replace:
+            check_own(path, where, plan.program.hash)
+    with ExitStack() as stack:
+        ledger = open_ledger(plan, stack, folder=folder)
+        run = Run(folder, ledger, signer, workers, told, charged, engine)
+        finished = finish(plan, run, resume)
+        if finished is None:
+            return _fresh(plan, run, memory or {}, stack)
+    if memory and resume is None:
+        warnings.warn(_OLD, RuntimeWarning, stacklevel=2)
+    return finished
+
+
+def _saved(plan: Plan, folder: File) -> list[tuple[str, File]]:
+    """Return (its place in the spec, its file) of every output that is saved."""
+    saved = ((name, output.decl.save) for name, output in plan.outputs.items())
+    return [(f"outputs.{name}.save", folder / save) for name, save in saved if save is not None]
+
+
+def _fresh(plan: Plan, run: Run, memory: Memory, stack: ExitStack) -> Applied:
+    """Reserve, run, settle (``charge.md``)."""
+    for where, path in _saved(plan, run.folder):
+        check_replaced(path, where)
+    done, ledger, time = Applied(plan), run.ledger, datetime.now(UTC).isoformat(timespec="seconds")
+    public = open_public(plan, memory, run.told)
+    check_forms(plan, memory)
+    if run.engine is not None:
+        run.engine.check(plan)
+    waiting = stack.enter_context(run_folder(plan, run.folder, public.queries))
+    token = waiting.token if waiting else secrets.token_hex(8)
+    seal = waiting.seal.public if waiting else None
+    reserved = reserve(plan, ledger, token=token, seal=seal, charged=run.charged)
+    inputs, sums, failed = _gated(plan, run, memory, public, reserved)
+    if ledger is not None:
+        total = ledger.total()
+        done.spent, done.left = total.text, total.left_text
+    try:
+        if failed is not None:
+            raise failed
+        made = released(plan, inputs, sums, run.workers, run.told)
+        _answer(plan, made, inputs, done)
+    except SimError:
+        raise
+    except Exception:  # noqa: BLE001 - whatever it says may be about the data
+        failed = InternalError(
+            "OS902", "apply", expected="a release", got="a failure inside a private function",
+            hint="the charge stands; run the spec on public data to reproduce the failure.",
+        )  # fmt: skip
+    if failed is not None:
+        raise failed  # outside the handler: it keeps no context whose frames hold data
+    if waiting is None:
+        done.charge = settle(ledger, reserved, {})
+        return done
+    try:
+        written = stage(plan, waiting, done, ledger, reserved, time=time, signer=run.signer)
+        publish(waiting, written, run, reserved, done)
+    except DataError as error:
+        error.results = dict(done.results)  # paid for: the reserve stands
+        raise
+    return done
+
+
+def _gated(
+    plan: Plan, run: Run, memory: Memory, public: Inputs, reserved: Entry | None
+) -> tuple[Inputs, dict[str, Any], Exception | None]:
+    """Put the private data through the gate, in the one pass that makes the first sum or all of them.
+
+    Returns:
+        What further releases read; sums before noise; and what a mechanism failed with, which is
+        judged after the gate: the charge stands (``charge.md``, Lemma 7).
+    """
+    with gate(plan, run.ledger, reserved, run.charged):
+        if run.engine is not None:
+            return public, run.engine.sums(plan), None
+        inputs = open_private(plan, memory, run.told, public, whole=False)
+        sums, failed, refused = _first(plan, inputs, run)
+        if refused is not None:
+            raise refused  # before what failed, and from a frame that holds no sum
+    return inputs, sums, failed
+
+
+def _first(
+    plan: Plan, inputs: Inputs, run: Run
+) -> tuple[dict[str, Any], Exception | None, DataError | None]:
+    """Make the sum of the first private release while the gate looks at its records.
+
+    Returns:
+        The sum; or what it failed with; or, whatever became of it, what the gate refuses.
+    """
+    sums: dict[str, Any] = {}
+    failed: Exception | None = None
+    for name, release in plan.releases.items():
+        if not release.typed.entry.public:
+            try:
+                sums[name] = data_of(release, inputs, run.workers, run.told)
+            except Exception as error:  # noqa: BLE001 - judged when the gate has seen every record
+                failed = error
+            break
+    try:
+        inputs.finish()
+    except DataError as error:
+        return {}, None, error.with_traceback(None)
+    return sums, failed, None
+
+
+def _no_sessions(plan: Plan) -> None:
+    for name, release in plan.releases.items():
+        if release.bound is not None and isinstance(release.bound.claim, Interactive):
+            raise SpecError(
+                "OS306", f"flow.{name}", expected="releases that can be written to a file",
+                got="a session", hint="run `opendp-sim session SPEC` to serve it.",
+            )  # fmt: skip
+
+
+# --- the outputs ----------------------------------------------------------------------------------
+
+
+def _answer(plan: Plan, released: dict[str, Any], inputs: Inputs, done: Applied) -> None:
+    for name, output in plan.outputs.items():
+        value = released[output.stage.name]
+        queries, points = inputs.queries.get(name), inputs.points.get(name)
+        if isinstance(value, Release):
+            silent = all(post.takes == "answer" or not post.asks for post in output.posts)
+            if output.posts and (queries is not None or silent):
+                done.results[name] = answer(value, output.posts, queries, points)
+            else:
+                done.results[name] = value
+            continue
+        for post in output.posts:
+            value = (
+                post.function(value) if post.takes == "answer" else post.function(value, queries)
+            )
+        done.results[name] = value
+
+
+def answer(release: Release, posts: Any, queries: Any, points: Any = None) -> Any:
+    """Answer public queries from a release alone, through the post-processing steps in order.
+
+    ``points`` are public points, for questions with ``public: points``.
+    """
+    mapped = None if queries is None else release.queries(queries)
+    if points is not None:
+        mapped = with_points(mapped, release.queries(points))
+    value: Any = None
+    for place, post in enumerate(posts):
+        first = place == 0 or post.takes == "release"
+        value = post.function(release.arrays, mapped) if first else post.function(value)
+    return value

@@ -1,0 +1,73 @@
+"""What a plan's answers will be off by, from public points and a public size: no private data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from opendp_sim.core.errors import DataError
+from opendp_sim.core.pipeline import on_queries
+from opendp_sim.dsl.grammar.program import SourceRef
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.run.inputs import (
+    open_points,
+    open_queries,
+    query_records,
+    read_queries,
+    source_of,
+)
+from opendp_sim.dsl.types.outputs import OutputType, is_predicted
+from opendp_sim.postprocessing._impl.expected_distance import expected_distance_error
+from opendp_sim.postprocessing._impl.expected_error import (
+    Asked,
+    ExpectedError,
+    expected_kernel_error,
+)
+
+_EXPECT = {"density": expected_kernel_error, "distance": expected_distance_error}
+
+
+def predict(plan: Plan, like: SourceRef, size: int) -> dict[str, ExpectedError]:
+    """Return the expected error of every output that answers `density` or `distance` to its queries.
+
+    Args:
+        plan: the plan; only its queries are opened.
+        like: public points that look like the data, in its columns.
+        size: a public guess of the number of records.
+
+    Raises:
+        DataError (OS607): no output answers one of them without labels, or too few points.
+    """
+    found = {
+        name: _one(plan, output, like, size)
+        for name, output in plan.outputs.items()
+        if is_predicted(output)
+    }
+    if not found:
+        raise DataError(
+            "OS607", "plan.like", got="none",
+            expected="an output of `density` or `distance`, without labels, with `queries:`",
+            hint="leave `--like` out, or add public queries to the output; errors of classes and models "
+            "are not worked out.",
+        )  # fmt: skip
+    return found
+
+
+def _one(plan: Plan, output: OutputType, like: SourceRef, size: int) -> ExpectedError:
+    stages = output.stage.stages
+    chosen = [i + 1 for i, stage in enumerate(stages) if stage.mechanism.key == "select"]
+    start = chosen[0] if chosen else 0
+    features = query_records(output.stage.entry.records, stages)
+    alike = read_queries(lambda: source_of(like, features, ".", {}), "plan.like")
+    asked = output.decl.query
+    assert asked is not None  # noqa: S101 - the caller picked outputs with queries
+    queries = open_queries(asked, output, plan.program.folder, {})
+    release = plan.releases[output.stage.name]
+    noise = getattr(release.bound.claim, "noise", None) if release.bound is not None else None
+    # Labels do not matter without classes; columns are chosen as for queries.
+    rows, wanted = (on_queries(stages[:start], part) for part in (alike, queries))
+    rows = replace(rows, labels=None, ids=None)
+    deviation = 0.0 if noise is None else noise.deviation
+    post, points = output.decl.post[0], None
+    if output.decl.public is not None:
+        points = on_queries(stages[:start], open_points(output, plan.program.folder, {}))
+    return _EXPECT[post.key](Asked(stages[start:], deviation, rows, wanted, size, points), post)

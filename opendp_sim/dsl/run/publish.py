@@ -1,0 +1,209 @@
+"""From results to published files: complete and synchronised, then charged, then renamed.
+
+Each step can be repeated (``execute.py``). Proof: ``charge.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path as File
+from typing import Any
+
+from opendp_sim.accounting.atomic_files import fresh, moved, sync_folder, write_json
+from opendp_sim.accounting.certificate.certificate import BINDS, statement_digest
+from opendp_sim.accounting.certificate.signature import Signer
+from opendp_sim.accounting.file_schemas import plain_json
+from opendp_sim.accounting.ledger.ledger import Entry, Ledger
+from opendp_sim.core.system.regular_files import own_file
+from opendp_sim.dsl.files.staging import RunFolder, Saved, changed
+from opendp_sim.dsl.files.write import unwritable, write_output
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.run.certificate import bound, certificate_path, ledger_part, statement
+from opendp_sim.dsl.run.records import Applied
+from opendp_sim.io.blocks import Block
+
+_SLACK = 2**18
+"""Bytes held beside an estimate: for the ledger's pages, certificates, and names."""
+
+
+_FILES, _MORE = 3, 4
+"""Files of each output (itself, its statement, its certificate), and of a run: their list, the seal, and
+what the ledger keeps beside it while it writes."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a plan is run: where its outputs go, what it is charged to, who signs, how many threads."""
+
+    folder: File
+    ledger: Ledger | None
+    signer: Signer | None = None
+    workers: int | None = None
+    told: Callable[[str, int], None] = lambda _phase, _rows: None
+    charged: Callable[[str], None] = lambda _text: None
+    engine: Any = None
+
+
+def settle(ledger: Ledger | None, reserved: Entry | None, about: dict[str, Any]) -> Entry | None:
+    """Settle a reserve as a charge, durably; the same again if it was settled so before."""
+    return None if ledger is None or reserved is None else ledger.settle(reserved, "charge", about)
+
+
+def run_folder(
+    plan: Plan, folder: File, queries: Mapping[str, Block]
+) -> AbstractContextManager[RunFolder | None]:
+    """Make the private folder of a run that saves something, with room on the disk for its files.
+
+    Raises:
+        DataError (OS609): the disk is full; nothing was looked at and nothing was charged.
+    """
+    saving = [n for n, output in plan.outputs.items() if output.decl.save is not None]
+    if not saving:
+        return nullcontext(None)
+    room = sum(_estimate(plan, name, queries.get(name)) for name in saving)
+    try:
+        return RunFolder.make(folder, room + _SLACK, _FILES * len(saving) + _MORE)
+    except OSError:
+        pass
+    raise unwritable(
+        "outputs",
+        f"{folder}, which has no room for {room + _SLACK:,} bytes or for the files",
+        "nothing was charged; make room on the disk, or choose another with --into.",
+    )
+
+
+def _estimate(plan: Plan, name: str, queries: Block | None) -> int:
+    """Return the bytes that an output may take: from public sizes, generously."""
+    typed = plan.outputs[name].stage
+    made = getattr(plan.outputs[name].domain, "sketch", typed.domain)
+    certificate = 4 * len(plan.canonical) + _SLACK
+    if queries is None:
+        cells = int(getattr(made, "size", 0) or 0)
+        return certificate + 9 * cells
+    labels = len(getattr(plan.outputs[name].domain, "labels", None) or ()) or 1
+    rows = max((len(column) for column in queries.values()), default=0)
+    return certificate + 32 * rows * (4 * labels + 8)
+
+
+def stage(
+    plan: Plan,
+    waiting: RunFolder,
+    done: Applied,
+    ledger: Ledger | None,
+    reserved: Entry | None,
+    *,
+    time: str,
+    signer: Signer | None,
+) -> list[Saved]:
+    """Write every output and its statement into the run's folder, complete and synchronised.
+
+    Raises:
+        DataError (OS609): they cannot be written; nothing was published, and the reserve stands.
+    """
+    part = None if ledger is None or reserved is None else ledger_part(ledger, reserved.seq)
+    written: list[Saved] = []
+    try:
+        waiting.give_room()
+        for place, (name, output) in enumerate(plan.outputs.items()):
+            if output.decl.save is None:
+                continue
+            file = waiting.path / f"{place}{File(output.decl.save).suffix}"
+            write_output(file, done.results[name], output.domain)
+            stated = statement(
+                plan, name, file, File(output.decl.save).name, time=time, ledger=part
+            )
+            with fresh(waiting.path / f"{file.name}.statement", "w") as stream:
+                json.dump(stated, stream)
+            written.append(
+                Saved(
+                    output=name,
+                    staged=file.name,
+                    save=output.decl.save,
+                    sha256=stated["file"]["sha256"],
+                    statement=statement_digest(stated),
+                )
+            )
+        waiting.complete(
+            written,
+            program=plan.program.hash,
+            signer=None if signer is None else signer.public,
+            reserve=None if reserved is None else reserved.seq,
+            ledger=None if reserved is None else reserved.hash,
+        )
+    except OSError:
+        pass
+    else:
+        return written
+    stands = "" if reserved is None else f"; entry {reserved.seq} of the ledger stands as a charge"
+    raise unwritable("outputs", f"a disk that refused to take them, so nothing was released{stands}",
+                     "make room on the disk and run it again, as a new run.")  # fmt: skip
+
+
+def publish(
+    waiting: RunFolder, written: list[Saved], run: Run, reserved: Entry | None, done: Applied
+) -> None:
+    """Settle the charge with the digests of the files, and then rename them to where they belong.
+
+    Raises:
+        DataError (OS609): a rename failed; the text says how to go on without another charge.
+        BudgetError (OS403): the ledger could not be written; nothing was released.
+        ReleaseError (OS701): the charge is there, and holds the digests of other files.
+    """
+    ledger = run.ledger
+    digests = {f.output: {"sha256": f.sha256, "statement": f.statement} for f in written}
+    done.charge = settle(ledger, reserved, {"files": digests})
+    if done.charge is not None and done.charge.body.get("files") != digests:
+        raise changed(waiting)
+    try:
+        for file in written:
+            _place(waiting, file, run, done)
+    except OSError:
+        failed = True
+    else:
+        failed = False
+    if failed:
+        paid = None if done.charge is None else done.charge.seq
+        raise unwritable(
+            "outputs",
+            "a disk that refused to take them"
+            + ("" if paid is None else f"; they are kept, and charged as entry {paid}"),
+            "make room on the disk and run the command again: it goes on from the kept files "
+            + (f"(`apply --resume {paid}`) and charges nothing." if paid else "of a run."),
+        )
+    if ledger is not None and done.charge is not None:
+        ledger.outcome(done.charge, {"files": {f.output: f.sha256 for f in written}})
+    waiting.done()
+
+
+def _place(waiting: RunFolder, file: Saved, run: Run, done: Applied) -> None:
+    """Rename one output, then write its certificate; never is there one that is not the other's."""
+    final, made = run.folder / file.save, waiting.path / file.staged
+    beside, stated = certificate_path(final), stated_of(waiting, file)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    if os.path.lexists(made):
+        beside.unlink(missing_ok=True)  # the old one, before the new file has its name
+        sync_folder(final.parent)
+        moved(made, final)
+    write_json(beside, bound(stated, done.charge, run.signer))
+    done.files[file.output], done.certificates[file.output] = final, beside
+
+
+def stated_of(waiting: RunFolder, file: Saved) -> dict[str, Any]:
+    """Return what an output's certificate states, and nothing else; refuse another text (OS701).
+
+    The digest is of all members but those that are written later, which are not there yet.
+    """
+    stated: Any = None
+    with suppress(OSError, ValueError, RecursionError):
+        stated = plain_json(own_file(waiting.path / f"{file.staged}.statement").read_bytes())
+    if (
+        isinstance(stated, dict)
+        and stated.keys().isdisjoint(BINDS)
+        and statement_digest(stated) == file.statement
+    ):
+        return stated
+    raise changed(waiting)

@@ -1,0 +1,36 @@
+"""What a run of a plan left: for ``execute.py``, which makes it, and ``publish.py``, which fills it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path as File
+from typing import Any
+
+from opendp_sim.accounting.ledger.ledger import Entry
+from opendp_sim.dsl.plan.plan import Plan
+
+
+@dataclass(repr=False)
+class Applied:
+    """What a run left: results by output name, the files written, the ledger's entry.
+
+    ``resumed`` is the entry whose unfinished run was finished: nothing ran and nothing was charged, and
+    ``results`` holds what was released then, read from its files, where they are releases.
+    """
+
+    plan: Plan
+    results: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, File] = field(default_factory=dict)
+    certificates: dict[str, File] = field(default_factory=dict)
+    charge: Entry | None = None
+    spent: str | None = None
+    left: str | None = None
+    resumed: int | None = None
+
+    def __repr__(self) -> str:
+        """Return what was written and what it cost: the plan's own text speaks of the time before."""
+        said = [f"{name} -> {file}" for name, file in self.files.items()]
+        said += [f"{name} not saved" for name in self.results if name not in self.files]
+        cost = "no ledger counted it" if self.spent is None else f"spent {self.spent}"
+        said += [cost] if self.left is None else [cost, f"left {self.left}"]
+        return f"Applied({self.plan.program.name}: {'; '.join(said)})"

@@ -1,0 +1,1 @@
+"""Read YAML with places; report findings."""

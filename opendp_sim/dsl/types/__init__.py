@@ -1,0 +1,1 @@
+"""Infer the type of every stage and output."""

@@ -1,0 +1,149 @@
+"""What an author says of stages against what the types say: expectations, shares, exactness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from opendp_sim.core.arithmetic.rounding import float_up, sqrt_up
+from opendp_sim.core.claims import Sensitivity, Stable
+from opendp_sim.domains.metrics import VectorNorm
+from opendp_sim.dsl.grammar.program import Expect, Privacy, ReleaseDecl
+from opendp_sim.dsl.text.diagnostic import Cause, Notes, Path
+from opendp_sim.dsl.types.records import Typed
+
+
+def check_shares(private: Mapping[str, Typed], notes: Notes) -> None:
+    """Every solved release states its share when there are several; shares add up to at most 1."""
+    solved = {n: t.release for n, t in private.items() if t.release and t.release.solve}
+    if len(solved) > 1:
+        for name, release in solved.items():
+            if release.spend is None:
+                notes.error("OS305", "several releases share the budget", ("flow", name, "release"),
+                            label="no `spend`", help="write for example `spend: 50%`.")  # fmt: skip
+    shares = {name: spend_of(release) for name, release in solved.items()}
+    if (whole := sum(shares.values(), Fraction(0))) > 1:
+        last = list(shares)[-1]
+        notes.error("OS401", "the releases spend more than the budget",
+                    ("flow", last, "release", "spend"),
+                    label=f"{float(whole) * 100:g} % in all",
+                    help="let the shares add up to 100 %.")  # fmt: skip
+
+
+def spend_of(release: ReleaseDecl) -> Fraction:
+    """Return the share of a release: all of the budget unless it is stated."""
+    return release.spend if release.spend is not None else Fraction(1)
+
+
+def check_numerics(private: Mapping[str, Typed], privacy: Privacy, notes: Notes) -> None:
+    """Report idealized stages of an exact program."""
+    for name, typed in private.items():
+        if privacy.numerics == "exact" and typed.numerics == "idealized":
+            notes.error("OS306", f"stage `{name}` is idealized, not exact", ("flow", name), part="key",
+                        label="a proof over real numbers, run on floats",
+                        help="write `numerics: idealized`, or use another step.")  # fmt: skip
+
+
+_NORMS = {"l1": "L1", "l2": "L2", "linf": "L∞"}
+
+
+def check_expect(typed: Typed, expect: Expect, notes: Notes) -> None:
+    """Compare what the author wrote with what the types say."""
+    path: Path = ("flow", typed.name, "expect")
+    if expect.stability is not None and expect.stability < typed.stability:
+        _too_small(
+            typed,
+            notes,
+            (*path, "stability"),
+            str(expect.stability),
+            str(typed.stability),
+            f"write `stability: {typed.stability}`",
+            f"this makes the stability {typed.stability}",
+            _least_stable(typed),
+        )
+    if not expect.claimed:
+        return
+    if typed.sensitivity is None:
+        if isinstance(typed.metric, VectorNorm):
+            _counts(typed, expect, notes, path, typed.metric.norm)
+            return
+        notes.error("OS306", f"stage `{typed.name}` has no sensitivity", (*path, "sensitivity"),
+                    part="key", label="it does not end in a sketch",
+                    help="expect `stability` instead.")  # fmt: skip
+        return
+    _norms(typed, expect, notes, path, typed.sensitivity)
+
+
+def _norms(
+    typed: Typed, expect: Expect, notes: Notes, path: Path, sensitivity: Sensitivity
+) -> None:
+    """Each norm of a sketch that was claimed is at least the one that the types derive."""
+    for norm, claimed in expect.claimed:
+        if norm == "l2":
+            square = sensitivity.l2_squared
+            short, derived = Fraction(claimed) ** 2 < square, sqrt_up(square)
+        else:
+            exact: Fraction = getattr(sensitivity, norm)
+            short, derived = Fraction(claimed) < exact, float_up(exact)
+        if short:
+            shown = rounded_up(derived)
+            _too_small(
+                typed,
+                notes,
+                (*path, "sensitivity", norm),
+                f"{claimed:g}",
+                shown,
+                f"write `{norm}: {shown}`",
+                f"this makes the {_NORMS[norm]} distance {shown}",
+                len(typed.places) - 1,
+            )
+
+
+def _counts(typed: Typed, expect: Expect, notes: Notes, path: Path, norm: str) -> None:
+    """A stage whose own metric is a norm (vote counts) has a sensitivity in that norm only."""
+    for name, claimed in expect.claimed:
+        if name != norm:
+            notes.error("OS306", f"stage `{typed.name}` has no {name} sensitivity",
+                        (*path, "sensitivity", name),
+                        label=f"its metric is {norm}", help=f"expect `{norm}` instead.")  # fmt: skip
+        elif claimed < typed.stability:
+            _too_small(
+                typed,
+                notes,
+                (*path, "sensitivity", name),
+                f"{claimed:g}",
+                str(typed.stability),
+                f"write `{norm}: {typed.stability}`",
+                f"this makes the {_NORMS[norm]} distance {typed.stability}",
+                len(typed.places) - 1,
+            )
+
+
+def _too_small(
+    typed: Typed,
+    notes: Notes,
+    path: Path,
+    claimed: str,
+    derived: str,
+    advice: str,
+    why: str,
+    step: int,
+) -> None:
+    causes = (Cause(typed.places[step], why),) if typed.places else ()
+    notes.error("OS301", f"stage `{typed.name}` is less stable than it claims", path,
+                label=f"claimed {claimed}, derived {derived}", help=advice, causes=causes)  # fmt: skip
+
+
+def _least_stable(typed: Typed) -> int:
+    claims = [stage.claim for stage in typed.stages]
+    worst = [claim.stability if isinstance(claim, Stable) else 1 for claim in claims]
+    return worst.index(max(worst)) if worst else 0
+
+
+def rounded_up(value: float) -> str:
+    """Render a bound shortly, never below it: six digits, the last one up if need be."""
+    text = f"{value:.6g}"
+    if float(text) >= value:
+        return text
+    exponent = len(str(int(value))) if value >= 1 else 1
+    return f"{float(text) + 10.0 ** (exponent - 6):.6g}"

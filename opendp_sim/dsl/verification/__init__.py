@@ -1,0 +1,1 @@
+"""Verify a certificate from its numbers."""

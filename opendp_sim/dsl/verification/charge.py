@@ -1,0 +1,221 @@
+"""``verify``, the charge: the quoted entry against program and files, and against the ledger itself.
+
+Each line of the report is written by the comparison that it tells of.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path as File
+from typing import Any
+
+from opendp_sim.accounting.certificate.certificate import (
+    Certificate,
+    Quoted,
+    quoted,
+    statement_digest,
+)
+from opendp_sim.accounting.composition import Charge, Total, total_of
+from opendp_sim.accounting.file_schemas import plain_json
+from opendp_sim.accounting.ledger._entries import Entry
+from opendp_sim.accounting.ledger._file import BUSY, NO_ANSWER, UNREADABLE
+from opendp_sim.accounting.ledger.ledger import Ledger, Terms
+from opendp_sim.accounting.ledger.postgres import is_shared
+from opendp_sim.core.errors import BudgetError
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.plan.records import ledger_path
+from opendp_sim.dsl.run.certificate import ledger_part, standing
+from opendp_sim.dsl.run.charge import terms_of, unit_text
+from opendp_sim.dsl.text.compare_documents import ROOM, same
+from opendp_sim.dsl.verification.report import NOT_FOUND, NOT_OPENED, Report
+
+# --------------------------------------------------------------------------------------------------
+# What a certificate says of its ledger, compared with all that follows without the ledger.
+
+
+def stated_wrongly(
+    plan: Plan, terms: Terms, record: Certificate, body: dict[str, Any]
+) -> str | None:
+    """Return what a certificate cannot have stated of the program's ledger; None if it all can be.
+
+    That the sum is right only the ledger shows. Without it: the ledger is the one that the program
+    names, an entry has a number and settles one before it, the sum is one of the ledger's measure, holds
+    this run's loss and keeps the limit, and epsilon, text and rest are those of the sum.
+
+    Args:
+        plan: the certified program's.
+        terms: the ledger's, by the program.
+        record: the certificate.
+        body: of the entry that it quotes.
+    """
+    part, charge, path = record.ledger, record.charge, ledger_path(plan)
+    if part is None or charge is None or path is None or plan.charge is None:
+        return "ledger"
+    if part.file != File(path).name:
+        return "ledger.file"
+    if charge.entry < 1:
+        return f"charge: entry {charge.entry}, and the first is 1"
+    of = body.get("of")
+    if of is not None and not (type(of) is int and 1 <= of < charge.entry):
+        return "charge.body.of"
+    total = _total(part.spent, terms)
+    if total is None:
+        return "ledger.spent.loss"
+    again = json.loads(json.dumps(standing(total)))
+    if not same(part.spent, again["spent"]):
+        return "ledger.spent"
+    own = total_of((plan.charge,), terms.measure, terms.limit).loss
+    if not total.fits or any(
+        all_ < one * (1 - ROOM) for all_, one in zip(total.loss, own, strict=True)
+    ):
+        return "ledger.spent.loss"
+    return None if same(part.left, again["left"]) else "ledger.left"
+
+
+def _total(spent: Any, terms: Terms) -> Total | None:
+    """Return the sum of losses that is stated, beside the limit; None if it is no such sum."""
+    loss = spent.get("loss") if isinstance(spent, dict) else None
+    try:
+        found = Charge(terms.measure, tuple(loss) if isinstance(loss, list) else ())
+        return total_of((found,), terms.measure, terms.limit)
+    except BudgetError:
+        return None
+
+
+# --------------------------------------------------------------------------------------------------
+
+
+def check_charge(report: Report) -> None:
+    """Compare the quoted entry with the program, the claim, the file and the statement."""
+    plan, record = report.plan, report.record
+    terms = terms_of(plan) if plan.charge is not None else None
+    if terms is None:
+        report.equal(record.charge, None, "charge")
+        report.equal(record.ledger, None, "ledger")
+        if plan.privacy is not None:
+            report.checked.append("the program names no ledger, and the certificate no charge")
+            report.left.append("what else was spent on this data: nobody counts it")
+        return
+    if record.charge is None or record.ledger is None or plan.charge is None:
+        raise report.differs("charge: the program names a ledger")
+    report.equal(record.ledger.terms, json.loads(json.dumps(terms.plain())), "ledger.terms")
+    if not record.charge.follows:
+        raise report.differs("charge.hash")
+    body = _body(report, record.charge)
+    dataset = next(entry.name for entry in plan.program.data if entry.ledger is not None)
+    for name, ours in (
+        ("kind", "charge"),
+        ("program", plan.program.hash),
+        ("name", plan.program.name),
+        ("loss", plan.charge.plain()),
+        ("unit", unit_text(plan)),
+        ("dataset", dataset),
+    ):
+        report.equal(body.get(name), ours, f"charge.body.{name}")
+    _check_digests(report, body)
+    report.checked.append(
+        f"the quoted entry {record.charge.entry} charges this program {plan.charge.text} under "
+        f"`{plan.charge.measure}`, per {unit_text(plan)}, for dataset {dataset}"
+    )
+    report.checked.append("the quoted entry holds the digests of this file and of this statement")
+    wrong = stated_wrongly(plan, terms, record, body)
+    if wrong is not None:
+        raise report.differs(wrong)
+    report.checked.append(
+        "what it says of the ledger is of the program's ledger, and could be its sum"
+    )
+
+
+def _body(report: Report, charge: Quoted) -> dict[str, Any]:
+    """Return what the quoted entry says, or refuse what is no entry."""
+    try:
+        body = plain_json(charge.body)
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):
+        raise report.differs("charge.body")
+    return body
+
+
+def _check_digests(report: Report, body: dict[str, Any]) -> None:
+    """Compare the digests that the entry holds with this file and this statement."""
+    record, files = report.record, body.get("files")
+    mine = files.get(record.output) if isinstance(files, dict) else None
+    wanted = {"sha256": record.file.sha256, "statement": statement_digest(report.plain)}
+    for name, value in wanted.items():
+        found = mine.get(name) if isinstance(mine, dict) else None
+        report.equal(found, value, f"charge.body.files.{record.output}.{name}")
+
+
+def ledger_file(report: Report, spec: str | File | None, ledger: str | File | None) -> File | None:
+    """Return where the ledger should be: as named, beside the spec, or where paths start from.
+
+    Without a name or a spec it is looked for from where the certificate lies, and told as such: whoever
+    can write to the folder of the outputs (``apply --into``) could have put one there.
+    """
+    if ledger is not None:
+        return File(ledger)
+    entry = next((e for e in report.plan.program.data if e.ledger is not None), None)
+    if entry is None or entry.ledger is None:
+        return None
+    if is_shared(entry.ledger.file):
+        return File(entry.ledger.file)
+    if spec is not None:
+        return File(spec).parent / entry.ledger.file
+    save = File(report.plan.outputs[report.record.output].decl.save or "")
+    homes = [*report.path.resolve().parents[len(save.parts) - 1 :][:1], report.path.parent]
+    found = next((f for home in homes if (f := home / entry.ledger.file).exists()), None)
+    if found is not None:
+        place = os.path.relpath(found, report.path.parent)
+        report.left.append(
+            f"that {place} is the curator's ledger: it was found from where the certificate lies (name "
+            "the ledger with --ledger)"
+        )
+    return found
+
+
+def check_ledger(report: Report, file: File | None) -> None:
+    """Compare the quoted entry, and what was spent and left, with the ledger itself."""
+    record = report.record
+    if record.charge is None or record.ledger is None:
+        return
+    if file is None or not (is_shared(file) or file.exists()):
+        report.left.append(
+            f"that entry {record.charge.entry} is in {record.ledger.file}, and what "
+            f"was spent and left: {NOT_FOUND}"
+        )
+        return
+    try:
+        with Ledger.open(file) as ledger:
+            _in_ledger(report, ledger, file)
+    except BudgetError as error:
+        if error.got not in (BUSY, UNREADABLE, NO_ANSWER):
+            raise report.differs(f"the ledger ({error.got})") from None
+        report.left.append(
+            f"that entry {record.charge.entry} is in {file}, which is {error.got}, and what was "
+            f"spent and left: {NOT_OPENED}"
+        )
+
+
+def _in_ledger(report: Report, ledger: Ledger, file: File) -> None:
+    record, entries = report.record, ledger.entries
+    assert record.charge is not None  # noqa: S101 - the caller asked
+    assert record.ledger is not None  # noqa: S101 - the caller asked
+    report.equal(ledger.terms, terms_of(report.plan), "ledger.terms")
+    number = record.charge.entry
+    if not 1 <= number <= len(entries):
+        raise report.differs(f"charge.entry: {file.name} has no entry {number}")
+    entry: Entry = entries[number - 1]
+    report.equal(quoted(entry), report.plain["charge"], f"charge: entry {number} of {file.name}")
+    reserve = entry.body.get("of")
+    again = ledger_part(ledger, number if reserve is None else int(reserve))
+    for name in ("terms", "spent", "left"):
+        ours = json.loads(json.dumps(again[name]))
+        report.equal(ours, report.plain["ledger"][name], f"ledger.{name}")
+    report.checked.append(
+        f"entry {number} of {file.name}, whose chain is whole, is the quoted entry"
+    )
+    report.checked.append(
+        f"with it {again['spent']['text']} was spent of the ledger's limit, as stated"
+    )

@@ -1,0 +1,236 @@
+"""The door for Arrow arrays: files, frames and engines that speak Arrow give the same records.
+
+What an array becomes is decided by its Arrow type and the declared dtype alone, never by its nulls or its
+values: a null is a missing cell, and a type that has no meaning for the column is refused in every batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.domains.cell import MISSING, boxed
+from opendp_sim.domains.normalise import normal
+from opendp_sim.domains.records import Column
+from opendp_sim.io.conform import ANY, missing_column, unquoted
+
+
+def from_arrow(array: Any, column: Column) -> NDArray[Any]:
+    """Return a ``pyarrow`` array as a numpy array that ``spaces.normal.normal`` reads in the same way.
+
+    Args:
+        array: a ``pyarrow.Array`` or ``ChunkedArray`` of any type.
+        column: the declaration.
+
+    Returns:
+        Shape (n,), or (n, width) for a vector: lists of another length are missing. Integers and truth
+        values are numbers, decimals are the numbers they write, a dictionary is what it stands for, a
+        column of type null is missing throughout, dates and times are such where ``date`` is
+        declared. Texts are decoded as a ``.csv`` is: bytes that are no UTF-8 stay as they are. Text
+        where numbers are declared, binary, dates, times, structures and lists where no vector is
+        declared come back with a dtype that the gate refuses.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+
+    if isinstance(
+        array, pa.ChunkedArray
+    ):  # Arrow mistakes half floats where it unifies dictionaries
+        chunks = array.chunks or [pa.nulls(0, array.type)]
+        parts = [from_arrow(chunk, column) for chunk in chunks]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    if pa.types.is_dictionary(array.type) and column.dtype == "str":
+        return _words(array, column)
+    array = _laid_out(array)
+    if column.is_vector and _is_list(array.type):
+        return _lists(array, column)
+    return _cells(array, column)
+
+
+def stored_in(
+    column: Column, stored: str | tuple[str, ...], known: Sequence[str]
+) -> tuple[str, ...]:
+    """Return what a table calls the parts of a column: one, or one number for each entry of a vector.
+
+    Args:
+        column: the declaration.
+        stored: what the caller says it is called.
+        known: the names of the table's columns.
+
+    Raises:
+        DataError (OS602): no such column.
+    """
+    names = stored if isinstance(stored, tuple) else (stored,)
+    if column.is_vector and names[0] not in known:
+        names = tuple(f"{names[0]}_{entry}" for entry in range(column.width))
+    if not all(name in known for name in names) or len(names) not in (1, column.width):
+        raise missing_column(column.name)
+    return names
+
+
+def column_of(column: Column, parts: Sequence[Any]) -> NDArray[Any]:
+    """Return a column from its parts: one, or one for each entry of a vector, Arrow's or numpy's.
+
+    Raises:
+        DataError (OS602): Arrow cannot convert it; the text is constant.
+    """
+    with unquoted(column.name):
+        if len(parts) == 1:
+            return _numpy(parts[0], column)
+        entry = entry_of(column)
+        found = [_numpy(part, entry) for part in parts]
+        if column.numpy_dtype.kind == "f" and all(_plain(one, found[0]) for one in found):
+            return _beside(found, column.numpy_dtype)
+        return np.stack([normal(one, entry) for one in found], axis=1)
+
+
+def _plain(values: NDArray[Any], like: NDArray[Any]) -> bool:
+    """Say whether a column is floats that ``normal`` only casts, as many as another one has."""
+    floats = type(values) is np.ndarray and values.dtype.kind == "f" and values.dtype.itemsize <= 8
+    return floats and values.shape == (len(like),)
+
+
+def _beside(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return columns side by side, cast on the way: as ``stack`` of casts does, with one copy."""
+    found = np.empty((len(columns[0]), len(columns)), dtype)
+    with np.errstate(over="ignore"):  # too large for float32: an infinity, which the gate sees
+        for at, values in enumerate(columns):
+            found[:, at] = values
+    return found
+
+
+def _numpy(part: Any, column: Column) -> NDArray[Any]:
+    return part if isinstance(part, np.ndarray) else from_arrow(part, column)
+
+
+def entry_of(column: Column) -> Column:
+    """Return the declaration of one entry of a vector column, as a column of numbers."""
+    dtype = "float64" if column.numpy_dtype.kind == "f" else "int64"
+    return replace(column, dtype=dtype) if column.is_vector else column
+
+
+def _laid_out(array: Any) -> Any:
+    """Return the same cells as one array of a type that Arrow has kernels for."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+    from pyarrow import compute, types  # noqa: PLC0415 - an extra
+
+    if isinstance(array, pa.ExtensionArray):
+        if array.type.extension_name.startswith("pandas."):  # periods are no numbers of anything
+            return array
+        array = array.storage
+    kind = array.type
+    if types.is_run_end_encoded(kind):
+        return _laid_out(compute.run_end_decode(array))
+    if types.is_dictionary(kind):
+        words = _laid_out(array.dictionary)
+        whole = pa.DictionaryArray.from_arrays(array.indices.cast("int64"), words)
+        return whole.dictionary_decode()
+    if types.is_string_view(kind):
+        return array.cast("large_string")
+    return array
+
+
+def _words(array: Any, column: Column) -> NDArray[Any]:
+    """Return what a dictionary stands for, each word once: a long one that occurs often takes no more."""
+    indices = array.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False)
+    used, place = np.unique(indices, return_inverse=True)
+    words = _laid_out(array.dictionary).take(_indices(used))
+    cells = _cells(words, column)
+    return cells[place]
+
+
+def _indices(used: NDArray[np.int64]) -> Any:
+    """Return places in a dictionary as Arrow has them; -1 is none."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+
+    return pa.array(used, mask=used < 0)
+
+
+def _is_list(kind: Any) -> bool:
+    from pyarrow import types  # noqa: PLC0415 - an extra
+
+    plain = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return bool(plain or types.is_list_view(kind) or types.is_large_list_view(kind))
+
+
+def _cells(array: Any, column: Column) -> NDArray[Any]:
+    """Return a flat array as numpy has it; the dtype depends on the two types alone."""
+    from pyarrow import types  # noqa: PLC0415 - an extra
+
+    kind = array.type
+    if types.is_null(kind):
+        return np.full(len(array), None, dtype=object)
+    if column.dtype == "date":
+        if types.is_date(kind) or types.is_timestamp(kind):
+            times: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+            return times
+        return np.zeros(len(array), dtype="V1")
+    number = column.dtype != "str"
+    if (not number or column.keys) and (types.is_string(kind) or types.is_large_string(kind)):
+        return _texts(array)
+    if number and types.is_decimal(kind):
+        return np.array([*array.to_pylist(), None], dtype=object)[:-1]
+    if number and types.is_floating(kind):
+        floats: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+        return floats
+    if number and (types.is_boolean(kind) or types.is_integer(kind)):
+        return _integers(array, real=not column.keys and column.numpy_dtype.kind == "f")
+    return np.zeros(len(array), dtype="V1")
+
+
+def _texts(array: Any) -> NDArray[Any]:
+    """Return texts as objects. Nobody has checked that they are UTF-8: where one is not, each cell is
+    read by itself, and where all are, that gives what Arrow's own conversion gives.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        cells = array.cast("large_binary").to_numpy(zero_copy_only=False).tolist()
+        return boxed([None if cell is None else cell.decode("utf-8", ANY) for cell in cells])
+    found: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _integers(array: Any, *, real: bool) -> NDArray[Any]:
+    """Return integers as float64 where reals are declared, else as signed 64 bits."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+    from pyarrow import compute, types  # noqa: PLC0415 - an extra
+
+    if types.is_boolean(array.type):
+        array = array.cast("int64")
+    if real:
+        array = array.cast("float64", safe=False)
+    else:
+        if types.is_uint64(array.type):  # what no int64 holds is missing, as in a text
+            fits = compute.less(array, pa.scalar(2**63, pa.uint64()))
+            array = compute.if_else(fits, array, pa.scalar(None, pa.uint64()))
+        array = array.cast("int64").fill_null(MISSING)
+    values: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _lists(array: Any, column: Column) -> NDArray[Any]:
+    """Return lists as rows; a null, or a list of another length, is a row of missing entries.
+
+    Views are lists too, in whatever order. Casting them to lists loses the last one (pyarrow 26).
+    """
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+    from pyarrow import compute  # noqa: PLC0415 - an extra
+
+    lengths = compute.list_value_length(array).fill_null(-1).to_numpy(zero_copy_only=False)
+    good = lengths == column.width
+    flat = compute.list_flatten(array if good.all() else array.filter(pa.array(good)))
+    values = normal(from_arrow(flat, entry_of(column)), entry_of(column))
+    if values.dtype.kind not in "fiu":
+        return np.zeros((len(array), column.width), dtype="V1")
+    if not good.all():
+        fill = np.nan if values.dtype.kind == "f" else MISSING
+        rows = np.full((len(array), column.width), fill, dtype=values.dtype)
+        rows[good] = values.reshape(-1, column.width)
+        values = rows
+    return values.reshape(len(array), column.width)

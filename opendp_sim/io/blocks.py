@@ -1,0 +1,110 @@
+"""Blocks: dicts of column name to array, a bounded number of records each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.claims import Stable, Stage
+from opendp_sim.domains.records import Records
+from opendp_sim.domains.rows import length, take
+
+Block = dict[str, NDArray[Any]]
+"""Column name to array; all arrays have one entry (or row) a record."""
+
+_CELLS = 2**20
+"""Numbers a block: 8 MiB of float64, small beside the products made of it, large beside overheads."""
+_WIDE = 2**22
+"""Numbers that a block may become behind a row map that makes records wider: 32 MiB of float64."""
+_FEWEST = 256
+"""Records a block: fewer would cost more in overheads than they save."""
+
+
+def block_rows(records: Records) -> int:
+    """Return how many records a block of this type holds unless told otherwise."""
+    width = sum(column.width for column in records.columns)
+    return max(_FEWEST, min(65536, _CELLS // max(width, 1)))
+
+
+def widest(stages: Sequence[Stage]) -> tuple[int, Stage | None]:
+    """Return how many numbers a record is where a chain's rows are widest, and the row map's stage."""
+    found: tuple[int, Stage | None] = 0, None
+    for stage in stages:
+        width = getattr(stage.claim.output, "width", 0) if isinstance(stage.claim, Stable) else 0
+        if width > found[0]:
+            found = width, stage
+    return found
+
+
+def rows_at_once(stages: Sequence[Stage]) -> int:
+    """Return how many records may be in work together: few where a row map makes them wide."""
+    return max(_FEWEST, _WIDE // max(widest(stages)[0], 1))
+
+
+def narrowed(blocks: Callable[[], Iterable[Any]], stages: Sequence[Stage]) -> Narrowed:
+    """Return what opens the same records, in order, in blocks that the widest stage can hold.
+
+    Whatever made the blocks knew the width of records, and not what becomes of them.
+    """
+    return Narrowed(blocks, rows_at_once(stages))
+
+
+@dataclass(frozen=True)
+class Narrowed:
+    """Opens blocks of at most ``most`` records; can be cut into parts where ``blocks`` can."""
+
+    blocks: Callable[[], Iterable[Any]]
+    most: int
+
+    def __call__(self) -> Iterator[Any]:
+        """Open the blocks afresh."""
+        for block in self.blocks():
+            count = length(block)
+            if count <= self.most:
+                yield block
+            else:
+                yield from (
+                    take(block, slice(a, a + self.most)) for a in range(0, count, self.most)
+                )
+
+    def parts(self, workers: int) -> list[Narrowed] | None:
+        """Return what opens parts of the records (``threads.Threads``)."""
+        cut = getattr(self.blocks, "parts", None)
+        found = None if cut is None else cut(workers)
+        return None if found is None else [Narrowed(part, self.most) for part in found]
+
+
+def length_of(block: Mapping[str, NDArray[Any]]) -> int:
+    """Return the number of records of a block."""
+    return len(next(iter(block.values()), ()))
+
+
+def recut(pieces: Iterable[Block], rows: int) -> Iterator[Block]:
+    """Cut pieces of any size into blocks of ``rows`` records; the last may be shorter.
+
+    Holds one piece and less than one block at a time.
+    """
+    waiting: list[Block] = []
+    count = 0
+    for piece in pieces:
+        start, size = 0, length_of(piece)
+        while start < size:
+            part = {name: column[start : start + rows - count] for name, column in piece.items()}
+            waiting.append(part)
+            start += length_of(part)
+            count += length_of(part)
+            if count == rows:
+                yield _joined(waiting)
+                waiting, count = [], 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(parts: list[Block]) -> Block:
+    if len(parts) == 1:
+        return parts[0]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

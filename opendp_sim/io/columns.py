@@ -1,0 +1,187 @@
+"""A column in memory, as whatever library holds it: the type that the library stores it in decides.
+
+``numpy.asarray`` does not do: of a Polars series, an Arrow array or a nullable column of pandas it
+makes int64 without a null and float64 with one, so that one record would decide what all others become.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.errors import DataError
+from opendp_sim.domains.normalise import as_array, is_typed
+from opendp_sim.domains.records import Column, Records
+from opendp_sim.io.arrow import column_of, from_arrow
+from opendp_sim.io.conform import missing_column, unquoted
+
+Cut = Callable[[slice], Any]
+"""What gives a slice of a column, as numpy's array or Arrow's."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """One declared column of a dict: its parts (one, or one for each entry of a vector), not yet read."""
+
+    cuts: tuple[Cut, ...]
+    length: int
+
+    def __len__(self) -> int:
+        """How many cells there are."""
+        return self.length
+
+
+def held_columns(
+    columns: Mapping[str, Any], records: Records
+) -> tuple[dict[str, Held], Callable[[slice], dict[str, NDArray[Any]]]]:
+    """Return the declared columns of a dict, and what reads a slice of all of them.
+
+    Raises:
+        DataError (OS602): a declared column is missing, or nothing that holds one cell a record.
+    """
+    found = {}
+    for column in records.columns:
+        with unquoted(column.name):
+            if column.name not in columns:
+                raise missing_column(column.name)
+            found[column.name] = held(columns[column.name], column)
+
+    def read(part: slice) -> dict[str, NDArray[Any]]:
+        return {
+            c.name: column_of(c, [cut(part) for cut in found[c.name].cuts]) for c in records.columns
+        }
+
+    return found, read
+
+
+def held(values: Any, column: Column) -> Held:
+    """Return a column as it is stored; nothing of numpy's or Arrow's is copied.
+
+    Args:
+        values: an array or a sequence, a series or an array of pandas, Polars or Arrow, or for a
+            vector column a frame of them with one number for each entry.
+        column: the declaration.
+    """
+    if hasattr(values, "compute") and _of("dask", values):  # its result is pandas' or numpy's
+        values = values.compute()
+    if _of("narwhals", values):
+        values = values.to_native()
+    frame = frame_columns(values) if column.is_vector else None
+    if frame is not None:
+        parts = [held(part, column) for part in frame]
+        if len(parts) == column.width:
+            return Held(tuple(cut for part in parts for cut in part.cuts), len(values))
+        raise missing_column(column.name, f"{column.width} numbers a record")
+    if not is_typed(values):
+        array = as_array(values)
+        if not array.ndim:
+            raise missing_column(column.name, "one cell a record")
+        return Held((array.__getitem__,), len(array))
+    if _of("pandas", values):
+        series = values if hasattr(values, "iloc") else import_module("pandas").Series(values)
+        return Held((slices(series, column.name),), len(series))
+    cells = _arrow(values)
+    return Held((cells.__getitem__,), len(cells))
+
+
+def typed(values: Any, name: str) -> NDArray[Any] | None:
+    """Return a column of a library that has types of its own; its dtype follows from that type alone.
+
+    None for anything else (numpy's arrays, lists).
+    """
+    if not is_typed(values):
+        return None
+    with unquoted(name):
+        whole = held(values, Column(name, "str")).cuts[0](slice(None))
+        return whole if isinstance(whole, np.ndarray) else from_arrow(whole, _alike(whole, name))
+
+
+def slices(series: Any, name: str) -> Cut:
+    """Return what gives a slice of a pandas column, by its dtype alone.
+
+    Objects have no type: each cell is read by itself, so that none decides about the others.
+    """
+    words = getattr(getattr(series, "cat", None), "categories", series)
+    objects = words.dtype == object or getattr(words.dtype, "storage", "") == "python"
+    if objects:
+        return lambda part: series.iloc[part].to_numpy(dtype=object)
+    if isinstance(series.dtype, np.dtype):
+        return lambda part: series.iloc[part].to_numpy()
+    if hasattr(series, "sparse"):
+        return lambda part: np.asarray(series.iloc[part])
+    arrow = pyarrow()
+
+    def converted(part: slice) -> Any:
+        with unquoted(name):
+            return arrow.array(series.iloc[part], from_pandas=True)
+
+    return converted
+
+
+def pyarrow() -> Any:
+    """Return the package, or say that it is needed (OS606)."""
+    try:
+        return import_module("pyarrow")
+    except ImportError:
+        raise DataError(
+            "OS606",
+            "table",
+            expected="pyarrow, which reads data frames",
+            got="no such package",
+            hint="pip install 'opendp_sim[parquet]', or pass a dict of numpy arrays.",
+        ) from None
+
+
+def _arrow(values: Any) -> Any:
+    arrow = pyarrow()
+    if isinstance(values, arrow.Array | arrow.ChunkedArray):
+        return values
+    if hasattr(values, "__arrow_c_stream__"):
+        return arrow.chunked_array(values)
+    return arrow.array(values)
+
+
+def frame_columns(values: Any) -> list[Any] | None:
+    """Return the columns of a frame; None for anything else."""
+    if hasattr(values, "iloc") and hasattr(values, "columns"):
+        return [values.iloc[:, place] for place in range(len(values.columns))]
+    if hasattr(values, "get_columns"):
+        return list(values.get_columns())
+    return list(values.columns) if hasattr(values, "column_names") else None
+
+
+def _alike(cells: Any, name: str) -> Column:
+    """Return a declaration that means what an Arrow type means by itself."""
+    from pyarrow import types  # noqa: PLC0415 - an extra
+
+    kind = cells.type
+    while types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        kind = kind.value_type
+    if types.is_integer(kind) or types.is_boolean(kind):
+        return Column(name, "int64")
+    texts = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    return Column(name, "str" if texts else "float64")
+
+
+def _of(library: str, values: Any) -> bool:
+    """Say whether a type, or one that it inherits from, is of a library."""
+    return any(kind.__module__.partition(".")[0] == library for kind in type(values).__mro__)
+
+
+def stored_as(kind: Any) -> str:
+    """Return a column's type in lower letters; of categories and dictionaries, that of what they name.
+
+    Categories that are objects name texts: numbers in their place would have a type.
+    """
+    named = getattr(getattr(kind, "categories", None), "dtype", None)
+    word = "" if kind is None else str(kind).lower()
+    if word == "category" and named is not None:
+        return "str" if str(named) == "object" else stored_as(named)
+    if word.startswith(("categorical", "enum")):  # Polars knows them of texts alone
+        return "str"
+    return word.removeprefix("dictionary<values=")

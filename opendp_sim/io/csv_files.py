@@ -1,0 +1,524 @@
+"""``.csv`` files, also gzipped: each cell on its own, in chunks where they are regular (``chunks``).
+
+A vector is either one column of JSON lists or several columns of numbers: ``x_0 ... x_{d-1}``, or the
+ones named in the source's ``columns`` option.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import islice, repeat
+from typing import IO, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.errors import DataError
+from opendp_sim.domains.cell import DIGITS, boxed, reals, wholes
+from opendp_sim.domains.encoded import ENCODED
+from opendp_sim.domains.records import Column, Records
+from opendp_sim.io.conform import ANY, missing_column
+from opendp_sim.io.file_spec import Place, State, reading, same_file
+from opendp_sim.io.protocol import Raw, Table
+
+# --------------------------------------------------------------------------------------------------
+# Lines for the csv module, none of them long: what one record can take of memory is bounded.
+#
+# A quoted cell may hold line ends, so an opened quote that is never closed would make the rest of a file
+# one cell; and a line may be as long as its file. The csv module would hold either as a whole, and
+# its own
+# limit cuts a record in the middle and reads the rest as others. Here the text behind the limit is
+# left out
+# and what opens and closes quotes is kept, so the csv module finds the same records; the one that
+# was cut is known, and counts as missing.
+
+LONGEST_RECORD = 2**24
+"""Characters of a record; a longer one is missing as a whole."""
+_START, _BARE, _QUOTED, _CLOSED, _WRONG = range(5)
+"""Where the csv module is: at the start of a cell, in one, in a quoted one, behind a quote, lost."""
+
+
+class _Lines(Protocol):
+    """What a text file is asked for."""
+
+    def readline(self, size: int, /) -> str:
+        """Return the next line, up to ``size`` characters."""
+
+
+class ShortLines:
+    """An iterator of the lines of a file, cut where a record becomes too long.
+
+    Args:
+        file: text, opened with ``newline=""``.
+        delimiter: what stands between cells, one character.
+        longest: characters of a record.
+    """
+
+    def __init__(self, file: _Lines, delimiter: str, longest: int = LONGEST_RECORD) -> None:
+        self._file, self._delimiter, self._longest = file, delimiter, longest
+        self._marks = re.compile(f'"|{re.escape(delimiter)}|[^"{re.escape(delimiter)}]+')
+        self._kinds = {'"': "quote", delimiter: "delimiter"}
+        self._told, self._cut = 0, False
+
+    def __iter__(self) -> Iterator[str]:
+        """Return itself: the csv module asks for one line after another."""
+        return self
+
+    def __next__(self) -> str:
+        """Return the next line, or what is left of it.
+
+        The csv module asks for a second line of a record only within quotes.
+        """
+        line = self._file.readline(self._longest)
+        if not line:
+            raise StopIteration
+        size = len(line)
+        self._told += size
+        if self._told <= self._longest and (size < self._longest or _ends(line)):
+            return line
+        within = self._told > size
+        return self._rest(line, _QUOTED if within else _START)
+
+    @property
+    def within(self) -> bool:
+        """Whether a record has begun."""
+        return self._told > 0
+
+    def record_was_cut(self) -> bool:
+        """Say whether the record that the csv module just gave was too long; a new one begins."""
+        cut, self._told, self._cut = self._cut, 0, False
+        return cut
+
+    def _rest(self, piece: str, state: int) -> str:
+        """Read to the end of a line, and return a short one that leaves the csv module where it would."""
+        within, self._cut = state == _QUOTED, True
+        while piece:
+            state = self._after(piece, state)
+            if _ends(piece):
+                break
+            piece = self._file.readline(self._longest)
+        if state == _QUOTED:
+            return "" if within else '"'
+        return '"\n' if within else "x\n"
+
+    def _after(self, piece: str, state: int) -> int:
+        """Return where the csv module would be behind a piece of a line."""
+        for found in self._marks.finditer(piece.rstrip("\r\n") if _ends(piece) else piece):
+            state = _NEXT[state][self._kinds.get(found[0], "text")]
+        return state
+
+
+def good_lines(lines: Iterator[list[str]], short: ShortLines) -> Iterator[list[str]]:
+    """Yield one missing cell for a record whose quotes are wrong, or that is too long to hold."""
+    while True:
+        try:
+            line = next(lines)
+        except StopIteration:
+            return
+        except csv.Error:
+            line = [""]
+        yield [""] if short.record_was_cut() else line
+
+
+_NEXT = (
+    {"quote": _QUOTED, "delimiter": _START, "text": _BARE},
+    {"quote": _BARE, "delimiter": _START, "text": _BARE},
+    {"quote": _CLOSED, "delimiter": _QUOTED, "text": _QUOTED},
+    {"quote": _QUOTED, "delimiter": _START, "text": _WRONG},
+    {"quote": _WRONG, "delimiter": _WRONG, "text": _WRONG},
+)
+"""The csv module's table, by state and kind of character; a quote that is doubled is two."""
+
+
+def _ends(line: str) -> bool:
+    return line.endswith(("\n", "\r"))
+
+
+# --------------------------------------------------------------------------------------------------
+# Text files in chunks of whole lines: pyarrow reads regular ones, the csv module the odd ones.
+#
+# Both give the same cells (``tests/io/test_csv_chunks.py`` puts odd ones to both). A chunk without
+# quotes, lone carriage returns and zero bytes is the same to every reader: lines are cut at their ends,
+# and cells at the delimiter. pyarrow then makes numbers of it in one go. A number that pyarrow refuses or
+# reads as none that is finite, or that is longer than a number may be, is read as a cell of text by
+# ``spaces.cell``, with its whole column; a line with another number of cells gives the whole chunk to the
+# csv module. No odd cell is pyarrow's.
+
+CHUNK = 2**20
+"""Bytes read at a time."""
+_DELIMITERS = ",;\t|"
+_BOM = b"\xef\xbb\xbf"
+
+
+class Chunks:
+    """A file's bytes as chunks of whole lines; the first chunk is the first line alone.
+
+    A line that is longer than ``size`` comes in several chunks, of which ``regular`` is false.
+    """
+
+    def __init__(self, raw: IO[bytes], delimiter: str, size: int = CHUNK) -> None:
+        self._raw, self._delimiter, self._size = raw, delimiter, size
+        self._rest, self._first, self._ended = b"", True, False
+        self._decoder = codecs.getincrementaldecoder("utf-8")(ANY)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Return itself."""
+        return self
+
+    def __next__(self) -> bytes:
+        """Return the next lines; the last chunk of a file may end without a line's end."""
+        if self._first:
+            self._first = False
+            found = self._raw.readline(self._size).removeprefix(_BOM)
+            if found:
+                return found
+        got = self._raw.read(self._size)
+        self._ended = len(got) < self._size
+        found = self._rest + got
+        cut = found.rfind(b"\n") + 1
+        if self._ended or not cut:
+            cut = len(found)
+        self._rest = found[cut:]
+        if not found:
+            raise StopIteration
+        return found[:cut]
+
+    def regular(self, chunk: bytes) -> bool:
+        """Say whether lines and cells of a chunk are the same to every reader."""
+        return (
+            self._delimiter in _DELIMITERS
+            and not chunk.startswith(_BOM)  # pyarrow would leave it out
+            and b'"' not in chunk
+            and b"\x00" not in chunk
+            and chunk.count(b"\r") == chunk.count(b"\r\n")
+            and (chunk.endswith(b"\n") or self._ended)
+        )
+
+    def lines(self, chunk: bytes) -> Iterator[list[str]]:
+        """Yield the records that begin in ``chunk``, by the csv module; takes more if one goes on."""
+        text = _Text(io.StringIO(self._decoder.decode(chunk), newline=""), self._more)
+        short = ShortLines(text, self._delimiter)
+        text.within = lambda: short.within
+        return good_lines(csv.reader(short, delimiter=self._delimiter, strict=True), short)
+
+    def _more(self) -> str:
+        chunk = next(self, None)
+        return self._decoder.decode(chunk or b"", chunk is None)
+
+
+@dataclass
+class _Text:
+    """Lines of one chunk, and of the next ones as long as a record is not complete."""
+
+    held: io.StringIO
+    more: Callable[[], str]
+    within: Callable[[], bool] = bool
+
+    def readline(self, size: int) -> str:
+        """Return the next line, up to ``size`` characters."""
+        line = self.held.readline(size)
+        while len(line) < size and not line.endswith(("\n", "\r")) and (line or self.within()):
+            more = self.more()
+            if not more:
+                break
+            self.held = io.StringIO(more, newline="")
+            line += self.held.readline(size - len(line))
+        return line
+
+
+# --- by pyarrow -----------------------------------------------------------------------------------
+
+
+def fast_cells(
+    chunk: bytes, delimiter: str, cells: int, kinds: dict[int, str]
+) -> dict[int, NDArray[Any]] | None:
+    """Return the cells of a regular chunk, by place in the line; None where a line is odd.
+
+    Args:
+        chunk: whole lines.
+        delimiter: between cells.
+        cells: a line's.
+        kinds: place to what is read there: ``text``, ``real`` or ``whole``.
+
+    Returns:
+        Per place shape (n,): float64, int64, or text as objects, as the csv module gives them.
+    """
+    plain = not (b"0x" in chunk or b"0X" in chunk)  # pyarrow reads them as numbers of base 16
+    types = {"text": "string", "real": "float64", "whole": "int64" if plain else "string"}
+    table = None
+    if not _has_long(chunk, delimiter):
+        table = _read(chunk, delimiter, cells, {at: types[kind] for at, kind in kinds.items()})
+    if table is not None:
+        found = {at: _numbers(table.column(f"c{at}"), kind) for at, kind in kinds.items()}
+        if all(values is not None for values in found.values()):
+            return found  # type: ignore[return-value]
+    table = _read(chunk, delimiter, cells, dict.fromkeys(kinds, "string"))
+    if table is None:
+        return None
+    return {at: _cells(table.column(f"c{at}"), kind, plain=plain) for at, kind in kinds.items()}
+
+
+def _has_long(chunk: bytes, delimiter: str) -> bool:
+    """Say whether a cell has more bytes than a number may have characters."""
+    marks, at = (delimiter.encode(), b"\n"), 0
+    while at < len(chunk) - DIGITS:
+        found = max(chunk.rfind(mark, at, at + DIGITS + 1) for mark in marks)
+        if found < 0:
+            return True
+        at = found + 1
+    return False
+
+
+def _read(chunk: bytes, delimiter: str, cells: int, types: dict[int, str]) -> Any:
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+    from pyarrow import csv as arrow  # noqa: PLC0415 - an extra
+
+    names = [f"c{at}" for at in range(cells)]
+    try:
+        return arrow.read_csv(
+            pa.BufferReader(chunk),
+            read_options=arrow.ReadOptions(
+                column_names=names, use_threads=False, block_size=len(chunk) + 1
+            ),
+            parse_options=arrow.ParseOptions(
+                delimiter=delimiter, quote_char=False, ignore_empty_lines=True
+            ),
+            convert_options=arrow.ConvertOptions(
+                column_types={names[at]: kind for at, kind in types.items()},
+                include_columns=[names[at] for at in types],
+                null_values=[],
+                strings_can_be_null=False,
+                check_utf8=True,
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+
+
+def _numbers(column: Any, kind: str) -> NDArray[Any] | None:
+    """Return a column as it was read; None for a number that is none that is finite."""
+    if kind == "text" or str(column.type) == "string":
+        cells = column.to_pylist()
+        return boxed(cells) if kind == "text" else wholes(cells)
+    numbers: NDArray[Any] = column.to_numpy()
+    return numbers if kind == "whole" or np.isfinite(numbers).all() else None
+
+
+def _cells(column: Any, kind: str, *, plain: bool) -> NDArray[Any]:
+    """Return a column of text in its kind; odd columns are read cell by cell."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+    from pyarrow import compute  # noqa: PLC0415 - an extra
+
+    longest = compute.max(compute.binary_length(column)).as_py() or 0
+    if longest <= DIGITS and (kind == "real" or (kind == "whole" and plain)):
+        try:
+            numbers = _numbers(column.cast("float64" if kind == "real" else "int64"), kind)
+        except pa.ArrowInvalid:
+            numbers = None
+        if numbers is not None:
+            return numbers
+    cells = column.to_pylist()
+    return boxed(cells) if kind == "text" else (reals if kind == "real" else wholes)(cells)
+
+
+# --------------------------------------------------------------------------------------------------
+
+_CELLS = 2**17
+"""Cells of text held at a time; a Python string costs ten times what its number does."""
+_TEXT = 2**26
+"""Characters of text held at a time."""
+NO_HEADER = "a first line with a number in it, which is no header"
+"""What is told of a file whose first line could be a record: it counts, as what records do does."""
+_LONGEST = 2**31 - 1
+"""Characters of a cell. The csv module stops at fewer, and would then read the rest as records."""
+
+
+def csv_source(place: Place, records: Records) -> Table:
+    """Return a source over a text file with a header line.
+
+    A cell that is no number, and every cell of a line with too few cells or a misplaced quote, is
+    missing: the gate refuses it or drops the record. Bytes that are no UTF-8 stay as they are.
+
+    Raises:
+        DataError (OS601): not a readable file. (OS602): the header lacks a declared column.
+    """
+
+    def pieces(rows: int) -> Iterator[Raw]:
+        with reading(place.file, "readable .csv"):
+            read = _by_chunks if _is_large(place) else _by_lines
+            yield from read(place, records, rows, state=state)
+
+    with reading(place.file, "readable .csv"), same_file(place.file) as (raw, state):
+        lines = _lines(place, raw)
+        header = next(lines, [])
+        _check_header(header, place, records)
+    return Table(records, pieces, packed=state[0])
+
+
+def _by_lines(place: Place, records: Records, rows: int, state: State = ()) -> Iterator[Raw]:
+    """Read a file by the csv module: what every other way must agree with."""
+    with same_file(place.file, state) as (raw, _):
+        lines = _lines(place, raw)
+        header = next(lines, [])
+        places = {c.name: _places(c, place, header) for c in records.columns}
+        yield from _pieces(lines, records, rows, places, len(header))
+
+
+def _by_chunks(
+    place: Place, records: Records, rows: int, size: int = CHUNK, state: State = ()
+) -> Iterator[Raw]:
+    """Read a file by pyarrow where a chunk of it is regular, else by the csv module."""
+    csv.field_size_limit(_LONGEST)
+    with same_file(place.file, state) as (raw, _):
+        chunks = Chunks(_unpacked(place, raw), place.delimiter, size)
+        first = chunks.lines(next(chunks, b""))
+        header = next(first, [])
+        places = {c.name: _places(c, place, header) for c in records.columns}
+        kinds = {at: _kind(c, places[c.name]) for c in records.columns for at in places[c.name]}
+        shared = len(kinds) < sum(map(len, places.values()))  # a header that two columns read
+        yield from _pieces(first, records, rows, places, len(header))
+        for chunk in chunks:
+            found = None
+            if chunks.regular(chunk) and not shared:
+                found = fast_cells(chunk, place.delimiter, len(header), kinds)
+            if found is None:
+                lines = chunks.lines(chunk)
+                yield from _pieces(lines, records, rows, places, len(header))
+            else:
+                yield {
+                    c.name: _joined([found[at] for at in places[c.name]]) for c in records.columns
+                }
+
+
+def _is_large(place: Place) -> bool:
+    """Say whether a file is worth pyarrow, and pyarrow is there."""
+    return place.file.stat().st_size >= CHUNK and find_spec("pyarrow") is not None
+
+
+def _kind(column: Column, places: list[int]) -> str:
+    """Say how a column's cells are read: a list of numbers is text here."""
+    text = column.dtype in ("str", *ENCODED) or column.keys
+    if text or (column.is_vector and len(places) == 1):
+        return "text"
+    return "real" if column.numpy_dtype.kind == "f" else "whole"
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
+
+
+def _pieces(
+    lines: Iterator[list[str]],
+    records: Records,
+    rows: int,
+    places: dict[str, list[int]],
+    cells: int,
+) -> Iterator[Raw]:
+    count = max(1, min(rows, _CELLS // max(cells, 1)))
+    while piece := _piece(lines, count, records, places, cells):
+        yield piece
+
+
+def _piece(
+    lines: Iterator[list[str]],
+    count: int,
+    records: Records,
+    places: dict[str, list[int]],
+    cells: int,
+) -> Raw:
+    """Read up to ``count`` lines; nothing at the end. The text is gone when this returns.
+
+    Fewer where they are long: of a line only the cells of declared columns are kept, and what is kept
+    stays below ``_TEXT`` characters and one line.
+    """
+    wanted = sorted({at for several in places.values() for at in several})
+    none = [""] * len(wanted)  # a line with another number of cells has none in a known place
+    kept: list[list[str]] = []
+    size, read = 0, False
+    for row in islice(lines, count):
+        read = True
+        if row:  # the csv module gives [] for an empty line
+            kept.append([row[at] for at in wanted] if len(row) == cells else none)
+            size += sum(map(len, kept[-1]))
+        if size > _TEXT:
+            break
+    columns = dict(
+        zip(wanted, map(list, zip(*kept, strict=True)) if kept else repeat([]), strict=False)
+    )
+    return {
+        c.name: _column(c, [columns[at] for at in places[c.name]]) for c in records.columns if read
+    }
+
+
+def _column(column: Column, parts: list[list[str]]) -> NDArray[Any]:
+    """Return a column's cells as text; a vector that has a cell for each entry as numbers."""
+    if len(parts) == 1:
+        return np.array(parts[0], dtype=object)
+    read = reals if column.numpy_dtype.kind == "f" else wholes
+    return np.stack([read(part) for part in parts], axis=1)
+
+
+def _lines(place: Place, raw: IO[bytes]) -> Iterator[list[str]]:
+    csv.field_size_limit(_LONGEST)  # of the whole process; there is no other way
+    file = io.TextIOWrapper(_unpacked(place, raw), encoding="utf-8-sig", errors=ANY, newline="")
+    short = ShortLines(file, place.delimiter)
+    return good_lines(csv.reader(short, delimiter=place.delimiter, strict=True), short)
+
+
+def _unpacked(place: Place, raw: IO[bytes]) -> IO[bytes]:
+    return io.BufferedReader(gzip.GzipFile(fileobj=raw)) if place.file.suffix == ".gz" else raw
+
+
+def _check_header(header: list[str], place: Place, records: Records) -> None:
+    """Refuse a header that lacks a declared column; and say so if it could be a record (OS602)."""
+    try:
+        for column in records.columns:
+            _places(column, place, header)
+    except DataError as error:
+        if np.isfinite(reals(header)).any():
+            error = DataError(
+                error.code, error.where, expected=error.expected, got=NO_HEADER,
+                hint="write a first line with the names of the columns.",
+            )  # fmt: skip
+        error.alone()
+
+
+def _places(column: Column, place: Place, header: Sequence[str]) -> list[int]:
+    """Return where in a line the column's cells are: one, or one for each entry of a vector."""
+    stored = place.stored(column.name)
+    if isinstance(stored, tuple):
+        names = list(stored)
+    elif stored in header or not column.is_vector:
+        names = [stored]
+    else:
+        names = [f"{stored}_{entry}" for entry in range(column.width)]
+    known = [name.strip() for name in header]
+    if not all(name in known for name in names) or len(names) not in (1, column.width):
+        raise missing_column(column.name, _headers(column))
+    if any(known.count(name) > 1 for name in names):
+        raise DataError(
+            "OS602",
+            f"column {column.name}",
+            expected="a header of this name",
+            got="several",
+            hint="rename them in the file.",
+        )
+    return [known.index(name) for name in names]
+
+
+def _headers(column: Column) -> str:
+    """Say what headers a column can have: public declarations."""
+    if not column.is_vector:
+        return f"a header `{column.name}`"
+    last = column.width - 1
+    return (
+        f"headers `{column.name}_0` to `{column.name}_{last}`, or one header `{column.name}` over lists "
+        f"[..], or columns: {{{column.name}: [names of {column.width} headers]}}"
+    )

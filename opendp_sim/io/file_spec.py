@@ -1,0 +1,153 @@
+"""What a spec says about a file: its place and how its columns are stored."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import IO, Any
+
+from opendp_sim.core.errors import DataError, ParameterError, SimError, SpecError
+from opendp_sim.core.system.regular_files import is_odd
+
+NO_FILE = "no such file"
+"""What is told of a file that is not there."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file and its options.
+
+    Attributes:
+        file: where it is.
+        columns: declared column name to the name it has in the file, or to the names of the numbers
+            that make a vector.
+        delimiter: between the cells of a text file.
+    """
+
+    file: Path
+    columns: Mapping[str, str | tuple[str, ...]]
+    delimiter: str = ","
+
+    def stored(self, name: str) -> str | tuple[str, ...]:
+        """Return the name or names in the file of a declared column."""
+        return self.columns.get(name, name)
+
+
+def read_place(argument: Any, folder: Path, where: str) -> Place:
+    """Read ``path`` or ``{file: path, columns: {...}, delimiter: ";"}``, relative to ``folder``.
+
+    Raises:
+        SpecError (OS303): an unknown option. (OS304): an option of the wrong type, or a file that is
+            no path, such as s3://. (OS305): no file.
+    """
+    given = argument if isinstance(argument, Mapping) else {"file": argument}
+    for name in given:
+        if name not in ("file", "columns", "delimiter"):
+            near = get_close_matches(str(name), ("file", "columns", "delimiter"), n=1)
+            raise SpecError(
+                "OS303", where, expected="one of file, columns, delimiter", got=str(name),
+                hint=f"did you mean {near[0]!r}?" if near else "write {file: data.csv}.",
+            )  # fmt: skip
+    if "file" not in given:
+        raise SpecError(
+            "OS305", where, expected="the path of a file", got="nothing",
+            hint="write {file: data/trips.npz}, or just the path.",
+        )  # fmt: skip
+    file, columns = given["file"], given.get("columns", {})
+    delimiter = given.get("delimiter", ",")
+    if not isinstance(file, str | Path) or not isinstance(columns, Mapping):
+        raise _wrong_type(where, "a path, and a mapping of column names")
+    if not isinstance(delimiter, str) or len(delimiter) != 1:
+        raise _wrong_type(where, "a delimiter of one character")
+    if "://" in str(file):
+        raise SpecError(
+            "OS304",
+            where,
+            expected="a path of this machine",
+            got="an address of another store",
+            hint="mount the bucket or copy the files, and write their path (without file://); each "
+            "worker of an engine needs the same one.",
+        )
+    names = {
+        str(k): tuple(v) if isinstance(v, list | tuple) else str(v) for k, v in columns.items()
+    }
+    return Place(folder / file, names, delimiter)
+
+
+def _wrong_type(where: str, expected: str) -> SpecError:
+    return SpecError(
+        "OS304", where, expected=expected, got="something else",
+        hint='for example {file: points.csv, delimiter: ";", columns: {x: [lon, lat]}}.',
+    )  # fmt: skip
+
+
+@contextmanager
+def reading(file: Path, kind: str) -> Iterator[None]:
+    """Turn whatever a reader says about a file into one constant text: it could quote a record."""
+    got = "a file that cannot be read as one"
+    try:
+        if is_odd(file):
+            got = "a pipe or a device, which cannot be read twice"
+            raise OSError
+        yield
+    except SimError:
+        raise
+    except MemoryError:  # not of the gate: what was reserved stands
+        ParameterError(
+            "OS103",
+            str(file),
+            expected="records that the memory of this machine holds",
+            got="an allocation that failed",
+            hint="run it where there is more memory.",
+        ).alone()
+    except Exception as error:  # noqa: BLE001 - zip, decoding, arrow and csv errors may quote data
+        if isinstance(error, FileNotFoundError):
+            got = NO_FILE
+        DataError(
+            "OS601", str(file), expected=f"a {kind} file", got=got,
+            hint="check the path (it is relative to the spec), the kind of source, and that the "
+            "file is complete.",
+        ).alone()  # fmt: skip
+
+
+State = tuple[int, ...]
+"""What tells a file from another: size and time of change; device, number, time of change of all that."""
+PORTABLE = 2
+"""How many of them are the same on every machine that mounts a file."""
+
+
+def state_of(file: Path | int) -> State:
+    """Return the state of a file, by its path or by the descriptor with which it is open."""
+    at = os.stat(file)  # noqa: PTH116 - also of a descriptor
+    return at.st_size, at.st_mtime_ns, at.st_dev, at.st_ino, at.st_ctime_ns
+
+
+def need_state(file: Path, found: State, expected: State) -> None:
+    """Refuse a file that is not the one whose state, or what of it is portable, was taken (OS601).
+
+    A second pass is about the records of the first one. What is kept of a person stays within the limit
+    all the same (``bound_contributions``).
+    """
+    if found[: len(expected)] != expected:
+        raise DataError(
+            "OS601", str(file), expected="the file that was listed",
+            got="another one: it was changed while it was read", hint="run again.",
+        )  # fmt: skip
+
+
+@contextmanager
+def same_file(file: Path, expected: State = ()) -> Iterator[tuple[IO[bytes], State]]:
+    """Open the bytes of a file that stays the same, of the one that was listed if its state is told.
+
+    What was opened is looked at, not what the path leads to before or after.
+    """
+    with file.open("rb") as held:
+        state = state_of(held.fileno())
+        need_state(file, state, expected)
+        with open(held.fileno(), "rb", closefd=False) as raw:
+            yield raw, state
+        need_state(file, state_of(held.fileno()), state)

@@ -1,0 +1,398 @@
+"""Fold a source into a sketch, block by block, on one thread or on several: the same bits."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.claims import Stable, Stage
+from opendp_sim.core.errors import InternalError
+from opendp_sim.core.guard import guarded
+from opendp_sim.core.memory import freed_blocks_kept
+from opendp_sim.core.pipeline import resolve
+from opendp_sim.core.system.executor import Crew
+from opendp_sim.domains.records import Records
+from opendp_sim.domains.rows import Rows, length
+from opendp_sim.io.blocks import narrowed
+from opendp_sim.io.ordered_threads import in_caller, join_all, side_by_side, start_some
+
+# --------------------------------------------------------------------------------------------------
+# Threads that work through a dataset side by side; what is told of a failure does not depend on them.
+#
+# Parts of a dataset are begun in their order (``ordered_threads.py``). In a part blocks come in order.
+
+S = TypeVar("S")
+T = TypeVar("T")
+Opens = Callable[[], Iterable[Any]]
+"""Opens a dataset, or a part of it, afresh: an iterable of blocks."""
+
+
+class Threads:
+    """Several threads, each with a state of its own.
+
+    Where the dataset can be cut (``blocks.parts``, told the number of threads, returns what opens parts
+    of it, in order), each thread reads, checks and adds up parts of it; else the calling thread reads,
+    and at most ``workers + 2`` blocks exist at any time.
+
+    Args:
+        blocks: opens the dataset afresh.
+        workers: how many threads.
+        ready: called before each reading; returns what every block goes through first.
+        on_block: told the number of records of each block that is done, in the calling thread.
+        guard: wraps what is done with a block, so that nothing of a failure leaves a mechanism.
+    """
+
+    def __init__(
+        self,
+        blocks: Opens,
+        workers: int,
+        *,
+        ready: Callable[[], Callable[[Any], Any]],
+        on_block: Callable[[int], None],
+        guard: Callable[[Callable[[Any], Any]], Callable[[Any], Any]],
+    ) -> None:
+        self.size, self._blocks, self._ready = workers, blocks, ready
+        self._on_block, self._guard = on_block, guard
+
+    def gather(self, make: Callable[[], S], add: Callable[[S, Any], None]) -> list[S]:
+        """Add every block to the state of the thread that has it; return all states."""
+        through = self._ready()
+
+        def adding(state: S) -> Callable[[Any], Any]:
+            return self._guard(lambda block: add(state, through(block)))
+
+        cut = getattr(self._blocks, "parts", None)
+        parts: Sequence[Opens] | None = None if cut is None else cut(self.size)
+        if parts is None:
+            states = [make() for _ in range(self.size)]
+            _Queue([adding(state) for state in states]).feed(self._told(self._blocks()))
+            return states
+        held = _Held(make)
+
+        def work(part: Opens, may_go_on: Callable[[], bool]) -> None:
+            state = held.mine()
+            done = adding(state)
+            for block in part():
+                done(block)
+                in_caller(self._on_block, length(block))
+                del block
+                if not may_go_on():
+                    return
+
+        side_by_side(work, parts, self.size)
+        return held.all or [make()]
+
+    def each(self, function: Callable[[S], T], items: Sequence[S]) -> list[T]:
+        """Return what the function makes of each item, in their order."""
+        done = self._guard(function)
+        return side_by_side(lambda item, _: done(item), items, self.size)
+
+    def _told(self, blocks: Iterable[Any]) -> Iterator[Any]:
+        for block in blocks:
+            yield block
+            self._on_block(length(block))
+
+
+class One:
+    """The calling thread alone: as ``Threads``, without any."""
+
+    size = 1
+
+    def __init__(
+        self,
+        blocks: Opens,
+        *,
+        ready: Callable[[], Callable[[Any], Any]],
+        on_block: Callable[[int], None],
+        guard: Callable[[Callable[[Any], Any]], Callable[[Any], Any]],
+    ) -> None:
+        self._blocks, self._ready, self._on_block, self._guard = blocks, ready, on_block, guard
+
+    def gather(self, make: Callable[[], S], add: Callable[[S, Any], None]) -> list[S]:
+        """Add all blocks to one state."""
+        through, state = self._ready(), make()
+        done = self._guard(lambda block: add(state, through(block)))
+        for block in self._blocks():
+            done(block)
+            self._on_block(length(block))
+        return [state]
+
+    def each(self, function: Callable[[S], T], items: Sequence[S]) -> list[T]:
+        """Go through the items."""
+        return [self._guard(function)(item) for item in items]
+
+
+class _Held:
+    """The states of the threads that have one: a thread that finds no work holds no sketch."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make, self._own, self.all = make, threading.local(), list[Any]()
+
+    def mine(self) -> Any:
+        """Return the calling thread's state."""
+        if not hasattr(self._own, "state"):
+            self._own.state = self._make()
+            self.all.append(self._own.state)
+        return self._own.state
+
+
+# --- one reader -----------------------------------------------------------------------------------
+
+
+class _Queue:
+    """Threads that each take blocks from one narrow queue, which the calling thread fills."""
+
+    def __init__(self, adding: Sequence[Callable[[Any], Any]]) -> None:
+        self._work: SimpleQueue[Any] = SimpleQueue()
+        self._room = threading.Semaphore(1)  # one block waits; one is read; one a worker is in work
+        self._failed: dict[int, BaseException] = {}
+        self._threads = [
+            threading.Thread(target=self._run, args=(add,), name="sketch", daemon=True)
+            for add in adding
+        ]
+
+    def _run(self, add: Callable[[Any], Any]) -> None:
+        while (given := self._work.get()) is not None:
+            self._room.release()
+            at, block = given
+            del given
+            try:
+                if not self._failed or at < min(self._failed.copy()):
+                    add(block)
+            except BaseException as error:  # noqa: BLE001 - raised again by the reading thread
+                self._failed[at] = error
+            del block
+
+    def feed(self, blocks: Iterable[Any]) -> None:
+        """Hand out every block, and return when all are done; raise what the first block to fail did."""
+        try:
+            start_some(self._threads)
+            for given in enumerate(blocks):
+                self._room.acquire()
+                if self._failed:
+                    break
+                self._work.put(given)
+        except Exception as error:  # noqa: BLE001 - of the reader, behind all blocks that it gave
+            self._failed.setdefault(2**63, error)
+        finally:
+            for _ in self._threads:
+                self._work.put(None)
+            join_all(self._threads)
+        if self._failed:
+            raise self._failed[min(self._failed)]
+
+
+# --- the machine ----------------------------------------------------------------------------------
+
+
+def cores() -> int:
+    """Return how many threads work by default: the cores that this process may use, at most eight."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    found = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    with suppress(OSError, ValueError, ZeroDivisionError):  # a container's share, in microseconds
+        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:  # noqa: PTH123
+            share, period = file.read().split()
+        found = min(found, -(-int(share) // int(period)))
+    return max(1, min(8, found))
+
+
+class _Blas:
+    """One BLAS thread for as long as anybody of this process asks for it: the limit is the process's."""
+
+    def __init__(self) -> None:
+        self._lock, self._users = threading.Lock(), 0
+        self._limits: Any = None
+
+    def __enter__(self) -> None:
+        from threadpoolctl import threadpool_limits  # noqa: PLC0415 - it looks at what numpy loaded
+
+        with self._lock:
+            if not self._users:
+                self._limits = threadpool_limits(limits=1, user_api="blas")
+            self._users += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._limits.restore_original_limits()
+
+    def forked(self) -> None:
+        """Begin anew in a fork: another thread of the parent may have held the lock."""
+        self._lock = threading.Lock()
+
+
+_BLAS = _Blas()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_BLAS.forked)
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
+    """Give every worker one BLAS thread: several would spin on each other.
+
+    Several threads may be in it at once: the first sets the limit, the last restores what was before.
+    """
+    return _BLAS
+
+
+# --------------------------------------------------------------------------------------------------
+
+Blocks = Callable[[], Iterable[Any]]
+"""Opens the dataset afresh: an iterable of blocks (``gated_blocks`` makes one of a source)."""
+_STATE = 2**24
+"""Cells of a sketch above which one worker is the default: every further one holds as many again."""
+
+
+def build_sketch(
+    stages: Sequence[Stage],
+    source_blocks: Blocks,
+    *,
+    workers: int | None = None,
+    on_block: Callable[[int], None] | None = None,
+) -> NDArray[np.int64]:
+    """Send every block through the row maps and add up the features of the last stage.
+
+    Sums of integers do not depend on their order, so any number of workers gives the same bits. Each
+    has a state of its own, and a reader where the dataset can be cut; so does what is told of a failure
+    (``threads``). Blocks are cut where a row map makes rows wide.
+
+    Args:
+        stages: row maps and, last, a sketch.
+        source_blocks: opens the dataset afresh; a map that surveys the data opens it once more.
+        workers: threads that compute; default one a core, at most eight. Each has a state of its own,
+            so that memory grows by one sketch, and by what a reader takes, a worker.
+        on_block: told the number of records of each block handed on, for a progress bar.
+
+    Returns:
+        The flat int64 sketch.
+
+    Raises:
+        InternalError (OS902): a mechanism failed; its text is withheld. (OS903): the last stage is no
+            sketch.
+    """
+    claim = stages[-1].claim if stages else None
+    if not isinstance(claim, Stable) or claim.accumulate is None:
+        raise InternalError(
+            "OS903", "sources.fold", expected="a sketch as the last stage", got="another claim",
+            hint="report this as a bug: the plan should have refused it.",
+        )  # fmt: skip
+    accumulate, size = claim.accumulate, claim.output.size  # type: ignore[attr-defined]
+    if workers is None and size > _STATE:
+        workers = 1
+
+    def add(state: NDArray[np.int64], block: Any) -> None:
+        accumulate(block, state)
+
+    with one_blas_thread(), freed_blocks_kept():
+        crew = _crew(stages, source_blocks, workers, on_block)
+        states = crew.gather(lambda: np.zeros(size, dtype=np.int64), add)
+    total = states[0]
+    for state in states[1:]:
+        total += state
+    return total
+
+
+def fold_whole(
+    stages: Sequence[Stage],
+    source_blocks: Blocks,
+    *,
+    workers: int | None = None,
+    on_block: Callable[[int], None] | None = None,
+) -> Any:
+    """Return what a map of the whole dataset, the last stage, makes of it: on one thread or on several.
+
+    Args:
+        stages: row maps and, last, one with a ``fold``.
+        source_blocks: opens the dataset afresh, for each pass.
+        workers: as for ``build_sketch``.
+        on_block: as for ``build_sketch``.
+    """
+    last = stages[-1]
+    assert isinstance(last.claim, Stable)  # noqa: S101 - the caller asked
+    fold, shared = last.claim.fold, last.claim.shared
+    crew = _crew(stages, source_blocks, workers, on_block)
+    with freed_blocks_kept():
+        if shared is not None:
+            return guarded(shared, last.mechanism.key)(crew)
+        assert fold is not None  # noqa: S101 - the caller asked
+        maps, blocks = stages[:-1], narrowed(source_blocks, stages)
+        return guarded(
+            lambda _: fold(lambda: map(resolve(maps, blocks), blocks())), last.mechanism.key
+        )(None)
+
+
+def _crew(
+    stages: Sequence[Stage],
+    source_blocks: Blocks,
+    workers: int | None,
+    on_block: Callable[[int], None] | None,
+) -> Crew:
+    """Return so many threads over the dataset behind the row maps."""
+    key, blocks = stages[-1].mechanism.key, narrowed(source_blocks, stages)
+    workers, tell = workers or cores(), on_block or _untold
+
+    def ready() -> Callable[[Any], Any]:
+        return guarded(lambda _: resolve(stages, blocks), key)(None)  # type: ignore[no-any-return]
+
+    def guard(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return guarded(function, key)
+
+    if workers > 1:
+        return Threads(blocks, workers, ready=ready, on_block=tell, guard=guard)
+    return One(blocks, ready=ready, on_block=tell, guard=guard)
+
+
+def _untold(_rows: int) -> None:
+    """Show nothing."""
+
+
+def collect_rows(stages: Sequence[Stage], source_blocks: Blocks) -> Rows:
+    """Return all rows behind the row maps, in memory: for mechanisms that need the whole dataset."""
+    key = stages[-1].mechanism.key if stages else "records"
+    source_blocks = narrowed(source_blocks, stages)
+    through = guarded(lambda _: resolve(stages, source_blocks), key)(None)
+    parts = [guarded(through, key)(block) for block in source_blocks()]
+    claim = stages[-1].claim if stages else None
+    if not parts and isinstance(claim, Stable):
+        first = stages[0].domain
+        if not isinstance(first, Records):
+            return _no_rows(claim.output)
+        parts = [guarded(through, key)(first.no_records())]
+    labels, ids = (
+        None
+        if getattr(parts[0], name) is None
+        else np.concatenate([getattr(part, name) for part in parts])
+        for name in ("labels", "ids")
+    )
+    values = [part.values for part in parts]
+    parts.clear()
+    return Rows(_joined(values), labels, ids)
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Join rows, and let go of each part once it is copied: all of them are never held twice."""
+    if len(parts) == 1:
+        return parts[0]
+    kind = np.result_type(*parts)
+    out: NDArray[Any] = np.empty((sum(map(len, parts)), *parts[0].shape[1:]), dtype=kind)
+    parts.reverse()
+    start = 0
+    while parts:
+        part = parts.pop()
+        out[start : start + len(part)] = part
+        start += len(part)
+    return out
+
+
+def _no_rows(domain: Any) -> Rows:
+    labels = None if domain.labels is None else np.zeros(0, dtype=np.int64)
+    return Rows(
+        np.zeros((0, domain.width)), labels, np.zeros(0, dtype=np.int64) if domain.ids else None
+    )

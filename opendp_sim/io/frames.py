@@ -1,0 +1,265 @@
+"""Tables in memory, of whatever library: one door, and the same records as from a file.
+
+pandas, Polars (eager and lazy), pyarrow (tables, datasets, readers), DuckDB, numpy (structured, masked),
+dicts, and anything else with ``__arrow_c_stream__``. What a column becomes is decided by its own type and
+the declared one. A query that has not run (a lazy frame, a DuckDB relation) runs once, and all passes
+read its result, since two runs of a query need not give the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.errors import DataError, SimError
+from opendp_sim.domains.normalise import bare
+from opendp_sim.domains.records import Records
+from opendp_sim.io.arrow import column_of, stored_in
+from opendp_sim.io.columns import pyarrow, slices
+from opendp_sim.io.conform import unquoted
+from opendp_sim.io.numpy_files import side_by_side
+from opendp_sim.io.protocol import Raw, Table, from_arrays
+
+_READ_ONCE: WeakSet[Any] = WeakSet()
+"""Streams that were read: they would be empty tables now."""
+_HELD = ("builtins", "numpy", "pandas", "polars", "pyarrow")
+"""Libraries whose columns are in memory."""
+_PARTIAL = ("Reader", "Stream")
+"""How the types of streams that can be read once are called."""
+
+
+def from_table(records: Records, table: Any) -> Table:
+    """Return a source over a table in memory.
+
+    Args:
+        records: the declared type. A vector column ``x`` is one column of lists or arrays, or the
+            columns ``x_0``, ``x_1``, ...
+        table: a data frame, an Arrow table, dataset or reader, a DuckDB relation, a dict of columns, a
+            structured array, an array with the declared columns side by side, or a function that opens a
+            stream of the same records each time it is called (of which nothing is held).
+
+    Raises:
+        DataError (OS601): no table, or one that cannot be read. (OS602): a column is missing, named
+            twice, or of a type that nothing is known about. (OS606): no pyarrow.
+    """
+    if isinstance(table, Mapping):
+        return from_arrays(records, table)
+    if isinstance(table, np.ndarray):
+        return from_arrays(records, _of_array(bare(table), records))
+    library = type(table).__module__.partition(".")[0]
+    if library == "narwhals":
+        return from_table(records, table.to_native())
+    if library == "pandas":
+        return _of_pandas(table, records)
+    if callable(table) and not hasattr(table, "__arrow_c_stream__"):
+        return Table(records, lambda rows: _pieces(_opened(table), records, rows))
+    if library == "pyarrow" and hasattr(table, "scanner"):
+        return _of_dataset(table, records)
+    held = _held(table, library, records)
+    return Table(
+        records,
+        lambda rows: _pieces(held.to_batches(), records, rows),
+        held.num_rows,
+        lambda: _piece(held.slice(0, 0), records),
+    )
+
+
+def waits(table: Any) -> bool:
+    """Say whether opening a table runs something or reads a stream: whether it fails can be private.
+
+    Types are asked, of the libraries that are known: an object may call its columns what it likes.
+    """
+    kind, library = type(table), type(table).__module__.partition(".")[0]
+    if isinstance(table, Mapping):
+        return kind is not dict or any(map(_computes, table.values()))
+    if isinstance(table, np.ndarray):
+        return False
+    held = {"pandas": "iloc", "pyarrow": "num_rows", "polars": "get_columns"}.get(library)
+    if held is not None and (hasattr(kind, held) or hasattr(kind, "scanner")):
+        return False
+    return callable(table) or any(hasattr(kind, n) for n in ("collect", "__arrow_c_stream__"))
+
+
+def _computes(column: Any) -> bool:
+    """Say whether reading a column of a dict may run something, as Dask's arrays do."""
+    library = type(column).__module__.partition(".")[0]
+    return not isinstance(column, np.ndarray) and library not in _HELD
+
+
+def raw_columns(table: Any, records: Records) -> dict[str, NDArray[Any]]:
+    """Return the declared columns of a table, as the door gives them, each as one array."""
+    pieces = list(from_table(records, table).pieces(2**16))
+    if not pieces:
+        return {}
+    return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+
+
+# --- numpy ----------------------------------------------------------------------------------------
+
+
+def _of_array(array: NDArray[Any], records: Records) -> Raw:
+    names = array.dtype.names
+    if names is None:
+        if array.ndim < 1:
+            raise _no_table("a single number")
+        return side_by_side(array, "array", records)
+    return {name: array[name] for name in names}
+
+
+# --- pandas ---------------------------------------------------------------------------------------
+
+
+def _of_pandas(frame: Any, records: Records) -> Table:
+    """Read slices of the columns that are declared, so that no second copy of them is made."""
+    if not hasattr(frame, "columns"):
+        raise _no_table("a Series")
+    known = [str(name) for name in frame.columns]
+    parts = {c.name: stored_in(c, c.name, known) for c in records.columns}
+    cut: dict[str, Callable[[slice], Any]] = {
+        name: slices(_once(name, known, frame), name)
+        for name in {name for names in parts.values() for name in names}
+    }
+
+    def read(part: slice) -> Raw:
+        with told_apart():
+            return {
+                c.name: column_of(c, [cut[n](part) for n in parts[c.name]]) for c in records.columns
+            }
+
+    def pieces(rows: int) -> Iterator[Raw]:
+        for start in range(0, len(frame), rows):
+            yield read(slice(start, start + rows))
+
+    return Table(records, pieces, len(frame), lambda: read(slice(0, 0)))
+
+
+def _once(name: str, known: list[str], frame: Any) -> Any:
+    if known.count(name) > 1:
+        raise _bad_column(name, "a column of this name", "several", "rename them.")
+    return frame.iloc[:, known.index(name)]
+
+
+# --- everything that speaks Arrow -----------------------------------------------------------------
+
+
+def _held(table: Any, library: str, records: Records) -> Any:
+    """Return an Arrow table of what is declared; what is in memory already is shared, not copied."""
+    if library == "polars" and hasattr(table, "collect"):
+        with told_apart():
+            names = table.collect_schema().names()
+            table = table.select(_wanted(records, names)).collect()
+    if library == "polars" and hasattr(table, "get_columns"):
+        return _of_polars(table, records)
+    if not hasattr(table, "__arrow_c_stream__"):
+        raise _no_table(f"a {type(table).__name__}")
+    arrow = pyarrow()
+    if type(table).__name__.endswith(_PARTIAL):
+        if table in _READ_ONCE:
+            raise _no_table("a stream that was read before")
+        _READ_ONCE.add(table)
+    with told_apart():
+        stream = arrow.RecordBatchReader.from_stream(table)
+        names = _wanted(records, stream.schema.names)
+        parts = [batch.select(names) for batch in stream]
+        kinds = [stream.schema.field(name) for name in names]
+        return arrow.Table.from_batches(parts, arrow.schema(kinds))
+
+
+def _of_polars(frame: Any, records: Records) -> Any:
+    """Hand over one column after another: a type that Arrow does not have is refused by name."""
+    arrow, columns = pyarrow(), {}
+    for name in _wanted(records, frame.columns):
+        with unquoted(name):
+            stream = arrow.RecordBatchReader.from_stream(frame.select(name))
+            columns[name] = stream.read_all().column(0)
+    return arrow.table(columns)
+
+
+def _of_dataset(dataset: Any, records: Records) -> Table:
+    names = _wanted(records, dataset.schema.names)
+
+    def batches() -> Iterator[Any]:
+        with told_apart():
+            scanner = dataset.scanner(columns=names, use_threads=False, batch_readahead=1)
+            yield from scanner.to_batches()
+
+    return Table(
+        records,
+        lambda rows: _pieces(batches(), records, rows),
+        form=lambda: _piece(dataset.schema.empty_table(), records),
+    )
+
+
+def _opened(function: Callable[[], Any]) -> Iterator[Any]:
+    """Yield what a caller's function opens; what it raises could quote a record."""
+    with told_apart():
+        stream = function()
+    yield from _batches(stream)
+
+
+def _batches(stream: Any) -> Iterator[Any]:
+    """Yield the batches of a stream, which is closed at the end: an engine waits for that."""
+    if not hasattr(stream, "__arrow_c_stream__"):
+        raise _no_table(f"a function that returned a {type(stream).__name__}")
+    with told_apart():
+        reader = pyarrow().RecordBatchReader.from_stream(stream)
+        try:
+            yield from reader
+        finally:
+            reader.close()
+
+
+def _pieces(batches: Iterable[Any], records: Records, rows: int) -> Iterator[Raw]:
+    with told_apart():
+        for batch in batches:
+            for start in range(0, batch.num_rows, rows):
+                yield _piece(batch.slice(start, rows), records)
+
+
+def _piece(batch: Any, records: Records) -> Raw:
+    known = batch.schema.names
+    with told_apart():
+        return {
+            c.name: column_of(c, [batch.column(name) for name in stored_in(c, c.name, known)])
+            for c in records.columns
+        }
+
+
+def _wanted(records: Records, known: list[str]) -> list[str]:
+    """Return the names of the declared columns in a table, each of which is there once."""
+    found = sorted({name for c in records.columns for name in stored_in(c, c.name, known)})
+    for name in found:
+        if known.count(name) > 1:
+            raise _bad_column(name, "a column of this name", "several", "rename them.")
+    return found
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def told_apart() -> Iterator[None]:
+    """Turn whatever a library says about a table into a constant text: it could quote a record."""
+    try:
+        yield
+    except (SimError, GeneratorExit, KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException:  # noqa: BLE001 - a panic in Rust is no Exception
+        _no_table("a table that its library cannot hand over").alone()
+
+
+def _bad_column(name: str, expected: str, got: str, hint: str) -> DataError:
+    return DataError("OS602", f"column {name}", expected=expected, got=got, hint=hint)
+
+
+def _no_table(got: str) -> DataError:
+    return DataError(
+        "OS601", "table", expected="a data frame, an Arrow table, a dict of columns, or an array",
+        got=got, hint="anything with __arrow_c_stream__ will do; of a reader hand over "
+        "`reader.read_all()`, or a function that opens one each time.",
+    )  # fmt: skip

@@ -1,0 +1,51 @@
+"""From what a spec says about its data to a source: ``{kind: argument}``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from opendp_sim.core.errors import SpecError
+from opendp_sim.domains.records import Records
+from opendp_sim.io.builtin import builtin_source
+from opendp_sim.io.csv_files import csv_source
+from opendp_sim.io.file_spec import Place, read_place
+from opendp_sim.io.numpy_files import npy_source, npz_source
+from opendp_sim.io.parquet import parquet_source
+from opendp_sim.io.protocol import Source
+
+_FILES: dict[str, Callable[[Place, Records], Source]] = {
+    "csv": csv_source,
+    "npy": npy_source,
+    "npz": npz_source,
+    "parquet": parquet_source,
+}
+KINDS = ("builtin", *_FILES)
+"""Kinds of source that a spec can name."""
+
+
+def open_source(kind: str, argument: Any, records: Records, folder: Path) -> Source:
+    """Return the source that ``{kind: argument}`` names.
+
+    Args:
+        kind: one of ``KINDS``.
+        argument: the name of a built-in data set; for files a path, or a mapping with ``file`` and
+            the options of ``Place``.
+        records: the declared type of the columns that are wanted.
+        folder: what a relative path starts from (the spec's folder).
+
+    Raises:
+        SpecError (OS303, OS304, OS305): an unknown kind, data set or option. DataError (OS601): no
+        readable file of this kind. (OS602): a column is missing. (OS606): an extra is missing.
+    """
+    if kind == "builtin":
+        return builtin_source(argument, records)
+    if kind not in _FILES:
+        near = get_close_matches(str(kind), KINDS, n=1)
+        raise SpecError(
+            "OS303", "source", expected=f"one of {', '.join(KINDS)}", got=str(kind),
+            hint=f"did you mean {near[0]!r}?" if near else "write source: {npz: data.npz}.",
+        )  # fmt: skip
+    return _FILES[kind](read_place(argument, folder, f"source.{kind}"), records)

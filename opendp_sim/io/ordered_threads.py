@@ -1,0 +1,126 @@
+"""Items that threads work through side by side, begun in their order; the first failure is told.
+
+Where some items fail, the failure of the *first item* is raised: all items before it were begun before
+it and run to their end, so it is the one that a single thread meets first, whichever thread was quicker.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Call = Callable[[Callable[..., None], tuple[Any, ...]], None]
+
+
+class _Here(threading.local):
+    """Of a thread that somebody set to work: how it has something called in that somebody's thread."""
+
+    call: Call | None = None
+
+
+_here = _Here()
+
+
+def in_caller(function: Callable[..., None], *args: Any) -> None:
+    """Call a function in the thread that waits for this one, soon; in any other thread, now."""
+    if _here.call is None:
+        function(*args)
+    else:
+        _here.call(function, args)
+
+
+class _Turns:
+    """Who works on what: items are begun in order, and none behind a failure."""
+
+    def __init__(self, count: int) -> None:
+        self._lock, self._next, self._count, self._ended = threading.Lock(), 0, count, False
+        self.failed: dict[int, BaseException] = {}
+
+    def take(self) -> int | None:
+        """Return the next item's number, or None."""
+        with self._lock:
+            if self._ended or self.failed or self._next == self._count:
+                return None
+            self._next += 1
+            return self._next - 1
+
+    def fail(self, at: int, error: BaseException) -> None:
+        """Keep what an item failed with."""
+        with self._lock:
+            self.failed[at] = error
+
+    def goes_on(self, at: int) -> bool:
+        """Say whether what becomes of an item still matters: no item before it has failed."""
+        with self._lock:
+            return not self._ended and (not self.failed or at < min(self.failed))
+
+    def end(self) -> None:
+        """Let no item be begun, or gone on with."""
+        with self._lock:
+            self._ended = True
+
+
+def side_by_side(
+    function: Callable[[Any, Callable[[], bool]], T], items: Sequence[Any], workers: int
+) -> list[T]:
+    """Return what the function makes of each item; raise the failure of the first item that fails.
+
+    The function is also given what says whether it should go on. What it calls by ``in_caller`` is
+    called in this thread, which does nothing else meanwhile.
+    """
+    turns = _Turns(len(items))
+    found: dict[int, T] = {}
+    calls: SimpleQueue[tuple[Callable[..., None], tuple[Any, ...]] | None] = SimpleQueue()
+
+    def run() -> None:
+        _here.call = lambda call, args: calls.put((call, args))
+        try:
+            while (at := turns.take()) is not None:
+                try:
+                    found[at] = function(items[at], partial(turns.goes_on, at))
+                except BaseException as error:  # noqa: BLE001 - raised again by the waiting thread
+                    turns.fail(at, error.with_traceback(None))  # its frames hold a block
+        finally:
+            calls.put(None)
+
+    threads = [
+        threading.Thread(target=run, name="part", daemon=True)
+        for _ in range(min(workers, len(items)))
+    ]
+    try:
+        waiting = start_some(threads)
+        while waiting:
+            call = calls.get()
+            if call is None:
+                waiting -= 1
+            else:
+                call[0](*call[1])
+    finally:
+        turns.end()
+        join_all(threads)
+    if turns.failed:
+        raise turns.failed[min(turns.failed)]
+    return [found[at] for at in range(len(items))]
+
+
+def start_some(threads: Sequence[threading.Thread]) -> int:
+    """Start as many threads as the system allows, one at least; return how many."""
+    for at, thread in enumerate(threads):
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads for this process
+            if not at:
+                raise
+            return at
+    return len(threads)
+
+
+def join_all(threads: Sequence[threading.Thread]) -> None:
+    """Wait for the threads that run; an interrupt may have come before all were started."""
+    for thread in threads:
+        if thread.ident is not None:
+            thread.join()

@@ -1,0 +1,366 @@
+"""``.parquet`` files, through pyarrow (the extra ``parquet``), a batch of records at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain, groupby
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from opendp_sim.core.errors import DataError, SimError
+from opendp_sim.domains.records import Records
+from opendp_sim.io.arrow import column_of, stored_in
+from opendp_sim.io.file_spec import Place, State, need_state, reading, state_of
+from opendp_sim.io.protocol import Raw, Table
+
+# --------------------------------------------------------------------------------------------------
+# One ``.parquet`` file or some row groups of it: opened, checked, and read a batch at a time.
+
+_PAGE = 2**20
+"""Bytes that the reader of one column asks for at a time."""
+_SPARE = 2**25
+"""Entries of lists beyond their declared length that a group of rows may hold: Arrow reads no part of a
+list, and needs 16 bytes for each."""
+_HEAVY = 2**28
+"""Bytes of one batch, on average, and of the columns of a group whose records are of over 1 MiB each."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file or some row groups of it, and what the names of its folders say about all its records."""
+
+    file: Path
+    keys: Mapping[str, str]
+    groups: list[int] | None = None
+    """Which row groups; None for all."""
+    pinned: State = ()
+    """The state of the file that was listed, or what of it is portable: another one is refused."""
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The stored columns of each column: files of one folder may store a vector in different ways."""
+    texts: tuple[str, ...] = ()
+    """Columns of plain texts, which are read as dictionaries."""
+
+    def columns(self, rows: int) -> dict[str, Any]:
+        """Return the columns that the folders' names stand for."""
+        import pyarrow as pa  # noqa: PLC0415 - an extra
+
+        return {name: pa.repeat(pa.scalar(value), rows) for name, value in self.keys.items()}
+
+
+def plain_texts(schema: Any, names: set[str]) -> tuple[str, ...]:
+    """Return which of the columns are texts by their type, not lists or numbers written in bytes."""
+    from pyarrow import types  # noqa: PLC0415 - an extra
+
+    kinds = {field.name: field.type for field in schema if field.name in names}
+    return tuple(n for n, k in kinds.items() if types.is_string(k) or types.is_large_string(k))
+
+
+def weight_of(file: Any, names: set[str]) -> int:
+    """Return the bytes that columns take unpacked, as the file says: of a list all its entries."""
+    found, schema = 0, file.schema
+    columns = [at for at in range(len(schema)) if schema.column(at).path.split(".")[0] in names]
+    for group in range(file.metadata.num_row_groups):
+        for at in columns:
+            about = file.metadata.row_group(group).column(at)
+            found += max(int(about.total_uncompressed_size), 8 * int(about.num_values))
+    return found
+
+
+def batches(
+    file: Any, part: Part, rows: int, stored: list[str], widths: Mapping[str, int], *, threads: bool
+) -> Iterator[Any]:
+    """Yield batches that fit into memory by what the footer says; groups with long lists one by one.
+
+    Raises:
+        DataError (OS601): a group holds too much that is beyond its declaration, or too heavy records.
+    """
+    groups = range(file.metadata.num_row_groups) if part.groups is None else part.groups
+    told = [(group, *beyond(file, group, widths)) for group in groups]
+    for alone, run in groupby(told, lambda one: one[0] if one[1] else -1):
+        several = list(run)
+        if any(refused(*one) for _, *one in several):
+            raise too_heavy(part.file)
+        sizes = (max(1, _HEAVY * count // max(heavy, 1)) for *_, heavy, count in several if count)
+        yield from file.iter_batches(
+            batch_size=min((rows, *sizes)),
+            columns=stored,
+            row_groups=[alone] if alone >= 0 else [group for group, *_ in several],
+            use_threads=threads,
+        )
+
+
+def beyond(file: Any, group: int, widths: Mapping[str, int]) -> tuple[int, int, int]:
+    """Return of a group of rows: entries beyond those of lists as declared, bytes, and records."""
+    about, spare, heavy = file.metadata.row_group(group), 0, 0
+    count = int(about.num_rows)
+    for at in range(about.num_columns):
+        column = about.column(at)
+        name = column.path_in_schema.split(".")[0]
+        if name in widths:
+            listed = file.schema.column(at).max_repetition_level > 0
+            spare += max(0, int(column.num_values) - count * widths[name]) if listed else 0
+            heavy += int(column.total_uncompressed_size)
+    return spare, heavy, count
+
+
+def refused(spare: int, heavy: int, count: int) -> bool:
+    """Say whether a group of rows holds too much beyond its declaration, or too heavy records."""
+    return spare > _SPARE or heavy > max(_HEAVY, count << 20)
+
+
+def too_heavy(file: Path) -> DataError:
+    """Return the refusal of a file with a group of rows that is refused."""
+    return DataError(
+        "OS601",
+        str(file),
+        expected=f"at most {_SPARE:,} entries of lists beyond their declared "
+        f"lengths, and {_HEAVY:,} bytes or 1 MiB a record, in each group of rows",
+        got="more",
+        hint="no part of a list or of a text can be read alone: shorten them, or write smaller groups.",
+    )
+
+
+@contextmanager
+def opened(arrow: Any, part: Part, texts: Sequence[str] = ()) -> Iterator[tuple[Any, State]]:
+    """Open a file that stays the same up to the last batch, the one that was listed if it is pinned.
+
+    Columns of ``texts`` come as dictionaries, as they lie in the file. What was opened is looked at, not
+    what the path leads to before or after.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+
+    with pa.OSFile(os.fsencode(part.file)) as raw:
+        state = state_of(raw.fileno())
+        need_state(part.file, state, part.pinned)
+        with arrow.ParquetFile(
+            raw, pre_buffer=False, buffer_size=_PAGE, read_dictionary=list(texts)
+        ) as file:
+            yield file, state
+        need_state(part.file, state_of(raw.fileno()), state)
+
+
+def parquet_reader() -> Any:
+    """Return pyarrow's reader, or refuse."""
+    try:
+        import pyarrow.parquet as arrow  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise DataError(
+            "OS606", "parquet", expected="pyarrow", got="no such package",
+            hint="pip install 'opendp_sim[parquet]', or convert the file to .npz or .csv.",
+        ) from None  # fmt: skip
+    return arrow
+
+
+# --------------------------------------------------------------------------------------------------
+
+
+def parquet_source(place: Place, records: Records) -> Table:
+    """Return a source over a ``.parquet`` file, a folder of them, or a pattern such as ``day-*.parquet``.
+
+    A vector is a column of lists, or several columns of numbers as in a ``.csv``. Nulls and lists of
+    another length are missing: the gate refuses them or drops the record. Files of a folder are read
+    in the order of their paths, each with its own way to store a vector; a folder called ``year=2026``
+    gives its files a column ``year``. Names that begin with ``.`` or ``_`` are left out, as by other
+    readers: of what is being written, or is about other files (but ``_year=2026`` is read).
+    Nothing is read ahead: memory holds one page of each column and one batch.
+
+    Raises:
+        DataError (OS601): not a readable file, or no file. (OS602): no such column. (OS606): no pyarrow.
+    """
+    return parquet_of(place, records, _parts(place), threads=True)
+
+
+def parquet_of(
+    place: Place, records: Records, parts: Sequence[Part], *, threads: bool = False
+) -> Table:
+    """Return a source over some parts of the files: what one task of an engine reads.
+
+    ``threads`` says whether columns are decoded side by side, by threads of pyarrow's.
+    """
+    arrow = parquet_reader()
+    length, weight, packed, listed = 0, 0, 0, []
+    for part in parts:
+        with _read(arrow, place, part) as (file, state):
+            known = [*file.schema_arrow.names, *part.keys]
+            names = {c.name: stored_in(c, place.stored(c.name), known) for c in records.columns}
+            told = {n for c in records.columns if c.dtype == "str" for n in names[c.name]}
+            texts = plain_texts(file.schema_arrow, told)
+            listed.append(replace(part, pinned=state, names=names, texts=texts))
+            length += int(file.metadata.num_rows)
+            weight += weight_of(file, {name for several in names.values() for name in several})
+            packed += state[0]
+    found = _Listed(arrow, place, records, listed)
+    pieces = partial(found.pieces, listed, threads=threads)
+    return Table(records, pieces, length, found.form, weight, packed, found.cut)
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """The parts of a source as they were listed: with where each column of the records is stored."""
+
+    arrow: Any
+    place: Place
+    records: Records
+    parts: list[Part]
+
+    def _widths(self, part: Part) -> dict[str, int]:
+        return {name: c.width for c in self.records.columns for name in part.names[c.name]}
+
+    def _raw(self, part: Part, held: Mapping[str, Any]) -> Raw:
+        """Return stored columns of a part as the columns of the records."""
+        return {
+            c.name: column_of(c, [held[n] for n in part.names[c.name]])
+            for c in self.records.columns
+        }
+
+    def pieces(self, parts: Sequence[Part], rows: int, *, threads: bool) -> Iterator[Raw]:
+        """Yield what parts hold, at most so many records at a time."""
+        for part in parts:
+            widths = self._widths(part)
+            with _read(self.arrow, self.place, part, part.texts) as (file, _):
+                stored = [name for name in sorted(widths) if name not in part.keys]
+                none = (
+                    file.schema_arrow.empty_table()
+                )  # their types are checked without records too
+                found = batches(file, part, rows, stored, widths, threads=threads)
+                for batch in chain([none], found):
+                    held = {n: batch.column(n) for n in stored} | part.columns(len(batch))
+                    yield self._raw(part, held)
+
+    def form(self) -> Raw:
+        """Return the columns without records, of the types in which they are stored."""
+        if not self.parts:
+            return self.records.no_records()
+        first = self.parts[0]
+        with _read(self.arrow, self.place, first) as (file, _):
+            stored = file.schema_arrow.empty_table()
+            held = {n: stored.column(n) for n in self._widths(first) if n in stored.schema.names}
+            return self._raw(first, first.columns(0) | held)
+
+    def cut(self, workers: int) -> list[Table] | None:
+        """Return runs of row groups for so many threads; None where too many of them would wait."""
+        each = (_units(self.arrow, self.place, p, self._widths(p)) for p in self.parts)
+        units = list(chain.from_iterable(each))
+        runs = _runs(units, _TASKS * workers)
+        busy = _gain([sum(weight for _, weight in run) for run in runs], workers)
+        if busy < min(0.75 * workers, 2):
+            return None
+        some = (partial(self.pieces, _merged(run), threads=False) for run in runs)
+        return [Table(self.records, pieces, None) for pieces in some]
+
+
+@contextmanager
+def _read(
+    arrow: Any, place: Place, part: Part, texts: Sequence[str] = ()
+) -> Iterator[tuple[Any, State]]:
+    """Open a part; what pyarrow says of it is told as of the whole source."""
+    with reading(place.file, "readable .parquet"), opened(arrow, part, texts) as found:
+        yield found
+
+
+_TASKS = 4
+"""Runs of row groups for each thread: the last of them end at nearly the same time."""
+
+
+def _units(
+    arrow: Any, place: Place, part: Part, widths: Mapping[str, int]
+) -> list[tuple[Part, int]]:
+    """Return the row groups of a file that can be read apart, with their records.
+
+    A file that is not read to its end, or in which the refusal of one group comes before the reading of
+    another, stays one: what is told of it must not depend on how it was cut.
+    """
+    try:
+        with _read(arrow, place, part) as (file, _):
+            groups = range(file.metadata.num_row_groups) if part.groups is None else part.groups
+            told = [beyond(file, group, widths) for group in groups]
+    except SimError:  # told where it is read, if nothing is told before
+        return [(part, 1)]
+    if not told or any(refused(*one) for one in told):
+        return [(part, sum(count for *_, count in told))]
+    return [
+        (replace(part, groups=[group]), count)
+        for group, (*_, count) in zip(groups, told, strict=True)
+    ]
+
+
+def _runs(units: Sequence[tuple[Part, int]], count: int) -> list[list[tuple[Part, int]]]:
+    """Return about ``count`` runs of units of nearly equal size, in order; none is empty."""
+    total, seen, found = max(1, sum(weight for _, weight in units)), 0, []
+    for part, weight in units:
+        found.append((seen * count // total, (part, weight)))
+        seen += weight
+    return [[unit for _, unit in run] for _, run in groupby(found, lambda one: one[0])]
+
+
+def _gain(weights: Sequence[int], workers: int) -> float:
+    """Return how many threads have work on average, if each takes the next run when it has done one."""
+    busy = [0] * workers
+    for weight in weights:
+        at = busy.index(min(busy))
+        busy[at] += weight
+    return sum(weights) / max(1, *busy)
+
+
+def _merged(run: Sequence[tuple[Part, int]]) -> list[Part]:
+    """Return the same groups, those of one file that stand together as one part: it is opened once."""
+    found: list[Part] = []
+    for part, _ in run:
+        last = found[-1] if found else None
+        if last is None or last.groups is None or part.groups is None or last.file != part.file:
+            found.append(part)
+        else:
+            found[-1] = replace(last, groups=[*last.groups, *part.groups])
+    return found
+
+
+def parquet_parts(place: Place, count: int) -> tuple[list[tuple[Part, ...]], int]:
+    """Return about ``count`` runs of row groups of nearly equal size, pinned, and the number of rows.
+
+    Raises:
+        DataError (OS601): not a readable file, or no file. (OS606): no pyarrow.
+    """
+    arrow = parquet_reader()
+    found: list[tuple[Part, int]] = []
+    for part in _parts(place):
+        with _read(arrow, place, part) as (file, state):
+            for group in range(file.metadata.num_row_groups):
+                one = replace(part, groups=[group], pinned=state)
+                found.append((one, int(file.metadata.row_group(group).num_rows)))
+    return [tuple(_merged(run)) for run in _runs(found, count)], sum(rows for _, rows in found)
+
+
+def _parts(place: Place) -> list[Part]:
+    """Return the files that a path, a folder or a pattern stands for, in the order of their paths."""
+    root = place.file
+    if root.is_dir():
+        found = (path for path in root.rglob("*.parquet") if path.is_file())
+        files = sorted(p for p in found if not any(map(_left_out, p.relative_to(root).parts)))
+    elif any(sign in root.name for sign in "*?[") and not root.exists():
+        root = root.parent
+        asked = _left_out(place.file.name)  # a pattern such as `_day-*.parquet` names them
+        found = (path for path in root.glob(place.file.name) if path.is_file())
+        files = sorted(path for path in found if asked or not _left_out(path.name))
+    else:
+        return [Part(root, {})]
+    if not files:
+        raise DataError(
+            "OS601", str(place.file), expected="at least one .parquet file", got="none",
+            hint="check the folder or the pattern; it is relative to the spec.",
+        )  # fmt: skip
+    return [Part(path, _keys(path.relative_to(root).parts[:-1])) for path in files]
+
+
+def _left_out(name: str) -> bool:
+    """Say whether a name is that of something unfinished, hidden, or about other files."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def _keys(folders: tuple[str, ...]) -> dict[str, str]:
+    named = (folder.partition("=") for folder in folders)
+    return {unquote(name): unquote(value) for name, sign, value in named if sign}

@@ -1,0 +1,138 @@
+"""The one protocol of data: records that can be read, block by block, as often as needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from opendp_sim.domains.records import Records
+from opendp_sim.io.blocks import Block, block_rows, recut
+from opendp_sim.io.columns import held_columns
+from opendp_sim.io.conform import check_lengths, conform, unquoted
+
+T = TypeVar("T")
+Raw = Mapping[str, Any]
+"""Column name to an array, or to a sequence with one cell a record."""
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Records that can be read any number of times, in the same order each time."""
+
+    @property
+    def records(self) -> Records:
+        """The declared type of the records."""
+
+    @property
+    def length(self) -> int | None:
+        """How many records there are, when that is known without reading them. It is private."""
+
+    def blocks(self, rows: int | None = None) -> Iterator[Block]:
+        """Open the source afresh: blocks of ``rows`` records, the last one shorter."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A source made of anything that yields raw pieces: columns as they are stored, in order.
+
+    Args:
+        records: the declared type.
+        pieces: opens the data afresh; is told how many records a piece should have, and may yield
+            pieces of any size it can afford in memory.
+        length: number of records, when known.
+        form: returns the columns without their records, where the data has types of its own.
+        weight: bytes that all records take as they are stored, unpacked, when headers tell.
+        packed: bytes of the file, where it may be compressed.
+        cut: returns sources of its parts, in order, for so many readers; None if that gains little.
+    """
+
+    records: Records
+    pieces: Callable[[int], Iterable[Raw]]
+    length: int | None = None
+    form: Callable[[], Raw] | None = None
+    weight: int | None = None
+    packed: int | None = None
+    cut: Callable[[int], Sequence[Source] | None] | None = None
+
+    def blocks(self, rows: int | None = None) -> Iterator[Block]:
+        """Open the source afresh: blocks of ``rows`` records, the last one shorter.
+
+        Memory: one raw piece and one block. A piece without records is looked at for its form.
+
+        Raises:
+            DataError (OS602): columns, widths or dtypes that are not as declared.
+        """
+        size = rows or block_rows(self.records)
+        return recut((_formed(piece, self.records) for piece in self.pieces(size)), size)
+
+
+def _formed(piece: Raw, records: Records) -> Block:
+    """Return a piece in the declared types; its form is checked, with or without records."""
+    block = conform(piece, records)
+    records.check({name: column[:0] for name, column in block.items()})
+    return block
+
+
+def from_arrays(records: Records, arrays: Raw) -> Table:
+    """Return a source over arrays in memory, by column name; nothing is copied but a block.
+
+    Args:
+        records: the declared type.
+        arrays: column name to an array with one entry (or row) a record, or a list of them, or a
+            column of pandas, Polars or Arrow; categories hold keys. What is masked in a masked array
+            is missing.
+
+    Raises:
+        DataError (OS602): a declared column is missing, or columns differ in length.
+    """
+    held, read = held_columns(arrays, records)
+    check_lengths(held)
+    count = len(next(iter(held.values()), ()))
+
+    def pieces(rows: int) -> Iterator[Raw]:
+        for start in range(0, max(count, 1), rows):  # without records too: their dtypes are checked
+            yield read(slice(start, start + rows))
+
+    return Table(records, pieces, count, lambda: read(slice(0, 0)))
+
+
+def from_chunks(
+    records: Records, open_chunks: Callable[[], Iterable[Raw]], length: int | None = None
+) -> Table:
+    """Return a source over an iterator of chunks; ``open_chunks`` is called once for every reading.
+
+    Args:
+        records: the declared type.
+        open_chunks: returns a fresh iterator of dicts of arrays, the same records each time.
+        length: number of records, when known.
+    """
+
+    def pieces(_rows: int) -> Iterator[Raw]:
+        with unquoted("of a chunk"):  # the function is the caller's: what it raises could quote
+            chunks = iter(open_chunks())
+        while True:
+            with unquoted("of a chunk"):
+                chunk = next(chunks, None)
+            if chunk is None:
+                return
+            yield held_columns(chunk, records)[1](slice(None))
+
+    return Table(records, pieces, length)
+
+
+def map_blocks(
+    source: Source, function: Callable[[Block], T], rows: int | None = None
+) -> Iterator[T]:
+    """Apply a function to every block, one block in memory at a time."""
+    return map(function, source.blocks(rows))
+
+
+def fold_blocks(
+    source: Source, function: Callable[[T, Block], T], start: T, rows: int | None = None
+) -> T:
+    """Fold a function over all blocks, one block in memory at a time."""
+    state = start
+    for block in source.blocks(rows):
+        state = function(state, block)
+    return state

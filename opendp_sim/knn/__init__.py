@@ -1,1 +1,0 @@
-"""Family: private nearest-neighbour prediction."""

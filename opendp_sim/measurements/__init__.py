@@ -1,0 +1,1 @@
+"""Measurements: noise, selection, nearest neighbours, linear models."""

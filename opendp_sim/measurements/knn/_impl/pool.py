@@ -1,0 +1,155 @@
+"""The records a predictor votes with: seen rows, labels, owners; grown and shrunk in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.arithmetic.row_products import exact_products, squared_norms
+from opendp_sim.measurements.knn._impl.features import Lens
+from opendp_sim.measurements.knn._impl.sign_hashes import Coder
+
+_PRODUCTS = 2**25
+"""Products that are in memory at a time: a batch of 256 queries with up to 131,072 records."""
+_GATHERED = 256
+"""Rows that are gathered at a time, into memory that is used again for every query."""
+
+
+class Pool:
+    """Rows of one dataset under one lens. As secret as the dataset.
+
+    Args:
+        lens: how rows are seen.
+        dtype: the float in which their products are exact.
+        coder: sign hashes, or None.
+    """
+
+    def __init__(self, lens: Lens, dtype: type[np.floating[Any]], coder: Coder | None) -> None:
+        self.lens, self.dtype, self.coder = lens, dtype, coder
+        width = lens.domain.width
+        self._rows = np.empty((0, width), dtype=dtype)
+        self._norms = np.empty(0, dtype=np.int64)
+        self._least_norm = 0
+        self._codes = (
+            np.empty((0, 0), dtype=np.uint16)
+            if coder is None
+            else np.empty((coder.rows, 0), dtype=coder.dtype)
+        )
+        self._gathered = np.empty((_GATHERED, width), dtype=dtype)
+        self.labels = np.empty(0, dtype=np.int64)
+        self.owners = np.empty(0, dtype=np.int64)
+        self.alive = np.empty(0, dtype=np.bool_)
+        self.size = 0
+        self.one_each = True
+        """Whether no purse has more than one living record."""
+
+    def __repr__(self) -> str:
+        """Nothing that depends on data."""
+        return "Pool(secret)"
+
+    def add(self, values: NDArray[Any], labels: NDArray[Any], owners: NDArray[np.int64]) -> None:
+        """Append records (grid rows); no other record is touched."""
+        start, stop = self.size, self.size + len(values)
+        self._reserve(stop)
+        rows = self._rows[start:stop]
+        rows[:] = self.lens.see(values, self.dtype)
+        self._norms[start:stop] = squared_norms(rows).astype(np.int64)
+        if stop > start:
+            least = int(self._norms[start:stop].min())
+            self._least_norm = min(self._least_norm, least) if start else least
+        if self.coder is not None:
+            self._codes[:, start:stop] = self.coder.codes(rows)
+        self.labels[start:stop], self.owners[start:stop] = labels, owners
+        self.alive[start:stop] = True
+        self.size = stop
+        living = self.owners[:start][self.alive[:start]]
+        alone = np.bincount(owners).max(initial=0) <= 1 and not np.isin(living, owners).any()
+        self.one_each = self.one_each and bool(alone)
+
+    def remove(self, owners: NDArray[np.int64]) -> None:
+        """Remove every record of some owners."""
+        self.alive[: self.size] &= ~np.isin(self.owners[: self.size], owners)
+
+    def _reserve(self, wanted: int) -> None:
+        """Grow the arrays by at least an eighth when they are full."""
+        if wanted <= len(self._rows):
+            return
+        room = wanted if not self.size else max(wanted, self.size + self.size // 8 + 64)
+        for name in ("_rows", "_norms", "labels", "owners", "alive"):
+            old = getattr(self, name)
+            new = np.zeros((room, *old.shape[1:]), dtype=old.dtype)
+            new[: self.size] = old[: self.size]
+            setattr(self, name, new)
+        codes = np.zeros((len(self._codes), room), dtype=self._codes.dtype)
+        codes[:, : self.size] = self._codes[:, : self.size]
+        self._codes = codes
+
+    @property
+    def seen_rows(self) -> NDArray[Any]:
+        """The seen rows, shape (n, d). Secret."""
+        return self._rows[: self.size]
+
+    # --- scores: exact integers -----------------------------------------------------------------
+
+    def products(self, queries: NDArray[Any]) -> Iterator[NDArray[Any]]:
+        """Yield each seen query's exact products with all rows, shape (n,), from a few large ones."""
+        step = max(1, _PRODUCTS // max(1, self.size))
+        for start in range(0, len(queries), step):
+            yield from exact_products(queries[start : start + step], self._rows[: self.size])
+
+    def nearby(
+        self, products: NDArray[Any], query_norm: int, threshold: int, *, angular: bool
+    ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Return the living records with score at least ``threshold``, and their scores."""
+        if angular:
+            near = np.flatnonzero(products >= self.dtype(threshold))
+            score = products[near].astype(np.int64)
+        else:
+            # 2 p - norm reaches the threshold for no product below this, whatever the record's norm.
+            least = -(-(threshold + query_norm + self._least_norm) // 2)
+            most = 2**53 if self.dtype is np.float64 else 2**24
+            near = np.flatnonzero(products >= self.dtype(min(max(least, -most), most)))
+            score = 2 * products[near].astype(np.int64) - self._norms[near] - query_norm
+            close = score >= threshold
+            near, score = near[close], score[close]
+        keep = self.alive[near]
+        return near[keep], score[keep]
+
+    def closeness(self, products: NDArray[Any], which: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Return a score of some records that falls with distance from the query."""
+        return 2 * products[which].astype(np.int64) - self._norms[which]
+
+    def alike(self, codes: NDArray[Any], cosine: float) -> NDArray[np.bool_]:
+        """Return which records' codes are like a query's, for a threshold's cosine."""
+        if self.coder is None:
+            return self.alive[: self.size]
+        return self.coder.alike(self._codes[:, : self.size], codes, cosine)
+
+    def _products_of(self, query: NDArray[Any], which: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Return the exact products of one query with some rows, gathered a cached part at a time."""
+        out = np.empty(len(which), dtype=np.int64)
+        for start in range(0, len(which), _GATHERED):
+            part = slice(start, min(start + _GATHERED, len(which)))
+            rows = self._gathered[: part.stop - start]
+            np.take(self._rows, which[part], axis=0, out=rows, mode="clip")
+            out[part] = exact_products(query[None], rows)[0]
+        return out
+
+    def nearby_hashed(
+        self,
+        query: NDArray[Any],
+        alike: NDArray[np.bool_],
+        query_norm: int,
+        threshold: int,
+        *,
+        angular: bool,
+    ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Return the same among the records whose codes are alike, shape (n,)."""
+        found = np.flatnonzero(alike & self.alive[: self.size])
+        product = self._products_of(query, found)
+        score = product if angular else 2 * product - self._norms[found] - query_norm
+        keep = score >= threshold
+        return found[keep], score[keep]

@@ -1,0 +1,282 @@
+"""What every nearest-neighbour service shares: messages, the reference, failures, the store."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.errors import BudgetError, DataError, InternalError
+from opendp_sim.domains.rows import GridRows
+from opendp_sim.measurements.knn._impl.features import grid_queries
+from opendp_sim.measurements.knn._impl.vote import Charges
+from opendp_sim.measurements.knn._impl.vote_noise import uncopied
+
+LEAST_REFERENCE = 50
+"""A first batch of at least this many queries is its own reference."""
+_BATCH = 256
+
+Payload = Mapping[str, NDArray[Any]]
+
+
+class Store(Protocol):
+    """Where a session's charges and transcript are kept (``accounting.session_store``)."""
+
+    def entries(self) -> list[tuple[str, Payload]]:
+        """Return everything that was committed, in order; answers that lie far back may be gone."""
+        ...
+
+    @property
+    def answered(self) -> int:
+        """How many answers were committed, those that are gone included."""
+        ...
+
+    def purses(self) -> NDArray[np.int64] | None:
+        """Return the purses after the last commit; None for a new store."""
+        ...
+
+    def commit(
+        self,
+        kind: str,
+        payload: Payload,
+        charges: Charges,
+        snapshot: Callable[[], NDArray[np.int64]],
+    ) -> None:
+        """Make an entry and its charges durable, both or neither.
+
+        Raises:
+            BudgetError (OS407): it could not be written.
+        """
+        ...
+
+
+class _NotKept(Exception):  # noqa: N818 - never seen outside
+    """The store could not be written: nothing has left, and the store knows what was charged."""
+
+    def __init__(self, refusal: BudgetError) -> None:
+        self.refusal = refusal
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Answers to a batch, in order.
+
+    Attributes:
+        labels: the predicted public labels.
+        counts: shape (m,); noisy numbers of neighbours, whole numbers; NaN where nobody was counted.
+        votes: shape (m, L); noisy kernel weight of each class, earlier answers included; -inf for a
+            class that was not asked about. Where nobody was counted, scores of released means.
+        deviations: shape (m,); deviation of the noise on the votes; NaN where no noise was drawn for
+            this answer, because an earlier release gave it.
+    """
+
+    labels: tuple[str | int, ...]
+    counts: NDArray[np.int64] | NDArray[np.float64]
+    votes: NDArray[np.float64]
+    deviations: NDArray[np.float64]
+
+
+class Service:
+    """Answers queries from private records; what it holds is secret, what it says is not.
+
+    Args:
+        setting: the mechanism record.
+        domain: the grid of the rows.
+        store: keeps charges durable; nothing for a service that lives in memory only.
+    """
+
+    def __init__(self, setting: Any, domain: GridRows, store: Store | None) -> None:
+        self._setting, self._domain, self._store = setting, domain, store
+        self._over, self._lost = False, False
+        self._turn, self._process = RLock(), os.getpid()
+
+    def __repr__(self) -> str:
+        """Nothing that depends on data."""
+        return f"{type(self).__name__}({self._setting.key}, secret)"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refuse to be copied or pickled: a copy would spend the same purses again (OS407)."""
+        raise uncopied("a service")
+
+    @property
+    @abstractmethod
+    def _ready(self) -> bool:
+        """Whether a reference, if one is needed, is in force."""
+
+    @abstractmethod
+    def _set_reference(self, queries: NDArray[np.float64]) -> None:
+        """Take public queries as the reference, and keep them."""
+
+    @abstractmethod
+    def _batch(self, queries: NDArray[np.float64], allowed: Any) -> Predictions:
+        """Answer up to 256 queries, charges first."""
+
+    @abstractmethod
+    def _purses_now(self) -> NDArray[np.int64]:
+        """Return all purses."""
+
+    @abstractmethod
+    def _spend_all(self) -> NDArray[np.int64]:
+        """Empty all purses, and return them."""
+
+    def _admit(self, queries: int) -> None:
+        """Refuse a number of queries that was not paid for."""
+
+    def ask(self, message: Any) -> Any:
+        """Answer one message: rows to predict, or ``{"reference": rows}`` before the first of them.
+
+        Raises:
+            DataError (OS607): not such a message, or a small first batch without a reference.
+            BudgetError (OS406): a failure or an interruption has ended the release, or this process's
+                part in it. (OS407): the store cannot be written; nothing was answered.
+            InternalError (OS902): a failure inside; every purse is empty from here on.
+        """
+        if isinstance(message, dict):
+            if set(message) == {"reference"}:
+                return self.refer(message["reference"])
+            if set(message) != {"predict"}:
+                raise unreadable()
+            message = message["predict"]
+        return self.predict(message)
+
+    def refer(self, rows: Any) -> bool:
+        """Set the public reference queries; returns whether they are in force (only the first are)."""
+        queries = grid_queries(self._domain, rows)
+        with self._alone():
+            return self._refer(queries)
+
+    def _refer(self, queries: NDArray[np.float64]) -> bool:
+        if self._ready or len(queries) < 2:
+            return False
+        self._guard(lambda: self._set_reference(queries))
+        return True
+
+    def predict(self, rows: Any, allowed: NDArray[np.bool_] | None = None) -> Predictions:
+        """Predict labels of public queries, shape (m, d), in order.
+
+        Args:
+            rows: the queries, on the mechanism's own input space.
+            allowed: shape (m, L); the labels that may vote and win on each query. Public.
+        """
+        queries = grid_queries(self._domain, rows)
+        with self._alone():
+            return self._predict(queries, allowed)
+
+    def _predict(self, queries: NDArray[np.float64], allowed: Any) -> Predictions:
+        if not self._ready:
+            if len(queries) < LEAST_REFERENCE:
+                raise DataError(
+                    "OS607", self._setting.key, expected=f"a first batch of {LEAST_REFERENCE} queries "
+                    "or more, or a reference", got="a smaller one",
+                    hint="begin with more queries, or with public ones as a reference (in Python "
+                    '`.reference(queries)`, of a queryable {"reference": queries}), or set '
+                    "`threshold` and `centre: false`.",
+                )  # fmt: skip
+            self._guard(lambda: self._set_reference(queries))
+        self._admit(len(queries))
+        parts = [slice(i, i + _BATCH) for i in range(0, len(queries), _BATCH)]
+        return _joined(
+            [
+                self._guard(
+                    lambda part=part: self._batch(  # type: ignore[misc]
+                        queries[part], None if allowed is None else allowed[part]
+                    )
+                )
+                for part in parts
+            ],
+            len(self._domain.labels or ()),
+        )
+
+    def _guard(self, step: Callable[[], Any]) -> Any:
+        """Run a step that touches data; a failure ends the release, charged in full.
+
+        Where the store failed, or somebody interrupted, nothing has left: the store goes on from
+        what it holds, this object does not, for its purses may differ.
+        """
+        try:
+            with np.errstate(all="ignore"):  # whether a warning appears depends on the data
+                return step()
+        except _NotKept as error:
+            self._over = self._lost = True
+            refusal = error.refusal.with_traceback(None)  # its frames hold charges
+        except Exception:  # noqa: BLE001 - whatever it says may be about the data
+            self._end()
+            refusal = None
+        except BaseException:
+            self._over, self._lost = True, self._store is not None
+            raise
+        if refusal is not None:
+            refusal.alone()
+        raise InternalError(
+            "OS902", self._setting.key, expected="an answer", got="a failure inside the mechanism",
+            hint="the text is withheld and every purse is empty; a new store costs the budget again.",
+        )  # fmt: skip
+
+    def _end(self) -> None:
+        self._over = True
+        purses = self._spend_all()
+        if self._store is not None:
+            try:
+                self._store.commit("failure", {}, [], lambda: purses)
+            except Exception:  # noqa: BLE001 - the store itself failed; nothing left this process
+                return
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the purses: one question or update at a time, in the process that opened them.
+
+        Two threads would both find a purse full, and a fork is a second set of purses.
+        """
+        if os.getpid() != self._process:
+            raise uncopied("a service, by a fork")
+        with self._turn:
+            self._refuse_if_over()
+            yield
+
+    def _refuse_if_over(self) -> None:
+        if self._lost:
+            raise BudgetError(
+                "OS406", self._setting.key, expected="a session that keeps what it charges",
+                got="one whose store failed, or that was interrupted",
+                hint="close it and open it again: it goes on from what the store holds.",
+            )  # fmt: skip
+        if self._over:
+            raise BudgetError(
+                "OS406", self._setting.key, expected="an open release", got="one that has ended",
+                hint="an earlier failure ended it, charged in full; a new one costs the budget again.",
+            )  # fmt: skip
+
+    def _keep(self, kind: str, payload: Payload, charges: Charges | None = None) -> None:
+        if self._store is None:
+            return
+        try:
+            self._store.commit(kind, payload, charges or [], self._purses_now)
+        except BudgetError as error:
+            raise _NotKept(error) from None
+
+
+def _joined(parts: list[Predictions], classes: int) -> Predictions:
+    if not parts:
+        none = np.empty(0)
+        return Predictions((), none.astype(np.int64), np.empty((0, classes)), none)
+    return Predictions(
+        tuple(label for part in parts for label in part.labels),
+        np.concatenate([part.counts for part in parts]),
+        np.concatenate([part.votes for part in parts]),
+        np.concatenate([part.deviations for part in parts]),
+    )
+
+
+def unreadable() -> DataError:
+    """Return the refusal of a query that has none of the forms."""
+    return DataError(
+        "OS607", "queries", expected='rows, {"predict": rows} or {"reference": rows}',
+        got="another message", hint="send rows of the mechanism's own input space.",
+    )  # fmt: skip

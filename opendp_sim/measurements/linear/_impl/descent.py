@@ -1,0 +1,302 @@
+"""Noisy gradient descent: the public rule of its steps, and the run. Lemma 6 of ``linear_model.md``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.arithmetic.matrix_product import matrix_product
+from opendp_sim.core.arithmetic.rounding import sqrt_up
+from opendp_sim.core.errors import SpaceError
+from opendp_sim.measurements.linear._impl.scaled import SIDE, ScaledRows
+from opendp_sim.measurements.linear._impl.whitening import (
+    WIDEST,
+    moments,
+    moments_norm_squared,
+    whitened,
+    whitening_of,
+)
+from opendp_sim.measurements.noise._impl.samplers import add_rounded
+
+# --------------------------------------------------------------------------------------------------
+# Residuals of a softmax model, and the sum of their products with rows: integers from integers.
+#
+# Lemmas 2 and 3 of ``linear_model.md``: a record's residual is a function of the record and of public
+# weights, bit for bit, and what it adds to a gradient is the outer product of two bounded integer
+# vectors.
+
+WHOLE = 4096
+"""Steps of a probability."""
+CLIP = WHOLE // 2
+"""The longest residual, in these steps."""
+_SHORT = 1 - 2.0**-40
+_A_UNIT = 64
+"""Table entries for one unit of a logit."""
+_LAST = 17 * _A_UNIT
+_TABLE = np.append(np.rint(2.0**24 * np.exp(-(np.arange(_LAST) + 0.5) / _A_UNIT)), 0.0)
+"""Any public integers would do for privacy; these are 2**24 e**-t, and 0 from 17 on."""
+_DIGIT = 64
+_FEW_ROWS, _MANY_ROWS, _CELLS = 960, 8160, 750_000
+"""Rows that go through every step before the next do: as many as hold so many cells, in bounds."""
+_SMALL = 950_000
+"""Multiplications of a float32 product that OpenBLAS does without copying its operands first."""
+_FEW = 255
+"""Rows whose float32 sums of products stay below 2**24: 255 * SIDE * (DIGIT - 1) is."""
+_FEWEST = 16
+"""Rows of a product below which copied operands cost less than so many calls."""
+_FINEST = 13
+
+
+def whole_weights(
+    weights: NDArray[np.float64], norm_squared: int
+) -> tuple[NDArray[np.float32], int]:
+    """Round public weights, shape (d, K), to integers whose products with rows are exact in float32.
+
+    Returns:
+        the integers and f: their unit is ``2**-f``.
+    """
+    longest = float(np.sqrt(np.square(weights).sum(axis=0)).max(initial=0.0))
+    f = _FINEST
+    if longest > 0.0:
+        f = min(f, math.floor(math.log2(2.0**23.5 / (math.sqrt(norm_squared) * longest))))
+    while True:
+        whole = np.rint(np.ldexp(weights, f))
+        # The largest square of a column's norm, rounded up by more than the roundings of its sum.
+        square = float(np.square(whole).sum(axis=0).max(initial=0.0)) * (1 + 1e-9)
+        if square * norm_squared < 2.0**48:
+            return whole.astype(np.float32), f
+        f -= 1
+
+
+def residuals(
+    rows: NDArray[np.float32], labels: NDArray[np.int64], weights: NDArray[np.float32], f: int
+) -> NDArray[np.float64]:
+    """Return the shortened residuals of a softmax model: integers, shape (K, n).
+
+    Args:
+        rows: integers, shape (n, d).
+        labels: shape (n,), in 0, ..., K - 1.
+        weights: what ``whole_weights`` returned, shape (d, K), in units of ``2**-f``.
+        f: as returned with them.
+    """
+    behind = _products(rows, weights).T.astype(np.float64, order="C")
+    np.subtract(behind.max(axis=0), behind, out=behind)
+    behind *= float(_A_UNIT) * 2.0 ** -(math.log2(SIDE) + f)  # a power of two
+    np.minimum(behind, float(_LAST), out=behind)
+    found = _TABLE[behind.astype(np.int32)]
+    total = _summed(found)
+    found *= float(WHOLE)  # below 2**36
+    found /= total
+    np.floor(found, out=found)
+    found[labels, np.arange(found.shape[1])] -= float(WHOLE)
+    square = _summed(np.square(found, out=behind))
+    long = square > float(CLIP) ** 2
+    found *= np.where(long, CLIP * _SHORT / np.sqrt(np.where(long, square, 1.0)), 1.0)
+    out: NDArray[np.float64] = np.trunc(found, out=found)
+    return out
+
+
+def gradient(
+    rows: NDArray[np.float32], labels: NDArray[np.int64], weights: NDArray[np.float32], f: int
+) -> NDArray[np.int64]:
+    """Return the sum over records of row times residual, exactly: shape (d, K)."""
+    width, classes = weights.shape
+    total = np.zeros((2 * classes, width))
+    step = min(max(_FEW_ROWS, _CELLS // width), _MANY_ROWS)
+    for start in range(0, len(rows), step):
+        block = rows[start : start + step]
+        found = residuals(block, labels[start : start + step], weights, f)
+        _add_products(_digits(found), block, total)
+    high, low = total[:classes].astype(np.int64), total[classes:].astype(np.int64)
+    summed: NDArray[np.int64] = (_DIGIT * high + low).T
+    return summed
+
+
+def _digits(found: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return residuals (K, n) as high digits over low ones, shape (2 K, n)."""
+    digits = np.empty((2 * len(found), found.shape[1]), dtype=np.float32)
+    high, low = digits[: len(found)], digits[len(found) :]
+    np.multiply(found, 1.0 / _DIGIT, out=low)
+    np.trunc(low, out=high)
+    np.multiply(high, -float(_DIGIT), out=low)
+    low += found.astype(np.float32)  # whole numbers of at most 2**12: exact
+    return digits
+
+
+def _add_products(
+    digits: NDArray[np.float32], rows: NDArray[np.float32], total: NDArray[np.float64]
+) -> None:
+    """Add digits (2 K, n) times rows (n, d): small products, summed in float32 over 255 rows."""
+    few = _SMALL // max(total.size, 1)
+    few = min(few, _FEW) if few >= _FEWEST else _FEW
+    together = _FEW // few * few
+    part = np.empty(total.shape, dtype=np.float32)
+    for start in range(0, len(rows), together):
+        stop = min(start + together, len(rows))
+        # Every partial sum is an integer below 2**24, and their total one below 2**53.
+        summed = matrix_product(
+            digits[:, start : min(start + few, stop)], rows[start : min(start + few, stop)]
+        )
+        for at in range(start + few, stop, few):
+            end = min(at + few, stop)
+            summed += matrix_product(digits[:, at:end], rows[at:end], out=part)
+        total += summed
+
+
+def _products(rows: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return rows times weights, exact in any order: in small products, which are faster."""
+    few = _SMALL // max(weights.size, 1)
+    kind = np.result_type(rows, weights)
+    found: NDArray[np.float32] = np.empty((len(rows), weights.shape[1]), dtype=kind)
+    if few < 8 or few >= len(rows):
+        matrix_product(rows, weights, out=found)
+        return found
+    cut = len(rows) // few * few
+    whole = rows[:cut].reshape(-1, few, rows.shape[1])
+    matrix_product(whole, weights, out=found[:cut].reshape(-1, few, weights.shape[1]))
+    matrix_product(rows[cut:], weights, out=found[cut:])
+    return found
+
+
+def _summed(parts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Add integers below 2**53 class by class: shape (K, n) to (n,)."""
+    total: NDArray[np.float64] = parts[0].copy()
+    for part in parts[1:]:  # in the order of the classes
+        total += part
+    return total
+
+
+# --------------------------------------------------------------------------------------------------
+
+LOGIT = 2.0**-24
+"""The unit of released weights: a logit of a row of length 1 a unit."""
+_ROOM = 1 + Fraction(1, 2**40)
+"""Room for the outward rounding of OpenDP's maps."""
+_KAPPA, _MOMENTUM = 1.2, 0.8
+"""The deviation that noise alone gives a weight, for rows of length 1; how much of a step is kept."""
+_CAP, _CAP_WHITENED = 200.0, 100.0
+"""The most that one step may move, in normalised time, where the size is guessed or known."""
+_SHARE = Fraction(1, 5)
+"""The share of the loss that whitening gets."""
+
+Noise = Callable[[NDArray[np.int64], float], NDArray[np.int64]]
+"""Cells and a scale to noisy cells: the only way from records to anything that is released."""
+
+
+def rounded_noise(cells: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
+    """Return the cells plus rounded Gaussian noise, exactly; sums beyond int64 saturate."""
+    flat = np.ascontiguousarray(cells).ravel()
+    return add_rounded(flat, [(flat.size, Fraction(scale))]).reshape(cells.shape)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Scaled records: integers of shape (n, d + 1), and their labels (n,)."""
+
+    rows: NDArray[np.float32]
+    labels: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Descent:
+    """What is run, from public numbers alone.
+
+    Args:
+        scaled: how rows are scaled.
+        classes: K.
+        rho: the loss of one record, of everything.
+        steps: T.
+        whiten: whether second moments are released first.
+        size: a public guess of the number of records, or None.
+    """
+
+    scaled: ScaledRows
+    classes: int
+    rho: float
+    steps: int
+    whiten: bool
+    size: int | None
+
+    def check(self, where: str) -> None:
+        """Refuse rows too wide for the exact products of Lemma 5 (OS203)."""
+        if self.whiten and self.scaled.width > WIDEST:
+            raise SpaceError(
+                "OS203", where, expected=f"at most {WIDEST - 1:,} columns with `whiten`",
+                got=self.scaled.width - 1, hint="leave `whiten` out: it is for few columns.",
+            )  # fmt: skip
+
+    @property
+    def _whitening_rho(self) -> Fraction:
+        return _SHARE * Fraction(self.rho) if self.whiten else Fraction(0)
+
+    @property
+    def norm_squared(self) -> int:
+        """Bound on the squared L2 norm of the rows that gradients see."""
+        return SIDE**2 if self.whiten else self.scaled.norm_squared
+
+    @property
+    def gradient_square(self) -> int:
+        """Bound on the squared L2 norm of what a record adds to one gradient, exactly (Lemma 3)."""
+        return self.norm_squared * CLIP**2
+
+    @property
+    def whitening_scale(self) -> float:
+        """Noise scale of a second moment."""
+        square = moments_norm_squared(self.scaled)
+        return sqrt_up(square / (2 * self._whitening_rho) * _ROOM)
+
+    @property
+    def scale(self) -> float:
+        """Noise scale of a cell of a gradient."""
+        rho = Fraction(self.rho) - self._whitening_rho
+        return sqrt_up(self.steps * self.gradient_square / (2 * rho) * _ROOM)
+
+    @property
+    def releases(self) -> list[tuple[Fraction, float]]:
+        """Every noisy release: the square of a bound on a record's L2 norm in it, and its scale."""
+        first = [(moments_norm_squared(self.scaled), self.whitening_scale)] if self.whiten else []
+        return [*first, *[(Fraction(self.gradient_square), self.scale)] * self.steps]
+
+    @property
+    def mu_squared(self) -> Fraction:
+        """Gaussian DP of the whole at distance 1, exactly."""
+        return sum((square / Fraction(scale) ** 2 for square, scale in self.releases), Fraction(0))
+
+    def rate(self, size: float | None) -> float:
+        """Return by how much a unit of a gradient's cell moves a weight, momentum apart."""
+        strength = _KAPPA * math.sqrt(2.0 * self.rho * float(1 - _SHARE if self.whiten else 1))
+        if size is not None:
+            cap = _CAP_WHITENED if self.whiten else _CAP
+            strength = min(strength, cap * self.steps / max(size, 1.0))
+        return (1.0 - _MOMENTUM) * strength / (self.steps * CLIP * SIDE)
+
+    def run(self, seen: Seen, noise: Noise = rounded_noise) -> NDArray[np.int64]:
+        """Release the weights, after the whitening matrix if there is one: a flat int64 vector."""
+        rows, size, first = seen.rows, self.size, np.zeros(0, dtype=np.int64)
+        if self.whiten:
+            cells = noise(moments(rows), self.whitening_scale)
+            first, counted = whitening_of(cells, self.scaled.width, self.whitening_scale)
+            rows, size = whitened(rows, first), int(min(counted, 2.0**62))
+        found = self._descend(Seen(rows, seen.labels), self.rate(size), noise)
+        limit = 2.0**62
+        weights = np.clip(np.rint(found / LOGIT), -limit, limit).astype(np.int64)
+        return np.concatenate([first.ravel(), weights.ravel()])
+
+    def _descend(self, seen: Seen, rate: float, noise: Noise) -> NDArray[np.float64]:
+        """Return the mean of the weights over the last half of the steps: shape (d + 1, K)."""
+        shape = self.scaled.width, self.classes
+        weights, moved, mean = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        last = self.steps - self.steps // 2
+        for step in range(self.steps):
+            whole, f = whole_weights(weights, self.norm_squared)
+            noisy = noise(gradient(seen.rows, seen.labels, whole, f), self.scale)
+            moved = _MOMENTUM * moved - rate * noisy
+            weights = weights + moved
+            if step >= self.steps - last:
+                mean += weights / last
+        return mean

@@ -1,0 +1,1 @@
+"""Noise added to a sketch, and the exact samplers behind it."""

@@ -1,0 +1,1 @@
+"""Private selection of the most frequent items."""

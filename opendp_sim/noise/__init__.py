@@ -1,1 +1,0 @@
-"""Family: noise added to a sketch, and the exact samplers behind it."""

@@ -1,0 +1,1 @@
+"""Post-processing of a release, one a file."""

@@ -1,0 +1,38 @@
+"""How many deviations of the noise an interval reaches, by the law of the noise.
+
+Proof of ``reach``: ``quantiles.md``, beside this file.
+"""
+
+from __future__ import annotations
+
+import math
+
+from opendp_sim.core.system.lazy_import import special
+from opendp_sim.domains.released import Released
+
+
+def laplace_quantile(release: Released, confidence: float) -> float:
+    """Return the quantile of one Laplace variable of variance 1, or 0 under noise of another law.
+
+    One cell (the total's) may carry nearly all of an estimate's noise, and its tails are then those of
+    the interval: ``P[|L| > t] = exp(-sqrt(2) t)``.
+    """
+    if release.noise is None or release.noise.family != "discrete_laplace":
+        return 0.0
+    return -math.log1p(-confidence) / math.sqrt(2)
+
+
+def quantile(release: Released, confidence: float) -> float:
+    """Return how many deviations an interval reaches: the larger of a normal's and a Laplace's."""
+    normal = float(special.ndtri(0.5 + confidence / 2))
+    return max(normal, laplace_quantile(release, confidence))
+
+
+def reach(release: Released, confidence: float) -> float:
+    """Return the same for noise that is a whole number of steps: half a step farther (Lemma 1)."""
+    noise, least = release.noise, quantile(release, confidence)
+    if noise is None or release.deviation < 1e-100:
+        return least
+    farther = noise.scale * (math.sqrt(2) if noise.family == "discrete_laplace" else 1.0)
+    scale = max(1.0, farther / release.deviation)  # the real law's deviation is the larger one
+    return least * scale + float(noise.step) / 2 / release.deviation

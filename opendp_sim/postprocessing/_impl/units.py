@@ -1,0 +1,22 @@
+"""What a question's answers are counted in, in the words that texts and axes use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def of_distances(rows: Any, power: float, *, summed: bool = False) -> str:
+    """Return the unit of p-th powers of distances between rows.
+
+    Args:
+        rows: the space of the queries: rescaled rows have no unit of their columns any more, and rows
+            behind a projection have no columns.
+        power: the exponent p.
+        summed: whether they are added up over the records.
+    """
+    of = "rescaled units" if getattr(rows, "frame", ()) else "units of the columns"
+    if getattr(rows, "distortion", ()):
+        of = "units of the rows"
+    if power != 1.0:
+        of = f"squared {of}" if power == 2.0 else f"{of} to the power {power:g}"
+    return f"{of}, summed" if summed else of

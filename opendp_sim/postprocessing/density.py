@@ -1,0 +1,283 @@
+"""Density: kernel sums of any number of public queries, from one release.
+
+Proof and error formulas: ``density.md``, beside this file.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.core.capabilities import Arrays, KernelEstimates, KernelSums
+from opendp_sim.core.claims import Post
+from opendp_sim.core.mechanism import Mechanism, Source, param, register
+from opendp_sim.core.shared_parameters import Confidence
+from opendp_sim.core.space import Domain, Metric
+from opendp_sim.core.system.lazy_import import special
+from opendp_sim.domains.released import Answers
+from opendp_sim.domains.rows import GridRows
+from opendp_sim.postprocessing._impl.asked import a_release, check_queries, kernel_sums
+from opendp_sim.postprocessing._impl.control_variate import PublicPoints, with_public
+from opendp_sim.postprocessing._impl.quantiles import laplace_quantile
+from opendp_sim.postprocessing._impl.ratios import interval_of_ratio
+
+_TRIED = np.concatenate([[0.0], np.geomspace(1e-6, 1e6, 4801)])
+"""Distances at which a record's deviation is looked at: neighbours differ by 0.6 %."""
+COLUMNS = ("density", "noise_error", "sketch_error", "lower", "upper", "records", "least_records")
+_OF_COUNT = 4.0
+"""Deviations of the count that a class must exceed: an empty one does so 3 times in 100,000."""
+_OF_SUM = 16.0
+"""Deviations of a sum that it must exceed: an empty class's mean then deviates by 1/16 from 0."""
+
+
+@register
+class Density(Mechanism):
+    r"""Estimate :math:`\sum_x k(x, q)` for every query q and class, with errors and an interval.
+
+    Space
+        Input: a release of a sketch that offers ``kernel_sums`` (``race_sketch``,
+        ``fourier_sketch``, ...), and public queries of shape (q, d) in data units.
+        Output: columns ``density``, ``noise_error``, ``sketch_error``, ``lower``, ``upper``,
+        ``records`` (the released class sizes) and ``least_records`` (the size below which a class is
+        not told from noise), each of shape (q, L), L being the number of classes (1 without
+        ``per_label``). The interval holds noise, sketch and rounding to the grid. It is about the rows
+        as they were clipped and projected: `plan` shows what that may cost, beside those steps.
+
+    Stability
+        Not a transformation.
+
+    Privacy
+        Post-processing of a release and public queries: no further loss.
+
+    Raises
+        ParameterError (OS101): a parameter is outside its range. ReleaseError (OS702): the release
+        has no kernel sums. SpaceError (OS201): not a release. DataError (OS607): queries of another
+        width, or not finite.
+
+    Source
+        [own] Lemmas 1 to 5 in ``density.md``; median of means as in Theorem 4 of Coleman and
+        Shrivastava.
+
+    Example
+        >>> Density(confidence=0.9).spec()["estimator"]
+        'mean'
+    """
+
+    key: ClassVar[str] = "density"
+    in_short: ClassVar[str] = (
+        "Say how many similar records there are around the point of each question."
+    )
+    source: ClassVar[Source] = Source(key="own", where="Lemma 1")
+    room = "queries"
+    asks_for = ("kernel_sums",)
+
+    estimator: Annotated[
+        Literal["mean", "median_of_means"],
+        param(
+            "How repetitions are combined.", symbol="m", unit="none", default="mean",
+            hint="mean has the smaller error; median_of_means guards against heavy tails.",
+        ),
+    ] = "mean"  # fmt: skip
+    groups: Annotated[
+        int,
+        param(
+            "Groups of the median of means; at most one a repetition.", symbol="g", unit="groups",
+            default=9, ge=3, le=999,
+            hint="8 ln(1 / failure probability) is the theorem's choice; 9 to 41 is usual.",
+        ),
+    ] = 9  # fmt: skip
+    confidence: Confidence = 0.95
+    normalise: Annotated[
+        bool,
+        param(
+            "Divide by the released number of records, or by `least_records` if that is more: a mean "
+            "kernel value instead of a sum.",
+            symbol="N", unit="none", default=False, hint="true gives values comparable between sizes.",
+        ),
+    ] = False  # fmt: skip
+
+    public: PublicPoints = "none"
+
+    def bind(self, domain: Domain, metric: Metric) -> Post:
+        """Bind to a release that offers kernel sums."""
+        del metric
+        sums, deviation = kernel_sums(self.key, domain)
+        noise, rounding = deviation * sums.noise_factor(), rounded(sums, domain)
+        least = laplace_quantile(a_release(self.key, domain), self.confidence)
+        expected = self._expected(
+            math.sqrt(self._loss(sums)) * noise, deviation * sums.count_factor()
+        )
+        expected |= {
+            f"{name}, per record at most": value
+            for name, value in (
+                ("bias", float(sums.bias())),
+                ("sampling", math.sqrt(self._loss(sums)) * most_sampled(sums)),
+                ("rounding", rounding),
+            )
+            if value
+        }
+
+        def answer(released: Arrays, queries: Any) -> dict[str, NDArray[np.float64]]:
+            asked = check_queries(domain, queries)
+            read = with_public(self.public, self.key, domain, sums, deviation, asked)
+            return self._answer(read, released, asked, (noise, deviation, rounding, least))
+
+        return Post(
+            answer,
+            takes="release",
+            by_query=self.public != "queries",
+            output=Answers(COLUMNS, sums.labels, self.normalise),
+            expected=expected,
+            of_a_record=1.0,
+            unit="a share of all records" if self.normalise else "records",
+        )
+
+    def _loss(self, sums: KernelSums) -> float:
+        """Return what the median multiplies the variance by, at most (Lemma 6)."""
+        median = self.estimator == "median_of_means" and sums.medians_of(self.groups) > 2
+        return math.pi / 2 if median else 1.0
+
+    def _expected(self, noise: float, of_count: float) -> dict[str, float]:
+        """Return what a plan says: of a mean, all that its error is made of besides their number."""
+        if not self.normalise:
+            return {"noise_error": noise}
+        return {
+            "noise_error times records": noise,
+            "noise of the number of records": of_count,
+            "least records": least_records(of_count, noise),
+        }
+
+    def _answer(
+        self, sums: KernelSums, released: Arrays, queries: Any, errors: tuple[float, ...]
+    ) -> dict[str, NDArray[np.float64]]:
+        noise, deviation, rounding, of_laplace = errors
+        groups = self.groups if self.estimator == "median_of_means" else 1
+        found = sums.estimate(released, queries, groups)
+        loss = self._loss(sums)
+        part = self._estimated(found, (loss, noise, deviation, of_laplace))
+        lower, upper = part.values - part.reach, part.values + part.reach
+        sizes, factor = sums.totals(released)
+        least = least_records(factor * deviation, math.sqrt(loss) * noise)
+        bias = np.reshape(sums.bias(queries), (-1, 1)) + rounding
+        shift = bias * (np.maximum(sizes, 0.0) + _OF_COUNT * factor * deviation)
+        if self.normalise:
+            together, of_count = sums.with_count() * deviation**2, (factor * deviation) ** 2
+            low, high = part.ends_of_mean(sizes, together, of_count)
+            seen = (sizes >= least) & np.isfinite(low) & np.isfinite(high)
+            lower = np.where(seen, low, np.minimum(lower, 0.0))  # Lemmas 8 and 2
+            upper = np.where(seen, high, np.maximum(upper, 0.0))
+            part = part.mean(sizes, least, together, of_count)
+            shift = bias * np.ones_like(sizes)
+        columns = (
+            part.values,
+            np.sqrt(part.noise_variance),
+            np.sqrt(part.sketch_variance),
+            lower - shift,
+            upper + shift,
+            np.broadcast_to(sizes, part.values.shape).copy(),
+            np.full_like(part.values, least),
+        )
+        return dict(zip(COLUMNS, columns, strict=True))
+
+    def _estimated(self, found: KernelEstimates, errors: tuple[float, ...]) -> _Estimated:
+        """Return the median of the groups, with its variances and the quantiles of an interval."""
+        loss, noise, deviation, of_laplace = errors
+        values = np.median(found.groups, axis=0).T
+        total = loss * found.variance.T / found.repetitions
+        noise_variance = np.full_like(values, loss * noise**2)
+        sketch_variance = np.maximum(total - found.noise_share * noise_variance, 0.0)
+        # The deviation is estimated from the repetitions, so an interval reaches farther for few.
+        quantile = np.maximum(
+            special.stdtrit(found.freedom.T, 0.5 + self.confidence / 2), of_laplace
+        )
+        skewed = quantile + found.skew * (1.0 + 2.0 * quantile**2) / 6.0  # Lemma 5
+        unseen = self._unseen(found, deviation)
+        return _Estimated(values, noise_variance, sketch_variance, quantile, skewed, unseen)
+
+    def _unseen(self, found: KernelEstimates, deviation: float) -> NDArray[np.float64]:
+        """Return how far, by class, the estimate may err by what no repetition has shown (Lemma 3)."""
+        hidden = -math.log(0.5 - self.confidence / 2)
+        least = max(1, found.repetitions // len(found.groups))
+        unseen: NDArray[np.float64] = np.maximum(
+            found.jump - _OF_COUNT * found.jump_noise * deviation, 0.0
+        )
+        unseen *= min(hidden / least, 1.0)
+        return unseen
+
+
+@dataclass(frozen=True)
+class _Estimated:
+    """Kernel sums or means, by query and class, with what their interval is made of."""
+
+    values: NDArray[np.float64]
+    noise_variance: NDArray[np.float64]
+    sketch_variance: NDArray[np.float64]
+    quantile: NDArray[np.float64]
+    """Deviations that the interval reaches for noise; ``skewed`` are those for the sketch."""
+    skewed: NDArray[np.float64]
+    unseen: NDArray[np.float64]
+
+    @property
+    def reach(self) -> NDArray[np.float64]:
+        """Half the interval."""
+        noise = self.quantile * np.sqrt(self.noise_variance)
+        return np.asarray(
+            np.hypot(noise, self.skewed * np.sqrt(self.sketch_variance)) + self.unseen
+        )
+
+    def ends_of_mean(
+        self, sizes: NDArray[np.float64], together: float, of_count: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the ends of a mean's interval (Lemma 8), infinite where no size bounds it."""
+        times = np.square(self.quantile)
+        square = times * self.noise_variance + np.square(self.skewed) * self.sketch_variance
+        noise = square, times * together, times * of_count
+        low, _ = interval_of_ratio(self.values - self.unseen, sizes, *noise)
+        _, high = interval_of_ratio(self.values + self.unseen, sizes, *noise)
+        return low, high
+
+    def mean(
+        self, sizes: NDArray[np.float64], least: float, together: float, of_count: float
+    ) -> _Estimated:
+        """Divide by released sizes, or by ``least``, which is no noisy number (Lemma 7)."""
+        divisor = np.maximum(sizes, least)
+        values = self.values / divisor
+        of_divisor = np.where(sizes > least, values * (values * of_count - 2 * together), 0.0)
+        return replace(
+            self,
+            values=values,
+            noise_variance=np.maximum(self.noise_variance + of_divisor, 0.0) / divisor**2,
+            sketch_variance=self.sketch_variance / divisor**2,
+        )
+
+
+def most_sampled(sums: KernelSums) -> float:
+    """Bound the deviation of one record's kernel value over the sketch's draws, wherever the record is.
+
+    The deviation of a sum is at most the sum of its records' deviations (Minkowski), so n records deviate
+    by at most n times this. The bias, which a sketch's bound holds too, is told beside it.
+    """
+    known = getattr(sums, "most_deviation", None)
+    if known is not None:
+        return float(known())
+    return max(0.0, float(sums.sketch_deviation(_TRIED[None, :]).max()) - float(sums.bias()))
+
+
+def rounded(sums: KernelSums, domain: Domain) -> float:
+    """Bound what rounding of record and query to the grid changes a kernel value by (Lemma 4)."""
+    rows = getattr(domain, "queries", None)
+    return sums.change(rows.moved(sums.distance)) if isinstance(rows, GridRows) else 0.0
+
+
+def least_records(of_count: float, of_sum: float) -> float:
+    """Return the released size below which a class is not told from noise: public numbers only.
+
+    Args:
+        of_count: deviation of the released number of records.
+        of_sum: deviation that noise gives a kernel sum.
+    """
+    return max(1.0, _OF_COUNT * of_count, _OF_SUM * of_sum)

@@ -1,1 +1,0 @@
-"""Mechanism room: post-processing of a release, one a file."""

@@ -1,0 +1,184 @@
+"""What goes in and what is handed out: columns and bounds, rows of a person, the kind of a release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from opendp_sim.domains.records import Column
+from opendp_sim.domains.released import Released, asking
+from opendp_sim.dsl.plan.plan import Plan
+from opendp_sim.dsl.plan.release_plan import ReleasePlan
+from opendp_sim.dsl.types.outputs import OutputType
+from opendp_sim.report.plain_steps import in_words
+
+_BROKEN = {
+    "refuse": "a run stops where a value or a label breaks these bounds",
+    "enforce": "values outside these bounds are moved to the nearest bound, and records with "
+    "other labels or "
+    "no number are left out; how many is private, and no page tells it",
+    "assume": "nobody looks whether values and labels keep these bounds",
+}
+_OTHER_TYPE = "a run stops where a column is not there or holds values of another type"
+"""The same where no bounds and no labels are declared."""
+"""What is done with data that breaks its declaration, by the rule that a program states."""
+_MOST = 12
+"""Columns that are named; a reviewer of more reads the program."""
+_SIZES = frozenset({"choose_k", "noisy_max_gaussian"})
+"""Selections that give a number of items, and no item."""
+_COUNTING = frozenset({"gaussian_top_k", "noise_threshold"})
+"""Selections whose ranks come with noisy counts."""
+_LIMITED = frozenset({"private_knn"})
+"""Mechanisms whose ``queries`` are a limit; for others they are a plan, and more are answered."""
+
+
+def handed_out(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield (dataset or output, what it is) in the words of a page."""
+    for entry in plan.program.data:
+        columns = [_column(column) for column in entry.records.columns[:_MOST]]
+        more = len(entry.records.columns) - len(columns)
+        columns += [f"{more} more"] if more else []
+        where = _source(entry.source)
+        limited = any(column.bounds or column.keys for column in entry.records.columns)
+        broken = (
+            []
+            if entry.public
+            else [
+                _OTHER_TYPE if entry.ingest == "refuse" and not limited else _BROKEN[entry.ingest]
+            ]
+        )
+        kept = "; ".join(["", *_rows_used(plan, entry.name), *broken])
+        yield f"in: {entry.name}", f"{where}: {', '.join(columns)}{kept}"
+    for name, output in plan.outputs.items():
+        if output.decl.query is not None:
+            yield (
+                f"asked: {name}",
+                f"questions from {_source(output.decl.query)}, taken to be public",
+            )
+        yield f"out: {name}", _output(output, plan.releases[output.stage.name])
+
+
+def _source(ref: Any) -> str:
+    """Say where records or questions come from."""
+    named = _file(ref.argument)
+    if ref.kind == "builtin":
+        return f"`{named}`, which comes with this package"
+    if ref.kind == "memory":
+        return f"the table `{named}`, handed over by the program that calls"
+    return f"{ref.kind} {named}".strip()
+
+
+def _file(argument: Any) -> str:
+    if isinstance(argument, dict):
+        argument = argument.get("file", "")
+    return str(argument)
+
+
+def most_questions(record: Any) -> int | None:
+    """Return how many questions a session answers at most; None where it goes on."""
+    return int(record.queries) if record is not None and record.key in _LIMITED else None
+
+
+def _column(column: Column) -> str:
+    if column.role == "privacy_id":
+        return f"{column.name} (names who is protected)"
+    if column.keys:
+        return f"{column.name} (one of {len(column.keys)} labels)"
+    bounds = " in [{:g}, {:g}]".format(*column.bounds) if column.bounds else ""
+    return (
+        f"{column.name} ({column.width} numbers{bounds})"
+        if column.is_vector
+        else f"{column.name}{bounds}"
+    )
+
+
+def _rows_used(plan: Plan, data: str) -> list[str]:
+    """Say how many rows of one person are used, where that is limited."""
+    found: dict[str, None] = {}
+    of = "row" if plan.privacy is None else plan.privacy.unit.of
+    whom = "person" if of == "row" else f"`{of}`"
+    for release in plan.releases.values():
+        if release.typed.entry.name == data:
+            for stage in release.typed.stages:
+                most = getattr(stage.mechanism, "max_rows", None)
+                if most is not None:
+                    found[f"of one {whom} at most {most} rows are used"] = None
+    return list(found)
+
+
+def _output(output: OutputType, release: ReleasePlan) -> str:
+    saved = "" if output.decl.save is None else f", in {output.decl.save}"
+    if output.decl.serve is not None:
+        most = most_questions(release.record)
+        limit = "" if most is None else f", {most:,} at most"
+        return (
+            "a label for one question after another, with noisy votes where records vote, while "
+            "a session is "
+            f"open{limit}"
+        )
+    if output.posts:
+        each = "for each question: " if output.decl.query is not None else ""
+        steps = " and ".join(post.key for post in output.decl.post)
+        return f"{each}{_lower(in_words(output.decl.post[-1]))} ({steps}){saved}"
+    if isinstance(output.domain, Released):
+        cells = getattr(output.domain.sketch, "size", 0)
+        asked = ", ".join(asking(output.domain.capabilities))
+        size = f"{cells:,} noisy numbers" if cells else "a noisy release"
+        return f"{size}, which answer {asked} as often as anybody likes{saved}"
+    return f"{_selected(release)}{saved}"
+
+
+def _selected(release: ReleasePlan) -> str:
+    """Say what a selection gives away, and what it does not: names, ranks, counts."""
+    record: Any = release.record
+    if record is None:
+        return "what the selection found"
+    key = record.key
+    if key == "top_k" and release.bound is not None:  # the rule says which mechanism it takes
+        key = getattr(release.bound.claim, "reason", "").partition(":")[0]
+    if key in _SIZES:
+        return f"one number from 1 to {record.k_max:,}: how many items stand out; no item is named"
+    if key == "pate_labels":
+        return _labels(release, record)
+    most = getattr(record, "k", None) or getattr(record, "k_max", None)
+    names = (
+        "the names of all items that pass"
+        if most is None
+        else f"the names of {most:,} items at most"
+    )
+    if not getattr(record, "ranked", False):
+        names += ", in an order that tells nothing, with no ranks and no counts"
+    elif key in _COUNTING:
+        names += ", with their ranks and noisy counts"
+    else:
+        names += ", with their ranks and no counts"
+    return f"{names}{_whose_names(release)}"
+
+
+def _labels(release: ReleasePlan, record: Any) -> str:
+    """Say what teachers' votes give: a set of labels for each question, and never the votes."""
+    asked = 0 if release.bound is None else int(release.bound.claim.expected["queries"])
+    stable = getattr(record.rule, "k_max", None)
+    each = (
+        f"those of {record.labels} labels whose noisy votes reach {getattr(record.rule, 'quorum', 0):,}"
+        if stable is None
+        else f"at most {stable} of {record.labels} labels, or no answer"
+    )
+    return f"for each of {asked:,} questions {each}; the votes are not handed out"
+
+
+def _whose_names(release: ReleasePlan) -> str:
+    """Say where the names of items come from: a public list, or what the data holds."""
+    counted: Any = next(
+        (s.mechanism for s in release.typed.stages if hasattr(s.mechanism, "item")), None
+    )
+    columns = {column.name: column for column in release.typed.entry.records.columns}
+    column = columns.get(getattr(counted, "item", None) or "")
+    public = getattr(counted, "items", None) or getattr(counted, "universe", None)
+    if column is None or column.keys or public:
+        return ""
+    return "; the names themselves are taken from the private data"
+
+
+def _lower(sentence: str) -> str:
+    return f"{sentence[:1].lower()}{sentence[1:]}".removesuffix(".")

@@ -1,0 +1,180 @@
+"""What a page asks to believe and does not promise, about this program and in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from opendp_sim.accounting.certificate.certificate import as_worded_now
+from opendp_sim.accounting.measures.attackers import attacker_of
+from opendp_sim.accounting.measures.group_and_repeat import of_units, wear
+from opendp_sim.domains.released import Released
+from opendp_sim.dsl.plan.plan import Plan
+
+COLUMNS = (
+    "The columns' declarations (widths, bounds, keys) come from public knowledge, "
+    "not from the data."
+)
+QUERIES = "The queries are public: they are not made from the private data."
+SEEDS = "The seeds of public matrices are not chosen after a look at the data."
+"""Sentences of a certificate that say something of some programs only."""
+UNIT = "The privacy unit is the one that the program states: rows, or all rows of one name."
+"""The sentence of a certificate for which a page says who has how many rows."""
+PLAIN = {
+    SEEDS: "The fixed numbers (seeds) of this program's public random draws are chosen without a look at "
+    "the data.",
+    "OpenDP's samplers and this package's bulk samplers draw from the operating system's entropy.": "The "
+    "random numbers of the noise come from the operating system, and nobody can foretell them.",
+    "There are fewer than 2**31 records: they are counted while they are read, and more are "
+    "refused.": "There are fewer than 2,147,483,648 records: they are counted while they are read, and "
+    "more are refused.",
+    "The lemmas beside each mechanism hold, and the code does what they say.": "The proofs that stand "
+    "beside the code of each step are right, and the code does what they say.",
+    "Data that breaks its declaration is refused before the charge; that there is no refusal is not "
+    "protected.": "A run stops where data breaks its declaration, before anything is charged or "
+    "released. Whether a run stopped can itself tell something, and is not protected.",
+}
+"""Sentences of a certificate, and how a page words them; others are plain as they are."""
+_OF_VOTES = (
+    (
+        {"pate_labels"},
+        (
+            "One row is all that one teacher answers, so teachers are protected. Somebody whose "
+            "records taught a "
+            "teacher is protected as that teacher is, if no other teacher learnt from records of "
+            "the same person: "
+            "who learnt from whose records cannot be seen here."
+        ),
+    ),
+    (
+        {"ind_knn", "hybrid_knn", "private_knn"},
+        (
+            "Whoever asks may see all answers and choose each question by those before it: the "
+            "claim covers that. "
+            "It does not cover an older copy of the session's store that somebody puts back, or "
+            "a second session "
+            "on the same data that no ledger counts: the store says what was answered and paid, "
+            "and stays with "
+            "the curator."
+        ),
+    ),
+)
+"""What votes ask to believe besides, by mechanism."""
+
+
+def believed(plan: Plan, assumed: Sequence[str]) -> list[str]:
+    """Return what a reader has to believe; ``assumed`` is in the words of a certificate."""
+    unit, kept = _of_the_unit(plan), [*_needed(plan, as_worded_now([*assumed]))]
+    stated = [unit if text == UNIT else PLAIN.get(text, text) for text in kept]
+    return stated + [text for keys, text in _OF_VOTES if keys & _records(plan)]
+
+
+def _needed(plan: Plan, assumed: Sequence[str]) -> Iterator[str]:
+    """Leave out what this program has nothing of: questions, drawn matrices, declared bounds."""
+    for text in assumed:
+        if text == COLUMNS:
+            yield _of_columns(plan)
+        elif not (text == QUERIES and not _asks(plan)) and not (
+            text == SEEDS and not _seeded(plan)
+        ):
+            yield text
+
+
+def _asks(plan: Plan) -> bool:
+    """Say whether anything is asked, in the program or later of what it releases."""
+    return any(
+        output.decl.query is not None
+        or output.decl.public is not None
+        or output.decl.serve is not None
+        or output.posts
+        or isinstance(output.domain, Released)
+        for output in plan.outputs.values()
+    )
+
+
+def _seeded(plan: Plan) -> bool:
+    """Say whether a step draws public matrices, or the program states a seed."""
+    stages = [stage for one in plan.types.values() for stage in one.stages]
+    stated = any("seed" in stage.mechanism.model_fields_set for stage in stages)
+    return stated or any(len(getattr(stage.claim, "matrices", ())) for stage in stages)
+
+
+def _of_columns(plan: Plan) -> str:
+    """Name what is declared of this program's columns."""
+    columns = [c for entry in plan.program.data if not entry.public for c in entry.records.columns]
+    has = [("types", True), ("widths", any(c.is_vector for c in columns))]
+    has += [("bounds", any(c.bounds for c in columns)), ("labels", any(c.keys for c in columns))]
+    named = ", ".join(word for word, there in has if there)
+    return (
+        f"What is declared of the columns ({named}) comes from public knowledge, not from the data."
+    )
+
+
+def _records(plan: Plan) -> set[str]:
+    return {release.record.key for release in plan.releases.values() if release.record is not None}
+
+
+def _of_the_unit(plan: Plan) -> str:
+    """Say of this program's data what a unit of privacy stands for."""
+    if plan.privacy is None:
+        return UNIT
+    unit = plan.privacy.unit
+    data = " or ".join(f"`{entry.name}`" for entry in plan.program.data if not entry.public)
+    one = "row" if unit.of == "row" else f"`{unit.of}`"
+    most = f"one {one}" if unit.count == 1 else f"{unit.count} {'rows' if one == 'row' else one}"
+    less = "less than is said here"
+    if one == "row" and unit.count == 1:
+        attacker = attacker_of(plan.privacy.measure, plan.total)
+        if len([*wear(attacker, rows=True)]) > len([*wear(attacker, rows=False)]):
+            less = "less: the table of how fast protection wears off says how much"
+    return f"Nobody has more than {most} in {data}; whoever has is protected {less}."
+
+
+def not_promised(plan: Plan) -> Iterator[str]:
+    """Yield what the claim does not say, most misread first."""
+    yield "That nothing can be learnt about the group as a whole: that is what the release is for."
+    if plan.privacy is not None:
+        if plan.privacy.unit.kind == "replace":
+            yield "That nobody learns that a record is in the data: what is protected is what it says."
+        by_person = plan.privacy.unit.of != "row"
+        yield (
+            "Protection of a person whom the data holds under several names."
+            if by_person
+            else "Protection of a person with several records: this program counts records, not people."
+        )
+        yield from _contents(plan)
+        yield (
+            "The number of right guesses for somebody who was not at 50:50 before: whoever was nearly "
+            "sure is right more often, as without the release. The claim in the boxes above holds "
+            "whatever anybody knew before."
+        )
+    yield "Anything about other releases from the same data that no ledger counts."
+    yield "Safety against timing and other side channels, or against a compromised machine."
+
+
+def _contents(plan: Plan) -> Iterator[str]:
+    """Say what holds of what a record says, where the claim is about whether it is in the data.
+
+    To exchange what one unit says is to remove it and to add another: two units (Lemma A5), and a guess
+    between two such data sets is a test between them (Lemma A3). Of one record of a unit of several the
+    claim itself may hold, so there a number would say too little.
+    """
+    assert plan.privacy is not None  # noqa: S101 - the caller asked
+    unit = plan.privacy.unit
+    if unit.kind == "replace":
+        return
+    noun = "record" if unit.of == "row" else "person"
+    says = "what a record says" if noun == "record" else "what the rows of a person say"
+    text = (
+        f"The same number for {says}. What is protected is whether a {noun} is in the data; a change of "
+        f"{says} counts as two steps, one {noun} out and one in, and is protected less."
+    )
+    two = None
+    if unit.count == 1:
+        two = of_units(attacker_of(plan.privacy.measure, plan.total), 2)
+    if two is not None:
+        text += (
+            f" Somebody who knows all else, also that the {noun} is in the data, and starts at "
+            f"50:50 between two things that {'it' if noun == 'record' else 'those rows'} may say, "
+            f"guesses right at most {two.right} times in 100."
+        )
+    yield text

@@ -1,1 +1,0 @@
-"""Mechanism room: row maps, one a file, row-local bit for bit."""

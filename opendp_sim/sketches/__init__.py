@@ -1,1 +1,0 @@
-"""Mechanism room: sums of one bounded integer feature vector per record."""

@@ -1,0 +1,1 @@
+"""Validate tables, bounds and public facts."""

@@ -1,0 +1,206 @@
+"""Public bounds of private data: they come from the caller, never from the data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opendp_sim.sklearn._validation.facts import number
+from opendp_sim.sklearn._validation.refusals import EstimatorRefused
+
+_BITS = 14
+"""Binary digits of the grid: a bound of 2**14 steps, so rounding is far below any noise."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """Public bounds of the features: one pair for all, or one a column; and a bound on the L2 norm.
+
+    Attributes:
+        lower: one number, or one a column; None where only ``norm`` is known.
+        upper: the same.
+        norm: rows longer than this are shortened to it; None where they are not.
+    """
+
+    lower: tuple[float, ...] | None
+    upper: tuple[float, ...] | None
+    norm: float | None = None
+
+    @property
+    def alike(self) -> bool:
+        """Whether all columns have the same bounds."""
+        return self.lower is None or len(set(self.pairs)) == 1
+
+    @property
+    def pairs(self) -> list[tuple[float, float]]:
+        """The bounds, pair by pair."""
+        return list(zip(self.lower or (), self.upper or (), strict=True))
+
+    def column(self, dtype: str, width: int) -> dict[str, Any]:
+        """Return the declaration of the features' column."""
+        bounds = {"bounds": list(self.pairs[0])} if self.lower is not None and self.alike else {}
+        return {"dtype": f"array[{dtype}, {width}]", **bounds}
+
+    def beside(self, width: int, lower: float, upper: float, columns: int) -> Box:
+        """Return the bounds of ``width`` features with ``columns`` more columns beside them."""
+        low, high = (self.lower or ()), (self.upper or ())
+        low, high = (part * width if len(part) == 1 else part for part in (low, high))
+        return Box(low + (lower,) * columns, high + (upper,) * columns)
+
+    def steps(self) -> list[Mapping[str, Any]]:
+        """Return the row maps from records' features to the grid: clip, rescale, quantize.
+
+        Columns of unlike bounds are each counted in their own range, from the middle of it.
+        """
+        out: list[Mapping[str, Any]] = []
+        if self.norm is not None:
+            out.append({"clip_rows": {"norm": "l2", "bound": self.norm}})
+        if self.alike:
+            return [*out, {"quantize": {"bits": _BITS}}]
+        centre = [low / 2 + high / 2 for low, high in self.pairs]
+        out.append({"rescale": {"centre": centre, "scale": self.ranges}})
+        return [*out, {"quantize": {"bits": _BITS, "bounds": [-0.5, 0.5]}}]
+
+    @property
+    def longest(self) -> float | None:
+        """The longest range between two bounds of the rows on the grid; None without bounds."""
+        if self.lower is None:
+            return None
+        return max(high - low for low, high in self.pairs) if self.alike else 1.0
+
+    @property
+    def ranges(self) -> list[float]:
+        """What distances are divided by, column by column; empty where it is nothing."""
+        return [] if self.alike else [high - low for low, high in self.pairs]
+
+
+def box_of(bounds: Any, norm: Any, width: int, estimator: Any) -> Box:
+    """Return the public box of the features, or refuse (OS101, OS102).
+
+    Args:
+        bounds: one pair for all columns; two arrays or lists, of low and of high bounds; or a dict of
+            column (its name, or its place where there are no names) to its pair.
+        norm: the bound on the L2 norm of a row, or None.
+        width: how many columns there are.
+        estimator: what asks, once it has seen the names of the columns.
+    """
+    who = type(estimator).__name__
+    if norm is not None:
+        norm = number("data_norm", norm, above=0.0)
+    if bounds is None and norm is None:
+        raise EstimatorRefused(
+            "OS101",
+            f"{who}.bounds",
+            expected="bounds=(low, high), public bounds of the features",
+            got="none",
+            hint="they are not taken from X, which would reveal its extremes; write "
+            "bounds=(0, 16), (lows, highs) with one number a column, or {column: (low, high)}.",
+        )
+    if bounds is None:
+        return Box(None, None, norm)
+    where = f"{who}.bounds"
+    if isinstance(bounds, Mapping):
+        bounds = _by_column(bounds, getattr(estimator, "feature_names_in_", None), width, where)
+    elif width == 2 and _either_way(bounds):
+        raise EstimatorRefused(
+            "OS102",
+            where,
+            expected="bounds that can be read in one way",
+            got="two pairs for two columns: one a column, or lows and highs?",
+            hint=_hint_for_two(estimator),
+        )
+    low, high = (_numbers(part, width, where) for part in _two(bounds, where))
+    size = max(len(low), len(high))
+    low, high = (part * size if len(part) == 1 else part for part in (low, high))
+    if not all(a < b and math.isfinite(b - a) for a, b in zip(low, high, strict=True)):
+        raise _bad_bounds(where, "a low bound that is not below its high one")
+    return Box(low, high, norm)
+
+
+def _by_column(bounds: Mapping[Any, Any], names: Any, width: int, where: str) -> Any:
+    """Return lows and highs from a dict of column to its pair; every column, and no other."""
+    places = list(range(width))
+    known = places if names is None or set(bounds) == set(places) else [str(n) for n in names]
+    if set(bounds) != set(known):
+        raise EstimatorRefused(
+            "OS102",
+            where,
+            expected=f"a pair for each of {', '.join(map(str, known[:8]))}{' ...' * (width > 8)}",
+            got="other columns",
+            hint="name every column that is fitted; of an array, its columns are 0, 1, ...",
+        )
+    pairs = [_two(bounds[name], where) for name in known]
+    return [low for low, _ in pairs], [high for _, high in pairs]
+
+
+def _either_way(bounds: Any) -> bool:
+    """Say whether two pairs for two columns could be one a column as well as lows and highs.
+
+    Two arrays of numpy are lows and highs, as diffprivlib writes them: nobody writes pairs so.
+    """
+    if isinstance(bounds, list | tuple) and all(isinstance(part, np.ndarray) for part in bounds):
+        return False
+    try:
+        table = np.array(bounds, dtype=np.float64)
+    except (TypeError, ValueError):
+        return False
+    if table.shape != (2, 2) or (table == table.T).all():
+        return False
+    return bool((table[0] < table[1]).all() and (table[:, 0] < table[:, 1]).all())
+
+
+def _hint_for_two(estimator: Any) -> str:
+    names = getattr(estimator, "feature_names_in_", None)
+    first, second = (0, 1) if names is None else (str(name)[:40] for name in names)
+    return (
+        f"write bounds={{{first!r}: (low, high), {second!r}: (low, high)}}, or "
+        "bounds=(np.array(lows), np.array(highs))."
+    )
+
+
+def pair_of(bounds: Any, name: str) -> tuple[float, float]:
+    """Return one pair of finite bounds, or refuse (OS101)."""
+    if bounds is None:
+        raise EstimatorRefused(
+            "OS101",
+            name,
+            expected="(low, high), public bounds",
+            got="none",
+            hint="state them from public knowledge: they are not taken from the data.",
+        )
+    (low,), (high,) = (_numbers(part, 1, name) for part in _two(bounds, name))
+    if not (low < high and math.isfinite(high - low)):
+        raise _bad_bounds(name, "a low bound that is not below its high one")
+    return low, high
+
+
+def _two(bounds: Any, where: str) -> tuple[Any, Any]:
+    try:
+        low, high = bounds
+    except (TypeError, ValueError):
+        raise _bad_bounds(where, "something else") from None
+    return low, high
+
+
+def _numbers(part: Any, width: int, who: str) -> tuple[float, ...]:
+    try:
+        found = np.atleast_1d(np.asarray(part, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise _bad_bounds(who, "something that is no number") from None
+    if found.ndim != 1 or len(found) not in (1, width) or not np.isfinite(found).all():
+        raise _bad_bounds(who, "another number of bounds than columns, or an infinite one")
+    return tuple(found.tolist())
+
+
+def _bad_bounds(where: str, got: str) -> EstimatorRefused:
+    return EstimatorRefused(
+        "OS102",
+        where,
+        expected="bounds=(low, high), (lows, highs) or {column: (low, high)}, finite, low below high",
+        got=got,
+        hint='for columns of unlike bounds: bounds={"age": (0, 120), "delay": (-90, 600)}.',
+    )

@@ -1,0 +1,8 @@
+"""What estimators take where nothing is said: none of it is about the data."""
+
+from __future__ import annotations
+
+from opendp_sim.accounting.budget import MeasureName
+
+MEASURE: MeasureName = "gdp"
+"""Gaussian DP: exact for Gaussian noise, so the least noise for an epsilon at a delta."""

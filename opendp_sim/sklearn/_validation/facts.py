@@ -1,0 +1,121 @@
+"""Public facts about private data: classes and numbers come from the caller, never from the data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_sim.sklearn._validation.refusals import EstimatorRefused
+from opendp_sim.sklearn._validation.tables import is_text
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The public labels, sorted: what scikit-learn calls ``classes_``, and the keys of a spec."""
+
+    values: NDArray[Any]
+
+    @property
+    def keys(self) -> list[str | int]:
+        """The labels as keys of a category column."""
+        return [str(v) if isinstance(v, str) else int(v) for v in self.values.tolist()]
+
+    def check(self, labels: NDArray[Any], given: Any = None) -> None:
+        """Refuse a label column whose type cannot hold these classes (OS102).
+
+        Args:
+            labels: the column as an array.
+            given: what the caller passed: its own type may say more. A list has none, and objects have
+                none: each of their cells is read by itself, and the text ``"1"`` is the class 1.
+        """
+        text, kind = isinstance(self.values[0].item(), str), labels.dtype.kind
+        kind = "U" if kind == "O" and is_text(given) else kind
+        if kind in "cmMV" or kind in ("biuf" if text else "UST"):
+            raise EstimatorRefused(
+                "OS102",
+                "classes",
+                expected="classes of the kind that y holds",
+                got=f"Unknown label type: y has dtype {'text' if kind == 'U' else labels.dtype}",
+                hint="state the classes as they are written in y.",
+            )
+
+    def column(self, labels: NDArray[Any]) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Return a label column with its declaration."""
+        return labels, {"dtype": "category", "keys": self.keys}
+
+
+def by_class(score: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return scores, (q, L), as ``decision_function`` does: of two classes their difference, (q,)."""
+    return np.asarray(score[:, 1] - score[:, 0] if score.shape[1] == 2 else score)
+
+
+def classes_of(classes: Any, who: str) -> Classes:
+    """Return the public classes, or refuse (OS101): which labels occur in y is private."""
+    if classes is None:
+        raise EstimatorRefused(
+            "OS101",
+            f"{who}.classes",
+            expected="classes=[...], every label that could occur",
+            got="none",
+            hint="which labels occur in y is private, and is not read from it.",
+        )
+    listed = _listed(classes)
+    whole = all(isinstance(v, int | np.integer | float) and _is_key(v) for v in listed)
+    # numpy's texts drop zero characters at the end: two classes could become one.
+    text = all(isinstance(v, str) and not v.endswith("\0") for v in listed)
+    if not (whole or text) or len(listed) < 2 or len(set(listed)) < len(listed):
+        raise EstimatorRefused(
+            "OS101",
+            f"{who}.classes",
+            expected="two or more different labels, all text or all whole",
+            got="another list",
+            hint='for example classes=["ham", "spam"] or classes=range(10).',
+        )
+    return Classes(np.unique(np.asarray(listed)))
+
+
+def _is_key(value: Any) -> bool:
+    """Say whether a number is a whole one that a key can be: of 64 bits."""
+    return float(value).is_integer() and -(2**63) < value < 2**63 if abs(value) < 2**64 else False
+
+
+def _listed(classes: Any) -> list[Any]:
+    """Return what was given as a list of labels: a sequence, a range, a set, an array or a column."""
+    if isinstance(classes, str | bytes | Mapping) or not isinstance(
+        classes, Collection | np.ndarray
+    ):
+        return [] if not hasattr(classes, "__array__") else np.array(classes, dtype=object).tolist()
+    unordered = isinstance(classes, AbstractSet)
+    return list(classes) if unordered else np.array(classes, dtype=object).tolist()
+
+
+def number(name: str, value: Any, *, above: float, below: float = math.inf) -> float:
+    """Return a real parameter strictly between two numbers, or refuse (OS101)."""
+    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not (real and above < value < below):
+        raise EstimatorRefused(
+            "OS101",
+            name,
+            expected=f"a finite number above {above:g}, below {below:g}",
+            got=f"{value!r:.30}",
+            hint=f"choose `{name}` from public knowledge.",
+        )
+    return float(value)
+
+
+def choice(name: str, value: Any, among: tuple[str, ...]) -> str:
+    """Return a parameter that is one of a few words, or refuse (OS101)."""
+    if not (isinstance(value, str) and value in among):
+        raise EstimatorRefused(
+            "OS101",
+            name,
+            expected=f"one of {', '.join(among)}",
+            got=f"{value!r:.30}",
+            hint=f"write {name}={among[0]!r}.",
+        )
+    return value

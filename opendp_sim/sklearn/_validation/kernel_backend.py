@@ -1,0 +1,88 @@
+"""Which sketch holds a kernel density, chosen from public numbers alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+
+from opendp_sim.dsl.plan.kernel_choice import Engine, gaussian_kernel_step
+from opendp_sim.sklearn._validation.bounds import Box
+from opendp_sim.sklearn._validation.facts import choice, number
+from opendp_sim.sklearn._validation.refusals import EstimatorRefused
+
+_ENGINES = ("auto", "fourier", "gauss_transform", "race")
+
+
+def kernel_step(
+    est: Any, box: Box, width: int, *, per_label: bool
+) -> tuple[Mapping[str, Any], str]:
+    """Return the sketch step of a kernel estimator, and the engine that was chosen.
+
+    Args:
+        est: has ``engine``, ``bandwidth``, ``measure``, ``n_components`` and ``random_state``.
+        box: the public bounds; where columns are unlike, bandwidths are in their ranges.
+        width: number of columns.
+        per_label: one density a class.
+
+    Raises:
+        EstimatorRefused (OS101): a parameter outside its range.
+    """
+    engine = choice("engine", est.engine, _ENGINES)
+    bandwidth = number("bandwidth", est.bandwidth, above=0.0)
+    count, seed = _count(est.n_components), seed_of(est.random_state)
+    if engine == "race":
+        family = {"p_stable_l2": {"width": bandwidth}}
+        step = {"repetitions": count, "buckets": 256, "family": family, "seed": seed}
+        return {"race_sketch": {**step, "per_label": per_label}}, engine
+    return gaussian_kernel_step(
+        bandwidth * math.sqrt(2.0),  # scikit-learn's kernel is exp(-r**2 / (2 h**2))
+        width,
+        box.longest,
+        engine=cast("Engine", engine) if engine != "auto" else None,
+        pure=est.measure == "pure",
+        frequencies=count,
+        seed=seed,
+        per_label=per_label,
+    )
+
+
+def log_volume(box: Box, width: int, bandwidth: float, engine: str) -> float:
+    """Return the logarithm of the kernel's volume in data units; 0 for a kernel without one."""
+    if engine == "race":
+        return 0.0
+    ranges = sum(math.log(length) for length in box.ranges)
+    return width * math.log(bandwidth * math.sqrt(2.0 * math.pi)) + ranges
+
+
+def seed_of(random_state: Any) -> int:
+    """Return the seed of the public matrices: a whole number; None is 0. Noise has no seed."""
+    if random_state is None:
+        return 0
+    if not isinstance(random_state, int | np.integer) or not 0 <= random_state < 2**63:
+        raise EstimatorRefused(
+            "OS101",
+            "random_state",
+            expected="a whole number, or None for 0",
+            got=f"{random_state!r:.30}",
+            hint="it seeds public matrices, which are written into the release; never the noise.",
+        )
+    return int(random_state)
+
+
+def _count(value: Any) -> int:
+    if (
+        not isinstance(value, int | np.integer)
+        or isinstance(value, bool)
+        or not 1 <= value <= 2**20
+    ):
+        raise EstimatorRefused(
+            "OS101",
+            "n_components",
+            expected="a whole number from 1 to 2**20",
+            got=f"{value!r:.30}",
+            hint="features of the kernel, at most: 2000 is enough for most data.",
+        )
+    return int(value)

@@ -1,0 +1,46 @@
+"""Refusals of estimators: coded, with a hint, never a value; and what scikit-learn expects to catch.
+
+A caller of scikit-learn catches ``ValueError`` (``TypeError`` for the kind of a table), so what an
+estimator refuses is both. ``SimError`` itself is none: pydantic would catch it while a record is read,
+and reword it. ``BudgetError`` is none either: an exhausted budget is no wrong value of a parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from opendp_sim.core.errors import DataError, ParameterError
+from opendp_sim.dsl.text.diagnostic import Refused
+
+
+class EstimatorRefused(ParameterError, ValueError):  # noqa: N818 - reads as what happened
+    """A parameter of an estimator is missing or impossible; nothing was charged."""
+
+
+class PlanRefused(Refused, ValueError):  # noqa: N818 - reads as what happened
+    """What the parameters ask for together cannot be planned; nothing was charged."""
+
+
+class InputRefused(DataError, ValueError):  # noqa: N818 - reads as what happened
+    """A table has the wrong shape or dtype; the text holds no value of it and no number of rows."""
+
+
+class InputTypeRefused(DataError, TypeError):  # noqa: N818 - reads as what happened
+    """A table is of a kind that estimators do not take."""
+
+
+@contextmanager
+def as_refusals() -> Iterator[None]:
+    """Turn the house's refusals of data into the ones that scikit-learn's callers catch."""
+    refused = None
+    try:
+        yield
+    except (InputRefused, InputTypeRefused):
+        raise
+    except DataError as error:
+        refused = InputRefused(
+            error.code, error.where, expected=error.expected, got=error.got, hint=error.hint
+        )
+    if refused is not None:
+        raise refused  # outside the handler: it keeps no context whose frames hold data

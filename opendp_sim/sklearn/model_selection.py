@@ -1,0 +1,518 @@
+"""A search whose choice is private: fits on one part of the records, accuracies on the other.
+
+Proof: ``model_selection.md``, beside this file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import get_config
+from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
+from sklearn.compose import ColumnTransformer
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import (
+    GridSearchCV,
+    ParameterGrid,
+    ParameterSampler,
+    RandomizedSearchCV,
+    check_cv,
+)
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
+
+from opendp_sim.accounting.budget import Budget as Limit
+from opendp_sim.accounting.composition import Charge, loss_text, total_of
+from opendp_sim.domains.normalise import normal
+from opendp_sim.domains.records import Column
+from opendp_sim.postprocessing.modes import points_of
+from opendp_sim.sklearn._validation.facts import classes_of, number
+from opendp_sim.sklearn._validation.kernel_backend import seed_of
+from opendp_sim.sklearn._validation.refusals import EstimatorRefused, InputRefused
+from opendp_sim.sklearn._validation.tables import NamedCells, column_of, ids_of, numbers_of, seen
+from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, check_budget, loss_of
+from opendp_sim.sklearn.budget import Budget, one_budget
+from opendp_sim.sklearn.metrics import right
+from opendp_sim.sklearn.preprocessing import PublicScaler
+
+# --------------------------------------------------------------------------------------------------
+# The candidates of a search, as public parameters name them; what is no grid is refused by a code.
+
+
+def candidates_of(estimator: Any, listed: Iterable[Any]) -> list[Any]:
+    """Return a copy of the estimator with each of the parameters (OS102 where it has none of them)."""
+    return [with_params(estimator, params) for params in listed]
+
+
+def with_params(estimator: Any, params: Any) -> Any:
+    """Return a copy of an estimator with these parameters, or refuse (OS102)."""
+    copied = _or_none(lambda: clone(estimator), TypeError)
+    if copied is None or isinstance(copied, type):
+        raise _refused(
+            "estimator",
+            "an estimator object",
+            "a class or something else",
+            "pass what the class makes: DPSearch(DPNearestCentroid(...), {...}).",
+        )
+    done = _or_none(lambda: copied.set_params(**params), AttributeError, TypeError, ValueError)
+    if done is None:
+        raise _refused(
+            "param_grid",
+            f"parameters of {type(estimator).__name__}",
+            f"{', '.join(map(str, params)) if isinstance(params, dict) else 'something else':.80}",
+            "estimator.get_params() lists them.",
+        )
+    return done
+
+
+def grid_of(grid: Any) -> ParameterGrid:
+    """Return a grid of parameters that has a candidate, or refuse (OS102)."""
+    found: ParameterGrid | None = _or_none(lambda: ParameterGrid(grid), TypeError, ValueError)
+    if found is None or len(found) == 0:
+        raise _refused(
+            "param_grid",
+            "names of parameters to lists of values, and at least one candidate",
+            "none" if found is not None else "something else",
+            'for example {"epsilon": [0.5, 1.0]}.',
+        )
+    return found
+
+
+def splits_of(cv: Any) -> int:
+    """Return the number of folds, which must not depend on data, or refuse (OS102).
+
+    An iterator is refused unread: it would be used up here, and the search would find no folds in it.
+    """
+    if hasattr(cv, "__next__"):
+        raise _refused(
+            "cv", "folds that can be read twice", "an iterator", "write cv=list(splits)."
+        )
+    found: int | None = _or_none(lambda: int(check_cv(cv).get_n_splits()), TypeError, ValueError)
+    if found is None or found < 1:
+        raise _refused(
+            "cv",
+            "folds whose number does not depend on the data, at least one",
+            "another" if found is None else "none",
+            "count the fits yourself and reserve them: budget.reserve([...]).",
+        )
+    return found
+
+
+def _or_none(make: Callable[[], Any], *errors: type[Exception]) -> Any:
+    """Return what is made, or None: scikit-learn's errors have no code, and may be long."""
+    try:
+        return make()
+    except errors:
+        return None
+
+
+def _refused(where: str, expected: str, got: str, hint: str) -> EstimatorRefused:
+    return EstimatorRefused("OS102", where, expected=expected, got=got, hint=hint)
+
+
+# --------------------------------------------------------------------------------------------------
+# What a search or a cross-validation will charge, from public parameters alone.
+
+_ANY = {"pure": Limit(epsilon=1.0), "zcdp": Limit(rho=1.0), "gdp": Limit(mu=1.0)}
+"""Limits that nothing is compared with: they only name the measure's parts."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a search charges, fit by fit.
+
+    Attributes:
+        charges: one loss a fit; ``budget.reserve(cost.charges)`` reserves them, all or none.
+        unit: ``row`` or ``groups``.
+    """
+
+    charges: tuple[Charge, ...]
+    unit: str
+
+    @property
+    def fits(self) -> int:
+        """The number of fits."""
+        return len(self.charges)
+
+    @property
+    def total(self) -> Charge:
+        """The loss of all fits together, by OpenDP's composition."""
+        measure = self.charges[0].measure
+        return Charge(measure, total_of(self.charges, measure, _ANY[measure]).loss)
+
+    @property
+    def whom(self) -> str:
+        """Whom one loss is about, in words."""
+        return f"{'person' if self.unit == 'groups' else 'record'} added or removed"
+
+    def __repr__(self) -> str:
+        """Return the number of fits and their loss."""
+        loss = loss_text(self.total.measure, self.total.loss)
+        return f"Cost({self.fits} fits; {loss} in all, for one {self.whom})"
+
+
+def cost_of(
+    search: Any, cv: Any = None, *, X: Any = None, y: Any = None, groups: Any = None
+) -> Cost:
+    """Return what ``search.fit`` or ``cross_val_score(search, ..., cv=cv)`` will charge; nothing is.
+
+    Training parts of folds overlap, so their fits compose one after another: each counts.
+
+    Args:
+        search: ``GridSearchCV``, ``RandomizedSearchCV``, ``DPSearch``, or an estimator or pipeline; also
+            one in another.
+        cv: folds that each fit it; None for one.
+        X: the table that will be fitted. With it every candidate by row that is no pipeline (those of
+            ``DPSearch``, too) is fitted on none of its records, which reads its form alone: what a fit
+            refuses is told here, and not by scores of NaN after its budget was reserved.
+        y: its labels.
+        groups: whose each record is. With it candidates by person are tried too; those in a search, or
+            behind ``cv``, have to ask for it: ``set_fit_request(groups=True)``.
+
+    Raises:
+        EstimatorRefused (OS102): no private estimator in it, or a number of fits that data or another
+            library's code decides. InputRefused (OS602): with ``X``, what a fit would refuse.
+    """
+    if X is not None:
+        shape = BaseEstimator()
+        table = NamedCells.seen_by(shape, seen(shape, X, reset=True)).of(slice(0))
+        labels = None if y is None else column_of(y, "y")[:0].copy()  # a view would hold on to all
+        nobody = None if groups is None else ids_of(groups)[0][:0].copy()
+        _try_on_nothing(search, table, labels, nobody)
+    _check_routes(search, cv)
+    once = _cost_of_one(search)
+    return once if cv is None else _together([once] * splits_of(cv))
+
+
+def _cost_of_one(est: Any) -> Cost:
+    """Return what one fit charges; of what is not known here, the number of fits is not known."""
+    if isinstance(est, PrivateEstimator):
+        return Cost((loss_of(est),), est.unit)
+    if hasattr(type(est), "private_cost"):  # and none that another library's wrapper hands on
+        found: Cost = est.private_cost()
+        return found
+    if type(est) is Pipeline:
+        last = _cost_of_one(est.steps[-1][1])
+        _check_steps(est)
+        return last
+    if type(est) not in (GridSearchCV, RandomizedSearchCV):
+        raise _refused_cost(
+            type(est).__name__,
+            "an estimator whose number of fits is known: a private one, a Pipeline that ends in it, "
+            "GridSearchCV, RandomizedSearchCV or DPSearch",
+        )
+    _check_workers(est)
+    each = [_cost_of_one(found) for found in candidates_of(est.estimator, _candidates(est))]
+    fits = [cost for cost in each for _ in range(splits_of(est.cv))]
+    if est.refit:  # of a candidate that private records choose: the dearest counts
+        _together(each)  # losses of two measures have no order
+        fits.append(max(each, key=lambda cost: cost.total.loss))
+    return _together(fits)
+
+
+def _together(costs: list[Cost]) -> Cost:
+    """Return what several fits charge, one after another."""
+    charges = tuple(charge for cost in costs for charge in cost.charges)
+    units = {cost.unit for cost in costs}
+    if len(units) != 1 or len({charge.measure for charge in charges}) != 1:
+        raise _refused_cost("candidates", "candidates of one unit and one measure")
+    return Cost(charges, units.pop())
+
+
+def _check_workers(search: Any) -> None:
+    """Refuse workers for a budget that lives in this process: all their fits would be refused."""
+    held = search.estimator.get_params(deep=True).values()
+    here = any(isinstance(each, Budget) and each.in_memory for each in held)
+    if search.n_jobs not in (None, 1) and here:
+        raise EstimatorRefused(
+            "OS102",
+            "n_jobs",
+            expected="a budget that other processes can see",
+            got="one in this process's memory",
+            hint="Budget.open('file.ledger', ...), or n_jobs=None.",
+        )
+
+
+def _try_on_nothing(search: Any, X: NamedCells, y: Any, groups: Any) -> None:
+    """Fit every candidate on no record, charged to nobody: it sees the form of the table alone."""
+    if isinstance(search, GridSearchCV | RandomizedSearchCV):
+        tried = candidates_of(search.estimator, _candidates(search))
+    else:
+        own = hasattr(type(search), "private_candidates")
+        tried = search.private_candidates() if own else []
+    for each in [search] if isinstance(search, PrivateEstimator) else tried:
+        if not isinstance(each, PrivateEstimator):
+            _try_on_nothing(each, X, y, groups)
+        elif (each.unit == "row" or groups is not None) and not each.charges_at_predict:
+            check_budget(each)
+            whose = {} if each.unit == "row" else {"groups": groups}
+            clone(each).set_params(budget=None).fit(X, y, **whose)
+
+
+def _check_routes(search: Any, cv: Any) -> None:
+    """Refuse persons whom a search will not hand to its fits: they would all fail, after a reserve."""
+    tried = [search] if cv is not None and get_config()["enable_metadata_routing"] else []
+    if isinstance(search, GridSearchCV | RandomizedSearchCV):
+        tried = candidates_of(search.estimator, _candidates(search))
+    for each in tried:
+        if isinstance(each, PrivateEstimator) and each.unit == "groups" and not _routed(each):
+            raise EstimatorRefused(
+                "OS102",
+                f"{type(each).__name__}.unit",
+                expected="an estimator by person that asks for `groups`",
+                got="one that gets none",
+                hint="sklearn.set_config(enable_metadata_routing=True), then "
+                "estimator.set_fit_request(groups=True), and groups=ids for the search.",
+            )
+
+
+def _routed(estimator: Any) -> bool:
+    if not get_config()["enable_metadata_routing"]:
+        return False
+    return bool(estimator.get_metadata_routing().fit.requests.get("groups"))
+
+
+def _candidates(search: Any) -> Any:
+    if isinstance(search, GridSearchCV):
+        return grid_of(search.param_grid)
+    if not isinstance(search.random_state, int):
+        raise _refused_cost("random_state", "a search with a whole number as random_state")
+    return ParameterSampler(
+        search.param_distributions, search.n_iter, random_state=search.random_state
+    )
+
+
+def cost_of_fits(fits: list[Any]) -> Cost:
+    """Return what these estimators charge when each is fitted once."""
+    return _together([_cost_of_one(fit) for fit in fits])
+
+
+def _check_steps(pipeline: Any) -> None:
+    """Refuse a pipeline with a private estimator before its end, or a step that learns from records."""
+    steps = (step for _, step in pipeline.steps[:-1] if hasattr(step, "get_params"))
+    before = (each for step in steps for each in _outside_of_frozen(step))
+    if any(
+        isinstance(each, PrivateEstimator) or hasattr(type(each), "private_cost") for each in before
+    ):
+        raise _refused_cost(
+            "estimator", "exactly one private estimator, at the end of its pipeline"
+        )
+    for step in filter(_learns, _outside_of_frozen(pipeline)):
+        raise EstimatorRefused(
+            "OS102",
+            f"step {type(step).__name__}",
+            expected="steps that learn nothing from the records",
+            got="one whose fit reads them, which no budget sees",
+            hint="use PublicScaler(bounds=...), a FunctionTransformer, or a FrozenEstimator that was "
+            "fitted on public data.",
+        )
+
+
+def _outside_of_frozen(estimator: Any) -> list[Any]:
+    """Return an estimator and all that stand inside of it, but nothing that cannot be fitted again."""
+    named = estimator.get_params(deep=True)
+    frozen = tuple(f"{name}__" for name, each in named.items() if isinstance(each, FrozenEstimator))
+    return [estimator, *(each for name, each in named.items() if not name.startswith(frozen))]
+
+
+def _learns(step: Any) -> bool:
+    """Whether the fit of a step reads records, as far as scikit-learn's tags say so."""
+    ours = (
+        PrivateEstimator
+        | PublicScaler
+        | FrozenEstimator
+        | Pipeline
+        | FeatureUnion
+        | ColumnTransformer
+    )
+    if isinstance(step, ours | type) or not hasattr(step, "transform"):
+        return False
+    return bool(get_tags(step).requires_fit)
+
+
+def _refused_cost(where: str, expected: str) -> EstimatorRefused:
+    return EstimatorRefused(
+        "OS102",
+        where,
+        expected=expected,
+        got="another",
+        hint="count the fits yourself and reserve them: budget.reserve([...]).",
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+
+_NOBODY = 1e-6
+"""A share of the records that would hold none of most tables; how many there are is private."""
+
+
+class DPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Fit every candidate on one part of the records, and keep the one that does best on the other.
+
+    ``GridSearchCV`` chooses by raw scores of private records, which no budget can see. Here the parts
+    are cut by a public hash of each record (of each person, by groups), and the accuracies are noisy;
+    they cost nothing beyond the fits, because no record is in both parts.
+
+    Args:
+        estimator: a private classifier.
+        param_grid: as ``GridSearchCV``'s; candidates keep unit and measure.
+        holdout: the share of records that scores are taken of.
+        random_state: seed of the public hash.
+        budget: what all fits are charged to; None for the estimator's own, if it has one.
+
+    Attributes:
+        best_estimator_: the candidate that was chosen, as fitted on the one part.
+        best_params_: its parameters.
+        cv_results_: ``params``, and ``accuracy``, noisy, of each.
+        cost_: the loss of all of it.
+
+    Raises:
+        EstimatorRefused (OS102), InputRefused (OS602), BudgetError (OS402): nothing was charged.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_grid: Any,
+        *,
+        holdout: float = 0.25,
+        random_state: int | None = 0,
+        budget: Budget | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.param_grid = param_grid
+        self.holdout = holdout
+        self.random_state = random_state
+        self.budget = budget
+
+    def private_cost(self) -> Cost:
+        """Return what ``fit`` charges."""
+        return cost_of_fits(self.private_candidates())
+
+    def private_candidates(self) -> list[Any]:
+        """Return what ``fit`` fits, each with the one budget that pays."""
+        number("holdout", self.holdout, above=_NOBODY, below=1.0 - _NOBODY)
+        found = candidates_of(self.estimator, grid_of(self.param_grid))
+        private = (isinstance(e, PrivateEstimator) and not e.charges_at_predict for e in found)
+        good = all(private) and all(map(is_classifier, found))
+        if not good:
+            raise EstimatorRefused(
+                "OS102",
+                "estimator",
+                expected="a private classifier whose predictions are free",
+                got=type(self.estimator).__name__,
+                hint="put scalers with public constants before the search.",
+            )
+        budget = self._paid_by(found)
+        return [each.set_params(budget=budget) for each in found]
+
+    def _paid_by(self, candidates: Sequence[PrivateEstimator]) -> Budget | None:
+        """Return the one budget of the search and of its candidates; None where nobody has one."""
+        check_budget(self)
+        for each in candidates:
+            check_budget(each)
+        return one_budget(
+            [self.budget, *(each.budget for each in candidates)],
+            "one budget for the search and all of its candidates",
+            "give it to the search alone: all fits are charged to it together.",
+        )
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any, groups: Any = None) -> DPSearch:
+        """Fit all candidates, and choose.
+
+        Args:
+            X: shape (n, d).
+            y: shape (n,), labels.
+            groups: shape (n,), whose each record is, with ``unit="groups"``.
+        """
+        array, labels = seen(self, X, reset=True), column_of(y, "y")
+        table = NamedCells.seen_by(self, array)
+        for each in self.private_candidates():
+            classes_of(each.classes, type(each).__name__).check(labels, y)
+        candidates, cost = self.private_candidates(), self.private_cost()
+        ids = None if groups is None else ids_of(groups)[0]
+        if len({len(array), len(labels), len(array if ids is None else ids)}) > 1:
+            raise InputRefused(
+                "OS602",
+                "y",
+                expected="one entry a record",
+                got="another number of them",
+                hint="X, y and groups need one entry a record.",
+            )
+        for candidate in candidates:  # on no record: whatever is wrong is told before the charge
+            none = clone(candidate).set_params(budget=None)
+            nobody = None if ids is None else ids[:0].copy()  # a view would hold on to everybody
+            none.fit(table.of(slice(0)), labels[:0].copy(), groups=nobody)
+        out = _held_out(array, groups, float(self.holdout), seed_of(self.random_state))
+        budget = candidates[0].budget
+        if budget is not None:
+            budget.reserve(cost.charges, cost.unit, beside=False)  # by hand, or now
+        part = None if ids is None else ids[~out]
+        for candidate in candidates:
+            candidate.fit(table.of(~out), labels[~out], groups=part)
+        hits = np.stack([right(each, array[out], labels[out]) for each in candidates], axis=1)
+        choice = _Choice(candidates[0], cost)
+        accuracy = choice.accuracies(hits, None if ids is None else ids[out])
+        best = int(np.argmax(accuracy))
+        self.best_estimator_, self.cost_ = candidates[best], cost
+        self.best_params_ = list(grid_of(self.param_grid))[best]
+        self.cv_results_ = {"params": list(grid_of(self.param_grid)), "accuracy": accuracy}
+        self.classes_ = self.best_estimator_.classes_
+        total = cost.total
+        self.privacy_ = {"text": f"{loss_text(total.measure, total.loss)} for one {cost.whom}"}
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the chosen candidate's predictions, shape (q,); it compares the names of the columns."""
+        check_is_fitted(self)
+        return np.asarray(self.best_estimator_.predict(X))
+
+
+class _Choice(PrivateEstimator):
+    """Noisy numbers of right predictions, one a candidate, at the loss of all fits together."""
+
+    def __init__(self, like: PrivateEstimator, cost: Cost) -> None:
+        self.measure, self.unit, self.max_rows = like.measure, like.unit, like.max_rows
+        self.budget, self.cost = None, cost  # charged with the fits: no record is in both parts
+
+    def accuracies(self, hits: NDArray[np.bool_], groups: Any) -> NDArray[np.float64]:
+        told = {"dtype": f"array[f32, {hits.shape[1]}]", "bounds": [0, 1]}
+        steps: list[Mapping[str, Any]] = [
+            {"quantize": {"bits": 8}},
+            {"moments_sketch": {"squares": False}},
+        ]
+        self._released({"x": (hits.astype(np.float32), told)}, steps, groups, features="x")
+        released = self.release_.released
+        offer: Any = released.capability("class_means", "accuracy")
+        found = offer.class_sums(self.release_.arrays, released.deviation)
+        size = max(float(found.counts[0]), found.of_count, 1.0)
+        points = points_of("accuracy", released)(found.sums / size + found.centre)
+        return np.asarray(np.clip(points[0], 0.0, 1.0))
+
+    def _budget(self) -> Mapping[str, float]:
+        loss = self.cost.total.loss[0]
+        if self.measure == "gdp":
+            return {"mu": math.sqrt(2.0 * loss) * (1.0 - 2.0**-40)}
+        return {"rho" if self.measure == "zcdp" else "epsilon": loss}
+
+
+def _held_out(array: NDArray[Any], groups: Any, share: float, seed: int) -> NDArray[np.bool_]:
+    """Say which records are held out, shape (n,): by a public hash of the record, or of its person."""
+    key = seed.to_bytes(8, "big")
+    if groups is None:
+        cells = (np.ascontiguousarray(row).tobytes() for row in numbers_of(array))
+    else:
+        ids, dtype = ids_of(groups)
+        names = normal(ids, Column("groups", dtype)).tolist()
+        cells = (str(name).encode("utf-8", "surrogatepass") for name in names)
+    most = int(share * 2**64)
+    hashes = (blake2b(cell, digest_size=8, key=key).digest() for cell in cells)
+    return np.fromiter((int.from_bytes(h, "big") < most for h in hashes), bool, len(array))

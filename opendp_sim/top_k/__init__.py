@@ -1,1 +1,0 @@
-"""Family: private selection of the most frequent items."""

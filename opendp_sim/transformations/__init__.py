@@ -1,0 +1,1 @@
+"""Transformations: row maps, and sketches that sum one bounded vector a record."""

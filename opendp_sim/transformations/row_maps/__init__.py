@@ -1,0 +1,1 @@
+"""Row maps, one a file, row-local bit for bit."""

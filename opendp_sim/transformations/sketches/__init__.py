@@ -1,0 +1,1 @@
+"""Sketches: sums of one bounded integer vector a record."""

@@ -1,0 +1,77 @@
+"""Purses are the last full copy less what was paid since; bytes that cannot be that are refused."""
+
+from __future__ import annotations
+
+import io
+import sqlite3
+import zipfile
+import zlib
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from opendp_sim.accounting.session import _chain as chain
+from opendp_sim.accounting.session._encoding import unpacked_arrays
+from opendp_sim.accounting.session._tables import filled, read_purses
+from opendp_sim.core.errors import BudgetError
+
+
+def packed(*numbers: int) -> bytes:
+    return np.array(numbers, dtype="<i8").tobytes()
+
+
+@pytest.mark.parametrize(
+    ("who", "paid", "left"),
+    [
+        (packed(1), packed(4), [10, 6, 10]),
+        (packed(-1), packed(4), None),
+        (packed(7), packed(4), None),
+        (packed(0, 1), packed(4), None),
+        (b"123", packed(4), None),
+    ],
+)
+def test_purses_are_read_or_refused(who: bytes, paid: bytes, left: list[int] | None) -> None:
+    with closing(sqlite3.connect(":memory:")) as store:
+        filled(store, {}, "name")
+        store.execute("INSERT INTO purses VALUES (1, ?)", (packed(10, 10, 10),))
+        row = (2, "answers", b"", who, paid, 1, "", chain.start("name"))
+        store.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        if left is None:
+            with pytest.raises(BudgetError, match="OS407"):
+                read_purses(store)
+        else:
+            assert read_purses(store).tolist() == left
+
+
+def edited(blob: bytes, how: str) -> bytes:
+    """Return a zip of one deflated member, damaged in one way that its directory does not show."""
+    with io.BytesIO() as out:
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("labels.npy", blob)
+        raw = bytearray(out.getvalue())
+    at = raw.index(b"PK\x01\x02")  # the directory's entry: flags at 8, method at 10, size at 24
+    if how == "encrypted":
+        raw[6] |= 1
+        raw[at + 8] |= 1
+    elif how == "another method":
+        raw[8] = raw[at + 10] = 97
+    else:
+        start = 30 + len("labels.npy")
+        raw[start : start + 8] = b"\xff" * 8
+        raw[at + 24 : at + 28] = (1).to_bytes(
+            4, "little"
+        )  # it seems to be no longer than the entry
+    return bytes(raw)
+
+
+@pytest.mark.parametrize("how", ["encrypted", "broken", "another method"])
+def test_an_entry_whose_zip_cannot_be_read_is_a_damaged_store(how: str) -> None:
+    with io.BytesIO() as out:
+        np.lib.format.write_array(out, np.random.default_rng(1).integers(0, 2**62, 50))
+        blob = edited(out.getvalue(), how)
+    with zipfile.ZipFile(io.BytesIO(blob)) as archive, pytest.raises(Exception) as raw:  # noqa: PT011
+        archive.read("labels.npy")
+    assert type(raw.value) in (RuntimeError, zlib.error, NotImplementedError)
+    with pytest.raises(BudgetError, match="OS407"):
+        unpacked_arrays(blob)

@@ -1,0 +1,392 @@
+"""``sim.density``, ``sim.classes``, ``sim.means``: plans over tables, and what their releases answer."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from importlib import import_module
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import opendp_sim as sim
+from opendp_sim.api.columns import bounds_of, declared
+from opendp_sim.api.kernel_steps import kernel_steps
+from opendp_sim.api.recipe import Recipe, check_apart, check_asked, check_word, keys_of
+from opendp_sim.api.recipe_spec import Asked
+from opendp_sim.core.errors import BudgetError, DataError, ParameterError, SimError
+from opendp_sim.plots import TopDisplay
+
+rng = np.random.default_rng(2)
+N = 400
+TABLE = {
+    "x": np.concatenate([rng.uniform(0, 0.3, N), rng.uniform(0.7, 1, N)]),
+    "y": np.concatenate([rng.uniform(0, 30, N), rng.uniform(70, 100, N)]),
+    "kind": np.array(["a"] * N + ["b"] * N),
+    "who": np.array([f"p{i // 4}" for i in range(2 * N)]),
+}
+BOUNDS = {"x": (0, 1), "y": (0, 100)}
+WIDTHS = {"x": 0.1, "y": 10.0}
+
+
+@pytest.mark.parametrize(
+    "form", [dict, pd.DataFrame, pl.DataFrame, lambda t: pd.DataFrame(t).convert_dtypes()]
+)
+def test_a_density_of_every_form_of_table(form, tmp_path):
+    fit = sim.density(BOUNDS, bandwidth=WIDTHS, epsilon=1e4)
+    assert "nothing was spent" in repr(fit)
+    release = fit.apply(form(TABLE), into=tmp_path)
+    inside = ((TABLE["x"] - 0.15) / 0.1) ** 2 + ((TABLE["y"] - 15) / 10) ** 2
+    exact = np.exp(-inside / 2).sum()
+    found = release.density({"x": [0.15, 0.5], "y": [15.0, 50.0]}, confidence=0.9)
+    assert abs(found["density"][0, 0] / exact - 1) < 0.05
+    assert found["density"][1, 0] < 0.05 * exact
+    assert sim.load(tmp_path / "release.npz").claim == release.claim
+
+
+def test_one_bandwidth_is_in_data_units(tmp_path):
+    fit = sim.density({"x": (0, 1)}, bandwidth=0.1, epsilon=1e4)
+    assert "rescale" not in fit.plan.to_yaml()
+    release = fit.apply(TABLE["x"][:, None], into=tmp_path)
+    exact = np.exp(-(((TABLE["x"] - 0.2) / 0.1) ** 2) / 2).sum()
+    assert abs(release.density([[0.2]])["density"][0, 0] / exact - 1) < 0.02
+
+
+def test_classes_and_means_answer_by_name(tmp_path):
+    asked = {"x": [0.1, 0.9], "y": [10.0, 90.0]}
+    by_class = sim.classes(BOUNDS, label="kind", keys=["a", "b"], bandwidth=WIDTHS, epsilon=100)
+    assert by_class.apply(TABLE, into=tmp_path).classify(asked)["label"].tolist() == [0, 1]
+    by_mean = sim.means(BOUNDS, label="kind", keys=["a", "b"], epsilon=100)
+    release = by_mean.apply(TABLE, into=tmp_path / "means")
+    assert release.nearest_class(asked)["label"].tolist() == [0, 1]
+    assert "distance" in sim.means({"x": (0, 1)}).apply(TABLE, into=tmp_path / "one").ops
+
+
+def test_persons_and_ledgers(tmp_path):
+    fit = sim.density(
+        BOUNDS,
+        bandwidth=WIDTHS,
+        unit="who",
+        max_rows=2,
+        ledger=tmp_path / "t.ledger",
+        limit={"epsilon": 1.2, "delta": 1e-6},
+    )
+    assert dict(fit.plan.releases["noisy"].maps)["bound_contributions"] == 2
+    release = fit.apply(TABLE, into=tmp_path)
+    assert "one person (column `who`)" in release.claim
+    with pytest.raises(BudgetError, match="OS402"):
+        fit.apply(TABLE, into=tmp_path / "again")
+    numbered = TABLE | {"who": np.arange(2 * N)}
+    with pytest.raises(DataError, match="OS602"):  # all would be missing, and be paid for
+        fit.apply(numbered, into=tmp_path)
+    fresh = sim.density(BOUNDS, bandwidth=WIDTHS, unit="who", max_rows=2, ids="int64")
+    fresh.apply(pd.DataFrame(numbered), into=tmp_path / "fresh")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"bandwidth": {"x": 0.1}},
+        {"bandwidth": 0.0},
+        {"bandwidth": -1.0},
+        {"epsilon": 0},
+        {"measure": "renyi"},
+        {"unit": "who"},
+        {"max_rows": 0, "unit": "who"},
+        {"measure": "pure", "delta": 0},
+    ],
+)
+def test_what_cannot_be_planned_is_refused(more):
+    with pytest.raises(SimError) as refused:
+        sim.density(BOUNDS, **({"bandwidth": 0.1} | more))
+    assert refused.value.hint
+    with pytest.raises(ParameterError, match="OS102"):
+        sim.density(BOUNDS, bandwidth={"z": 1.0})
+
+
+def test_a_missing_column_is_told_before_a_ledger_or_a_file_is_looked_at(tmp_path):
+    (tmp_path / "release.npz").write_bytes(b"another's")
+    fit = sim.density(BOUNDS, bandwidth=0.1, ledger=tmp_path / "made.ledger")
+    with pytest.raises(DataError, match="OS602"):
+        fit.apply({"x": TABLE["x"]}, into=tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["release.npz"]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        None,
+        ["x"],
+        {},
+        {"x": None},
+        {"x": (1, 0)},
+        {"x": (0, 1, 2)},
+        {"x": "ab"},
+        pd.DataFrame(TABLE),
+    ],
+)
+def test_columns_without_bounds_are_told_what_to_write(columns):
+    for recipe in (sim.density, sim.classes, sim.means):
+        more = {"label": "kind", "keys": ["a", "b"]} if recipe is sim.classes else {}
+        width = {} if recipe is sim.means else {"bandwidth": 0.1}
+        with pytest.raises(ParameterError, match="OS101") as refused:
+            recipe(columns, **more, **width)
+        assert "apply(table)" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pd.Series(["1", "2", "b"]),
+        pd.Series(["1", 2, None], dtype=object),
+        pl.Series(["1", "2", "b"]),
+        pa.chunked_array([["1", "2", "b"]]),
+        np.array(["1", "2", "b"]),
+        pd.Series(["1", "2", "b"]).astype("category"),
+        pl.Series(["1", "2", "b"]).cast(pl.Categorical),
+    ],
+    ids=["pandas", "objects", "polars", "arrow", "numpy", "categories", "polars categories"],
+)
+def test_texts_are_no_labels_where_every_key_is_a_number(labels, tmp_path):
+    """All were left out, and it was paid for: the type of the column says so before."""
+    fit = sim.means({"x": (0, 1)}, label="k", keys=[1, 2], ledger=tmp_path / "a.ledger")
+    for table in (
+        {"x": [0.1, 0.2, 0.3], "k": labels},
+        pd.DataFrame({"x": [0.1, 0.2, 0.3], "k": labels}),
+    ):
+        with pytest.raises(DataError, match="OS602 column k: expected labels that are whole"):
+            fit.apply(table, into=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    fit.apply({"x": [0.1, 0.2], "k": ["1", 2]}, into=tmp_path)  # a list has no type
+
+
+def test_the_column_whose_bounds_are_wrong_is_named():
+    with pytest.raises(ParameterError, match=r"got \(1, 0\) for 'b'"):
+        sim.density({"a": (0, 1), "b": (1, 0)}, bandwidth=0.1)
+
+
+def test_answers_print_as_a_table_of_eighty_columns(tmp_path):
+    release = sim.density(BOUNDS, bandwidth=0.1).apply(TABLE, into=tmp_path)
+    answers = release.density({"x": np.linspace(0, 1, 12), "y": np.linspace(0, 1, 12)})
+    head, *rows = str(answers).splitlines()
+    assert head.split()[:4] == ["query", "x", "y", "density"]
+    assert len(rows) == 12  # ten rows, how many more, and which columns
+    assert rows[-2] == "... 2 more rows"
+    assert all(name in head + rows[-1] for name in answers.table())
+    assert max(map(len, (head, *rows[:10]))) <= 80
+    assert float(rows[0].split()[3]) == pytest.approx(answers["density"].ravel()[0], rel=1e-4)
+
+
+def test_a_misspelt_word_is_named():
+    with pytest.raises(ParameterError, match="did you mean 'epsilon'"):
+        sim.density(BOUNDS, bandwidth=0.1, epsillon=1.0)
+
+
+def test_what_was_paid_for_is_not_replaced_by_another_program(tmp_path):
+    """A rerun of the same program replaces its own; nothing is charged where it is refused."""
+    one = sim.density(
+        {"x": (0, 1)},
+        bandwidth=0.1,
+        ledger=tmp_path / "x.ledger",
+        limit={"epsilon": 5.0, "delta": 1e-5},
+    )
+    one.apply(TABLE, into=tmp_path)
+    one.apply(TABLE, into=tmp_path)
+    kept = (tmp_path / "release.npz").read_bytes()
+    other = sim.density({"x": (0, 2)}, bandwidth=0.1, ledger=tmp_path / "y.ledger")
+    with pytest.raises(sim.SimError, match=r"OS609.*into="):
+        other.apply(TABLE, into=tmp_path)
+    assert (tmp_path / "release.npz").read_bytes() == kept
+    assert not (tmp_path / "y.ledger").exists()
+    (tmp_path / "release.npz").write_bytes(b"mine")
+    with pytest.raises(sim.SimError, match="OS609"):
+        one.apply(TABLE, into=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "pair", [("18", "100"), "12", (0,), (0, 1, 2), (1, 0), (0, None), (0, 10**400)]
+)
+def test_bounds_are_two_numbers(pair):
+    with pytest.raises(sim.SimError, match="OS101 columns"):
+        sim.density({"x": pair}, bandwidth=0.1)
+
+
+def test_a_column_that_is_no_number_is_told_what_to_do(tmp_path):
+    with pytest.raises(sim.SimError, match=r"OS602.*bounds that are dates") as refused:
+        sim.density({"x": (0, 1)}, bandwidth=0.1).apply(
+            {"x": np.array(["2020-01-01"] * 20, dtype="datetime64[D]")}, into=tmp_path
+        )
+    assert "enforce" not in str(refused.value)
+
+
+def test_numpy_bounds_are_bounds():
+    low, high = np.array([0, 1])
+    assert sim.density({"x": (low, high)}, bandwidth=0.1).plan.claim == (1.0, 1e-06)
+    assert sim.density({"x": np.array([0.0, 1.0])}, bandwidth=0.1).plan.claim == (1.0, 1e-06)
+
+
+@pytest.mark.parametrize("word", [{"limit": {"epsilon": 2, "delta": 1e-6}}, {"max_rows": 3}])
+def test_a_word_that_would_protect_nobody_is_refused(word):
+    with pytest.raises(ParameterError, match="OS102"):
+        sim.density(BOUNDS, bandwidth=0.1, **word)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "opendp_sim.api.classes",
+        "opendp_sim.api.density",
+        "opendp_sim.api.means",
+        "opendp_sim.api.top",
+    ],
+)
+def test_a_recipe_is_in_the_module_of_its_name(module):
+    name = module.rpartition(".")[2]
+    assert getattr(import_module(module), name) is getattr(sim, name)
+    assert getattr(sim, name).__annotations__["return"].startswith(Recipe.__name__)
+
+
+def test_one_bandwidth_a_column_is_a_scale_of_each_column():
+    bounds = bounds_of({"x": (0, 1), "y": (np.float64(0), 100)})
+    assert bounds == {"x": (0.0, 1.0), "y": (0.0, 100.0)}
+    rows, step = kernel_steps(bounds, WIDTHS, 3, per_label=False, pure=False)
+    assert rows[0] == {"rescale": {"scale": [0.1, 10.0]}}
+    assert step["fourier_sketch"]["seed"] == 3
+    assert Asked().measure == "gdp"
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        ("2024-01-01", "2024-12-31"),
+        (dt.date(2024, 1, 1), np.datetime64("2024-12-31")),
+        (pd.Timestamp("2024-01-01"), pd.Timestamp("2024-12-31")),
+    ],
+    ids=["text", "dates", "pandas"],
+)
+def test_dates_have_dates_for_bounds_and_are_asked_by_dates(ends, tmp_path):
+    days = pd.date_range("2024-01-01", periods=300)
+    bounds = declared({"day": ends})
+    assert bounds == {"day": {"dtype": "date", "bounds": ["2024-01-01", "2024-12-31"]}}
+    fit = sim.density({"day": ends}, bandwidth=10.0, epsilon=1e4)
+    release = fit.apply(pd.DataFrame({"day": days}), into=tmp_path)
+    found = release.density({"day": ["2024-05-01"]})["density"][0, 0]
+    apart = (days - pd.Timestamp("2024-05-01")).days.to_numpy()
+    assert abs(found / np.exp(-np.square(apart / 10.0) / 2).sum() - 1) < 0.05
+
+
+@pytest.mark.parametrize("ends", [("2024-01-01", 3), ("2024-02-30", "2024-03-01"), ("b", "a")])
+def test_what_is_no_pair_of_dates_is_told_how_dates_are_written(ends):
+    with pytest.raises(ParameterError, match="OS101 columns") as refused:
+        sim.density({"day": ends}, bandwidth=10.0)
+    assert "2024-12-31" in refused.value.hint
+
+
+VOTES = {
+    "who": np.repeat(np.arange(600), 3).astype(str),
+    "page": np.tile(["home", "map", "home"] * 5 + ["help", "home", "home"], 100),
+    "far": np.arange(1800),
+}
+
+
+def test_the_most_frequent_items_by_person(tmp_path):
+    """Each item counts once a person: of `home`, which every person has two times, no more than 600."""
+    fit = sim.top("page", k=2, unit="who", epsilon=20.0)
+    assert "one person" in repr(fit)
+    assert "listed in 95 of 100 runs" in repr(fit)
+    found = fit.apply(VOTES, into=tmp_path)
+    wanted = {"rank": [1, 2], "item": ["home", "map"]}
+    assert found.to_pandas().to_dict("list") == wanted
+    assert found.to_polars().to_dict(as_series=False) == wanted
+    assert pl.DataFrame(found).to_dict(as_series=False) == wanted
+    assert str(found).split() == ["rank", "item", "1", "home", "2", "map"]
+    assert "<td>home</td>" in found._repr_html_()
+    assert len(TopDisplay.of(found).items) == 2
+    assert json.loads((tmp_path / "top.json").read_text()) == wanted
+    again = fit.apply(pl.DataFrame(VOTES), into=tmp_path)  # a rerun replaces its own
+    assert again["item"].tolist() == wanted["item"]
+    with pytest.raises(sim.SimError, match="OS609"):
+        sim.top("page", k=1, unit="who").apply(VOTES, into=tmp_path)
+    assert sim.verify(tmp_path / "top.json.certificate.json")
+    listed = sim.top("page", k=2, keys=["home", "map", "help"], unit="who", epsilon=20.0)
+    assert listed.apply(VOTES, into=tmp_path / "a")["item"].tolist() == ["home", "map"]
+    as_set = sim.top("page", k=2, keys=["map", "help", "home"], ranked=False, epsilon=20.0)
+    unordered = as_set.apply(VOTES, into=tmp_path / "b")
+    assert unordered.to_pandas().to_dict("list") == {"item": ["map", "home"]}  # in the keys' order
+    assert not TopDisplay.of(unordered).ranked
+    numbers = sim.top("far", k=2, items="int64", unit="who")
+    nobodys = numbers.apply(VOTES, into=tmp_path / "c")  # nobody shares one
+    assert (len(nobodys), nobodys.keys()) == (0, ["rank", "item"])
+    assert nobodys.to_pandas().shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_rows": 2, "unit": "who"},
+        {"k": 0},
+        {"measure": "gdp"},
+        {"keys": ["a"]},
+        {"items": "f8"},
+    ],
+    ids=" ".join,
+)
+def test_top_items_that_cannot_be_planned_are_refused(wrong):
+    with pytest.raises(SimError) as refused:
+        sim.top("page", **({"k": 2} | wrong))
+    assert refused.value.hint
+
+
+KEPT = {"ledger": "a.ledger"}
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda: sim.density({1: (0, 1)}, bandwidth=0.5),
+        lambda: sim.density({"n": (0, 5)}, unit="n", max_rows=2, bandwidth=1.0),
+        lambda: sim.means({"x": (0, 1)}, label="who", keys=["a", "b"], unit="who", max_rows=1),
+        lambda: sim.means({"x": (0, 1)}, label=5, keys=["a", "b"]),
+        lambda: sim.means({"x": (0, 1)}, limit=5, **KEPT),
+        lambda: sim.means({"x": (0, 1)}, limit=["epsilon"], **KEPT),
+        lambda: sim.means({"x": (0, 1)}, ledger=5),
+        lambda: sim.means({"x": (0, 1)}, unit=["v"], max_rows=1),
+        lambda: sim.means({"x": (0, 1)}, unit=None),
+        lambda: sim.means({"x": (0, 1)}, unit="v", ids=5, max_rows=1),
+        lambda: sim.means({"x": (0, 1)}).apply(TABLE, into=None),
+        lambda: sim.top("p", k=2, unit="p"),
+        lambda: sim.top(["p"], k=2),
+        *(lambda keys=keys: sim.top("p", k=1, keys=keys) for keys in (5, "ab", {"a": 1, "b": 2})),
+        lambda: sim.top("p", k=1, keys={"x", "y"}),
+        lambda: sim.means({"x": (0, 1)}, label="k", keys=frozenset("ab")),
+    ],
+)
+def test_words_of_another_form_are_refused_by_a_code(write):
+    """Raw errors passed; a set made another program in every process; a person was an item, for money."""
+    with pytest.raises(ParameterError, match=r"OS10[12]") as refused:
+        write()
+    assert refused.value.hint
+
+
+def test_keys_keep_the_order_they_are_written_in():
+    assert keys_of(["b", "a"]) == keys_of(iter("ba")) == list({"b": 1, "a": 2}.keys())
+    assert keys_of(range(2)) == [0, 1]
+    check_apart("who", {"x"})
+    assert sim.means({"row": (0, 1)}).plan.claim == (1.0, 1e-06)
+    check_asked("row", "str", "a.ledger", {"epsilon": 1.0})
+    check_word("into", ".", str, "a folder", "")
+
+
+@pytest.mark.parametrize(
+    "form", [dict, pd.DataFrame, pl.DataFrame], ids=["dict", "pandas", "polars"]
+)
+def test_persons_that_are_numbers_are_told_the_word_for_it(form, tmp_path):
+    table = form({"who": np.arange(3), "page": np.array([1, 2, 3]), "text": ["a", "b", "c"]})
+    with pytest.raises(DataError, match=r'OS602 column who.*ids="int64"'):
+        sim.top("text", k=1, unit="who").apply(table, into=tmp_path)
+    with pytest.raises(DataError, match=r'OS602 column page.*items="int64"'):
+        sim.top("page", k=1).apply(table, into=tmp_path)
+    assert list(tmp_path.iterdir()) == []

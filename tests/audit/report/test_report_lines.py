@@ -1,0 +1,251 @@
+"""Lines of a report: they run as printed, and name datasets in one order everywhere."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+from opendp_sim.audit import Report, audit
+from opendp_sim.audit.checks.structure import _noisy_numbers
+from opendp_sim.audit.claims.curves import pure_curve
+from opendp_sim.audit.findings import Budget, Evidence, LayerResult, mirrored
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.report import report as report_lines
+from opendp_sim.audit.report.counterexample import Witness
+from opendp_sim.audit.report.report import stronger_lines
+from opendp_sim.audit.trace.context import BARE, UNSEEN
+from opendp_sim.audit.trace.draw_tree import Tree
+from opendp_sim.audit.trace.enumerate_draws import _likeliest
+from opendp_sim.audit.trace.explanations import alone, looked
+from tests.audit.growing import audit_until, shown
+
+dp.enable_features("contrib", "honest-but-curious")
+_SPACE = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+_NOISE = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0)
+BRIEF = replace(Budget.of("quick"), seconds=0.4, trace_seconds=0.6, scan_pairs=40, total=0.5)
+_EVIDENCE = Evidence(
+    "event",
+    "the loss is 2 times the claim (draw 1: laplace 1, of 0 on the left, 3 on the right, left.py:2)",
+    "epsilon 1: P[left in S] <= e^1 P[right in S] + 0",
+    "about 0.5 on the left, 0.1 on the right",
+    Pair([1, 2], [1], 1),
+    ("a", "b"),
+)
+_WITNESS = Witness("output >= 2", Pair([2], [], 1), (90, 10), 100, 1.2, 0.0, "print(1)")
+
+
+def _report(evidence: Evidence | None = None, witness: Witness | None = None, **more) -> Report:
+    status = "not refuted" if evidence is None else "refuted"
+    layer = LayerResult("L3 distribution", status, seconds=1.0, evidence=evidence, **more)
+    return Report("obj", 1, "quick", 0, 1e-3, (layer,), 1.0, {}, witness=witness, opaque=True)
+
+
+def _measurement(function, epsilon: float = 1.0) -> dp.Measurement:
+    return dp.m.make_user_measurement(
+        *_SPACE, dp.max_divergence(), function, lambda d: epsilon * float(d)
+    )
+
+
+def test_the_script_of_a_report_runs_as_it_is_printed() -> None:
+    made = _measurement(lambda rows: _NOISE(3 * len(rows)))
+    text = str(audit(made, 1, replace(Budget.of("quick"), seconds=2.0)))
+    printed = text[text.index("\n# to count the event yourself:") :]
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told):
+        exec(printed, {"obj": made})  # noqa: S102 - the printed lines
+    assert "epsilon is at least" in told.getvalue()
+
+
+def test_datasets_are_shown_as_the_event_was_seen_on_them_and_a_larger_pair_is_said() -> None:
+    report = _report(_EVIDENCE, _WITNESS)
+    text = str(report)
+    assert "    left (x)   [2]\n    right (y)  []\n" in text
+    assert "of a larger pair" in text
+    assert "90 of 100 on x,\n               10 of 100 on y" in text
+    assert "outputs" not in text  # of other datasets
+    assert "left = [2]\nright = []" in report.search
+    plain = json.loads(report.to_json())["witness"]
+    assert "turned" not in plain
+    same = str(_report(_EVIDENCE, replace(_WITNESS, pair=_EVIDENCE.pair)))
+    assert "left (x)   [1, 2]" in same
+    assert "larger" not in same
+
+
+def test_an_event_that_draws_do_not_show_names_its_own_datasets() -> None:
+    text = str(_report(_EVIDENCE, replace(_WITNESS, certified=False)))
+    assert "left       [1, 2]" in text
+    assert "90 of 100 on x = [2],\n               10 of 100 on y = []" in text
+
+
+def test_a_counterexample_the_other_way_round_says_the_same() -> None:
+    other = _EVIDENCE.flipped()
+    assert (other.pair.left, other.outputs) == ([1], ("b", "a"))
+    assert "of 0 on the right, 3 on the left, left.py:2" in other.detail
+    assert "P[right in S] <= e^1 P[left in S]" in other.claimed
+    assert other.flipped() == replace(_EVIDENCE, pair=other.flipped().pair)
+    assert mirrored(2.0) == 2.0
+
+
+def test_a_witness_says_whether_its_sides_are_exchanged() -> None:
+    """Only keys of the left come out, so the event is one of the left whatever side was given first."""
+
+    def release(rows: list[int]) -> str:
+        return "some" if rows else "none"
+
+    for pair in (Pair([1], [], 1), Pair([], [1], 1)):
+        witness = shown(_measurement(release), pair, pure_curve(1.0), 0.5)
+        assert witness is not None
+        assert witness.turned == (witness.pair.left != pair.left)
+
+
+def test_outputs_of_a_side_that_never_is_in_the_event_are_its_own() -> None:
+    assert _likeliest(Tree({"{}": 1.0}, 0.0), frozenset({"{0: 4}"})) == "{}"
+    assert _likeliest(Tree({"{}": 0.9, "{0: 4}": 0.1}, 0.0), frozenset({"{0: 4}"})) == "{0: 4}"
+
+
+def test_noise_is_tested_on_one_dataset() -> None:
+    evidence = replace(_EVIDENCE, pair=Pair([1], [1], 0), outputs=None)
+    assert "    dataset    [1]\n" in str(_report(evidence))
+
+
+def test_seconds_of_layers_are_cpu_seconds() -> None:
+    header, row = report_lines.layer_lines(_report().layers)
+    assert header.index("CPU s") + 5 == row.index("1.00") + 4
+
+
+def _view(*draws: object, loss: float = 0.0) -> SimpleNamespace:
+    view = SimpleNamespace(draws=draws, other=draws)
+    return SimpleNamespace(pair=Pair([1], [], 1), loss=loss, view=view)
+
+
+def _tracer(*best: SimpleNamespace, odd: tuple[str, ...] = (), hidden: bool = False) -> Any:
+    seen = SimpleNamespace(best=list(best), odd=dict.fromkeys(odd), pairs=9, sizes={1})
+    budget = SimpleNamespace(name="quick")
+    return SimpleNamespace(
+        seen=seen, hidden=hidden, stateful=False, unlike=False, budget=budget, functions=[]
+    )
+
+
+_PRICED = SimpleNamespace(law=object(), free=None, hint=None, options=None)
+_UNKNOWN = SimpleNamespace(law=None, free=None, hint=None, options=None)
+
+
+def test_a_cost_above_the_claim_is_a_hint_and_not_nothing_odd() -> None:
+    told = looked(_tracer(_view(_PRICED, loss=3.0)), refuted=False)
+    assert "the costliest is 3 of the claim" in told
+    assert 'a hint that draws did not confirm: budget="deep"' in told
+    assert "nothing odd" not in told
+    deep = _tracer(_view(_PRICED, loss=3.0))
+    deep.budget.name = "deep"
+    assert 'budget="deep"' not in looked(deep, refuted=False)
+    assert "hint" not in looked(_tracer(_view(_PRICED, loss=3.0)), refuted=True)
+    assert looked(_tracer(_view(_PRICED, loss=0.5)), refuted=False).endswith("nothing odd")
+    assert "up to 1 record;" in told
+
+
+def test_a_cost_is_said_only_where_something_was_priced() -> None:
+    assert "costliest" not in looked(_tracer(_view(_UNKNOWN)), refuted=False)
+    assert "it draws no noise; an output" in looked(_tracer(_view(), odd=(BARE,)), refuted=False)
+    unseen = looked(_tracer(_view(), odd=(UNSEEN,), hidden=True), refuted=False)
+    assert "its noise is on no tape" in unseen
+    assert "without noise" not in unseen
+    still = looked(_tracer(_view(_PRICED)), refuted=False)
+    assert "of the same numbers on both sides" in still
+    assert " inf " not in looked(_tracer(_view(_PRICED, loss=math.inf)), refuted=False)
+
+
+def test_noise_behind_a_function_is_not_called_missing_and_the_function_is_audited_alone() -> None:
+    def squares(rows: list[int]) -> int:
+        return sum(min(row * row, 100) for row in rows)
+
+    number = dp.atom_domain(T=int), dp.absolute_distance(T=int)
+    made = dp.t.make_user_transformation(*_SPACE, *number, squares, lambda d: 100 * d)
+    priced = "too large, by however little would have been calculated"
+    text = str(audit_until(lambda r: priced in str(r), made >> dp.m.then_laplace(100.0), 1, BRIEF))
+    assert "without noise" not in text
+    assert priced in text
+    hidden = _tracer(_view(), hidden=True)
+    hidden.functions = [squares]
+    told = alone(hidden)
+    assert told.startswith("audit(transformation, d_in), before its noise (the function at test_")
+    hidden.functions = [lambda _: object()]  # another one at every call
+    assert alone(hidden) == ""
+
+
+def test_words_never_tried_are_said_of_text_only() -> None:
+    noise = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0)
+    release = lambda rows: noise(sum(row == "odd" for row in rows))  # noqa: E731
+    words = dp.vector_domain(dp.atom_domain(T=str)), dp.symmetric_distance()
+    for space, said in ((_SPACE, False), (words, True)):
+        made = dp.m.make_user_measurement(*space, dp.max_divergence(), release, float)
+        report = audit_until(lambda r, s=said: ("other words" in str(r)) == s, made, 1, BRIEF)
+        assert ("other words" in str(report)) == said
+
+
+@pytest.mark.parametrize(
+    ("values", "additive"),
+    [
+        ([3, -1, 0], True),
+        ([{"a": 2.5}], True),
+        ([np.array([1.0, 0.25])], True),
+        ([0, 1, 2], False),
+        ([None, -3], False),
+        ([[None, -3]], False),
+        ([True, False], False),
+        (["a"], False),
+        ([], False),
+    ],
+)
+def test_noise_on_numbers_is_told_from_indices_and_lists(values: list, additive: bool) -> None:
+    assert _noisy_numbers(values) == additive
+
+
+def test_advice_is_what_can_be_done_with_such_outputs() -> None:
+    def said(*, asked: bool = False, budget: str = "quick", **facts: object) -> str:
+        layer = LayerResult("L0 structure", "not refuted", facts=facts)
+        return stronger_lines([layer], budget, asked=asked)[-1]
+
+    assert "core=" in said(additive=True)
+    assert "core=" not in said(additive=False)
+    assert "core=" not in said(additive=True, shown=False)
+    assert "audit(this)" in said(additive=False, advice="audit(this)")
+    assert 'budget="deep"' in said()
+    assert 'budget="deep"' not in said(budget="deep")
+    assert "drive=" in said(additive=True, asked=True)
+
+
+def test_a_hint_stands_under_the_headline() -> None:
+    hint = "a hint, and no finding: the costliest is 2 of the claim"
+    assert str(_report(facts={"hint": hint})).split("\n")[1] == f"  {hint}"
+    assert hint not in str(_report(_EVIDENCE, facts={"hint": hint}))
+
+
+@pytest.mark.long
+def test_a_pair_above_the_claim_along_its_tape_is_a_hint() -> None:
+    """Equal noisy values need not be the cheapest coupling: a parity of them keeps the claim."""
+    report = audit(_measurement(lambda rows: _NOISE(len(rows)) % 2, 0.5), 1)
+    assert report.verdict == "not refuted"
+    assert report.hints[0].startswith("a hint, and no finding: the costliest is 2 of the claim")
+    assert audit(_measurement(lambda rows: _NOISE(len(rows))), 1, BRIEF).hints == []
+
+
+def test_what_was_given_is_given_again() -> None:
+    made, tried = _measurement(lambda rows: _NOISE(len(rows))), [([1], [])]
+    report = audit(made, 1, BRIEF, pairs=tried, mine=False)
+    assert "beta=0.001, pairs=pairs, mine=False)  # with what you gave" in report.search
+    assert "given" not in audit(made, 1, BRIEF).search
+    compile(report.search, "search", "exec")
+
+
+def test_sizes_are_of_the_longer_dataset() -> None:
+    text = str(audit(_measurement(lambda rows: _NOISE(len(rows))), 1, BRIEF, pairs=[([], [1])]))
+    assert "up to 0 records" not in text

@@ -1,0 +1,161 @@
+"""Runs are timed before datasets grow: a quadratic function took minutes at thousands of records."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+from opendp_sim.audit import audit
+from opendp_sim.audit.generators.neighbours import Pair
+from opendp_sim.audit.instrument.patch_rng import tapped
+from opendp_sim.audit.instrument.tape import Tape
+from opendp_sim.audit.size_limit import Ends, PacedPairs, longest, paced
+from opendp_sim.audit.state.reachable import functions_of
+from tests.audit.growing import Told, until
+from tests.audit.opaque.kit import PURE, SYMMETRIC, opaque, whole
+from tests.audit.test_sound_programs import BRIEF
+
+
+class Clock:
+    """CPU seconds that runs take by their size."""
+
+    def __init__(self, power: float, each: float) -> None:
+        self.power, self.each, self.now, self.largest = power, each, 0.0, 0
+
+    def run(self, data: list[int]) -> None:
+        self.now += self.each * len(data) ** self.power
+        self.largest = max(self.largest, len(data))
+
+
+@pytest.mark.parametrize(
+    ("power", "each", "most"), [(1, 1e-6, 65536), (2, 1e-6, 316), (3, 1e-6, 46)]
+)
+def test_the_growth_is_fitted(power: float, each: float, most: int, told_time: Told) -> None:
+    clock = Clock(power, each)
+    told_time(lambda: clock.now)
+    assert longest(clock.run, [1, 2, 3], 0.1) == pytest.approx(most, abs=1)
+    assert clock.now < 0.5
+
+
+def test_what_is_slow_from_the_first_is_not_cut(told_time: Told) -> None:
+    clock = Clock(0, 0.5)
+    told_time(lambda: clock.now)
+    assert longest(clock.run, [1], 0.1) >= 65536
+
+
+@pytest.mark.parametrize(("base", "most"), [(math.e, 8), (1.5, 16), (5.0, 4)])
+def test_an_exponential_is_not_run_further_than_it_was_timed(
+    base: float, most: int, told_time: Told
+) -> None:
+    """Permutations of 16 records, or noise that is drawn until it is in a range far away, never end."""
+    clock = Clock(0, 0.0)
+
+    def run(data: list[int]) -> None:
+        clock.now += 2e-5 * base ** len(data)
+        clock.largest = max(clock.largest, len(data))
+
+    told_time(lambda: clock.now)
+    assert longest(run, [1, 2, 3], 0.1) == most
+    assert clock.largest == most
+    assert clock.now < 0.5
+
+
+def test_one_slow_call_cuts_nothing(told_time: Told) -> None:
+    clock = Clock(1, 1e-7)
+    first = iter([0.0] * 5 + [0.5])
+
+    def run(data: list[int]) -> None:
+        clock.run(data)
+        clock.now += next(first, 0.0)
+
+    told_time(lambda: clock.now)
+    assert longest(run, [1], 0.1) == 65536
+
+
+class Values:
+    """Pairs of which few have large records."""
+
+    def draw(self, rng: np.random.Generator, _: Any = None) -> Pair:
+        return Pair([0] * int(rng.integers(1, 9)), [0], 1)
+
+    def corners(self, _: np.random.Generator) -> Any:
+        return iter([Pair([0, 10], [10], 1), Pair("no list", [], 1)])
+
+
+def test_large_records_are_timed_by_themselves(told_time: Told) -> None:
+    """Noise that is drawn again until it is in a range takes long where the sum is far outside."""
+    clock = Clock(0, 0.0)
+
+    def run(data: list[int]) -> None:
+        clock.now += 1e-5 * math.exp(max(0.0, sum(map(len, map(str, data))) - len(data)))
+
+    told_time(lambda: clock.now)
+    assert paced(Values(), run, np.random.default_rng(0), 0.1).most == 8
+    assert clock.now < 0.5
+
+
+_LAPLACE = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0)
+
+
+def _until_it_fits(rows: list[int]) -> int:
+    while True:
+        out = _LAPLACE(sum(min(max(r, 0), 10) for r in rows))
+        if 0 <= out <= 100:
+            return out
+
+
+@pytest.mark.long
+def test_an_audit_of_a_loop_that_draws_until_its_noise_fits_ends() -> None:
+    """Its first run on 128 large records would end after e^1000 draws."""
+    obj = opaque(whole(0, 10), SYMMETRIC, PURE, _until_it_fits, lambda d: 20.0 * d)
+    brief = replace(BRIEF, seconds=0.1, trace_seconds=0.5)
+    assert audit(obj, 1, budget=brief).verdict == "not refuted"
+
+
+def test_a_loop_that_draws_until_its_noise_fits_is_not_run_far_from_there() -> None:
+    local = opaque(
+        whole(),
+        SYMMETRIC,
+        PURE,
+        lambda rows: [_LAPLACE(min(r, 1)) for r in rows],
+        lambda _: math.inf,
+    )
+    tape, rows = Tape(None, np.random.default_rng(0)), [1, 2, 3]
+    with tapped(tape, [_until_it_fits, *functions_of(local)]):
+        assert longest(_until_it_fits, rows, 0.5, Ends(tape, _until_it_fits)) < 100
+        most = until(lambda n: n > 1000, lambda: longest(local, rows, 0.5, Ends(tape, local)))
+        assert most > 1000
+
+
+class Sizes:
+    """Pairs of growing sizes."""
+
+    def draw(self, rng: np.random.Generator, _: Any = None) -> Pair:
+        size = int(rng.integers(0, 1000))
+        return Pair([1] * size, [1] * (size + 1), 1)
+
+    def corners(self, rng: np.random.Generator) -> Any:
+        return (self.draw(rng) for _ in range(50))
+
+    def mutate(self, pair: Pair, rng: np.random.Generator) -> Pair:
+        del pair
+        return self.draw(rng)
+
+    def simpler(self, pair: Pair) -> Any:
+        yield pair
+
+
+def test_pairs_that_would_take_too_long_are_left_out(told_time: Told) -> None:
+    clock, rng = Clock(2, 1e-6), np.random.default_rng(0)
+    told_time(lambda: clock.now)
+    space = paced(Sizes(), clock.run, rng, 0.01)
+    assert isinstance(space, PacedPairs)
+    assert 90 < space.most < 110
+    pair = space.draw(rng)
+    for one in (pair, space.mutate(pair, rng), *space.corners(rng), *space.simpler(pair)):
+        assert len(one.right) <= space.most

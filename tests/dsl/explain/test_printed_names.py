@@ -1,0 +1,85 @@
+"""Every name that is printed beside a number has a page: ``opendp_sim.dsl.explain.printed_names``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import opendp.prelude as dp
+import pytest
+
+from opendp_sim.core.about import describe
+from opendp_sim.core.errors import SpecError
+from opendp_sim.core.mechanism import REGISTRY
+from opendp_sim.dsl.explain.explain import explain, facts_of
+from opendp_sim.dsl.explain.printed_names import PRINTED
+from opendp_sim.dsl.explain.symbols import SYMBOLS
+from opendp_sim.dsl.plan.plan import plan_file
+from tests.cases import cases
+
+SPECS = sorted((Path(__file__).parents[3] / "specs").glob("*.yaml"))
+
+
+def _names(claim):
+    yield from getattr(claim, "expected", {})
+    yield from getattr(getattr(claim, "output", None), "columns", None) or ()
+
+
+def _stated():
+    dp.enable_features("contrib")
+    for case in cases().values():
+        yield from _names(case.mechanism.bind(case.domain, case.metric))
+    for plan in map(plan_file, SPECS):
+        for release in plan.releases.values():
+            yield from () if release.bound is None else _names(release.bound.claim)
+        for typed in plan.types.values():
+            yield from (name for stage in typed.stages for name in _names(stage.claim))
+        for output in plan.outputs.values():
+            yield from (name for post in output.posts for name in _names(post))
+
+
+def test_no_printed_name_is_without_its_page():
+    names = {name for name in _stated() if isinstance(name, str)}
+    assert {"least_records", "noise_error", "sampling, per record at most"} <= names
+    assert names - set(PRINTED) == set()
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_a_page_has_the_unit_and_one_sentence(name):
+    unit, said = PRINTED[name]
+    page = explain(name)
+    assert unit in page
+    assert said in page
+    assert said.endswith(".")
+    assert ". " not in said
+
+
+@pytest.mark.parametrize("symbol", SYMBOLS)
+def test_a_symbol_has_a_page_with_its_unit_and_one_sentence(symbol):
+    unit, said = SYMBOLS[symbol]
+    page = explain(symbol)
+    assert f"{symbol} (a symbol or word of plans" in page
+    assert unit in page
+    assert said in page
+    assert said.endswith(".")
+
+
+def test_every_symbol_of_a_parameter_has_a_page():
+    symbols = {
+        part
+        for cls in REGISTRY.values()
+        for about in describe(cls).values()
+        for part in about.symbol.split(",")
+    }
+    for symbol in symbols - {"-", ""}:
+        assert "In proofs it stands for" in explain(symbol), symbol
+    assert explain("δ") == explain("delta").partition("\n\ndelta (a word")[0]
+    assert facts_of("d_in")["symbol"]["unit"] == "records or persons"
+
+
+def test_a_name_is_found_as_people_write_it():
+    assert explain("least records:a") == explain("least records")
+    assert explain("noise error") == explain("noise_error")
+    assert facts_of("upper")["name"]["unit"] == "the answer's own unit"
+    assert explain("density").startswith("density (queries)")
+    with pytest.raises(SpecError, match="did you mean `least_records`"):
+        explain("lest_records")

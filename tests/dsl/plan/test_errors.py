@@ -1,0 +1,338 @@
+"""How wrong answers will be, in words: every output of every spec has some, and their numbers are the plan's."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+import opendp_sim as sim
+from opendp_sim.core.mechanism import lookup
+from opendp_sim.domains.metrics import VectorNorm
+from opendp_sim.domains.sketch import IntVector
+from opendp_sim.dsl.grammar.program import SourceRef
+from opendp_sim.dsl.plan.advice import advice
+from opendp_sim.dsl.plan.error_units import divisor_of, of_one_unit, unit_of_answers
+from opendp_sim.dsl.plan.errors import (
+    _UNKNOWN,
+    Whole,
+    Wrong,
+    asked_later,
+    how_wrong,
+    size,
+    whole_of,
+)
+from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.run.predict import predict
+from opendp_sim.dsl.types.error_terms import STATED, as_predicted, rank_word
+from opendp_sim.dsl.types.outputs import is_predicted
+from tests._plans import planned
+from tests._tiers import some
+
+SPECS = sorted((Path(__file__).parents[3] / "specs").glob("*.yaml"))
+
+
+def sizes_told(whole: Whole, least: float) -> str:
+    """Return how a plan tells a mean's error: beside numbers of records that are not below the floor."""
+    first, second = (size(whole.at(of) / of) for of in (100, 10_000))
+    if least > 10_000:
+        return f"fewer than {math.ceil(least):,} records are not told from noise"
+    if least > 100:
+        return (
+            f"fewer than {math.ceil(least):,} records are not told from noise, 2 of 3 answers within "
+            f"{second} with 10,000 records"
+        )
+    return f"2 of 3 answers within {first} with 100 records, {second} with 10,000"
+
+
+def check_sum(output, error, noise):
+    """A sum's line has its whole error, its noise, and its unit."""
+    whole, unit = whole_of(output, noise), next(p.unit for p in reversed(output.posts) if p.unit)
+    last = output.decl.post[-1]
+    assert error.of_leads == (last.key == "classify" and last.rule == "map")
+    if error.of_leads:
+        rivals = len(output.domain.labels) - 1
+        deviations = NormalDist().inv_cdf(1 - NormalDist().cdf(-2) / rivals)
+        assert f"{size(deviations * math.sqrt(2) * noise)} records" in error.brief
+    elif whole.has_parts:
+        assert f"within {size(whole.at(100))}" in error.brief
+        assert f"(noise {size(noise)})" in error.brief
+        assert f"within {size(whole.at(10_000))} if there are 10,000" in error.whole
+        assert unit in error.whole
+    else:
+        assert f"within {size(noise)} {unit}" in error.whole
+        assert f"within {size(noise)} {unit.partition(' of ')[0]}" in error.brief
+        assert ("of 100" in error.brief) == (unit == "records")
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
+def test_every_output_that_answers_is_told(spec):
+    plan = planned(spec)
+    told = how_wrong(plan)
+    for name, output in plan.outputs.items():
+        noise = next((v for k, v in output.expected.items() if k.startswith("noise_error")), None)
+        last = output.decl.post[-1] if output.decl.post else None
+        if noise is not None and getattr(last, "mean", False):
+            sizes = sizes_told(whole_of(output, noise), output.expected["least records"])
+            assert sizes in told[name].text
+            assert output.posts[-1].unit in told[name].whole
+        elif "least records" in output.expected and last.key in {"density", "outliers"}:
+            least = output.expected["least records"]
+            assert sizes_told(whole_of(output, noise), least) in told[name].text
+            assert f"counts fewer than {math.ceil(least):,} is divided by that" in told[name].whole
+            assert size(output.expected["noise of the number of records"]) in told[name].whole
+        elif noise is not None:
+            assert size(noise) in told[name].whole
+            assert max(post.of_a_record for post in output.posts) > 0, name
+            check_sum(output, told[name], noise)
+        elif name in told:
+            assert told[name].text == _UNKNOWN or re.search(r"\d", told[name].text)
+    unknown = {name for name, error in told.items() if error.text == _UNKNOWN}
+    assert all(plan.outputs[name].decl.post for name in unknown)
+    assert not unknown or spec.stem in {"digit-distances", "digit-means", "ink-distances"}
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
+def test_every_expected_noise_has_the_unit_of_its_question(spec):
+    for name, output in planned(spec).outputs.items():
+        if any(word.startswith("noise_error") for word in output.expected):
+            assert unit_of_answers(planned(spec), name), name
+
+
+def test_no_curve_of_another_unit_is_drawn_beside_the_first():
+    """What a record is off by was drawn on the axis of a sum's noise."""
+    plan = planned(next(path for path in SPECS if path.stem == "digit-slices"))
+    unit, drawn, left_out = of_one_unit(plan, plan.errors([1.0]).errors)
+    assert unit == "units of the rows, summed"
+    assert list(drawn) == ["distances: noise_error"]
+    assert set(left_out) == {
+        "distances: bias per record",
+        "distances: relative deviation of the projection",
+    }
+
+
+def test_an_error_of_means_is_drawn_for_means():
+    """Sums were drawn, on an axis that named a unit of sums, where means are what is answered."""
+    plan = planned(next(path for path in SPECS if path.stem == "digit-means"))
+    (found,) = plan.errors([1.0]).errors["distances: noise_error of the sum"]
+    unit, drawn, _ = of_one_unit(plan, plan.errors([1.0]).errors)
+    assert unit == "squared units of the columns, for means of 100 records"
+    assert drawn["distances: noise_error of the sum"] == [found / 100]
+    assert divisor_of("distances: noise_error of the sum") == 100
+    assert divisor_of("distances: noise_error") == 1
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
+def test_a_terminal_s_line_has_a_number_s_unit(spec):
+    """A bare number ("within 724") was told of no unit and as a share of nothing."""
+    plan = planned(spec)
+    for error in (how_wrong(plan) or asked_later(plan)).values():
+        of = "records|votes|units|of all|of 100|runs|95 in 100|the votes|held back|may be missed"
+        assert error.text == _UNKNOWN or re.search(of, error.brief), error.brief
+
+
+@pytest.mark.parametrize("stem", ["digit-modes", "digit-scales"])
+def test_the_whole_error_holds_what_points_let_expect(stem):
+    """Noise, draws, projection, rounding and bias of all digits are within what a plan says at most."""
+    plan = planned(next(path for path in SPECS if path.stem == stem))
+    outputs = {k: v for k, v in plan.outputs.items() if v.decl.post[-1].key == "density"}
+    try:
+        found = predict(plan, SourceRef("builtin", "digits"), 1797)
+    except sim.SimError:
+        pytest.skip("its answers have labels")
+    for name, output in outputs.items():
+        if name in found:
+            whole = whole_of(output, output.expected["noise_error"])
+            assert found[name].noise <= found[name].total <= whole.at(1797)
+            told = as_predicted(found[name].total, found[name].noise, 1797, "records")
+            assert f"within {size(found[name].total)} of 1,797 such records" in told.brief
+
+
+def test_squares_of_what_is_drawn_add_up_and_bias_adds_to_itself():
+    whole = Whole(3.0, {"sampling": 0.04, "projection": 0.0}, {"bias": 0.01, "rounding": 0.02})
+    assert whole.at(100) == pytest.approx(5.0 + 3.0)
+    assert [word for word, _ in whole.parts()] == [
+        "the draws of the sketch",
+        "rounding to the grid",
+        "the structure itself",
+    ]
+    assert not Whole(3.0, {"sampling": 0.0}, {}).has_parts
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (4.4283, "4.43"),
+        (69217.1, "69,200"),
+        (999.9, "1,000"),
+        (0.00123, "0.00123"),
+        (-5e4, "-50,000"),
+    ],
+)
+def test_a_size_has_three_digits(value, text):
+    assert size(value) == text
+
+
+def test_the_most_telling_fact_comes_first():
+    names = [name for name, *_ in STATED]
+    assert names.index("gap_for_95_percent") < names.index("threshold")
+    assert names.index("deviation") < names.index("threshold")
+
+
+@pytest.mark.parametrize(
+    ("records", "brief", "beside"),
+    [
+        (4.428, "(4.4% of 100)", "beside 10,000 it is 0.044%"),
+        (71.3, "(71% of 100)", "beside 10,000 it is 0.71%"),
+        (257.0, "(2.6 times 100)", "beside 10,000 it is 2.6%"),
+        (69217.0, "(690 times 100)", "beside 10,000 it is 6.9 times as much"),
+        (1e-9, "(hardly anything of 100)", "it is hardly anything"),
+    ],
+)
+def test_an_error_is_told_beside_what_it_is_an_error_of(records, brief, beside):
+    error = Wrong("2 of 3 answers within so many records", records, "records")
+    assert error.brief.endswith(brief)
+    assert error.whole.endswith(beside)
+
+
+def test_an_error_of_unknown_unit_has_no_share():
+    assert Wrong("so wrong").brief == Wrong("so wrong").whole == "so wrong"
+    assert "%" not in Wrong("so wrong", float("inf"), "votes").brief
+
+
+@pytest.mark.parametrize("columns", [{"x": (0, 1)}, {"x": (-90, 600), "y": (-90, 600)}])
+def test_what_is_asked_later_has_an_error_too(columns):
+    """A recipe only saves its release; what it will answer is told by the questions it can be asked."""
+    fit = sim.density(columns, bandwidth=0.3 if len(columns) == 1 else 15.0)
+    assert how_wrong(fit.plan) == {}
+    told = asked_later(fit.plan)
+    assert list(told) == ["density of release"]
+    assert "within " in told["density of release"].brief
+    assert "records" in told["density of release"].brief
+    assert told["density of release"].whole in repr(fit)
+    assert "distance of release" in asked_later(sim.means(columns).plan)
+    spec = plan_file(next(path for path in SPECS if path.stem == "digit-density"))
+    both = asked_later(spec)["density of release"], how_wrong(spec)["densities"]
+    assert both[0] == both[1]
+
+
+@pytest.mark.parametrize("stem", ["digit-slices", "digit-distances", "digit-means"])
+def test_a_distance_s_error_is_said_to_be_the_largest(stem):
+    """Its noise depends on where the query is: 82.5 was told like a typical error where 58.8 was measured."""
+    plan = plan_file(next(path for path in SPECS if path.stem == stem))
+    told = next(iter(how_wrong(plan).values()))
+    assert " at most" in told.brief
+    assert "column `noise_error` has each answer's own" in told.whole
+    assert ("plan --like" in told.whole) == (stem == "digit-slices")
+
+
+@pytest.mark.parametrize("spec", some(SPECS, 2), ids=lambda path: path.stem)
+def test_points_are_asked_for_where_they_tell_anything(spec, monkeypatch):
+    """`plan --like` was advised for outputs of classes, and without queries: it refuses them (OS607)."""
+    plan = plan_file(spec)
+    advised = [name for name, told in how_wrong(plan).items() if "plan --like" in told.whole]
+    assert all(is_predicted(plan.outputs[name]) for name in advised)
+    if advised:
+        monkeypatch.chdir(spec.parent)  # what it asks about serves as points
+        assert set(advised) <= set(predict(plan, plan.outputs[advised[0]].decl.query, 100))
+    assert not any("plan --like" in told.whole for told in asked_later(plan).values())
+
+
+def test_noise_turns_a_safe_lead_in_fewer_than_3_of_100_among_all_classes():
+    """With nine equal rivals 12 of 100 were wrong where two deviations were called safe: 40,000 draws."""
+    plan = plan_file(next(path for path in SPECS if path.stem == "digit-density"))
+    told = how_wrong(plan)["answers"]
+    noise = plan.outputs["densities"].expected["noise_error"]
+    classes = len(plan.outputs["answers"].domain.labels)
+    draws = np.random.default_rng(7).normal(scale=noise, size=(40_000, classes))
+    turned = ((draws[:, 1:] - draws[:, :1]).max(axis=1) > told.size).mean()
+    one = 0.5 * math.erfc(told.size / (2.0 * noise))
+    assert (classes - 1) * one == pytest.approx(0.02275, rel=1e-3)
+    assert (
+        0.012 < turned < 0.023
+    )  # correlated by the class that leads: less than the sum of chances
+    assert "a wrong one of the 10 classes first in fewer than 3 of 100" in told.whole
+    assert "`margin`" in told.whole
+
+
+def test_a_median_s_noise_is_told_with_its_factor():
+    """11.1 was told where the answers' own column said 13.9: sqrt(pi / 2) of it."""
+    plan = plan_file(next(path for path in SPECS if path.stem == "writers-density"))
+    noise, least = (
+        plan.outputs["density"].expected[name]
+        for name in ("noise_error times records", "least records")
+    )
+    cells = plan.releases["noisy"].bound.claim.noise.deviation
+    reader = plan.outputs["density"].stage.sketch.capabilities["kernel_sums"]
+    assert noise == pytest.approx(math.sqrt(math.pi / 2) * cells * reader.noise_factor())
+    number = cells * reader.count_factor()
+    assert least == pytest.approx(max(1.0, 4 * number, 16 * noise))
+    told = how_wrong(plan)["density"].whole
+    assert 100 < least < 10_000
+    assert f"fewer than {math.ceil(least):,} records are not told from noise" in told
+    whole = whole_of(plan.outputs["density"], noise)
+    assert f"2 of 3 answers within {size(whole.at(10_000) / 10_000)} with 10,000 records" in told
+
+
+@pytest.mark.parametrize("key", ["choose_k", "noisy_max_gaussian"])
+def test_the_larger_drop_wins_as_often_as_is_told(key):
+    """1,500 draws between two ranks whose drops differ by the told number: within 5 deviations of .95."""
+    claim = lookup(key)(k_max=2, scale=20.0).bind(IntVector(3), VectorNorm("linf", monotone=True))
+    more = round(claim.expected["drop_for_95_percent"])  # type: ignore[union-attr]
+    votes = np.array(
+        [500 + 100 + more, 500, 400]
+    )  # the first drop is larger than the second by that
+    wins = sum(claim.function(votes) == 1 for _ in range(1500)) / 1500  # type: ignore[union-attr]
+    assert wins == pytest.approx(0.95, abs=0.03)
+
+
+def test_a_rank_is_a_word():
+    ranks = {
+        1: "1st",
+        2: "2nd",
+        13: "13th",
+        81: "81st",
+        103: "103rd",
+        111: "111th",
+        1002: "1,002nd",
+    }
+    assert {rank: rank_word(rank) for rank in ranks} == ranks
+
+
+def test_what_a_selection_lists_is_a_sentence():
+    plan = planned(next(path for path in SPECS if path.stem == "bright-pixels"))
+    told = how_wrong(plan)["pixels"]
+    assert told.brief == "an item 71.3 votes above the 81st is listed in 95 of 100 runs"
+    assert told.text.startswith(
+        "an item that has 71.3 votes more than the item with the 81st most votes is"
+    )
+
+
+def test_a_regression_says_why_a_coefficient_has_no_error():
+    plan = plan_file(next(path for path in SPECS if path.stem == "digit-regression"))
+    (told,) = {error.whole for error in how_wrong(plan).values() if "coefficient" in error.whole}
+    assert "depends on the true slopes, which nothing released bounds" in told
+
+
+@pytest.mark.parametrize(
+    ("stem", "said"),
+    [
+        ("digit-regression", "slopes: not stated; sums within 8.01 records' worth"),
+        ("teacher-votes", "not stated: votes decide; most leads under 32"),
+    ],
+)
+def test_what_is_not_stated_is_said_to_be_so_in_the_first_line(stem, said):
+    plan = plan_file(next(path for path in SPECS if path.stem == stem))
+    assert any(error.brief.startswith(said) for error in how_wrong(plan).values())
+
+
+def test_a_mean_says_how_many_people_it_needs():
+    """346 records were asked for where at most two of each writer were kept, and nobody said so."""
+    plan = plan_file(next(path for path in SPECS if path.stem == "writers-density"))
+    (told,) = [text for text in advice(plan) if "is pulled to 0" in text]
+    assert "fewer than 346 records" in told
+    assert "at most 2 of each `writer` are kept, so 173 of them are needed" in told

@@ -1,0 +1,126 @@
+"""``doctor``: for a curator's eyes, what the gate does to data; nothing is charged and nothing written."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from opendp_sim.cli import app
+from opendp_sim.cli.doctor import doctor_command
+from opendp_sim.core.errors import DataError
+from opendp_sim.domains.records import Column, Records
+from opendp_sim.dsl import plan_file
+from opendp_sim.dsl.run.doctor import ColumnLook, Look, _count, doctor
+from opendp_sim.io.gate import gated_blocks
+from opendp_sim.io.open import open_source
+from opendp_sim.io.protocol import from_arrays
+from tests._small import points, write_small
+
+KINDS = [*"ab" * 97, "A", "", "b ", "c", "a", "b"]
+CSV = ("npz: points.npz", "csv: p.csv")
+HALF = ("points.npz}\n", "points.npz}\n    ingest: enforce\n")
+
+
+def table():
+    """Return two hundred records: three without a value, four of another class, one outside."""
+    data = points()
+    x = data["x"].copy()
+    x[3, 1], x[5, 0], x[9, 2] = np.nan, np.inf, 1.5
+    return {"x": x, "kind": np.array(KINDS)}
+
+
+def test_it_counts_what_the_gate_drops_and_clamps(tmp_path):
+    spec = write_small(tmp_path, HALF, data=table())
+    before = sorted(p.name for p in tmp_path.iterdir())
+    plan = plan_file(spec)
+    (look,) = doctor(plan)
+    (entry,) = plan.program.data
+    source = open_source("npz", "points.npz", entry.records, tmp_path)
+    kept = sum(len(block["kind"]) for block in gated_blocks(source, "enforce")())
+    assert (look.records, look.dropped) == (200, 200 - kept)
+    by_name = {column.name: column for column in look.columns}
+    assert (by_name["x"].missing, by_name["x"].clamped) == (2, 1)
+    assert by_name["kind"].missing == 3
+    assert not look.refused
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+def test_it_is_behind_a_flag_and_says_that_it_is_private(tmp_path):
+    spec = write_small(tmp_path, HALF, data=table())
+    run = CliRunner().invoke(app, ["doctor", str(spec)])
+    assert run.exit_code == 1
+    assert "--private-look" in run.output
+    assert str(doctor_command.__doc__).startswith("PRIVATE")
+    assert "200" not in run.output
+    run = CliRunner().invoke(app, ["doctor", str(spec), "--private-look"])
+    assert run.exit_code == 0
+    assert run.output.startswith("PRIVATE")
+    assert "200, of which 5 (2.5%) are dropped" in run.output
+    assert not (tmp_path / "points.ledger").exists()
+    run = CliRunner().invoke(app, ["doctor", str(spec), "--private-look", "--json"])
+    found = json.loads(run.output)
+    assert found["private"] is True
+    assert found["datasets"][0]["dropped"] == 5
+
+
+def test_it_guesses_delimiter_and_dtypes_and_never_bounds_or_keys(tmp_path):
+    column = (
+        "      kind: {dtype: category, keys: [a, b]}\n",
+        "      kind: {dtype: category, keys: [a, b]}\n      id: {dtype: int64}\n      day: {dtype: float64}\n",
+    )
+    spec = write_small(tmp_path, CSV, column)
+    frame = pd.DataFrame(points()["x"], columns=["x_0", "x_1", "x_2"])
+    frame["kind"], frame["id"] = points()["kind"], [f"p{i}" for i in range(200)]
+    frame["day"] = pd.date_range("2020", periods=200).astype(str)
+    frame.to_csv(tmp_path / "p.csv", sep=";", index=False)
+    plan = plan_file(spec)
+    (look,) = doctor(plan)
+    assert look.delimiter == ";"
+    better = {column.name: column.better for column in look.columns}
+    assert better == {"x": None, "kind": None, "id": "str", "day": "date"}
+    mended = look.mended(plan.program.data[0])
+    assert mended["source"]["csv"]["delimiter"] == ";"
+    assert mended["columns"]["id"]["dtype"] == "str"
+    assert mended["columns"]["x"]["bounds"] == [0.0, 1.0]
+    run = CliRunner().invoke(app, ["doctor", str(spec), "--private-look"])
+    assert "delimiter: ;" in run.output
+    assert "2020-" not in run.output
+    assert "p7" not in run.output
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("a,b\n1,2\n", "no such column|the first line"), (None, "no such file")]
+)
+def test_it_tells_what_ends_every_run(tmp_path, text, said):
+    spec = write_small(tmp_path, CSV)
+    if text is not None:
+        (tmp_path / "p.csv").write_text(text)
+    (look,) = doctor(plan_file(spec))
+    assert any(part in look.refused for part in said.split("|"))
+
+
+def test_a_stored_dtype_that_cannot_be_meant(tmp_path):
+    spec = write_small(tmp_path, ("npz: points.npz", "memory: points"))
+    plan = plan_file(spec)
+    (look,) = doctor(plan, {"points": {"x": np.array([["a"] * 3] * 4), "kind": ["a"] * 4}})
+    assert look.refused.startswith("OS602")
+    assert "x" in look.refused
+    (entry,) = plan.program.data
+    (look,) = doctor(plan, {"points": from_arrays(entry.records, points(7))})
+    assert look.records == 7
+
+
+@pytest.mark.parametrize("bounds", [(), (0.0, 400.0)])
+def test_it_counts_values_that_the_declared_integers_do_not_hold(bounds):
+    """The gate refuses 300 as ``u8`` (OS605) or clamps it to 255: the doctor said that it does nothing."""
+    column = Column("x", "array[u8,2]", bounds=bounds)
+    values = np.array([[1, 300], [255, 0], [-1, 2], [3, 4]])
+    look = Look("d", "enforce", columns=[ColumnLook("x", column.dtype)])
+    _count({"x": values}, Records((column,)), look)
+    assert (look.records, look.dropped, look.columns[0].clamped) == (4, 0, 2)
+    with pytest.raises(DataError, match="OS605"):
+        column.check(values, 4)

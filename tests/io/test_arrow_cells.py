@@ -1,0 +1,273 @@
+"""Arrow arrays that few writers make: list views, texts that are no UTF-8, dictionaries in chunks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from opendp_sim.core.errors import DataError
+from opendp_sim.domains.normalise import normal
+from opendp_sim.domains.records import Column, Records
+from opendp_sim.io import arrow, conform
+from opendp_sim.io.arrow import from_arrow
+from opendp_sim.io.file_spec import Place
+from opendp_sim.io.frames import from_table
+from opendp_sim.io.gate import check_form, gated_blocks
+from opendp_sim.io.open import open_source
+from opendp_sim.io.parquet import parquet_of, parquet_parts
+from opendp_sim.io.protocol import Source, from_arrays
+
+PAIRS = Records((Column("c", "array[f64, 2]", (-1e9, 1e9)),))
+TEXT = Records((Column("c", "str"),))
+KEYS = Records((Column("c", "category", keys=("ok", "z")),))
+
+
+def kept(source: Source, mode: Any = "enforce") -> list[Any]:
+    return [v for block in gated_blocks(source, mode)() for v in block["c"].tolist()]
+
+
+# --- list views -----------------------------------------------------------------------------------
+
+VIEWS = {"view": (pa.ListViewArray, "int32"), "large view": (pa.LargeListViewArray, "int64")}
+CUTS = {
+    "batches": lambda t: pa.Table.from_batches(t.to_batches(max_chunksize=64)),
+    "reader": lambda t: pa.RecordBatchReader.from_batches(t.schema, t.to_batches(max_chunksize=64)),
+    "function": lambda t: lambda: t.to_reader(max_chunksize=64),
+}
+
+
+def viewed(kind: str, rows: Any) -> Any:
+    make, size = VIEWS[kind]
+    starts = pa.array(range(0, 2 * len(rows), 2), size)
+    return make.from_arrays(starts, pa.array([2] * len(rows), size), pa.array(np.ravel(rows)))
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("kind", VIEWS)
+def test_one_record_in_front_is_one_record_more(kind: str, cut: str) -> None:
+    """Batches of 64: a reader that loses or invents the last list of each is far from 1-stable."""
+    rows = np.arange(12_800.0).reshape(-1, 2)
+    more = np.vstack([[[-1.0, -2.0]], rows])
+    found = [
+        kept(from_table(PAIRS, CUTS[cut](pa.table({"c": viewed(kind, r)})))) for r in (rows, more)
+    ]
+    assert found == [rows.tolist(), more.tolist()]
+
+
+@pytest.mark.parametrize("held", ["f2", "f4", "f8", "i1", "i8", "u8", "bool"])
+@pytest.mark.parametrize("kind", VIEWS)
+def test_views_in_any_order_are_read_as_their_cells(kind: str, held: str) -> None:
+    """Places that overlap, run backwards or are not used; nulls; slices; other lengths."""
+    make, size = VIEWS[kind]
+    rng = np.random.default_rng(0)
+    numbers = rng.integers(0, 2 if held == "bool" else 99, 50).astype(held)
+    for _ in range(20):
+        starts, lengths, none = (
+            rng.integers(0, 45, 30),
+            rng.choice([1, 2, 2, 2, 3], 30),
+            rng.random(30) < 0.2,
+        )
+        views = make.from_arrays(
+            pa.array(starts, size), pa.array(lengths, size), pa.array(numbers), mask=pa.array(none)
+        )
+        wanted = [
+            [np.nan, np.nan] if gone or length != 2 else numbers[at : at + 2].astype(float).tolist()
+            for at, length, gone in zip(starts, lengths, none, strict=True)
+        ]
+        for part in (slice(0, 30), slice(3, 20), slice(29, 30), slice(0, 0)):
+            found = from_arrow(views[part], PAIRS.columns[0])
+            assert np.array_equal(found, np.reshape(wanted[part], (-1, 2)), equal_nan=True)
+
+
+def test_two_views_out_of_order() -> None:
+    views = pa.ListViewArray.from_arrays([2, 0], [2, 2], pa.array([1.0, 2.0, 5.0, 6.0]))
+    assert kept(from_table(PAIRS, pa.table({"c": views}))) == [[5.0, 6.0], [1.0, 2.0]]
+
+
+# --- texts that are no UTF-8 ----------------------------------------------------------------------
+
+BYTES = [b"ok", b"\xffZSECRET", None, b"\xfeZSECRET", b"z"]
+WANTED = ["ok", "\udcffZSECRET", "\udcfeZSECRET", "z"]
+
+
+def unchecked() -> Any:
+    """Return texts that Arrow takes for UTF-8, as it takes those of a file or another library."""
+    held = pa.array(BYTES, "binary")
+    return pa.StringArray.from_buffers(len(held), *(held.buffers()[at] for at in (1, 2, 0)))
+
+
+TEXTS: dict[str, Callable[[], Any]] = {
+    "string": unchecked,
+    "large": lambda: unchecked().cast("large_string"),
+    "view": lambda: unchecked().cast("string_view"),
+    "dictionary": lambda: unchecked().dictionary_encode(),
+    "dictionary of views": lambda: pa.DictionaryArray.from_arrays(
+        pa.array(range(5)), unchecked().cast("string_view")
+    ),
+    "chunks": lambda: pa.chunked_array([unchecked()[:2], unchecked()[2:]]),
+}
+
+
+@pytest.mark.parametrize("held", TEXTS)
+def test_texts_of_other_bytes_are_cells_as_in_a_csv(held: str, tmp_path: Path) -> None:
+    lines = [b"c", *(cell or b'""' for cell in BYTES)]
+    (tmp_path / "t.csv").write_bytes(b"\n".join(lines) + b"\n")
+    assert kept(open_source("csv", "t.csv", TEXT, tmp_path)) == WANTED
+    table = pa.table({"c": TEXTS[held]()})
+    sources = [lambda records: from_table(records, table)]
+    if "view" not in held:
+        pq.write_table(table, tmp_path / "t.parquet")
+        sources.append(lambda records: open_source("parquet", "t.parquet", records, tmp_path))
+    for source in sources:
+        assert kept(source(TEXT)) == WANTED
+        assert kept(source(KEYS)) == [0, 1]
+        with pytest.raises(DataError, match="OS603") as refused:
+            kept(source(TEXT), "refuse")
+        assert "SECRET" not in str(refused.value)
+
+
+def test_whatever_arrow_says_of_a_column_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def quoting(*_: object) -> Any:
+        raise pa.ArrowException("SECRET")
+
+    pq.write_table(pa.table({"c": ["a"]}), tmp_path / "t.parquet")
+    tables = [
+        from_table(TEXT, pa.table({"c": ["a"]})),
+        from_table(TEXT, pa.table({"c": ["a"]}).to_pandas()),
+        from_arrays(TEXT, {"c": ["a"]}),
+        open_source("parquet", "t.parquet", TEXT, tmp_path),
+    ]
+    for place, name in ((arrow, "_texts"), (arrow, "_laid_out"), (conform, "normal")):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, quoting)
+            for source in tables if place is conform else (tables[0], tables[3]):
+                for read in (kept, check_form):
+                    with pytest.raises(DataError, match="OS602") as refused:
+                        read(source)
+                    told: BaseException = refused.value
+                    assert "SECRET" not in str(told)
+                    assert told.__cause__ is None
+                    assert told.__context__ is None
+
+
+# --- dictionaries in chunks -----------------------------------------------------------------------
+
+
+def test_chunks_with_dictionaries_of_their_own() -> None:
+    def words(*cells: float) -> Any:
+        return pa.DictionaryArray.from_arrays(
+            pa.array([*range(len(cells)), None], "int8"), pa.array(np.array(cells, dtype="f2"))
+        )
+
+    real = Column("c", "float64")
+    found = from_arrow(pa.chunked_array([words(1.0, 2.0), words(0.5, 1.0)]), real)
+    assert np.array_equal(found, [1.0, 2.0, np.nan, 0.5, 1.0, np.nan], equal_nan=True)
+    none = pa.DictionaryArray.from_arrays(pa.array([0, None], "int8"), pa.nulls(1))
+    assert from_arrow(pa.chunked_array([none, none]), real).tolist() == [None] * 4
+    for kind in (words(1.0).type, none.type, pa.list_view(pa.float64()), pa.string(), pa.float16()):
+        assert len(from_arrow(pa.chunked_array([], kind), real)) == 0
+
+
+# --- a file that changes while it is read ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, *, pinned: bool) -> None:
+    file = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"c": np.arange(100).astype(str)}), file, row_group_size=100)
+    place = Place(file, {})
+    if pinned:
+        (parts,), _ = parquet_parts(place, 1)
+        source: Source = parquet_of(place, TEXT, parts)
+    else:
+        source = open_source("parquet", "t.parquet", TEXT, tmp_path)
+    assert sum(len(block["c"]) for block in source.blocks(10)) == 100
+    blocks = source.blocks(10)
+    next(blocks)
+    os.utime(file, ns=(0, 0))
+    with pytest.raises(DataError, match="OS601"):
+        list(blocks)
+
+
+HOSTILE = [
+    b"a",
+    b" a ",
+    b"",
+    b"\xff",
+    b"\xed\xa0\x80",
+    b"a\x00",
+    "é\u2028".encode(),
+    b"\xc0\xaf",
+    b"\xf4\x90\x80\x80",
+    "\U0010ffff\x1f".encode(),
+    b"x" * 70_000,
+    b"\xe2\x80",
+    b"5",
+    None,
+]
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string", "dictionary", "string_view"])
+@pytest.mark.parametrize(
+    "declared", [Column("v", "str"), Column("v", "category", keys=("a", "é", 5, "\udcff"))]
+)
+def test_texts_read_together_are_the_cells_read_alone(kind: str, declared: Column) -> None:
+    """The fast ways (all UTF-8, all plain texts) give what one cell after another gives."""
+
+    def column(cells: list[bytes | None]) -> Any:
+        raw = pa.array(cells, pa.binary() if kind != "large_string" else pa.large_binary())
+        found = raw.view("large_string" if kind == "large_string" else "string")
+        if kind == "string_view":
+            return found.cast("string_view") if all(map(_is_utf8, cells)) else found
+        return found.dictionary_encode() if kind == "dictionary" else found
+
+    rng = np.random.default_rng(4)
+    alone = [normal(from_arrow(column([cell]), declared), declared).tolist()[0] for cell in HOSTILE]
+    for size in (0, 1, 2, 3, 9, 40):
+        for _ in range(12):
+            picked = rng.integers(0, len(HOSTILE), size)
+            if rng.random() < 0.5:  # nothing but texts that are UTF-8: the fast way
+                picked = np.array([at for at in picked if _is_utf8(HOSTILE[at])], dtype=int)
+            whole = normal(from_arrow(column([HOSTILE[at] for at in picked]), declared), declared)
+            assert whole.tolist() == [alone[at] for at in picked]
+            assert [type(cell) for cell in whole.tolist()] == [type(alone[at]) for at in picked]
+
+
+def _is_utf8(cell: bytes | None) -> bool:
+    try:
+        return cell is None or cell.decode("utf-8") is not None
+    except UnicodeDecodeError:
+        return False
+
+
+# --- a vector in one column an entry --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("declared", ["f32", "f64"])
+@pytest.mark.parametrize("kinds", [["f2", "f4", "f8"], ["f4", "f4", "f4"], ["f8", "i8", "f4"]])
+def test_entries_beside_each_other_are_what_each_alone_is(declared: str, kinds: list[str]) -> None:
+    """Cast as one entry alone and then as a vector: the same bits, beyond float32 and for nulls too."""
+    column = Column("c", f"array[{declared}, 3]")
+    entry = arrow.entry_of(column)
+    odd = np.array([0.1, -0.0, 1e300, -1e39, np.inf, np.nan, 2.0**53 + 2, 1e-310])
+    whole = np.array([0, -1, 2**24 + 1, 2**53 + 1, -(2**63), 7, 8], dtype=np.int64)
+    with np.errstate(all="ignore"):
+        cells = [
+            pa.array([*(whole if k == "i8" else odd.astype(k)), *[None] * (2 if k == "i8" else 1)])
+            for k in kinds
+        ]
+        alone = [normal(from_arrow(cell, entry), entry) for cell in cells]
+        expected = normal(np.stack(alone, axis=1), column)
+    found = normal(arrow.column_of(column, cells), column)
+    assert found.dtype == expected.dtype
+    assert found.flags.c_contiguous
+    assert found.tobytes() == expected.tobytes()

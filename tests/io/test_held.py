@@ -1,0 +1,197 @@
+"""Columns of a dict, as every library holds them: one record more never changes what the others are."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import opendp_sim as sim
+from opendp_sim.accounting.ledger.ledger import Ledger
+from opendp_sim.core.errors import DataError
+from opendp_sim.domains.normalise import normal
+from opendp_sim.domains.records import Column, Records
+from opendp_sim.io.columns import typed
+from opendp_sim.io.frames import from_table
+from opendp_sim.io.gate import check_form, gated_blocks
+from opendp_sim.io.protocol import from_chunks
+
+FAR = 2**53 + 1
+"""A number that float64 does not hold."""
+
+
+class Speaks:
+    """A library that nobody knows, which speaks Arrow."""
+
+    def __init__(self, cells: list[Any]) -> None:
+        self._cells = pl.Series(cells)
+
+    def __arrow_c_stream__(self, schema: Any = None) -> Any:
+        return self._cells.__arrow_c_stream__(schema)
+
+
+HOLDERS = {
+    "polars": pl.Series,
+    "arrow": pa.array,
+    "arrow in chunks": lambda cells: pa.chunked_array([cells[:1], cells[1:]], pa.array(cells).type),
+    "pandas nullable": lambda cells: pd.Series(cells, dtype="Int64"),
+    "pandas array": lambda cells: pd.array(cells, dtype="Int64"),
+    "pandas index": lambda cells: pd.Index(cells, dtype="Int64"),
+    "pandas over arrow": lambda cells: pd.Series(cells, dtype="int64[pyarrow]"),
+    "another library": Speaks,
+    "a list": list,
+    "a deque": deque,
+    "objects": lambda cells: np.array([*cells, None], dtype=object)[:-1],
+}
+COLUMNS = {
+    "whole": Column("x", "int64"),
+    "bounded": Column("x", "int64", bounds=(-9.0, 9.0)),
+    "real": Column("x", "float64"),
+    "bool": Column("x", "bool"),
+    "keys": Column("x", "category", keys=(5, FAR)),
+    "person": Column("x", "int64", role="privacy_id"),
+    "keys beyond 64 bits": Column("x", "category", keys=(1, 5, 2**63, -(2**70))),
+}
+
+
+def kept(column: Column, cells: Any) -> list[Any]:
+    table = from_table(Records((column,)), {"x": cells})
+    check_form(table)
+    blocks = [b["x"] for b in gated_blocks(table, "enforce")()]
+    assert len({b.dtype for b in blocks}) <= 1
+    return [cell for block in blocks for cell in block.tolist()]
+
+
+@pytest.mark.parametrize("holder", HOLDERS.values(), ids=HOLDERS)
+@pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
+def test_a_null_changes_no_other_record_and_refuses_nothing(column: Column, holder: Any) -> None:
+    """``numpy.asarray`` gave int64 without a null, and float64 with one."""
+    cells = [5, FAR, 1, -3]
+    first = kept(column, holder(cells))
+    for place in range(len(cells) + 1):
+        assert kept(column, holder([*cells[:place], None, *cells[place:]])) == first
+    assert first == kept(column, cells)
+    assert kept(column, np.array(cells)) == first
+
+
+@pytest.mark.parametrize("holder", HOLDERS.values(), ids=HOLDERS)
+def test_chunks_are_read_by_the_same_door(holder: Any) -> None:
+    chunks = [{"x": holder([FAR, 5])}, {"x": holder([5, None, FAR])}]
+    source = from_chunks(Records((COLUMNS["whole"],)), lambda: chunks)
+    blocks = list(gated_blocks(source, "enforce")())
+    assert [cell for b in blocks for cell in b["x"].tolist()] == [FAR, 5, 5, FAR]
+
+
+FRAMES = {
+    "polars": pl.DataFrame,
+    "pandas": lambda d: pd.DataFrame({n: pd.array(c, dtype="Int64") for n, c in d.items()}),
+    "arrow": pa.table,
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
+def test_a_frame_in_a_dict_is_a_vector(frame: Any) -> None:
+    column = Column("x", "array[i64, 2]")
+    first = kept(column, frame({"a": [FAR, 2], "b": [3, 4]}))
+    assert first == [[FAR, 3], [2, 4]]
+    assert kept(column, frame({"a": [FAR, 2, None], "b": [3, 4, 5]})) == first
+    with pytest.raises(DataError, match="OS602"):
+        kept(column, frame({"a": [1]}))
+
+
+def test_a_null_is_no_fault_of_the_form(tmp_path: Any) -> None:
+    """A null made the check of the form fail: not charged, not counted, for any number of runs."""
+    file = tmp_path / "a.ledger"
+    fit = sim.density(
+        {"a": (0, 10)}, bandwidth=2.0, epsilon=0.1, unit="who", ids="int64", max_rows=1, ledger=file
+    )
+    fit.apply({"a": [1.0, 2.0, 3.0], "who": pl.Series([1, 2, None])}, into=tmp_path)
+    with Ledger.open(file) as ledger:
+        assert "charge" in {entry.kind for entry in ledger.entries}
+
+
+def test_a_native_chain_refuses_by_the_type_alone() -> None:
+    """Behind OpenDP no dict is converted: a column with a type of its own is refused, nulls or none."""
+    for cells in ([1, 2], [1, None], []):
+        with pytest.raises(DataError, match="OS602"):
+            normal(pl.Series(cells, dtype=pl.Int64), COLUMNS["whole"])
+    assert normal(pd.Series([1, 2]), COLUMNS["whole"]).tolist() == [1, 2]
+
+
+def test_what_raises_while_it_is_converted_says_nothing() -> None:
+    class Odd:
+        def __array__(self, *_: Any, **__: Any) -> Any:
+            raise ValueError("record 17 holds Ada")
+
+    with pytest.raises(DataError, match="OS602") as caught:
+        kept(COLUMNS["whole"], Odd())
+    assert "Ada" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_a_column_s_own_type_is_that_of_its_library() -> None:
+    for cells in ([1, 2], [1, None]):
+        for holder in ("polars", "arrow", "pandas nullable", "another library"):
+            found = typed(HOLDERS[holder](cells), "y")
+            assert found is not None
+            assert found.dtype == np.int64
+    assert typed(np.arange(2), "y") is None
+    assert typed([1, 2], "y") is None
+    assert typed(pl.Series(["a", None]), "y").tolist() == ["a", None]  # type: ignore[union-attr]
+    assert typed(pl.Series([0.5, None]), "y").dtype == np.float64  # type: ignore[union-attr]
+
+
+def heavy() -> Any:
+    """Return the caller's stream: it opens, and fails at its second batch with a record in its text."""
+
+    def batches() -> Any:
+        yield pa.record_batch({"x": pa.array([1])})
+        raise ValueError(TOLD)
+
+    return pa.RecordBatchReader.from_batches(pa.schema([("x", pa.int64())]), batches())
+
+
+TOLD = "record 17 holds Ada"
+
+
+def fails(*_: Any, **__: Any) -> Any:
+    raise ValueError(TOLD)
+
+
+class Columns(Mapping[str, Any]):
+    """A mapping of the caller's whose every method fails."""
+
+    __getitem__ = __contains__ = __iter__ = fails
+
+    def __len__(self) -> int:
+        return 1
+
+
+FOREIGN: dict[str, Any] = {
+    "a function": lambda records: from_table(records, fails),
+    "a function's stream": lambda records: from_table(records, heavy),
+    "a mapping": lambda records: from_table(records, Columns()),
+    "a function of chunks": lambda records: from_chunks(records, fails),
+    "an iterator of chunks": lambda records: from_chunks(records, lambda: map(fails, [1])),
+    "a chunk": lambda records: from_chunks(records, lambda: [Columns()]),
+    "a computed column": lambda records: from_table(
+        records, {"x": type("Odd", (), {"__array__": fails})()}
+    ),
+}
+
+
+@pytest.mark.parametrize("opened", FOREIGN.values(), ids=FOREIGN)
+def test_what_a_caller_s_own_code_raises_leaves_as_a_constant_refusal(opened: Any) -> None:
+    """A function, mapping, stream or array of the caller's runs inside a release: its texts may hold data."""
+    with pytest.raises(DataError, match=r"OS60[12]") as caught:
+        list(opened(Records((COLUMNS["whole"],))).blocks())
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert TOLD not in f"{error!r} {error.args!r}"
+        error = error.__cause__ or error.__context__

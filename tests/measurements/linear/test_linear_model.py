@@ -1,0 +1,338 @@
+"""The linear model: residuals row by row, sensitivity attained, the map, neighbours, corners, and accuracy."""
+
+from __future__ import annotations
+
+import threading
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from sklearn.datasets import load_digits
+
+import opendp_sim.prelude as sim
+from opendp_sim.accounting.release.release import Release
+from opendp_sim.core.claims import Stage
+from opendp_sim.core.errors import SimError
+from opendp_sim.core.mechanism import lookup
+from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.rows import GridRows, Rows
+from opendp_sim.dsl.plan.plan import plan_file
+from opendp_sim.dsl.run.execute import apply
+from opendp_sim.dsl.verification.verify import verify
+from opendp_sim.measurements.linear._impl import whitening
+from opendp_sim.measurements.linear._impl.descent import (
+    CLIP,
+    WHOLE,
+    Seen,
+    gradient,
+    residuals,
+    whole_weights,
+)
+from opendp_sim.measurements.linear._impl.scaled import SIDE, ScaledRows
+from opendp_sim.measurements.linear.linear_model import LinearModel
+
+WIDE = GridRows(width=70, labels=tuple(range(7)), lower=(-2000,), upper=(2000,))
+FEW = GridRows(width=3, labels=("a", "b"), lower=(-90, 0, 7), upper=(90, 400, 7000))
+RNG = np.random.default_rng(20261122)
+
+
+def some(count: int, domain: GridRows = WIDE) -> tuple[np.ndarray, np.ndarray]:
+    low, high = (np.broadcast_to(end, domain.width) for end in (domain.lower, domain.upper))
+    values = RNG.integers(low, high, (count, domain.width), endpoint=True).astype(np.float64)
+    return values, RNG.integers(0, len(domain.labels or ()), count)
+
+
+@pytest.mark.parametrize(("domain", "by_length"), [(WIDE, True), (FEW, False), (FEW, True)])
+def test_rows_are_local_whole_and_short(domain: GridRows, by_length: bool):
+    scaled = ScaledRows(domain, by_length)
+    values, _ = some(500, domain)
+    values[:3] = 0.0 if by_length else domain.lower
+    values[3] = domain.upper
+    seen = scaled(values)
+    assert (seen == np.rint(seen)).all()
+    assert not np.signbit(seen[seen == 0.0]).any()
+    wide = seen.astype(np.float64)
+    assert (np.square(wide).sum(axis=1) <= scaled.norm_squared).all()
+    assert np.abs(wide).max() <= SIDE
+    for _ in range(20):
+        which = RNG.permutation(500)[: RNG.integers(1, 60)]
+        given = np.asfortranarray(values[which]) if RNG.random() < 0.5 else values[which]
+        assert (scaled(given) == seen[which]).all()
+
+
+@pytest.mark.parametrize("classes", [1, 2, 7, 40])
+def test_residuals_are_local_bit_for_bit(classes: int):
+    scaled = ScaledRows(WIDE, by_length=True)
+    values, _ = some(700)
+    rows, labels = scaled(values), RNG.integers(0, classes, 700)
+    weights, f = whole_weights(RNG.normal(size=(71, classes)) * 8, scaled.norm_squared)
+    found = residuals(rows, labels, weights, f)
+    assert (found == np.trunc(found)).all()
+    assert (np.square(found).sum(axis=0) <= CLIP**2).all()
+    for layout in (np.ascontiguousarray, np.asfortranarray, lambda x: x[:, ::-1][:, ::-1]):
+        for wide in (np.float32, np.float64):
+            for _ in range(8):
+                which = RNG.permutation(700)[: RNG.integers(1, 300)]
+                batch = layout(rows[which].astype(wide))
+                again = residuals(batch, labels[which], weights.astype(wide), f)
+                assert (again == found[:, which]).all()
+    alone = np.concatenate(
+        [residuals(rows[i : i + 1], labels[i : i + 1], weights, f) for i in range(40)], axis=1
+    )
+    assert (alone == found[:, :40]).all()
+
+
+def test_residuals_are_the_same_in_threads():
+    rows = ScaledRows(WIDE, by_length=True)(some(4000)[0])
+    labels = RNG.integers(0, 7, 4000)
+    weights, f = whole_weights(RNG.normal(size=(71, 7)), SIDE**2 + 102**2)
+    whole, out = gradient(rows, labels, weights, f), [None] * 4
+
+    def run(place: int) -> None:
+        out[place] = gradient(rows[place::4], labels[place::4], weights, f)
+
+    threads = [threading.Thread(target=run, args=(place,)) for place in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (sum(out) == whole).all()
+
+
+def test_residuals_are_those_of_a_softmax():
+    rows, labels = ScaledRows(WIDE, by_length=True)(some(500)[0]), RNG.integers(0, 7, 500)
+    weights, f = whole_weights(RNG.normal(size=(71, 7)), SIDE**2 + 102**2)
+    logits = rows.astype(np.float64) @ weights / (SIDE * 2.0**f)
+    chance = np.exp(logits - logits.max(axis=1, keepdims=True))
+    chance /= chance.sum(axis=1, keepdims=True)
+    chance[np.arange(500), labels] -= 1
+    chance *= np.minimum(1, CLIP / WHOLE / np.linalg.norm(chance, axis=1))[:, None]
+    apart = np.abs(residuals(rows, labels, weights, f).T / WHOLE - chance)
+    assert apart.max() < 0.0041  # half a table step and one step of the quotient
+    assert apart.mean() < 0.0005
+
+
+@pytest.mark.parametrize(
+    ("records", "width", "classes"), [(2100, 700, 11), (1600, 9, 2), (300, 61, 200)]
+)
+def test_a_gradient_is_the_exact_product_however_it_is_cut(records, width, classes):
+    """Small products summed in float32, the last block short; at the largest cells that rows may have."""
+    generator = np.random.default_rng(records)
+    rows = (SIDE * generator.choice([-1, 0, 1], (records, width), p=[0.5, 0.1, 0.4])).astype(
+        np.float32
+    )
+    labels = generator.integers(0, classes, records)
+    weights = generator.integers(-8, 9, (width, classes)).astype(np.float32)
+    found = residuals(rows, labels, weights, 10).astype(np.int64)
+    exact = rows.astype(np.int64).T @ found.T
+    assert np.array_equal(gradient(rows, labels, weights, 10), exact)
+
+
+def test_a_record_adds_its_outer_product_and_the_bound_is_attained():
+    scaled = ScaledRows(WIDE, by_length=True)
+    values, labels = some(3000)
+    values[0], labels[0] = 0.0, 3
+    values[0, 5] = 2000.0  # all of its length in one cell: nothing is lost by truncation
+    rows = scaled(values)
+    weights, f = whole_weights(np.zeros((71, 7)), scaled.norm_squared)
+    one = gradient(rows, labels, weights, f) - gradient(rows[1:], labels[1:], weights, f)
+    alone = residuals(rows[:1], labels[:1], weights, f)
+    assert (one == np.outer(rows[0], alone[:, 0]).astype(np.int64)).all()
+    square, most = int((one.astype(object) ** 2).sum()), scaled.norm_squared * CLIP**2
+    assert 0.995 * most < square <= most
+
+
+@pytest.mark.parametrize("whiten", ["yes", "no"])
+def test_adversarial_neighbours_along_public_transcripts(whiten: str):
+    """What two neighbours show, in deviations of the noise, is within the root of twice rho times d_in."""
+    model = LinearModel(rho=0.5, steps=6, rows="columns", whiten=whiten)
+    descent = model.descent(FEW)
+    corners = np.array(np.meshgrid(*zip(FEW.lower, FEW.upper, strict=True))).reshape(3, -1).T
+    crowd = some(40, FEW)
+    worst = 0.0
+    for trial in range(60):
+        extra = 1 + trial % 3
+        added = corners[RNG.integers(0, 8, extra)].astype(np.float64)
+        kinds = RNG.integers(0, 2, extra)
+        size = RNG.choice([0, 3, 40])
+        public = int(RNG.integers(1, 10**6))
+        notes = []
+        for values, labels in (
+            (crowd[0][:size], crowd[1][:size]),
+            (np.concatenate([added, crowd[0][:size]]), np.concatenate([kinds, crowd[1][:size]])),
+        ):
+            notes.append([])
+
+            def told(
+                cells: np.ndarray, scale: float, held: list = notes[-1], public: int = public
+            ) -> np.ndarray:
+                held.append(cells.ravel() / scale)
+                # Whatever was released: noise as drawn, or moments of a large set that hardly varies.
+                draw = np.random.default_rng(public + len(held)).normal(0, scale, cells.shape)
+                few = cells.ndim == 1 and public % 2
+                out = (
+                    np.where(np.arange(cells.size) == cells.size - 1, 2.0**40, 0.0) if few else draw
+                )
+                return np.rint(out).astype(np.int64)
+
+            descent.run(Seen(descent.scaled(values), labels), told)
+        apart = np.concatenate(notes[0]) - np.concatenate(notes[1])
+        worst = max(worst, float(np.linalg.norm(apart)) / extra)
+        assert np.linalg.norm(apart) <= extra * np.sqrt(2 * 0.5) * (1 + 1e-9)
+    assert worst > 0.5  # the search comes near
+
+
+@pytest.mark.parametrize("steps", [1, 3, 64])
+@pytest.mark.parametrize("whiten", ["yes", "no"])
+def test_the_map_is_opendps_composition(steps: int, whiten: str):
+    dp.enable_features("contrib")
+    model = LinearModel(rho=0.37, steps=steps, rows="columns", whiten=whiten)
+    claim, descent = model.bind(FEW, Symmetric()), model.descent(FEW)
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float)
+    for d_in in (1, 2, 7):
+        exact = sum(square * d_in**2 / (2 * Fraction(s) ** 2) for square, s in descent.releases)
+        stated = claim.privacy_map(d_in)
+        assert exact <= Fraction(stated) <= exact * (1 + Fraction(1, 2**45))
+        assert stated <= 0.37 * d_in**2
+        assert stated > 0.37 * d_in**2 * (1 - 1e-9)
+        each = [
+            dp.m.make_gaussian(*space, s).map(float(square) ** 0.5 * d_in)
+            for square, s in descent.releases
+        ]
+        assert stated == pytest.approx(sum(each), rel=1e-12)
+        assert Fraction(2 * stated) >= claim.mu_squared * d_in**2
+    assert claim.privacy_map(0) == 0.0
+
+
+def test_no_records_one_class_and_one_step():
+    for domain in (FEW, GridRows(width=1, labels=("only",), lower=(0,), upper=(100,))):
+        for steps in (1, 2, 5):
+            claim = LinearModel(rho=1e-3, steps=steps).bind(domain, Symmetric())
+            none = Rows(np.zeros((0, domain.width)), np.zeros(0, dtype=np.int64))
+            found = claim.function(none)
+            assert found.dtype == np.int64
+            assert found.shape == (claim.output.size,)
+
+
+def test_extreme_losses_and_weights_stay_whole():
+    for rho in (1e-24, 1e6):
+        claim = LinearModel(rho=rho, steps=4).bind(FEW, Symmetric())
+        values, labels = some(50, FEW)
+        assert np.isfinite(claim.function(Rows(values, labels)).astype(float)).all()
+    huge, f = whole_weights(np.full((71, 7), 1e30), SIDE**2 + 102**2)
+    assert f < 0
+    assert (np.square(huge.astype(float)).sum(axis=0) * (SIDE**2 + 102**2) < 2.0**48).all()
+
+
+def test_refusals():
+    bare = GridRows(width=3, lower=(-9,), upper=(9,))
+    coarse = GridRows(width=2, labels=(0, 1), lower=(0,), upper=(9,), rounding=0.5)
+    fine = GridRows(width=70, labels=(0, 1), lower=(-(2**30),), upper=(2**30,))
+    wide = GridRows(width=3000, labels=(0, 1), lower=(-9,), upper=(9,))
+    for domain, code, given in (
+        (bare, "OS204", {}),
+        (coarse, "OS203", {}),
+        (fine, "OS203", {}),
+        (wide, "OS203", {"whiten": "yes"}),
+    ):
+        with pytest.raises(SimError) as refused:
+            LinearModel(rho=1.0, **given).bind(domain, Symmetric())
+        assert refused.value.code == code
+        assert refused.value.hint
+
+
+def test_a_coarse_column_of_whole_numbers_is_welcome():
+    whole = GridRows(width=2, labels=(0, 1), lower=(0,), upper=(1,))
+    LinearModel(rho=1.0).bind(whole, Symmetric())
+
+
+def test_whitened_rows_are_local_and_short():
+    scaled = ScaledRows(FEW, by_length=False)
+    rows = scaled(some(300, FEW)[0])
+    for size in (2.0**10, 2.0**36):
+        matrix = np.rint(RNG.normal(size=(4, 4)) * size).clip(-(2**36), 2**36).astype(np.int64)
+        seen = whitening.whitened(rows, matrix)
+        assert (seen == np.trunc(seen)).all()
+        assert (np.square(seen.astype(float)).sum(axis=1) <= SIDE**2).all()
+        which = RNG.permutation(300)[:17]
+        assert (whitening.whitened(np.asfortranarray(rows[which]), matrix) == seen[which]).all()
+
+
+def _fitted(x: np.ndarray, y: np.ndarray, rho: float, domain: GridRows, **given: object) -> Release:
+    model = lookup("linear_model")(rho=rho, **given)
+    claim = model.bind(domain, Symmetric())
+    stage = Stage(model, domain, Symmetric(), claim)
+    return Release.of_sketch((stage,), claim.function(Rows(x, y)), None, {"rho": rho})
+
+
+def test_digits_are_told_apart_and_files_answer_alike(tmp_path):
+    x, y = load_digits(return_X_y=True)
+    domain = GridRows(width=64, labels=tuple(range(10)), lower=(0,), upper=(16,))
+    order = np.random.default_rng(0).permutation(len(y))
+    train, test = order[:1300], order[1300:]
+    release = _fitted(x[train], y[train], 0.5, domain)
+    found = release.predict(x[test])
+    shown = np.asarray(found["label"])
+    right = (shown == y[test]).mean()
+    assert right > 0.8  # 93 % is usual; noise of the whole run would have to be 4 times what it is
+    release.save(tmp_path / "model.npz")
+    again = Release.load(tmp_path / "model.npz").predict(x[test])
+    assert (np.asarray(again["score"]) == np.asarray(found["score"])).all()
+
+
+def test_far_queries_are_answered_by_their_direction():
+    x, y = some(400)
+    release = _fitted(x, y, 1.0, WIDE)
+    near, far = (np.asarray(release.predict(q)["label"]) for q in (x[:20], x[:20] * 2.0**30))
+    assert (near == far).mean() > 0.9  # rounding of the direction
+
+
+def test_whitening_reaches_what_plain_gradients_do_not():
+    """A narrow column tells, beside a wide one that does not: a slow direction of every gradient."""
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 2, 20_000)
+    x = np.stack([rng.normal(0, 3000, 20_000), rng.normal(0, 20, 20_000) + 50 * y], axis=1)
+    x = np.clip(np.rint(x), -4000, 4000)
+    domain = GridRows(width=2, labels=(0, 1), lower=(-4000,), upper=(4000,))
+    right = []
+    for whiten in ("no", "yes"):
+        model = LinearModel(rho=0.02, whiten=whiten)
+        claim, descent = model.bind(domain, Symmetric()), model.descent(domain)
+        found = descent.run(Seen(descent.scaled(x), y), lambda cells, _: cells)  # without noise
+        scores = claim.capabilities["class_scores"].scores(claim.output.split(found), x)
+        right.append((scores.argmax(axis=1) == y).mean())
+    assert right[1] > 0.88  # 89 % is possible
+    assert right[1] > right[0] + 0.05
+    noisy = _fitted(x, y, 0.02, domain).predict(x)["label"]
+    assert (np.asarray(noisy) == y).mean() > 0.85
+
+
+def test_chains_with_opendp():
+    dp.enable_features("contrib")
+    from opendp.extras.numpy import array2_domain
+
+    assert callable(sim.then_linear_model)
+    space = array2_domain(num_columns=2, nan=False, T=float), dp.symmetric_distance()
+    with pytest.raises(SimError):  # no labels in a bare array
+        space >> sim.then_quantize(bits=12, bounds=(-1.0, 1.0)) >> sim.then_linear_model(rho=1.0)
+
+
+def test_a_release_can_be_saved_certified_verified_and_asked_under_gdp(tmp_path):
+    spec = Path(__file__).parents[3] / "specs" / "digits-linear.yaml"
+    plan = plan_file(spec)
+    assert plan.privacy is not None
+    assert plan.privacy.measure == "gdp"
+    done = apply(plan, into=tmp_path)
+    checked, _ = verify(done.certificates["weights"])
+    assert any("header" in text for text in checked)
+    release = Release.load(done.files["weights"])
+    assert release.ops == ("predict",)
+    assert set(release.arrays) == {"weights"}
+    with pytest.raises(SimError) as refused:
+        release.density(np.zeros((1, 64)))
+    assert refused.value.code == "OS702"
+    edited = Release(release.header, {"weights": release.arrays["weights"][:-1]})
+    with pytest.raises(SimError):
+        edited.predict(np.zeros((1, 64), dtype=np.float32))

@@ -1,0 +1,154 @@
+"""Classes of few records: labels are declared without looking, so empty classes are usual."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import opendp_sim.prelude  # noqa: F401 - fills the registry
+from opendp_sim.accounting.release.release import Release
+from opendp_sim.core.apply_stable import whole_function
+from opendp_sim.core.claims import Stable
+from opendp_sim.core.mechanism import lookup
+from opendp_sim.core.pipeline import bind_steps, resolve
+from opendp_sim.domains.metrics import Symmetric
+from opendp_sim.domains.rows import RealRows, Rows
+from opendp_sim.postprocessing.classify import Classify
+from opendp_sim.postprocessing.density import Density, rounded
+from opendp_sim.postprocessing.outliers import Outliers
+
+SPACE = RealRows(width=2, lower=(-1.0,), upper=(1.0,), labels=("low", "high", "nobody"))
+RHO, RELEASES, EACH = 0.05, 12, 2500
+SKETCHES: list[dict[str, Any]] = [
+    {"fourier_sketch": {"frequencies": 500, "kernel": {"gaussian": {"bandwidth": 0.3}}, "seed": 1}},
+    {
+        "race_sketch": {
+            "repetitions": 500,
+            "buckets": 128,
+            "seed": 1,
+            "family": {"p_stable_l2": {"width": 0.5, "joined": 2}},
+        }
+    },
+    {"gauss_transform_sketch": {"bandwidth": 0.3}},
+]
+
+
+def clusters(each: int, seed: int) -> Rows:
+    rng = np.random.default_rng(seed)
+    values = np.concatenate([rng.normal(c, 0.12, (each, 2)) for c in (-0.5, 0.5)])
+    return Rows(np.clip(values, -1, 1), np.repeat([0, 1], each))
+
+
+def releases(sketch: dict[str, Any], rows: Rows, count: int = RELEASES) -> list[Release]:
+    ((key, params),) = sketch.items()
+    step = lookup(key).from_spec({**params, "per_label": True})
+    stages = bind_steps(SPACE, Symmetric(), [lookup("quantize")(bits=12), step])
+    claim = stages[-1].claim
+    assert isinstance(claim, Stable)
+    flat = whole_function(claim)(resolve(stages, list)(rows))
+    assert claim.sensitivity is not None
+    scale = claim.sensitivity.bound("l2", 1) / math.sqrt(2 * RHO)
+    noise: Any = lookup("gaussian")(scale=scale).bind(claim.output, claim.output.metric("l2"))  # type: ignore[attr-defined]
+    return [Release.of_sketch(stages, noise.function(flat), noise.noise, {}) for _ in range(count)]
+
+
+@pytest.fixture(scope="module", params=SKETCHES, ids=lambda s: next(iter(s)))
+def noisy(request: Any) -> list[Release]:
+    return releases(request.param, clusters(EACH, 0))
+
+
+def test_an_empty_class_does_not_win_on_noise(noisy: list[Release]) -> None:
+    """Every release, not only their mean: without the floor the worst is near 0.3, the mean 0.7.
+
+    The empty class's score deviates by at most 1/16. Queries whose kernel values are below 1/4 are
+    a few in a hundred here, so that 0.97 is missed by a release with a score above four deviations
+    only: 12 x 3 releases at 3e-5 for a score, and most such still leave 0.97.
+    """
+    queries = clusters(150, 1)
+    for of in noisy:
+        asked = of.queries(queries)
+        right = {}
+        for rule in ("max_likelihood", "map"):
+            post = Classify(rule=rule).bind(of.released, Symmetric())
+            right[rule] = np.mean(post.function(of.arrays, asked)["label"] == queries.labels)
+        assert right["map"] > 0.99
+        assert right["max_likelihood"] > 0.97
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+@pytest.mark.parametrize("rule", ["max_likelihood", "map"])
+def test_labels_from_densities_are_those_of_the_release(
+    noisy: list[Release], normalise: bool, rule: Any
+) -> None:
+    of = noisy[0]
+    asked = of.queries(clusters(50, 2))
+    density = Density(normalise=normalise).bind(of.released, Symmetric())
+    post = Classify(rule=rule).bind(density.output, Symmetric())  # type: ignore[arg-type]
+    direct = Classify(rule=rule).bind(of.released, Symmetric()).function(of.arrays, asked)
+    through = post.function(density.function(of.arrays, asked))
+    assert (through["label"] == direct["label"]).all()
+    assert through["score"] == pytest.approx(direct["score"], rel=1e-9, abs=1e-12)
+
+
+def test_means_of_an_empty_class_are_small_and_say_so(noisy: list[Release]) -> None:
+    """Lemma 2 of density.md: noise divided by least_records; the interval holds every mean."""
+    for of in noisy:
+        asked = of.queries(clusters(20, 3))
+        sums = Density().bind(of.released, Symmetric()).function(of.arrays, asked)
+        means = Density(normalise=True).bind(of.released, Symmetric()).function(of.arrays, asked)
+        least = means["least_records"][0]
+        assert (np.abs(means["density"][:, 2]) < 6 / 16).all()  # six deviations
+        assert (means["density"][:, 2] == sums["density"][:, 2] / least[2]).all()
+        assert (means["records"][0, :2] > least[:2]).all()
+        # A sum's interval is wider by the sketch's bias and the grid's rounding times the most records
+        # that the released count allows, four deviations of its noise more; a mean's by once them.
+        kernel = of.released.capability("kernel_sums", "test")
+        most = max(means["records"][0, 2], 0) + least[2]
+        slack = (kernel.bias() + rounded(kernel, of.released)) * most
+        assert (means["lower"][:, 2] <= np.minimum(sums["lower"][:, 2], 0) + slack + 1e-9).all()
+        assert (means["upper"][:, 2] >= np.maximum(sums["upper"][:, 2], 0) - slack - 1e-9).all()
+        # The classes that have records keep their ratio and their narrow interval.
+        assert means["density"][:, 0] == pytest.approx(
+            sums["density"][:, 0] / sums["records"][:, 0], rel=1e-9
+        )
+        assert (means["upper"] - means["lower"])[:, :2].max() < 0.6
+
+
+def test_the_floor_is_public(noisy: list[Release]) -> None:
+    """The floor is the same for other data and other noise: it closes over parameters only."""
+    of = noisy[0]
+    fewer = releases(SKETCHES[0], clusters(7, 5), 1)[0]
+    same = fewer if "features" in of.arrays else noisy[1]
+    floors = {
+        float(
+            d.bind(r.released, Symmetric()).function(r.arrays, r.queries(clusters(1, 0)))[
+                "least_records"
+            ][0, 0]
+        )
+        for r in (of, noisy[2], same)
+        for d in (Density(), Density(normalise=True))
+    }
+    assert len(floors) == 1
+    assert floors.pop() > 4 / math.sqrt(2 * RHO)
+
+
+def test_an_empty_class_flags_no_outliers(noisy: list[Release]) -> None:
+    for of in noisy:
+        post = Outliers(threshold=0.5, false_alarms=0.4).bind(of.released, Symmetric())
+        found = post.function(of.arrays, of.queries(clusters(20, 3)))
+        assert not found["outlier"][:, 2].any()
+        assert (found["probability"][:, 2] == 1.0).all()
+
+
+def test_small_classes_alone_are_compared_by_their_sums() -> None:
+    """Lemma 2 (c) of classify.md: with every class below the floor the rules agree."""
+    of = releases(SKETCHES[0], clusters(3, 0), 1)[0]
+    asked = of.queries(clusters(50, 1))
+    rules = [
+        Classify(rule=rule).bind(of.released, Symmetric()) for rule in ("max_likelihood", "map")
+    ]
+    first, second = (post.function(of.arrays, asked)["label"] for post in rules)
+    assert (first == second).all()
