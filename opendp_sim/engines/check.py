@@ -46,13 +46,21 @@ class Checked:
 def check(
     engine: Engine, folder: str | Path | None = None, rows: int = 20_000
 ) -> Iterator[Checked]:
-    """Run three sums over made files on the engine, and compare them with one thread's, bit for bit.
+    """Run a task without files, then three sums over made files, and compare them bit for bit.
+
+    The task is the one that `apply` runs before it charges; the sums are compared with one thread's.
 
     Args:
         engine: what is looked at.
         folder: where made files go; one that every worker sees. Default a temporary folder.
         rows: records made.
     """
+    start, told = time.perf_counter(), None
+    try:
+        engine.try_public_task()
+    except SimError as error:
+        told = str(error)
+    yield Checked("task", time.perf_counter() - start, told is None, told)
     with tempfile.TemporaryDirectory(dir=folder) as made:
         _write(Path(made), rows)
         for name, (of, steps) in _CHECKS.items():

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar, cast
 
-from opendp_sim.core.errors import CATALOGUE, DataError, InternalError
-from opendp_sim.dsl.plan.plan import Plan
+import numpy as np
+
+from opendp_sim.core.errors import CATALOGUE, DataError, InternalError, SimError
+from opendp_sim.dsl.builder import program
+from opendp_sim.dsl.plan.plan import Plan, plan_of
 from opendp_sim.engines import work
 from opendp_sim.engines.job import Job, cannot, gathered_by, job_of
 from opendp_sim.engines.messages import read, unpacked
@@ -52,6 +58,28 @@ class Engine(ABC):
         for release in plan.releases.values():
             if not release.typed.entry.public:
                 gathered_by(release.typed)
+        self.try_public_task()
+
+    def try_public_task(self) -> None:
+        """Sum up rows of a built-in dataset, so that an engine that cannot is found before a charge.
+
+        The task needs no file that workers share: it shows that workers start, have this package in the
+        driver's version, and that their results come back.
+
+        Raises:
+            DataError (OS611): the task failed, for the reason given, or its sum is not this machine's.
+        """
+        plan, here = _public_task()
+        told = "another sum"
+        try:
+            if np.array_equal(self.sums(plan, public=True)["n"], here):
+                return
+        except SimError as error:
+            told = str(error.got).removesuffix(".")
+        raise cannot(
+            self.name, "the sum of a task over public rows", told,
+            "nothing is charged; mend the engine, and look with `opendp-sim engine check`.",
+        )  # fmt: skip
 
     def sums(self, plan: Plan, *, public: bool = False) -> dict[str, Any]:
         """Return the exact sum of every private release, before noise: the bits of one machine.
@@ -68,12 +96,15 @@ class Engine(ABC):
 
     def _sum(self, job: Job) -> Any:
         messages: Sequence[bytes] | None
+        told = ""
         try:
             messages = self.run(job)
-        except Exception:  # noqa: BLE001 - an engine's text may quote a record
+        except Exception as error:  # noqa: BLE001 - an engine's text may quote a record
             messages = None
+            if json.loads(job.text)["public"]:
+                told = _cause(error)
         if messages is None:
-            raise _failed(902)  # outside the handler: it keeps no context whose frames hold data
+            raise _failed(902, told)  # outside the handler: no context whose frames hold data
         return total_of(job, messages)
 
 
@@ -105,6 +136,32 @@ def _failed(code: int, told: str = "") -> InternalError:
     )  # fmt: skip
 
 
+_CAUSE = re.compile(r"^[\w.]*(?:Error|Exception|Exit)\w*\b.*", re.MULTILINE)
+"""A line of an engine's text that names an exception, as the last line of a traceback does."""
+
+
+def _cause(error: Exception) -> str:
+    """Return the line of an exception's text that names the cause; for jobs over public rows only."""
+    text = str(error).strip()
+    named = _CAUSE.findall(text) or text.splitlines()[:1]
+    return ": ".join([type(error).__name__, *(line.strip() for line in named[-1:])])[:400]
+
+
+@cache
+def _public_task() -> tuple[Plan, Any]:
+    """Return the plan of a small sum over a built-in dataset, and the sum as this process makes it."""
+    race = {"repetitions": 2, "buckets": 4, "seed": 1, "family": {"p_stable_l2": {"width": 9.0}}}
+    steps: list[Any] = [{"select": {"features": "pixels"}}, {"quantize": {"bits": 8}}]
+    columns = {"pixels": {"dtype": "array[f32, 64]", "bounds": [0, 16]}}
+    made = program("public-task")
+    made = made.data("digits", source={"builtin": "digits_test"}, columns=columns)
+    made = made.privacy(unit={"add_remove": 1, "of": "row"}, measure="zcdp", budget={"rho": 1.0})
+    made = made.stage("s", "digits", steps=[*steps, {"race_sketch": race}])
+    made = made.stage("n", "s", release={"noise": "gaussian", "scale": 1000.0})
+    plan = plan_of(made.output("o", "n", save="o.npz").draft())
+    return plan, Local(1, 1).sums(plan)["n"]
+
+
 class Local(Engine):
     """Threads of this process: each task has its own reader and its own state."""
 
@@ -131,7 +188,7 @@ class Local(Engine):
 def need(package: str, extra: str) -> None:
     """Refuse an engine whose package is not installed (OS611)."""
     if find_spec(package) is None:
-        raise cannot(extra, "the package", "none", f"pip install 'opendp_sim[{extra}]'.")
+        raise cannot(extra, f"the package {package}", "none", f"pip install 'opendp_sim[{extra}]'.")
 
 
 def engine_of(name: str, **settings: Any) -> Engine:

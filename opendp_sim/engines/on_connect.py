@@ -13,7 +13,7 @@ from opendp_sim.engines.on_spark import Spark
 
 _SAID = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
 """What a client leaves in the environment; later sessions of this process would be taken for remote."""
-_PACKAGES = ("pyspark", "pandas", "grpc", "grpc_status", "zstandard")
+_PACKAGES = ("pyspark", "pandas", "pyarrow", "grpc", "grpc_status", "zstandard")
 
 
 class Connect(Spark):

@@ -20,6 +20,8 @@ from opendp_sim.engines.engine import Engine, need
 from opendp_sim.engines.job import Job, cannot
 
 _RESULT = "part long, payload binary"
+_PACKAGES = ("pyspark", "pandas", "pyarrow")
+"""Spark's ``mapInArrow`` refuses to run where there is no pandas."""
 Batches = Iterator[Any]
 
 
@@ -45,7 +47,8 @@ class Spark(Engine):
 
     def ready(self) -> None:
         """Refuse to run without Spark, to end another's session, or to write in the clear (OS611)."""
-        need("pyspark", "spark")
+        for package in _PACKAGES:
+            need(package, "spark")
         self._need_encryption()
         if self._session is None and "pyspark.sql" in sys.modules:
             from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra

@@ -49,4 +49,4 @@ def test_no_value_is_in_a_log_an_event_or_an_exception(
 
 def test_an_address_is_enough(server: Any, tmp_path: Path) -> None:
     found = list(check(engine_of(server.address, parts=2), tmp_path, 300))
-    assert [(one.equal, one.told) for one in found] == [(True, None)] * 3
+    assert [(one.equal, one.told) for one in found] == [(True, None)] * 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import UserDict
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from hypothesis import given, strategies as st
 from opendp_sim.core.errors import DataError, InternalError
 from opendp_sim.dsl import apply
 from opendp_sim.engines import job, on_dask, on_spark, work
-from opendp_sim.engines.engine import Engine, Local, engine_of
+from opendp_sim.engines.engine import Engine, Local, _cause, engine_of
 from opendp_sim.engines.job import Job, job_of
 from opendp_sim.engines.messages import packed, read, unpacked
 from opendp_sim.engines.on_connect import Connect
@@ -218,11 +219,53 @@ def test_a_table_without_records_is_refused_by_every_engine(
     assert made.kinds(tmp_path) == ["reserve", "refusal"]
 
 
-class Dying(Engine):
+class Dying(Local):
     name = "dying"
 
+    def __init__(self, *, of_all: bool = False) -> None:
+        super().__init__(2, 1)
+        self.of_all = of_all
+
     def run(self, job: Job) -> Sequence[bytes]:
-        raise RuntimeError("alice@secret.example was in the worker's hands")
+        if self.of_all or not json.loads(job.text)["public"]:
+            raise RuntimeError("alice@secret.example was in the worker's hands")
+        return super().run(job)
+
+
+class Wrong(Local):
+    """Loses half of the rows of every sum."""
+
+    name = "wrong"
+
+    def run(self, job: Job) -> Sequence[bytes]:
+        found = read(super().run(job)[0])
+        return [replace(found, payload=packed(unpacked(found.payload) // 2)).bytes()]
+
+
+@pytest.mark.parametrize(
+    ("engine", "told"), [(Dying(of_all=True), "RuntimeError: alice"), (Wrong(1, 1), "another sum")]
+)
+def test_an_engine_that_cannot_is_found_by_a_public_task_before_a_charge(
+    engine: Engine, told: str, folder: Path, tmp_path: Path
+) -> None:
+    ledger = {"file": str(tmp_path / "l.ledger"), "limit": {"rho": 400.0}}
+    plan = made.plan_for("race", folder, ledger=ledger)
+    with pytest.raises(DataError, match=f"OS611 {engine.name}.*{told}"):
+        apply(plan, into=tmp_path, engine=engine)
+    assert not (tmp_path / "l.ledger").exists() or made.kinds(tmp_path) == []
+
+
+def test_the_cause_is_the_line_of_the_exception_in_the_worker() -> None:
+    text = (
+        "An exception was thrown from the Python worker. Please see the stack trace below.\n"
+        'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n'
+        "ModuleNotFoundError: No module named 'pandas'\n\nDriver stacktrace:\n\tat org.apache"
+    )
+    assert (
+        _cause(RuntimeError(text)) == "RuntimeError: ModuleNotFoundError: No module named 'pandas'"
+    )
+    assert _cause(RuntimeError()) == "RuntimeError"
+    assert _cause(OSError("no route")) == "OSError: no route"
 
 
 def test_an_engine_that_dies_leaves_the_reserve(folder: Path, tmp_path: Path) -> None:
@@ -519,7 +562,7 @@ def test_the_check_is_on_public_data_and_tells_failures_in_words(
 
     assert [(one.equal, one.told) for one in check(Local(3, 2), tmp_path, 300)] == [
         (True, None)
-    ] * 3
+    ] * 4
 
     def failing(*_: Any) -> Any:
         raise ValueError("no such mount")
