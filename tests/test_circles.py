@@ -8,9 +8,6 @@ from graphlib import CycleError, TopologicalSorter
 
 from tests._named import modules
 
-ONE_DOOR = {"opendp_sim.accounting.ledger.ledger": "opendp_sim.accounting.ledger.postgres"}
-"""``Ledger.open`` gives the shared ledger, which is one, where the address is a database's."""
-
 
 def needed(node: ast.AST) -> Iterator[str]:
     """Yield what a module imports, in functions and for types too."""
@@ -39,7 +36,7 @@ def test_no_module_needs_one_that_needs_it() -> None:
         name: {
             each
             for each in needed(ast.parse(file.read_text("utf-8")))
-            if each in known and each not in (name, ONE_DOOR.get(name))
+            if each in known and each != name
         }
         for name, file in known.items()
     }

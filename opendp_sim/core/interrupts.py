@@ -231,6 +231,11 @@ def held() -> Iterator[None]:
         _leave(listening)
 
 
+def signal_waits() -> bool:
+    """Say whether a signal waits for the end of ``held``: who waits inside has to come to an end."""
+    return bool(_here.waiting)
+
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -102,7 +102,7 @@ def test_a_row_that_changed_under_an_open_ledger_is_read_anew(tmp_path: Any) -> 
             ledger.charge(Charge("pure", (0.25,)), {})
         assert len(ledger.entries) == 3
         assert ledger.entries[1] is ledger.entries[1]
-        run = ledger._connection.execute
+        run = ledger._tables._db.execute
         body = run("SELECT body FROM entries WHERE seq = 2").fetchone()[0]
         for change, undo in (
             ("UPDATE entries SET body = replace(body, '0x1', '0x0') WHERE seq = 2", body),

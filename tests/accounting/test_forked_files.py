@@ -15,7 +15,6 @@ import pytest
 
 from opendp_sim.accounting.composition import Charge
 from opendp_sim.accounting.ledger.ledger import Ledger
-from opendp_sim.accounting.ledger.postgres import SharedLedger
 from opendp_sim.accounting.session.postgres import SharedStore
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl.plan.plan import plan_file
@@ -127,9 +126,9 @@ def in_a_fork(action):
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_of_a_ledger_in_a_database_connects_anew(place, monkeypatch):
     """Another thread was in a transaction: the fork waited for its lock, or spoke into its connection."""
-    ledger = SharedLedger.open(place, TERMS)
+    ledger = Ledger.open(place, TERMS)
     inside, go_on = threading.Event(), threading.Event()
-    real = SharedLedger._append
+    real = Ledger._append
 
     def slowly(self, body):
         if threading.current_thread() is not threading.main_thread():
@@ -137,7 +136,7 @@ def test_a_fork_of_a_ledger_in_a_database_connects_anew(place, monkeypatch):
             assert go_on.wait(60)
         return real(self, body)
 
-    monkeypatch.setattr(SharedLedger, "_append", slowly)
+    monkeypatch.setattr(Ledger, "_append", slowly)
     charging = threading.Thread(target=ledger.charge, args=(Charge("zcdp", (0.01,)), {}))
     charging.start()
     assert inside.wait(60)

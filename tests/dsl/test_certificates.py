@@ -22,7 +22,7 @@ from opendp_sim.accounting.certificate.certificate import (
     statement_digest,
 )
 from opendp_sim.accounting.ledger._entries import canonical, chained
-from opendp_sim.accounting.ledger._file import NO_ANSWER, refused
+from opendp_sim.accounting.ledger._refusals import unavailable
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.errors import ReleaseError, SimError
@@ -319,7 +319,7 @@ def test_a_database_that_does_not_answer_leaves_a_certificate_unchecked(
     made, tmp_path, monkeypatch
 ):
     def away(path):
-        raise refused(path, "a database that answers", NO_ANSWER, "try again.")
+        raise unavailable(path, "a database that answers", "no answer", "try again.")
 
     shutil.copytree(made, tmp_path / "home")
     monkeypatch.setattr(verify_charge.Ledger, "open", away)

@@ -220,7 +220,7 @@ def test_a_charge_that_may_have_been_made_is_told(tmp_path, monkeypatch):
 
     plan = plan_file(small(tmp_path))
     with monkeypatch.context() as patch:
-        patch.setattr("opendp_sim.accounting.ledger.ledger.checkpoint", full)
+        patch.setattr("opendp_sim.accounting.ledger._file.checkpoint", full)
         with pytest.raises(BudgetError):
             apply(plan, charged=said.append)
     assert "may have been charged" in said[-1]

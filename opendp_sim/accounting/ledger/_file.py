@@ -1,18 +1,33 @@
-"""The file of a ledger: how it is made, written to, and what its errors are called."""
+"""The rows of a ledger in one SQLite file, locked from opening to closing."""
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
-from opendp_sim.accounting.ledger._durable import LOCK, SIDES, create
-from opendp_sim.accounting.ledger._entries import FORMAT, Terms, canonical, chained
+from opendp_sim.accounting.ledger._durable import (
+    LOCK,
+    SIDES,
+    Held,
+    Owned,
+    checkpoint,
+    claimed,
+    create,
+    has_tables,
+    hold,
+)
+from opendp_sim.accounting.ledger._entries import Entry
+from opendp_sim.accounting.ledger._refusals import RESTORE, lost, refused, unavailable
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.core.system.file_kinds import kind_of_file
+
+T = TypeVar("T")
 
 TABLES = (
     "CREATE TABLE entries (seq INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL)",
@@ -20,16 +35,136 @@ TABLES = (
 )
 LONGEST = 2**20
 """Bytes of a row at most: a run of 400 outputs has some 90,000. SQLite does not read a longer one."""
-BUSY, UNREADABLE = "locked by another process", "not readable or not writable"
-NO_ANSWER = "no answer"
-"""What a refusal says that has nothing to do with what is in the ledger."""
-RESTORE = "restore the ledger from a backup; until then treat the budget as spent."
+_PUT = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 
 
-FORGET = (
-    "restore it from a backup, or name where it is now; if it is gone for good, `opendp-sim ledger "
-    "new SPEC --forget` begins another one, which says that it forgets what was charged before."
-)
+class FileTables:
+    """The rows of one file; no other process can open it.
+
+    Threads may share the object: their calls come one after another.
+    """
+
+    keeps = False
+    """Whether rows that were read stay as they were: a file can be edited under its lock."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._owner = path, os.getpid()
+        self._open = ExitStack()  # what `close` undoes
+        self._db: Any = None
+        self._turn = threading.RLock()  # one connection and one transaction: threads take turns
+
+    def there(self) -> bool:
+        """Say whether the file is there."""
+        return self.path.exists()
+
+    def open(self, first: Callable[[], tuple[str, str]] | None, *, forget: bool) -> None:
+        """Lock the file; make it where it is not there.
+
+        Args:
+            first: returns the records ``genesis`` and ``head`` of a new one; None refuses to make it.
+            forget: make it also where one was and is lost.
+        """
+        if self.path.is_symlink() and not self.path.exists():
+            raise refused(self.path, "a ledger", "a link to a file that is not there",
+                          "restore that file, or name the file itself.")  # fmt: skip
+        before = was_opened(self.path)
+        if not self.path.exists():
+            if before and not forget:
+                raise lost(self.path, "the file of its lock is there still")
+            self._make(first)
+        self._open.callback(claimed(self.path).release)
+        self._place = Held(self.path)
+        self._db = sqlite3.connect(
+            self.path, timeout=0.0, isolation_level=None, factory=Owned, check_same_thread=False
+        )
+        self._open.callback(self._db.close)
+        self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
+        if not has_tables(self._db, TABLES):
+            raise refused(self.path, "a ledger", "a file with other tables", RESTORE)
+        hold(self._db)
+
+    def _make(self, first: Callable[[], tuple[str, str]] | None) -> None:
+        if any(self.path.with_name(self.path.name + side).exists() for side in SIDES):
+            raise refused(
+                self.path, "a ledger", "only the files that SQLite keeps beside one", RESTORE
+            )
+        if first is None:
+            raise refused(self.path, "a ledger", "no such file", "the first `apply` makes it.")
+        records = list(zip(("genesis", "head"), first(), strict=True))
+
+        def fill(connection: sqlite3.Connection) -> None:
+            for table in TABLES:
+                connection.execute(table)
+            connection.executemany(_PUT, records)
+
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        create(self.path, fill)
+
+    def close(self) -> None:
+        """Close and unlock; in a fork, do nothing."""
+        if os.getpid() == self._owner:
+            with self._turn:
+                self._open.close()
+
+    def call(self, action: Callable[[], T]) -> T:
+        """Run, one thread after another; turn SQLite's and the system's errors into OS403.
+
+        A fork takes no turn: another thread of the parent may have it, and SQLite refuses a fork anyway.
+        """
+        with system_errors(self.path), ExitStack() as turn:
+            if os.getpid() == self._owner:
+                turn.enter_context(self._turn)
+            return action()
+
+    def _record(self, key: str) -> str:
+        row = self._db.execute("SELECT value FROM meta WHERE key=?", (key,)).fetchone()
+        if row is None or not isinstance(row[0], str):
+            raise refused(self.path, "a ledger", "a file without its records", RESTORE)
+        return row[0]
+
+    def records(self) -> tuple[str, str]:
+        """Return the records ``genesis`` and ``head``."""
+        return self._record("genesis"), self._record("head")
+
+    def rows(self, after: int) -> tuple[str, str, list[tuple[Any, Any, Any]]]:
+        """Return genesis, head, and the rows after a number, as they are together."""
+        text = "SELECT seq, body, hash FROM entries WHERE seq > ? ORDER BY seq"
+        # A cursor that is not read to its end would keep the file locked.
+        with closing(self._db.execute(text, (after,))) as found:
+            return *self.records(), found.fetchall()
+
+    @contextmanager
+    def writing(self, token: str) -> Iterator[int | None]:
+        """Write all or nothing, durably; gives the number of the entry that ``token`` made before."""
+        del token  # one process writes: it knows what it wrote
+        if os.getpid() != self._owner:
+            raise refused(self.path, "the process that opened the ledger", "a fork of it",
+                          "open the ledger in the process that charges it.")  # fmt: skip
+        trouble = self._place.trouble()
+        if trouble is not None:
+            raise refused(self.path, *trouble, RESTORE + " A file with two names: copy it to a new one, "
+                          "and put that in its place.")  # fmt: skip
+        self._put: str | None = None
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield None
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+        checkpoint(self._db)
+        if self._put not in (None, self._record("head")):
+            raise refused(self.path, "an unbroken chain of entries",
+                          "a file that keeps something else than it is told", RESTORE)  # fmt: skip
+
+    def put(self, entry: Entry, head: str) -> None:
+        """Write an entry and the head, in ``writing``."""
+        self._db.execute(
+            "INSERT INTO entries VALUES (?, ?, ?)", (entry.seq, entry.text, entry.hash)
+        )
+        self._db.execute(_PUT, ("head", head))
+        self._put = head
 
 
 def was_opened(file: Path) -> bool:
@@ -45,75 +180,38 @@ def was_opened(file: Path) -> bool:
     return False
 
 
-def lost(file: Path, trace: str) -> BudgetError:
-    """Return the refusal to begin at nothing where a ledger was (OS407).
-
-    Args:
-        file: where it was.
-        trace: what still knows of it.
-    """
-    return BudgetError(
-        "OS407", str(file), expected="the ledger that was charged here before",
-        got=f"no such file, and {trace}", hint=FORGET,
-    )  # fmt: skip
-
-
-def make(file: Path, terms: Terms | None, *, anew: bool = False) -> None:
-    """Make a ledger with no entry yet.
-
-    Args:
-        file: where.
-        terms: its measure, unit and limit.
-        anew: record that it takes the place of one that is lost, whose charges are forgotten.
-    """
-    if any(file.with_name(file.name + side).exists() for side in SIDES):
-        raise refused(file, "a ledger", "only the files that SQLite keeps beside one", RESTORE)
-    if terms is None:
-        raise refused(file, "a ledger", "no such file", "the first `apply` makes it.")
-    genesis = canonical({"format": FORMAT, **terms.plain(), **_since(anew=anew)})
-
-    def fill(connection: sqlite3.Connection) -> None:
-        for table in TABLES:
-            connection.execute(table)
-        put(connection, "genesis", genesis)
-        put(connection, "head", canonical({"count": 0, "hash": chained("", genesis)}))
-
-    file.parent.mkdir(parents=True, exist_ok=True)
-    create(file, fill)
-
-
-def _since(*, anew: bool) -> dict[str, str]:
-    return {"anew": datetime.now(UTC).isoformat(timespec="seconds")} if anew else {}
-
-
-def put(connection: sqlite3.Connection, key: str, value: str) -> None:
-    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
-
-
-def refused(path: Path, expected: str, got: str, hint: str) -> BudgetError:
-    return BudgetError("OS403", str(path), expected=expected, got=got, hint=hint)
-
-
 @contextmanager
 def system_errors(path: Path) -> Iterator[None]:
     """Turn SQLite's and the system's errors into OS403."""
     try:
         yield
-    except sqlite3.OperationalError as error:
-        locked = "locked" in str(error) or "busy" in str(error)
-        got = BUSY if locked else UNREADABLE
-        raise refused(
-            path, "a ledger that this process can lock", got,
-            "wait for the other run to end." if locked else "make room on the disk, and check the path "
-            "and its permissions; what was recorded stands.",
-        ) from None  # fmt: skip
-    except (sqlite3.DatabaseError, UnicodeDecodeError):  # SQLite quotes a schema that is no text
-        found = kind_of_file(path)
-        own = found.name in ("ledger", "database", "bytes", "empty")
-        hint = RESTORE if own else f"name the ledger; {found.then or 'this is another file'}."
-        raise refused(path, "a ledger", found.said, hint) from None
-    except OSError:
-        raise refused(
-            path, "a ledger that can be read and written", UNREADABLE,
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+        refusal = _refusal_of(path, error)
+    else:
+        return
+    raise refusal
+
+
+def _refusal_of(path: Path, error: Exception) -> BudgetError:
+    """Return the refusal that a failure of SQLite or of the system means."""
+    if isinstance(error, sqlite3.OperationalError):
+        if "locked" in str(error) or "busy" in str(error):
+            return unavailable(path, "a ledger that this process can lock",
+                               "locked by another process", "wait for the other run to end.")  # fmt: skip
+        return unavailable(
+            path, "a ledger that this process can lock", "not readable or not writable",
+            "make room on the disk, and check the path and its permissions; what was recorded stands.",
+        )  # fmt: skip
+    if isinstance(
+        error, sqlite3.ProgrammingError | sqlite3.InterfaceError
+    ):  # nothing about the file
+        return refused(path, "an open ledger", "one that was closed", "open the ledger again.")
+    if isinstance(error, OSError):
+        return unavailable(
+            path, "a ledger that can be read and written", "not readable or not writable",
             "make room on the disk, and check the path and its permissions.",
-        ) from None  # fmt: skip
+        )  # fmt: skip
+    found = kind_of_file(path)  # SQLite quotes a schema that is no text: a UnicodeDecodeError
+    own = found.name in ("ledger", "database", "bytes", "empty")
+    hint = RESTORE if own else f"name the ledger; {found.then or 'this is another file'}."
+    return refused(path, "a ledger", found.said, hint)

@@ -1,33 +1,35 @@
-"""One ledger of a PostgreSQL database: its tables, and transactions that hold its row."""
+"""The rows of a ledger in PostgreSQL: nothing is locked between calls, each holds the ledger's row.
+
+``ledger: {file: "postgresql:SERVICE/LEDGER", limit: ...}`` names a service of libpq and a ledger in its
+database. Laws and their proofs: ``postgres.md``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from opendp_sim.accounting.ledger._entries import FORMAT, Terms, canonical, chained
-from opendp_sim.accounting.ledger._file import refused
-from opendp_sim.core.errors import BudgetError
+from opendp_sim.accounting.ledger._entries import Entry
+from opendp_sim.accounting.ledger._refusals import refused, unavailable
+from opendp_sim.accounting.ledger.postgres import (
+    Cause,
+    cause_of,
+    connect,
+    losing,
+    named,
+    psycopg_of,
+    tries,
+)
+from opendp_sim.core.interrupts import held
 
-PREFIX = "postgresql:"
-_DURABLE = {
-    "fsync": ("on",),
-    "full_page_writes": ("on",),
-    "synchronous_commit": ("on", "remote_apply"),
-}
-PATIENCE = {
-    "connect_timeout": 5,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 15_000,
-}
-"""Seconds, and milliseconds at last: a network that says nothing must not keep a client, which holds
-back Ctrl-C while it commits. (A proxy that acknowledges and never answers is not found.)"""
-_OPTIONS = "-c lock_timeout=5000 -c idle_in_transaction_session_timeout=10000"
-"""Milliseconds: a client that hangs must not keep a ledger."""
+T = TypeVar("T")
+
+_LEFT: list[Any] = []
+"""Connections of a parent that a fork must not close."""
 _SCHEMA = """
 CREATE SCHEMA IF NOT EXISTS opendp_sim;
 CREATE TABLE IF NOT EXISTS opendp_sim.ledger (
@@ -44,97 +46,149 @@ CREATE OR REPLACE TRIGGER never BEFORE UPDATE OR DELETE OR TRUNCATE ON opendp_si
 """
 
 
-def is_shared(path: str | Path) -> bool:
-    """Say whether a ledger's or a store's place is in a database."""
-    return str(path).startswith(PREFIX)
+class PostgresTables:
+    """The rows of one ledger of a database, for any number of processes on any number of machines.
 
-
-def named(path: Path) -> tuple[str, str]:
-    """Return the service (of libpq) and the ledger that ``postgresql:SERVICE/LEDGER`` names."""
-    service, _, name = str(path).removeprefix(PREFIX).partition("/")
-    if not service or not name:
-        raise refused(
-            path, "postgresql:SERVICE/LEDGER", "another form",
-            "name a service of libpq's service file; a password is never in a spec.",
-        )  # fmt: skip
-    return service, name
-
-
-def psycopg_of(path: Path) -> Any:
-    """Return psycopg 3, or refuse (OS403)."""
-    try:
-        import psycopg  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise refused(
-            path, "psycopg", "no such package", "pip install 'opendp_sim[postgres]'."
-        ) from None
-    return psycopg
-
-
-@contextmanager
-def connected(path: Path) -> Iterator[Any]:
-    """Connect, look at the server's settings, and turn its errors into OS403.
-
-    An operational error passes: whether a COMMIT was kept is then not known, and the token tells.
+    Threads may share the object: their calls come one after another. A fork connects anew: what it has of
+    the connection is its parent's.
     """
-    psycopg = psycopg_of(path)
-    failed = False
-    try:
-        with psycopg.connect(
-            service=named(path)[0], options=_OPTIONS, autocommit=True, **PATIENCE
-        ) as db:
-            if (weak := losing(db)) is not None:
-                raise refused(
-                    path,
-                    f"a server with {weak[0]}",
-                    weak[1],
-                    "a server that may lose a commit is no ledger; ask its administrator.",
-                )
-            yield db
-    except (psycopg.OperationalError, BudgetError):
-        raise
-    except psycopg.Error:
-        failed = True
-    if failed:
-        raise refused(path, "a database with this ledger", "one that refuses",
-                      "the first `apply` makes it; the role needs INSERT on opendp_sim.entry and "
-                      "SELECT and UPDATE on opendp_sim.ledger.")  # fmt: skip
 
+    keeps = True
+    """Rows that were read stay: a trigger refuses their change, and ``verify`` reads them again."""
 
-def losing(db: Any) -> tuple[str, str] | None:
-    """Return (what is demanded, what is set) where a server may lose what it committed."""
-    for key, good in _DURABLE.items():
-        value = str(db.execute(f"SHOW {key}").fetchone()[0])
-        if value not in good:
-            return f"{key} {good[0]}", value
-    return None
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._begin()
 
+    def _begin(self) -> None:
+        """Start with no connection, in this process."""
+        self._owner = os.getpid()
+        self._db: Any = None
+        self._number, self._token = 0, ""
+        self._turn = threading.RLock()  # one connection and one transaction: threads take turns
 
-def make(db: Any, name: str, terms: Terms) -> None:
-    """Make the tables and the ledger where they are not there yet."""
-    genesis = canonical({"format": FORMAT, **terms.plain()})
-    head = canonical({"count": 0, "hash": chained("", genesis)})
-    with db.transaction():
-        db.execute("SELECT pg_advisory_xact_lock(20)")  # two first runs at once
-        if db.execute("SELECT to_regclass('opendp_sim.entry')").fetchone()[0] is None:
-            db.execute(_SCHEMA)
-        db.execute(
-            "INSERT INTO opendp_sim.ledger (name, genesis, head) VALUES (%s, %s, %s) "
-            "ON CONFLICT (name) DO NOTHING",
-            (name, genesis, head),
+    def there(self) -> bool:
+        """Say whether the database has it; in a new database there are no tables yet."""
+        name, text = named(self.path)[1], "SELECT 1 FROM opendp_sim.ledger WHERE name = %s"
+        return self.call(
+            lambda: self._has_tables() and self._db.execute(text, (name,)).fetchone() is not None
         )
 
+    def _has_tables(self) -> bool:
+        found = self._db.execute("SELECT to_regclass('opendp_sim.entry')").fetchone()[0]
+        return found is not None
 
-@contextmanager
-def held(path: Path, db: Any) -> Iterator[int]:
-    """Hold the ledger's row until the end of a transaction; gives the ledger's number.
+    def open(self, first: Callable[[], tuple[str, str]] | None, *, forget: bool) -> None:
+        """Make the tables and the ledger where they are not there.
 
-    Every writer takes this lock first, so entries are made one after another.
-    """
-    with db.transaction():
-        row = db.execute(
-            "SELECT id FROM opendp_sim.ledger WHERE name = %s FOR UPDATE", (named(path)[1],)
-        ).fetchone()
+        Args:
+            first: returns the records ``genesis`` and ``head`` of a new one; None makes none.
+            forget: changes nothing: nothing beside a database tells of a ledger that it lost.
+        """
+        del forget
+        if first is None:
+            return
+        with self._db.transaction():
+            self._db.execute("SELECT pg_advisory_xact_lock(20)")  # two first runs at once
+            if not self._has_tables():
+                self._db.execute(_SCHEMA)
+            self._db.execute(
+                "INSERT INTO opendp_sim.ledger (name, genesis, head) VALUES (%s, %s, %s) "
+                "ON CONFLICT (name) DO NOTHING",
+                (named(self.path)[1], *first()),
+            )
+
+    def close(self) -> None:
+        """Close nothing: no connection is kept between calls."""
+
+    def _row(self, lock: str = "") -> tuple[int, str, str]:
+        text = "SELECT id, genesis, head FROM opendp_sim.ledger WHERE name = %s"
+        row = self._db.execute(text + lock, (named(self.path)[1],)).fetchone()
         if row is None:
-            raise refused(path, "a ledger", "no such name", "the first `apply` makes it.")
-        yield int(row[0])
+            raise refused(self.path, "a ledger", "no such name", "the first `apply` makes it.")
+        return int(row[0]), str(row[1]), str(row[2])
+
+    def records(self) -> tuple[str, str]:
+        """Return the records ``genesis`` and ``head``."""
+        return self._row()[1:]
+
+    def rows(self, after: int) -> tuple[str, str, list[tuple[Any, Any, Any]]]:
+        """Return genesis, head, and the rows after a number, as they are together."""
+        with self._db.transaction():
+            if not self._number:
+                self._db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            number, genesis, head = self._row()
+            text = "SELECT seq, body, hash FROM opendp_sim.entry WHERE ledger = %s AND seq > %s"
+            rows = self._db.execute(f"{text} ORDER BY seq", (number, after)).fetchall()
+        return genesis, head, rows
+
+    @contextmanager
+    def writing(self, token: str) -> Iterator[int | None]:
+        """Hold the ledger's row until the end of a transaction; every writer takes it first.
+
+        Gives the number of the entry that ``token`` made before: the answer to its COMMIT was lost.
+        """
+        with self._db.transaction():
+            self._number, self._token = self._row(" FOR UPDATE")[0], token
+            text = "SELECT seq FROM opendp_sim.entry WHERE ledger = %s AND token = %s"
+            try:
+                found = self._db.execute(text, (self._number, token)).fetchone()
+                yield None if found is None else int(found[0])
+            finally:
+                self._number, self._token = 0, ""
+
+    def put(self, entry: Entry, head: str) -> None:
+        """Write an entry and the head, in ``writing``."""
+        row = (self._number, entry.seq, self._token, entry.text, entry.hash)
+        self._db.execute("INSERT INTO opendp_sim.entry VALUES (%s, %s, %s, %s, %s)", row)
+        self._db.execute(
+            "UPDATE opendp_sim.ledger SET head = %s WHERE id = %s", (head, self._number)
+        )
+
+    def call(self, action: Callable[[], T]) -> T:
+        """Run on a connection, one thread after another; again where the server went away.
+
+        Signals are held meanwhile, and end the waiting (``postgres.tries``).
+
+        Raises:
+            UnavailableError (OS403): it did not answer in time, or refuses.
+        """
+        if os.getpid() != self._owner:
+            _LEFT.append(self._db)  # of the parent: its end would be told to the server
+            self._begin()
+        with self._turn:
+            if self._db is not None:
+                return action()
+            with held():
+                return self._tried(action)
+
+    def _tried(self, action: Callable[[], T]) -> T:
+        failed = psycopg_of(self.path).Error
+        cause: Cause | None = None
+        for _ in tries():
+            before = cause
+            try:
+                self._db = connect(self.path)
+                self._check_durable()
+                return action()
+            except failed as error:
+                cause = cause_of(self.path, error, connected=self._db is not None)
+            finally:
+                if self._db is not None:
+                    self._db.close()
+                self._db = None
+            if not cause.passes and cause == before:
+                break  # a server that has just come back says it once
+        assert cause is not None  # noqa: S101 - it was tried
+        raise unavailable(
+            self.path, cause.expected, cause.got,
+            f"{cause.hint}. `opendp-sim ledger show` says what was charged.",
+        )  # fmt: skip
+
+    def _check_durable(self) -> None:
+        weak = losing(self._db)
+        if weak is not None:
+            raise refused(
+                self.path, f"a server with {weak[0]}", weak[1],
+                "a server that may lose a commit is no ledger; ask its administrator.",
+            )  # fmt: skip

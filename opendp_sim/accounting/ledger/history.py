@@ -1,11 +1,12 @@
 """What a ledger's entries say: what was spent, what is left, and what became of each run.
 
-Nothing is written or locked here: ``ledger`` does that in a file, ``shared_ledger`` in a database.
+Nothing is written or locked here: ``ledger`` does that.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 
 from opendp_sim.accounting.composition import Charge, Total, total_of
@@ -17,7 +18,7 @@ from opendp_sim.accounting.ledger._entries import (
     read_head,
     read_terms,
 )
-from opendp_sim.accounting.ledger._file import RESTORE, refused
+from opendp_sim.accounting.ledger._refusals import RESTORE, refused
 from opendp_sim.core.errors import BudgetError
 
 REFUSALS = 10
@@ -41,6 +42,10 @@ class LedgerHistory:
     @abstractmethod
     def entries(self) -> tuple[Entry, ...]:
         """Every entry in order."""
+
+    def _upto(self, upto: int | None) -> Sequence[Entry]:
+        """Return the entries up to a number; None for all."""
+        return self.entries[:upto]
 
     @property
     def terms(self) -> Terms:
@@ -69,7 +74,7 @@ class LedgerHistory:
             more: losses that were not recorded.
             upto: the number of the last entry that is looked at; default all.
         """
-        spent = [Charge.read(e.body["loss"]) for e in counted(self.entries[:upto])]
+        spent = [Charge.read(e.body["loss"]) for e in counted(self._upto(upto))]
         return total_of((*spent, *more), self.terms.measure, self.terms.limit)
 
     def afford(self, charge: Charge) -> None:

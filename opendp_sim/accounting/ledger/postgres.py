@@ -1,274 +1,243 @@
-"""A ledger for many machines: the entries and hashes of the file ledger, in PostgreSQL.
+"""A PostgreSQL server as ledgers and stores use it: addresses, connections, deadlines, causes.
 
-``ledger: {file: "postgresql:SERVICE/LEDGER", limit: ...}`` names a service of libpq and a ledger in its
-database. Nothing is locked between calls: each one decides and writes in one transaction that holds the
-ledger's row.
-Laws and their proofs: ``postgres.md``.
+No call waits for ever. libpq gives up a network that says nothing; a server that was reached and does not
+answer (frozen, or behind a proxy that acknowledges) is given up here after ``_ANSWER`` seconds, and a
+signal that is held meanwhile ends the wait sooner. Whether the call was done is then not known.
 """
 
 from __future__ import annotations
 
-import os
 import secrets
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, NamedTuple
 
-from opendp_sim.accounting.composition import Charge
-from opendp_sim.accounting.ledger._entries import (
-    Entry,
-    Terms,
-    canonical,
-    chained,
-    read_entry,
-    read_head,
+from opendp_sim.accounting.ledger._refusals import refused
+from opendp_sim.core.interrupts import signal_waits
+from opendp_sim.core.system.escape_text import shown
+
+PREFIX = "postgresql:"
+_DURABLE = {
+    "fsync": ("on",),
+    "full_page_writes": ("on",),
+    "synchronous_commit": ("on", "remote_apply"),
+}
+PATIENCE = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+"""Seconds, and milliseconds at last: a network that says nothing must not keep a client, which holds
+back Ctrl-C while it commits."""
+_OPTIONS = (
+    "-c lock_timeout=5000 -c idle_in_transaction_session_timeout=10000 "
+    r"-c default_transaction_isolation=read\ committed"
 )
-from opendp_sim.accounting.ledger._file import NO_ANSWER, RESTORE, refused
-from opendp_sim.accounting.ledger._postgres_tables import (
-    connected,
-    held,
-    is_shared,
-    make,
-    named,
-    psycopg_of,
-)
-from opendp_sim.accounting.ledger.history import REFUSALS
-from opendp_sim.accounting.ledger.ledger import Ledger
-
-__all__ = ["SharedLedger", "is_shared", "is_there"]
-
-T = TypeVar("T")
-_TRIES = 3
-_LEFT: list[Any] = []
-"""Connections of a parent that a fork must not close."""
+"""Milliseconds: a client that hangs must not keep a ledger. The isolation that the proofs assume."""
+_ANSWER, _STOPPED = 10.0, 1.0
+"""Seconds that one call may take: more than a lock is waited for; and while a signal is held."""
+_AWAY = 30.0
+"""Seconds in which a call is tried again where the server is away."""
+_PAUSE, _LONGEST_PAUSE = 0.02, 4.0
+"""Seconds between the first two tries; each pause is some twice the one before."""
 
 
-def is_there(path: str | Path) -> bool:
-    """Say whether a ledger is there, in a file or a database; nothing is written.
+def is_shared(path: str | Path) -> bool:
+    """Say whether a ledger's or a store's place is in a database."""
+    return str(path).startswith(PREFIX)
+
+
+def named(path: Path) -> tuple[str, str]:
+    """Return the service (of libpq) and the ledger that ``postgresql:SERVICE/LEDGER`` names."""
+    service, _, name = str(path).removeprefix(PREFIX).partition("/")
+    if not service or not name:
+        raise refused(
+            path, "postgresql:SERVICE/LEDGER", "another form",
+            "name a service of libpq's service file; a password is never in a spec.",
+        )  # fmt: skip
+    return service, name
+
+
+def psycopg_of(path: Path) -> Any:
+    """Return psycopg 3, or refuse (OS403)."""
+    try:
+        import psycopg  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise refused(
+            path, "psycopg", "no such package", "pip install 'opendp_sim[postgres]'."
+        ) from None
+    return psycopg
+
+
+# --- connections ----------------------------------------------------------------------------------
+
+
+def connect(path: Path, options: str = "") -> Any:
+    """Return a connection whose calls have a deadline.
+
+    Args:
+        path: ``postgresql:SERVICE/NAME``.
+        options: more settings of the server, as libpq takes them.
 
     Raises:
-        BudgetError (OS403): no database, or one that refuses.
+        BudgetError (OS403): a bad name, or no package. psycopg.Error: see ``cause_of``.
     """
-    return SharedLedger(Path(path)).is_there() if is_shared(path) else Path(path).exists()
+    psycopg, service = psycopg_of(path), named(path)[0]
+    told = f"{_OPTIONS} {options}".strip()
+    db = psycopg.connect(service=service, options=told, autocommit=True, **PATIENCE)
+    wait = db.wait
+    db.wait = lambda call, *more, **by_name: wait(_answered(psycopg, db, call), *more, **by_name)
+    return db
 
 
-class SharedLedger(Ledger):
-    """One ledger of a database, for any number of processes on any number of machines.
+def _answered(psycopg: Any, db: Any, call: Any) -> Any:
+    """Run a call of the driver's, and give it up where the answer does not come in time.
 
-    Threads may share the object: their calls come one after another. A fork connects anew: what it has of
-    the connection is its parent's.
+    The driver resumes it some ten times a second, whether or not anything came.
+    """
+    begun = time.monotonic()
+    try:
+        wanted = next(call)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() - begun > (_STOPPED if signal_waits() else _ANSWER):
+                db.pgconn.finish()
+                raise psycopg.errors.ConnectionTimeout("no answer in time")
+            wanted = call.send(ready)
+    except StopIteration as end:
+        return end.value
+
+
+def losing(db: Any) -> tuple[str, str] | None:
+    """Return (what is demanded, what is set) where a server may lose what it committed."""
+    for key, good in _DURABLE.items():
+        value = str(db.execute(f"SHOW {key}").fetchone()[0])
+        if value not in good:
+            return f"{key} {good[0]}", value
+    return None
+
+
+def tries() -> Iterator[None]:
+    """Yield before each try of a call, after growing pauses, until a server was away for too long.
+
+    A signal that is held ends the tries.
+    """
+    until, pause = time.monotonic() + _AWAY, _PAUSE
+    yield
+    while time.monotonic() < until and not signal_waits():
+        # At random: two clients that were in each other's way would be so again.
+        again = min(time.monotonic() + pause * (500 + secrets.randbelow(1000)) / 1000, until)
+        while (left := again - time.monotonic()) > 0 and not signal_waits():
+            time.sleep(min(left, 0.1))
+        pause = min(2 * pause, _LONGEST_PAUSE)
+        yield
+
+
+# --- causes ---------------------------------------------------------------------------------------
+
+
+class Cause(NamedTuple):
+    """A failure of a server in words.
+
+    Attributes:
+        passes: whether the call may succeed when it is tried again.
+        expected: by the caller.
+        got: in its place.
+        hint: for the user.
     """
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, None)
-        self._known: list[Entry] = []  # what this process has verified
-        self._begin()
+    passes: bool
+    expected: str
+    got: str
+    hint: str
 
-    def _begin(self) -> None:
-        """Start with no connection, in this process."""
-        self._owner = os.getpid()
-        self._db: Any = None
-        self._token, self._held = "", False
-        self._turn = threading.RLock()  # one connection and one transaction: threads take turns
 
-    @classmethod
-    def open(
-        cls, path: str | Path, terms: Terms | None = None, *, forget: bool = False
-    ) -> SharedLedger:
-        """Open a ledger; with ``terms``, make it when it does not exist.
+_ANSWERS = "a database that answers"
+_AGAIN = "try again when it does"
+_GONE = Cause(True, _ANSWERS, "no answer", _AGAIN)
+_BUSY = Cause(True, "a server with a connection left", "too many clients", "try again later")
+_CAUSES = {
+    "25006": Cause(
+        False, "a server that can be written to", "one that only reads",
+        "a standby, or `default_transaction_read_only` is set: name the primary; "
+        "`target_session_attrs=read-write` in the service file finds it",
+    ),
+    "25P03": _GONE,
+    "40": Cause(
+        True, "a transaction of its own", "others that were in its way each time",
+        "try again when fewer clients write",
+    ),
+    "42501": Cause(
+        False, "a role with the rights to a ledger", "one without",
+        "it needs USAGE on the schema opendp_sim, SELECT and INSERT on opendp_sim.entry, SELECT and "
+        "UPDATE on opendp_sim.ledger; a first `apply` CREATE on the database",
+    ),
+    "42P01": Cause(
+        False, "a database with this ledger", "one without", "the first `apply` makes it"
+    ),
+    "53": Cause(
+        True, "a server with room on its disk and in memory", "one without",
+        "ask its administrator, then try again",
+    ),
+    "53300": _BUSY,
+    "55P03": Cause(
+        True, "a row that is free within 5 seconds", "one that another client holds",
+        "wait for that client, or end it: `pg_blocking_pids` and `pg_stat_activity` say which it is",
+    ),
+    "57": _GONE,
+    "57014": Cause(
+        True, "a statement that the server ends", "one that it cancelled",
+        "raise `statement_timeout` for this role, and try again",
+    ),
+    "58": Cause(
+        True, "a server that can read and write its files", "one that cannot",
+        "ask its administrator, then try again",
+    ),
+}  # fmt: skip
+"""Causes by the server's code, or by the class that it begins with."""
+_OTHER = Cause(
+    False,
+    "a database that keeps this",
+    "one that refuses",
+    "ask its administrator; its log says why",
+)
+_FULL = ("too many ", "connection slots ")
+"""Words of the server's refusals of one more client. libpq hands on no code of a refused connection."""
 
-        ``forget`` changes nothing: nothing beside a database tells of a ledger that it lost.
 
-        Raises:
-            BudgetError (OS403): no database, no such ledger, broken, or made with other terms.
-        """
-        if terms is not None:
-            terms.limit.check(terms.measure, "ledger.limit")
-        del forget
-        ledger = cls(Path(path))
+def cause_of(path: Path, error: Any, *, connected: bool) -> Cause:
+    """Return what a driver's failure means; its text is passed on only of a refused connection.
 
-        def start() -> None:
-            if terms is not None:
-                make(ledger._db, named(ledger.path)[1], terms)
-            ledger.verify()
-            ledger._check_terms(terms)
+    Args:
+        path: ``postgresql:SERVICE/NAME``.
+        error: the driver's.
+        connected: whether there was a connection before.
+    """
+    psycopg = psycopg_of(path)
+    if error.sqlstate is not None:
+        code = str(error.sqlstate)
+        return _CAUSES.get(code, _CAUSES.get(code[:2], _OTHER))
+    if not isinstance(error, psycopg.OperationalError):
+        return _OTHER
+    if connected or isinstance(error, psycopg.errors.ConnectionTimeout):
+        return _GONE
+    return _refused_connection(path, psycopg, str(error))
 
-        ledger._tried(start)
-        return ledger
 
-    # --- reading ----------------------------------------------------------------------------------
-
-    def is_there(self) -> bool:
-        """Say whether the database has it; in a new database there are no tables yet."""
-
-        def look() -> bool:
-            found = self._db.execute("SELECT to_regclass('opendp_sim.entry')").fetchone()[0]
-            name = named(self.path)[1]
-            text = "SELECT 1 FROM opendp_sim.ledger WHERE name = %s"
-            return found is not None and self._db.execute(text, (name,)).fetchone() is not None
-
-        return self._tried(look)
-
-    def _row(self) -> tuple[int, str, str]:
-        row = self._db.execute(
-            "SELECT id, genesis, head FROM opendp_sim.ledger WHERE name = %s",
-            (named(self.path)[1],),
-        ).fetchone()
-        if row is None:
-            raise refused(self.path, "a ledger", "no such name", "the first `apply` makes it.")
-        return int(row[0]), str(row[1]), str(row[2])
-
-    def _meta(self, key: str) -> str:
-        _, genesis, head = self._tried(self._row)
-        return genesis if key == "genesis" else head
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """Every entry in order, the new ones verified against those this process knows and the head."""
-        return self._tried(self._read)
-
-    def _read(self) -> tuple[Entry, ...]:
-        with self._db.transaction():
-            self._db.execute(
-                "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
-            ) if not self._held else None
-            number, genesis, head = self._row()
-            last = self._known[-1].hash if self._known else chained("", genesis)
-            rows = self._db.execute(
-                "SELECT seq, body, hash FROM opendp_sim.entry WHERE ledger = %s AND seq > %s "
-                "ORDER BY seq",
-                (number, len(self._known)),
-            ).fetchall()
-        found = list(self._known)
-        for seq, body, digest in rows:
-            if seq != len(found) + 1 or digest != chained(last, body):
-                raise self._broken(f"a break at entry {len(found) + 1}")
-            found.append(read_entry(seq, body, last, self._broken))
-            last = digest
-        if read_head(head, self._broken) != (len(found), last):
-            raise refused(self.path, "the head that was recorded", "a cut or changed tail", RESTORE)
-        self._known = found
-        return tuple(found)
-
-    def verify(self, head: str | None = None) -> int:
-        """Check every link from the first one; return the number of entries.
-
-        The entries and the head that was recorded are read together: others may write between two calls.
-        """
-
-        def run() -> int:
-            self._known = []
-            return self._checked(self._read(), head)
-
-        return self._tried(run)
-
-    # --- writing ----------------------------------------------------------------------------------
-
-    def charge(self, charge: Charge, about: dict[str, Any]) -> Entry:
-        """Record a charge, durably, if the limit allows it."""
-        return self._once(lambda: super(SharedLedger, self).charge(charge, about))
-
-    def reserve(self, charge: Charge, about: dict[str, Any]) -> Entry:
-        """Record a loss before the data is looked at; it counts as spent until it is settled."""
-        return self._once(lambda: super(SharedLedger, self).reserve(charge, about))
-
-    def settle(
-        self, reserve: Entry, kind: Literal["charge", "refusal", "void"], about: dict[str, Any]
-    ) -> Entry:
-        """Say what became of a reserve, once; a refusal beyond the allowed ones stays a charge."""
-
-        def decided() -> Entry:
-            refusals = self.refusals(enforced=about.get("ingest") == "enforce")
-            open_ = self.settlement_of(reserve) is None
-            if kind == "refusal" and open_ and refusals >= REFUSALS:
-                return reserve  # others were refused meanwhile: this one is paid for
-            return super(SharedLedger, self).settle(reserve, kind, about)
-
-        return self._once(decided)
-
-    def refusal(self, about: dict[str, Any]) -> Entry:
-        """Record that the data refused a run."""
-        return self._once(lambda: super(SharedLedger, self).refusal(about))
-
-    def opened(
-        self, store: str, turn: str, head: tuple[int, str] | None = None, *, ended: bool = False
-    ) -> Entry:
-        """Record that the store of a session was opened, or has ended, and its head."""
-        return self._once(lambda: super(SharedLedger, self).opened(store, turn, head, ended=ended))
-
-    def outcome(self, of: Entry, about: dict[str, Any]) -> Entry:
-        """Record what became of a charge."""
-        return self._once(lambda: super(SharedLedger, self).outcome(of, about))
-
-    def _once(self, decide: Callable[[], Entry]) -> Entry:
-        """Decide and write under the ledger's row; if the answer to COMMIT was lost, the token tells."""
-        token = secrets.token_hex(16)
-
-        def run() -> Entry:
-            with held(self.path, self._db) as number, self._writing(token):
-                found = self._db.execute(
-                    "SELECT seq FROM opendp_sim.entry WHERE ledger = %s AND token = %s",
-                    (number, token),
-                ).fetchone()
-                return self.entries[found[0] - 1] if found is not None else decide()
-
-        return self._tried(run)
-
-    @contextmanager
-    def _writing(self, token: str) -> Iterator[None]:
-        known = list(self._known)
-        self._token, self._held = token, True
-        try:
-            yield
-        except BaseException:
-            self._known = known  # what was not committed is not known
-            raise
-        finally:
-            self._token, self._held = "", False
-
-    def _append(self, body: dict[str, Any]) -> Entry:
-        entries = self.entries
-        last = entries[-1].hash if entries else chained("", self._meta("genesis"))
-        text = canonical({**body, "time": datetime.now(UTC).isoformat(timespec="seconds")})
-        entry = read_entry(len(entries) + 1, text, last, self._broken)
-        number = self._row()[0]
-        self._db.execute(
-            "INSERT INTO opendp_sim.entry VALUES (%s, %s, %s, %s, %s)",
-            (number, entry.seq, self._token, text, entry.hash),
-        )
-        self._db.execute(
-            "UPDATE opendp_sim.ledger SET head = %s WHERE id = %s",
-            (canonical({"count": entry.seq, "hash": entry.hash}), number),
-        )
-        return entry
-
-    def _tried(self, action: Callable[[], T]) -> T:
-        """Run on a connection, one thread after another, so that no one sees another's transaction."""
-        if os.getpid() != self._owner:
-            _LEFT.append(
-                self._db
-            )  # of another thread of the parent: its end would be told to the server
-            self._begin()
-        with self._turn:
-            return self._again(action)
-
-    def _again(self, action: Callable[[], T]) -> T:
-        """Run on a connection; again where the server went away, since no answer is no refusal."""
-        if self._db is not None:
-            return action()
-        lost = psycopg_of(self.path).OperationalError
-        for _ in range(_TRIES):
-            try:
-                with connected(self.path) as self._db:
-                    return action()
-            except lost:
-                continue
-            finally:
-                self._db = None
-        raise refused(
-            self.path, "a database that answers", NO_ANSWER,
-            "try again when it does; what it recorded stands, so nothing is charged twice.",
-        )  # fmt: skip
+def _refused_connection(path: Path, psycopg: Any, text: str) -> Cause:
+    """Ask the server whether it takes connections: then it refuses this one, and says why."""
+    service = f"service={named(path)[0]} connect_timeout={PATIENCE['connect_timeout']}"
+    state = psycopg.pq.PGconn.ping(service.encode())
+    if state in (psycopg.pq.Ping.REJECT, psycopg.pq.Ping.NO_RESPONSE):
+        return _GONE
+    last = (text.strip().splitlines() or [""])[-1]
+    if any(word in last for word in _FULL):
+        return _BUSY
+    why = shown(last.rpartition("FATAL:")[2].strip())[:200]
+    return Cause(
+        False, "a database that takes this client", f"a refused connection: {why}",
+        "look at the service's host, database, user and password, and at the server's pg_hba.conf",
+    )  # fmt: skip

@@ -22,12 +22,15 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_sim.accounting.ledger._postgres_tables import (
-    PATIENCE,
+from opendp_sim.accounting.ledger.postgres import (
+    Cause,
+    cause_of,
+    connect,
     is_shared,
     losing,
     named,
     psycopg_of,
+    tries,
 )
 from opendp_sim.accounting.session import _chain as chain
 from opendp_sim.accounting.session._encoding import Charge, Payload
@@ -35,6 +38,7 @@ from opendp_sim.accounting.session._tables import describe, filled
 from opendp_sim.accounting.session.identity import LOCKED, Mark, mark_of, refused
 from opendp_sim.accounting.session.store import SessionStore
 from opendp_sim.core.errors import BudgetError
+from opendp_sim.core.interrupts import held
 
 # --------------------------------------------------------------------------------------------------
 # The tables of a session's store in PostgreSQL: a schema a store, and SQLite's statements.
@@ -45,7 +49,6 @@ from opendp_sim.core.errors import BudgetError
 
 _SESSION_POSTGRES_WAITS = (0.02, 0.08, 0.3, 0.6, 0.0)
 """Seconds between the times at which a lock is asked for."""
-_OPTIONS = "-c lock_timeout=5000 -c idle_in_transaction_session_timeout=10000"
 _TYPES = {"BLOB": "bytea", "INTEGER": "bigint"}
 _WANTED = "SELECT relname, relkind FROM pg_class WHERE relnamespace = %s::regnamespace"
 _ACTIVE = (
@@ -59,30 +62,23 @@ class LostError(BudgetError):
     """The server did not answer: what it was asked for last was done, or was not."""
 
 
-def _lost() -> LostError:
-    return LostError(
-        "OS407",
-        "session.store",
-        expected="a database that answers",
-        got="none",
-        hint="nothing was answered; what the database kept stands. Open the session again when it "
-        "answers.",
-    )
+def _failed(cause: Cause) -> BudgetError:
+    """Return the refusal of a store for a cause; of one that may pass, the caller tries again."""
+    kind = LostError if cause.passes else BudgetError
+    return kind(
+        "OS407", "session.store", expected=cause.expected, got=cause.got,
+        hint=f"{cause.hint}. Nothing was answered; what was kept stands: open the session again.",
+    )  # fmt: skip
 
 
 class Tables:
     """A connection whose statements find one store's tables; it is used as SQLite's is."""
 
     def __init__(self, path: Path) -> None:
-        self._psycopg, service = psycopg_of(path), named(path)[0]
+        self._psycopg, self._path, self._db = psycopg_of(path), path, cast("Any", None)
         self._owner = os.getpid()
         self.schema = schema_of(path)
-        told = f"{_OPTIONS} -c search_path={self.schema}"
-        self._db = self._safely(
-            lambda: self._psycopg.connect(
-                service=service, options=told, autocommit=True, **PATIENCE
-            )
-        )
+        self._db = self._safely(lambda: connect(path, f"-c search_path={self.schema}"))
         weak = self._safely(lambda: losing(self._db))
         if weak is not None:
             self.close()
@@ -123,11 +119,12 @@ class Tables:
             raise refused("the process that opened the session", "a fork of it")
         found: Exception
         try:
-            return action()
-        except self._psycopg.OperationalError:
-            found = _lost()
-        except self._psycopg.Error:
-            found = refused("a database with this store", "one that refuses")
+            with (
+                held()
+            ):  # a signal that comes meanwhile ends the wait for a server that says nothing
+                return action()
+        except self._psycopg.Error as error:
+            found = _failed(cause_of(self._path, error, connected=self._db is not None))
         raise found
 
 
@@ -203,8 +200,6 @@ class _Making:
 
 # --------------------------------------------------------------------------------------------------
 
-_WAITS = (0.0, 0.05, 0.5, 2.0)
-"""Seconds before each try: a server takes a moment to start, and to miss a client."""
 _FENCE = "SELECT value FROM about WHERE name = 'fence' FOR UPDATE"
 
 
@@ -286,16 +281,15 @@ class SharedStore(SessionStore):
         snapshot: Callable[[], NDArray[np.int64]],
     ) -> None:
         """Commit; again where the answer was lost: the head tells whether the first try was kept."""
-        for at, wait in enumerate(_WAITS):
+        lost: LostError | None = None
+        for _ in tries():
             try:
-                if at:
-                    time.sleep(wait)
+                if lost is not None:
                     self._come_back()
-                super()._commit(kind, payload, charges, snapshot)
+                return super()._commit(kind, payload, charges, snapshot)
             except LostError as error:
                 lost = error.with_traceback(None)
-            else:
-                return
+        assert lost is not None  # noqa: S101 - it was tried
         raise lost
 
     def _let_go(self) -> None:

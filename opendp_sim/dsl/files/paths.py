@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path as File
 
 from opendp_sim.accounting.ledger._durable import LOCK, SIDES
-from opendp_sim.accounting.ledger._postgres_tables import is_shared
+from opendp_sim.accounting.ledger.postgres import is_shared
 from opendp_sim.dsl.files.staging import is_run_folder
 from opendp_sim.dsl.grammar.program import Program, SourceRef
 from opendp_sim.dsl.text.diagnostic import Notes, Path

@@ -15,7 +15,8 @@ from pathlib import Path as File
 
 from opendp_sim.accounting.certificate.certificate import Quoted, read_certificate
 from opendp_sim.accounting.file_schemas import plain_json
-from opendp_sim.accounting.ledger._file import lost, was_opened
+from opendp_sim.accounting.ledger._file import was_opened
+from opendp_sim.accounting.ledger._refusals import lost
 from opendp_sim.accounting.ledger.ledger import Entry, Ledger, Terms
 from opendp_sim.accounting.ledger.postgres import is_shared
 from opendp_sim.accounting.session.identity import LOCKED, UNWRITABLE, Mark

@@ -10,8 +10,7 @@ from typing import Any
 from opendp_sim.accounting.budget import Budget, MeasureName
 from opendp_sim.accounting.composition import Charge, Total, total_of
 from opendp_sim.accounting.ledger._entries import counted
-from opendp_sim.accounting.ledger.ledger import Ledger
-from opendp_sim.accounting.ledger.postgres import is_there
+from opendp_sim.accounting.ledger.ledger import Ledger, is_there
 from opendp_sim.accounting.measures.conversion import zcdp_to_epsilon
 from opendp_sim.core.arithmetic.rounding import float_up
 from opendp_sim.core.errors import BudgetError

@@ -19,7 +19,7 @@ from opendp_sim.accounting.certificate.certificate import (
 from opendp_sim.accounting.composition import Charge, Total, total_of
 from opendp_sim.accounting.file_schemas import plain_json
 from opendp_sim.accounting.ledger._entries import Entry
-from opendp_sim.accounting.ledger._file import BUSY, NO_ANSWER, UNREADABLE
+from opendp_sim.accounting.ledger._refusals import UnavailableError
 from opendp_sim.accounting.ledger.ledger import Ledger, Terms
 from opendp_sim.accounting.ledger.postgres import is_shared
 from opendp_sim.core.errors import BudgetError
@@ -189,13 +189,13 @@ def check_ledger(report: Report, file: File | None) -> None:
     try:
         with Ledger.open(file) as ledger:
             _in_ledger(report, ledger, file)
-    except BudgetError as error:
-        if error.got not in (BUSY, UNREADABLE, NO_ANSWER):
-            raise report.differs(f"the ledger ({error.got})") from None
+    except UnavailableError as error:
         report.left.append(
             f"that entry {record.charge.entry} is in {file}, which is {error.got}, and what was "
             f"spent and left: {NOT_OPENED}"
         )
+    except BudgetError as error:
+        raise report.differs(f"the ledger ({error.got})") from None
 
 
 def _in_ledger(report: Report, ledger: Ledger, file: File) -> None:

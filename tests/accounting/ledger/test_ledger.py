@@ -361,7 +361,7 @@ def test_a_copy_made_by_the_holder_lets_nobody_in(filled):
 
 def test_a_fork_cannot_charge(filled):
     with Ledger.open(filled) as ledger:
-        ledger._owner += 1
+        ledger._tables._owner += 1
         assert _refusal(lambda: ledger.outcome(ledger.entries[0], {})).code == "OS403"
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,11 @@ import pytest
 
 from opendp_sim.accounting.budget import Budget
 from opendp_sim.accounting.composition import Charge
-from opendp_sim.accounting.ledger import _postgres_tables as _postgres, postgres as shared_ledger
+from opendp_sim.accounting.ledger import postgres as _postgres
 from opendp_sim.accounting.ledger._entries import chained
-from opendp_sim.accounting.ledger.ledger import REFUSALS, Ledger, Terms, head_of
-from opendp_sim.accounting.ledger.postgres import SharedLedger, is_shared, is_there
+from opendp_sim.accounting.ledger._postgres_tables import PostgresTables
+from opendp_sim.accounting.ledger.ledger import REFUSALS, Ledger, Terms, head_of, is_there
+from opendp_sim.accounting.ledger.postgres import is_shared
 from opendp_sim.core.errors import BudgetError, DataError
 from opendp_sim.dsl import apply, plan_file
 from opendp_sim.dsl.run.charge import gate, reserve, terms_of
@@ -63,7 +66,6 @@ def test_both_ledgers_side_by_side_say_the_same(place: str, tmp_path: Path) -> N
     """A state machine over every call: equal answers, equal refusals, equal entries, equal totals."""
     g = np.random.default_rng(1)
     with Ledger.open(tmp_path / "l", terms(9)) as file, Ledger.open(place, terms(9)) as shared:
-        assert isinstance(shared, SharedLedger)
         made: list[tuple[Any, Any]] = []
         for step in range(36):
             what = g.integers(0, 7)
@@ -121,7 +123,7 @@ def test_two_drivers_never_pass_the_limit(place: str) -> None:
 
 def test_threads_of_one_object_take_turns(place: str) -> None:
     """They shared one connection and its transaction: a hang, or an AttributeError."""
-    ledger = SharedLedger.open(place, terms(12))
+    ledger = Ledger.open(place, terms(12))
 
     def charge(at: int) -> int:
         seq = ledger.charge(ONE, {"program": str(at)}).seq
@@ -174,24 +176,19 @@ def test_killed_clients_and_a_killed_server_lose_and_double_nothing(
 
 
 def test_a_lost_answer_to_commit_charges_once(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = SharedLedger.open(place, terms(5))
+    ledger = Ledger.open(place, terms(5))
     lost = iter([True, False, False])
 
-    real = _postgres.held
+    real = PostgresTables.writing
 
-    def dropped(path: Path, db: Any) -> Any:
-        from contextlib import contextmanager
+    @contextmanager
+    def dropped(self: PostgresTables, token: str) -> Iterator[int | None]:
+        with real(self, token) as made:
+            yield made
+        if next(lost, False):
+            raise psycopg.OperationalError("the connection went away during COMMIT")
 
-        @contextmanager
-        def run() -> Any:
-            with real(path, db) as number:
-                yield number
-            if next(lost, False):
-                raise psycopg.OperationalError("the connection went away during COMMIT")
-
-        return run()
-
-    monkeypatch.setattr(shared_ledger, "held", dropped)
+    monkeypatch.setattr(PostgresTables, "writing", dropped)
     assert ledger.charge(ONE, {"program": "p"}).seq == 1
     assert ledger.charge(ONE, {"program": "q"}).seq == 2
     assert [e.body["program"] for e in ledger.entries] == ["p", "q"]
@@ -205,7 +202,7 @@ def test_a_network_that_is_cut_during_commit_charges_once(when: str, server: Ser
     for at in range(1, 5):
         proxy = Cut(server.port, at, when)
         server.through(proxy.door.getsockname()[1])
-        ledger = SharedLedger.open(place)
+        ledger = Ledger.open(place)
         before = [entry.seq for entry in ledger.entries]
         for step in range(3):
             entry = ledger.reserve(ONE, {"program": f"p{at}-{step}"})
@@ -221,9 +218,9 @@ def test_a_network_that_is_cut_during_commit_charges_once(when: str, server: Ser
 def test_eight_clients_never_pass_the_limit(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight connections that charge at once: every entry once, and exactly as many as fit."""
     monkeypatch.setattr(_postgres, "_OPTIONS", "-c lock_timeout=0")  # a slow machine is no refusal
-    clients = [SharedLedger.open(place, terms(12)) for _ in range(8)]
+    clients = [Ledger.open(place, terms(12)) for _ in range(8)]
 
-    def all_of(ledger: SharedLedger) -> list[int]:
+    def all_of(ledger: Ledger) -> list[int]:
         told = []
         while True:
             try:
@@ -253,7 +250,7 @@ FORGERIES = {
 @pytest.mark.parametrize("how", FORGERIES)
 def test_a_forged_ledger_is_refused(how: str, server: Server) -> None:
     place = f"postgresql:one/forged-{how}"
-    ledger = SharedLedger.open(place, terms(9))
+    ledger = Ledger.open(place, terms(9))
     for name in "abc":
         ledger.charge(ONE, {"program": name})
     (number,) = server.sql("SELECT max(id) FROM opendp_sim.ledger").fetchone()
@@ -270,7 +267,7 @@ def test_a_forged_ledger_is_refused(how: str, server: Server) -> None:
 
 
 def test_an_older_history_is_found_by_a_head_kept_elsewhere(place: str, server: Server) -> None:
-    ledger = SharedLedger.open(place, terms(9))
+    ledger = Ledger.open(place, terms(9))
     ledger.charge(ONE, {"program": "p"})
     head = ledger.head
     assert ledger.verify(head) == 1
@@ -280,7 +277,7 @@ def test_an_older_history_is_found_by_a_head_kept_elsewhere(place: str, server: 
 
 def test_refusals_of_many_drivers_are_capped(place: str) -> None:
     """Drivers that reserve before any of them was refused: what is beyond the cap stays a charge."""
-    one, two = SharedLedger.open(place, terms(40)), SharedLedger.open(place)
+    one, two = Ledger.open(place, terms(40)), Ledger.open(place)
     held = [ledger.reserve(ONE, {"program": "p"}) for ledger in (one, two) * 7]
     for at, entry in enumerate(held):
         (one, two)[at % 2].settle(entry, "refusal", {"code": "OS603"})
@@ -324,16 +321,16 @@ def test_an_entry_of_somebody_else_breaks_no_look_at_the_chain(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Entries and head are of one moment: read apart, a healthy ledger was said to be cut."""
-    other, real = SharedLedger.open(place, terms(40)), SharedLedger._read
+    other, real = Ledger.open(place, terms(40)), Ledger._read
 
-    def read(self: SharedLedger) -> Any:
+    def read(self: Ledger) -> Any:
         found = real(self)
         if self is not other:
             other.reserve(ONE, {"program": "p"})
         return found
 
-    monkeypatch.setattr(SharedLedger, "_read", read)
-    one = SharedLedger.open(place)
+    monkeypatch.setattr(Ledger, "_read", read)
+    one = Ledger.open(place)
     for at in range(3):
         assert one.verify(other.head) >= at
     assert len(other.entries) >= 4
@@ -389,8 +386,8 @@ def test_a_plan_writes_nothing_there(place: str, tmp_path: Path, server: Server)
 
 def test_a_network_that_says_nothing_ends_a_client(place: str) -> None:
     """libpq's own patience is for ever, and a commit holds back Ctrl-C meanwhile."""
-    assert SharedLedger.open(place, terms(3)) is not None
-    with _postgres.connected(Path(place)) as db:
+    assert Ledger.open(place, terms(3)) is not None
+    with _postgres.connect(Path(place)) as db:
         told = db.info.get_parameters()
     assert {name: told[name] for name in _postgres.PATIENCE} == {
         name: str(value) for name, value in _postgres.PATIENCE.items()

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opendp_sim.accounting.ledger import postgres as _postgres
 from opendp_sim.accounting.session import _chain as chain, postgres as _session_postgres
 from opendp_sim.accounting.session.postgres import SharedStore, mark_at, store_at
 from opendp_sim.accounting.session.store import SessionStore
@@ -334,7 +335,7 @@ def test_servers_that_may_lose_commits_and_places_that_are_none_are_refused(
             with pytest.raises(BudgetError) as caught:
                 act(where)
             assert caught.value.code == "OS407"
-    monkeypatch.setattr(_session_postgres, "_OPTIONS", "-c synchronous_commit=off")
+    monkeypatch.setattr(_postgres, "_OPTIONS", "-c synchronous_commit=off")
     with pytest.raises(BudgetError, match="synchronous_commit"):
         store_at(place, "identity")
 

@@ -1,0 +1,40 @@
+"""Refusals of a ledger: which advice follows from which finding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opendp_sim.core.errors import BudgetError
+
+RESTORE = "restore the ledger from a backup; until then treat the budget as spent."
+FORGET = (
+    "restore it from a backup, or name where it is now; if it is gone for good, `opendp-sim ledger "
+    "new SPEC --forget` begins another one, which says that it forgets what was charged before."
+)
+
+
+class UnavailableError(BudgetError):
+    """A ledger could not be read or written now: nothing is known of its entries."""
+
+
+def lost(file: Path, trace: str) -> BudgetError:
+    """Return the refusal to begin at nothing where a ledger was (OS407).
+
+    Args:
+        file: where it was.
+        trace: what still knows of it.
+    """
+    return BudgetError(
+        "OS407", str(file), expected="the ledger that was charged here before",
+        got=f"no such file, and {trace}", hint=FORGET,
+    )  # fmt: skip
+
+
+def refused(path: Path, expected: str, got: str, hint: str) -> BudgetError:
+    """Return the refusal of a ledger (OS403)."""
+    return BudgetError("OS403", str(path), expected=expected, got=got, hint=hint)
+
+
+def unavailable(path: Path, expected: str, got: str, hint: str) -> UnavailableError:
+    """Return the refusal of a ledger that cannot be had now (OS403)."""
+    return UnavailableError("OS403", str(path), expected=expected, got=got, hint=hint)
