@@ -50,7 +50,7 @@ from opendp_sim.audit.outputs.reading import Reader
 from opendp_sim.audit.report.counterexample import Witness, find_witness, outcome
 from opendp_sim.audit.report.report import Report, versions
 from opendp_sim.audit.report.repro_script import Shown, imported
-from opendp_sim.audit.seeds.constants import mined
+from opendp_sim.audit.seeds.constants import Mined, mined
 from opendp_sim.audit.seeds.missing_values import with_nan
 from opendp_sim.audit.size_limit import paced
 from opendp_sim.audit.state.reachable import arguments_of, functions_of
@@ -258,6 +258,7 @@ def audit(
             times on synthetic datasets, with draws set to zero and replayed.
         mine: try the constants that the object's Python code names, and entries of containers that
             it holds: a report may print them. The text of an exception is an output, printed anyway.
+            Without it the noise is recorded all the same, on records that no code suggested.
         origin: what the object was made from, for the report.
 
     Raises:
@@ -266,7 +267,7 @@ def audit(
             dataset drawn is in the input domain.
     """
     begin = time.perf_counter(), cpu_seconds()
-    functions = functions_of(obj) if mine and not isinstance(obj, Subject) else []
+    functions = [] if isinstance(obj, Subject) else functions_of(obj)
     kept = Kept(functions) if isinstance(obj, dp.Measurement) and functions else None
     spend = checked_budget(budget, beta)
     checked_options(
@@ -303,8 +304,8 @@ def audit(
     if domain is not None and metric is not None and generator is None:
         given += with_nan(metric_name(metric), quiet_member(domain), d_in)
     subject = _subject(obj, d_in, driver, core, noise, sample)
-    found = mined(functions, arguments_of(obj) if functions else ())
-    space = searched_space(subject, d_in, given, generator, found if functions else None)
+    found = mined(functions, arguments_of(obj)) if functions and mine else Mined()
+    space = searched_space(subject, d_in, given, generator, found if functions and mine else None)
     check_computes(subject.run, _short(space, public_generator(seed, "audit", "wait")))
     if isinstance(driver, Driver) and driver.others and functions:
         corners = space.corners(public_generator(seed, "audit", "priced"))

@@ -26,6 +26,7 @@ from opendp_sim.audit.trace.context import BARE, UNSEEN
 from opendp_sim.audit.trace.draw_tree import Tree
 from opendp_sim.audit.trace.enumerate_draws import _likeliest
 from opendp_sim.audit.trace.explanations import alone, looked
+from opendp_sim.audit.trace.layer import LAYER
 from tests.audit.growing import audit_until, shown
 
 dp.enable_features("contrib", "honest-but-curious")
@@ -244,6 +245,17 @@ def test_what_was_given_is_given_again() -> None:
     assert "beta=0.001, pairs=pairs, mine=False)  # with what you gave" in report.search
     assert "given" not in audit(made, 1, BRIEF).search
     compile(report.search, "search", "exec")
+
+
+def test_without_constants_of_its_code_the_noise_is_recorded_all_the_same() -> None:
+    """The whole layer was dropped without a word; a number of the code is still not tried."""
+    seen: list[int] = []
+    made = _measurement(lambda rows: seen.extend(rows) or (_NOISE(len(rows)), 918_273_645)[0])
+    report = audit(made, 1, BRIEF, mine=False)
+    assert [layer.layer for layer in report.layers].count(LAYER) == 1
+    assert 918_273_645 not in seen
+    audit(made, 1, BRIEF)
+    assert 918_273_645 in seen
 
 
 def test_sizes_are_of_the_longer_dataset() -> None:
