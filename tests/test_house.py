@@ -62,7 +62,12 @@ METRICS = st.one_of(
         VectorNorm,
         st.sampled_from(["l1", "l2", "linf"]),
         st.sampled_from([(), ((1, 1),), ((1, 1), (2, 1))]),
-        st.booleans(),
+    ),
+    st.builds(
+        VectorNorm, st.just("linf"), monotone=st.just(True), touched=st.sampled_from([None, 1, 2])
+    ),
+    st.builds(
+        VectorNorm, st.just("linf"), steps=st.just(True), touched=st.sampled_from([None, 1, 2])
     ),
 )
 

@@ -1,8 +1,8 @@
 """Vote counts by item: over a public catalogue, or over whatever items occur.
 
-How far apart two of them are is measured in users: steps that each move some counts up by one, or some
-counts down by one. OpenDP's monotone L∞ distance is at least as large, and infinite where some users
-were added and others removed.
+How far apart two of them are is measured in steps, which each move some counts up by one, or some
+counts down by one, as one user does. Without a bound on the counts that a step moves, OpenDP's monotone
+L∞ distance is the same number, and infinite where some counts rise and others fall.
 """
 
 from __future__ import annotations
@@ -140,7 +140,10 @@ class Votes:
             # Clamping moves no two counts apart, keeps differences inside int64, and takes the vectors
             # that OpenDP's domain admits beside true counts to counts.
             return np.clip(whole, 0 if isinstance(self.domain, KnownCounts) else -_FAR, _FAR)
-        return np.asarray(data["votes"], dtype=np.int64)
+        votes = np.asarray(data["votes"])
+        if votes.dtype == np.uint64:  # a cast would wrap them; clipping moves no two counts apart
+            votes = np.minimum(votes, np.uint64(np.iinfo(np.int64).max))
+        return votes.astype(np.int64)
 
     def rank(self, data: Any, ranks: int) -> Ranking:
         """Return the first ``ranks`` ranks, in time linear in the number of cells."""
@@ -198,11 +201,6 @@ def votes_space(
             hint="give the sketch norm='linf', or use linf_distance(T='i64', monotonic=True).",
         )  # fmt: skip
     steps = 1 if metric.monotone or metric.steps else 2
-    if metric.touched is not None and steps > 1:
-        raise SpaceError(
-            "OS202", f"{key}.input_metric", expected="a monotone distance where items are bounded",
-            got="one that is not monotone", hint="count with `vote_counts`, whose steps are monotone.",
-        )  # fmt: skip
     return Votes(domain, steps, candidates, listed, metric.touched)
 
 

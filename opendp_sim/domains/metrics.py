@@ -39,11 +39,16 @@ class VectorNorm(Metric):
         weights: runs of ``(cells, weight)``; empty when every weight is 1.
         monotone: for L∞, whether all differences have one sign, else the distance is infinite.
         steps: for L∞, instead: the fewest steps, added up by size, that lead from one vector to the
-            other when each step moves cells up only, or down only. That is the largest rise plus
-            the largest fall. Adding one user and removing another is distance 2 here, and infinite
-            in OpenDP's monotone distance, so OpenDP has no equal metric.
-        touched: for L∞, the most cells that one step moves; None for no bound. OpenDP's own metric
-            knows no such bound, so a bounded one chains with nothing that does not state it too.
+            other when each step moves cells up only, or down only. That is D(rises) + D(falls), where
+            D(r) is the largest of r, or max(max r, ceil(sum r / touched)) with a bound on cells.
+            Adding one user and removing another is distance 2 here, and infinite in OpenDP's
+            monotone distance, so OpenDP has no equal metric.
+        touched: for L∞ without weights, the most cells that one step moves, from 1 on; None for no
+            bound. OpenDP's own metric knows no such bound, so a bounded one chains with nothing that
+            does not state it too.
+
+    Raises:
+        ParameterError: OS102, a norm, weight, sign rule or bound that makes no metric.
     """
 
     norm: str
@@ -55,14 +60,29 @@ class VectorNorm(Metric):
     def __post_init__(self) -> None:
         """Refuse what is no metric: an unknown norm, weights below one, a sign rule without L∞."""
         norm_of(self.norm)
-        counted = self.steps or self.touched is not None
-        whole = all(type(n) is int and n >= 1 for run in self.weights for n in run)
-        if not whole or (counted and self.norm != "linf") or (self.monotone and self.steps):
-            raise ParameterError(
-                "OS102", "metric", expected="runs of (cells, weight) of whole numbers from 1 on, and "
-                "`steps` and `touched` for linf alone", got="another metric",
-                hint='write VectorNorm("l2"), or VectorNorm("linf", monotone=True).',
-            )  # fmt: skip
+        signs = self.monotone, self.steps
+        numbers = [n for run in self.weights for n in run]
+        numbers += [] if self.touched is None else [self.touched]
+        wrong = {
+            "whole numbers from 1 on for weights and `touched`": any(
+                type(n) is not int or n < 1 for n in numbers
+            ),
+            "weights as runs of (cells, weight)": any(len(run) != 2 for run in self.weights),
+            "a bool for `monotone` and `steps`, and one of them at most": (
+                set(map(type, signs)) != {bool} or all(signs)
+            ),
+            "`monotone` and `steps` for linf": any(signs) and self.norm != "linf",
+            "`touched` beside `monotone` or `steps`": self.touched is not None and not any(signs),
+            "no weights beside `steps` or `touched`": bool(
+                self.weights and (self.steps or self.touched is not None)
+            ),
+        }
+        for expected, broken in wrong.items():
+            if broken:
+                raise ParameterError(
+                    "OS102", "metric", expected=expected, got="another metric",
+                    hint='write VectorNorm("l2"), or VectorNorm("linf", steps=True, touched=3).',
+                )  # fmt: skip
 
     def need_bound(self, d_in: int, where: str) -> None:
         """Refuse a distance that is infinite because records were both added and removed (OS206)."""

@@ -94,6 +94,34 @@ def test_a_metric_has_whole_weights_from_one_on(weights):
         VectorNorm("l1", weights)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"steps": True, "touched": cells} for cells in (0, -1, 1.5, "x", True, np.int64(2))),
+        {"touched": 1},
+        {"steps": True, "monotone": True},
+        {"steps": 1},
+        {"monotone": "yes"},
+        {"steps": True, "weights": ((4, 2),)},
+        {"monotone": True, "touched": 2, "weights": ((4, 2),)},
+        {"weights": ((4,),)},
+    ],
+    ids=repr,
+)
+def test_a_metric_refuses_steps_that_are_none(wrong):
+    with pytest.raises(ParameterError, match="OS102"):
+        VectorNorm("linf", **wrong)
+
+
+@pytest.mark.parametrize(
+    "flag", [{"monotone": True}, {"steps": True}, {"steps": True, "touched": 2}]
+)
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+def test_signs_of_steps_belong_to_the_largest_cell(norm, flag):
+    with pytest.raises(ParameterError, match="OS102"):
+        VectorNorm(norm, **flag)
+
+
 # --- what OpenDP's monotone distance is -----------------------------------------------------------
 
 

@@ -67,8 +67,6 @@ def test_a_bounded_distance_chains_with_nothing_that_lacks_the_bound():
     assert release.map(1) == pytest.approx(1 / 8)
     with pytest.raises(dp.OpenDPException, match="Mismatch"):
         counts("linf") >> release
-    with pytest.raises(SpaceError, match="OS202"):
-        GaussianTopK(k=2, scale=2.0).bind(ONE_ITEM, VectorNorm("linf", touched=1))
 
 
 @pytest.mark.parametrize("most", [1, 3, None])

@@ -93,6 +93,19 @@ def test_a_release_answers_on_every_vector_that_opendp_admits(key, space):
         assert (votes.counts(vector) == np.clip(vector, low, 2**61)).all()
 
 
+@pytest.mark.parametrize("kind", ["u1", "u8", "i2", "i8"])
+def test_counts_of_items_that_occur_never_wrap(kind):
+    """2^63 votes were a negative number, one vote more than the largest of int64."""
+    space = OpenCounts(text=False)
+    votes = votes_space("test", space, USERS)
+    most = np.iinfo(kind).max
+    given = [min(most, 2**63 - 1), min(most, 2**63), most, 3, 1]
+    data = {"item": np.arange(5), "votes": np.array(given, dtype=kind)}
+    space.check(data)
+    assert votes.counts(data).tolist() == [min(n, 2**63 - 1) for n in given]
+    assert votes.counts({"item": np.arange(0), "votes": np.array([])}).tolist() == []
+
+
 @given(
     st.lists(st.integers(-5, 5), min_size=6, max_size=6),
     st.lists(st.lists(st.integers(0, 1), min_size=6, max_size=6), max_size=3),
