@@ -15,6 +15,8 @@ from opendp_sim.audit.outputs.encoding import outcome
 from opendp_sim.audit.subject import Subject
 from opendp_sim.core import dp
 from opendp_sim.core.errors import AuditError
+from opendp_sim.core.space import Metric
+from opendp_sim.dsl.types.describe import metric_text
 
 MOST_CHANGES = 1000
 """Records (or persons) that a pair may differ by: every one of them is made and edited."""
@@ -114,10 +116,14 @@ def claimed_words(subject: Subject, distance: Any) -> str:
         bound = subject.stability_map(distance) if subject.stability_map else None
     except Exception:  # noqa: BLE001 - a foreign map may raise anything
         return ""
-    metric = (
-        "" if subject.output_metric is None else f" in the {metric_name(subject.output_metric)}"
-    )
-    return f"outputs are at most {bound} apart{metric}"
+    return f"outputs are at most {bound} apart{_metric_words(subject.output_metric)}"
+
+
+def _metric_words(metric: dp.Metric | None) -> str:
+    if metric is None:
+        return ""
+    own = getattr(metric, "descriptor", None)
+    return f" in the {metric_text(own) if isinstance(own, Metric) else metric_name(metric)}"
 
 
 def check_unconditional(obj: Any) -> None:

@@ -56,7 +56,7 @@ def distance_apart(
             "SymmetricDistance" if long or name == "Symmetric" else name
         )  # of long ones: never more
         return name, measure_distance(name, left, right)
-    if name == "VectorNorm" and metric.descriptor.touched is None:
+    if name == "VectorNorm":
         return _NORMS[metric.descriptor.norm], metric_distance(metric)(left, right)
     return name, metric_distance(metric)(left, right) if name in _NUMBERS else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -12,6 +13,7 @@ from opendp_sim.audit import NoiseLaw, Subject
 from opendp_sim.audit.checks import accountants
 from opendp_sim.audit.checks.accountants import attained_delta, quadrature_delta
 from opendp_sim.audit.checks.compare_outputs import distance_of_outputs
+from opendp_sim.audit.claimed_distance import claimed_words
 from opendp_sim.audit.claims.curves import gaussian_delta
 from opendp_sim.audit.claims.output_distance import measure_distance
 from opendp_sim.core.bridge import to_dp_metric
@@ -51,6 +53,77 @@ def test_weighted_norms_add_each_gap_up_once_and_exactly(norm):
     assert measure(left, left[:-1]) == math.inf
     half = left[40:].astype(float) + 0.5
     assert measure(np.r_[left[:40], left[40:]] * 1.0, np.r_[left[:40] * 1.0, half]) > 0
+
+
+# --- steps of few cells ---------------------------------------------------------------------------
+
+
+def _fewest_steps(reach: int, size: int, cells: int) -> dict[tuple[int, ...], int]:
+    """Breadth-first search from zero: a step moves at most ``cells`` cells by one, up or down."""
+    ways = [
+        tuple(sign if j in some else 0 for j in range(size))
+        for count in range(1, min(cells, size) + 1)
+        for some in itertools.combinations(range(size), count)
+        for sign in (1, -1)
+    ]
+    found, edge = {(0,) * size: 0}, [(0,) * size]
+    while edge:
+        reached = {
+            at: found[one] + 1
+            for one in edge
+            for way in ways
+            if max(map(abs, at := tuple(a + b for a, b in zip(one, way, strict=True)))) <= reach
+            and at not in found
+        }
+        found |= reached
+        edge = list(reached)
+    return found
+
+
+@pytest.mark.parametrize("mapping", [False, True])
+@pytest.mark.parametrize(("size", "cells"), [(2, 1), (3, 1), (3, 2), (3, 5), (4, 3)])
+def test_the_distance_in_steps_is_the_fewest_steps(size, cells, mapping):
+    """The metric that states the cells of a step, and the monotone one, on all small vectors."""
+    # a reach beyond the vectors asked about: a shortest way never leaves them, but may be let to
+    fewest = _fewest_steps(3, size, cells)
+    in_steps = distance_of(VectorNorm("linf", steps=True, touched=cells))
+    one_way = distance_of(VectorNorm("linf", monotone=True, touched=cells))
+    for move in itertools.product(range(-2, 3), repeat=size):
+        left, right = (np.array(v) for v in ([5] * size, [5 + m for m in move]))
+        if mapping:  # items that occur on one side only among them
+            left, right = counts(a=4, z=1), counts(a=4, z=1)
+            for item, m in zip("bcde", move, strict=False):
+                left, right = _add(left, item, max(-m, 0)), _add(right, item, max(m, 0))
+        assert in_steps(left, right) == in_steps(right, left) == fewest[move]
+        signed = max(move) > 0 > min(move)
+        assert one_way(left, right) == (math.inf if signed else fewest[move])
+
+
+def distance_of(norm):
+    return distance_of_outputs(Subject(run=len, output_metric=to_dp_metric(norm)), None)
+
+
+def _add(table, item, votes):
+    known = dict(zip(table["item"].tolist(), table["votes"].tolist(), strict=True))
+    return counts(**known | ({item: votes} if votes else {}))
+
+
+def test_steps_of_few_cells_are_exact_at_the_ends_of_integers():
+    few = distance_of(VectorNorm("linf", steps=True, touched=2))
+    ends = np.iinfo(np.int64)
+    left, right = np.full(3, ends.min), np.full(3, ends.max)
+    assert few(left, right) == math.ceil(Fraction(3 * (2**64 - 1), 2))
+    assert few(left, left) == 0
+    assert few(left, left[:2]) == math.inf
+    assert few(np.array([0.0, math.inf]), np.zeros(2)) == math.inf
+
+
+def test_a_claim_in_steps_names_the_cells_of_a_step():
+    norm = to_dp_metric(VectorNorm("linf", steps=True, touched=3))
+    subject = Subject(run=len, stability_map=lambda d: d, output_metric=norm)
+    assert claimed_words(subject, 2) == (
+        "outputs are at most 2 apart in the linf distance, in users, 3 cells a step at most"
+    )
 
 
 def test_many_kinds_of_cells_are_a_lower_bound_that_takes_no_time(monkeypatch):

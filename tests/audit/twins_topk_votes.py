@@ -134,6 +134,20 @@ def _first_object_decides() -> Any:
     return build(claim, mechanism.key, domain, USER, "l1")
 
 
+def _open_pairs() -> list[tuple[Any, Any]]:
+    """One user with items of their own, and with items of others."""
+    alone = _table((1, "a"), (1, "b"))
+    many = _table((1, "a"), (1, "b"), (2, "a"), (3, "b"))
+    return [(alone, take(alone, [])), (many, take(many, [2, 3]))]
+
+
+def _open_counts(stated: int) -> Any:
+    """Counts of the items that occur, two items a user; the metric states its own number."""
+    claim = _claim(VoteCounts(item="word", max_items=2))
+    metric = replace(claim.output_metric, touched=stated)
+    return build(replace(claim, output_metric=metric), "vote_counts", RECORDS, USER, "linf")
+
+
 def _held_pairs() -> list[tuple[Any, Any]]:
     """One more user, who comes first and holds an item as another type of text."""
     out = []
@@ -182,6 +196,12 @@ TWINS = [
         "l1",
     ),
     Twin(
+        name="vote_counts/fewer_items_stated",
+        why="a user keeps two items where a step of the output metric moves one",
+        make=lambda: _open_counts(1),
+        options={"pairs": _open_pairs()},
+    ),
+    Twin(
         name="vote_counts/first_object_decides",
         why="equal items of other types have other hashes: the first one met decides for everybody",
         make=_first_object_decides,
@@ -199,6 +219,11 @@ CONTROLS = [
             "l1",
         ),
         options={"pairs": [tuple(map(RECORDS.normal, pair)) for pair in _held_pairs()]},  # as kept
+    ),
+    Control(
+        name="vote_counts/items_that_occur",
+        make=lambda: _open_counts(2),
+        options={"pairs": _open_pairs()},
     ),
     Control(
         name="vote_counts/sound",

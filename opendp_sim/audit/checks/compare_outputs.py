@@ -20,8 +20,8 @@ from opendp_sim.audit.claims.noise_laws import difference, flat
 from opendp_sim.audit.claims.output_distance import (
     exceeds,
     measure_distance,
+    monotone_steps,
     ratio,
-    rise_and_fall,
     to_float,
 )
 from opendp_sim.audit.generators.datasets import records_of
@@ -77,8 +77,11 @@ def metric_distance(
 
 def _one_way(left: Any, right: Any) -> Any:
     """OpenDP's monotone L∞ distance: infinite where some cells rise and others fall."""
-    up, down = rise_and_fall(left, right)
-    return math.inf if up and down else max(up, down)
+    return _one_signed(monotone_steps(left, right))
+
+
+def _one_signed(steps: tuple[Any, Any]) -> Any:
+    return math.inf if all(steps) else max(steps)
 
 
 def _splitter(subject: Subject, name: str) -> Callable[[Any], Any]:
@@ -97,14 +100,15 @@ def _weighted(norm: Any) -> Callable[[Any, Any], Any]:
 
     A sketch may have a million cells, and few different gaps among them: each is added up once.
     """
-    if norm.steps:  # without weights: the largest rise and the largest fall
-        return lambda left, right: sum(rise_and_fall(left, right))
+    if norm.steps or norm.touched is not None:  # no cell has a weight
+        total = sum if norm.steps else _one_signed
+        return lambda left, right: total(monotone_steps(left, right, norm.touched))
 
     def distance(left: Any, right: Any) -> Any:
         first, second = np.ravel(left), np.ravel(right)
         if first.shape != second.shape:
             return math.inf
-        if norm.monotone and all(rise_and_fall(first, second)):
+        if norm.monotone and all(monotone_steps(first, second)):
             return math.inf
         total, begin = Fraction(0), 0
         for cells, weight in (*norm.weights, (first.size, 1)):  # what no weight is given for has 1

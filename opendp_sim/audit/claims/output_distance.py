@@ -119,8 +119,14 @@ def _gaps(left: Any, right: Any) -> list[Any]:
     return [_gap(a, b) for a, b in zip(first, second, strict=True)]
 
 
-def rise_and_fall(left: Any, right: Any) -> tuple[Any, Any]:
-    """Return how far the farthest cell rises from ``left`` to ``right``, and how far one falls."""
+def monotone_steps(left: Any, right: Any, cells: int | None = None) -> tuple[Any, Any]:
+    """Return the fewest steps that raise, and that lower, what differs between two outputs.
+
+    A step moves at most ``cells`` cells (None: any number) one way, each by at most one; one of size s is
+    s of them. Rises r, and falls, take D(r) = max(max r, ceil(sum r / cells)) steps. No fewer: a step
+    moves no cell by more than one, and all together by ``cells``. No more: a step on the ``cells``
+    largest of r lowers D(r).
+    """
     if isinstance(left, Mapping):
         left, right = _open_counts(left), _open_counts(right)
         keys = list(dict.fromkeys([*left, *right]))
@@ -128,8 +134,17 @@ def rise_and_fall(left: Any, right: Any) -> tuple[Any, Any]:
     first, second = np.ravel(left).tolist(), np.ravel(right).tolist()
     if len(first) != len(second):
         return _INFINITE, _INFINITE
-    moved = [b - a for a, b in zip(first, second, strict=True) if a != b]
-    return max([*moved, 0]), -min([*moved, 0])
+    pairs = list(zip(first, second, strict=True))
+    rises = [_gap(a, b) for a, b in pairs if b > a]
+    falls = [_gap(a, b) for a, b in pairs if a != b and not b > a]
+    return _steps(rises, cells), _steps(falls, cells)
+
+
+def _steps(moves: list[Any], cells: int | None) -> Any:
+    longest = max(moves, default=0)
+    if cells is None or longest == _INFINITE:
+        return longest
+    return max(longest, math.ceil(sum(moves) / Fraction(cells)))
 
 
 def _open_counts(table: Mapping[Any, Any]) -> Mapping[Any, Any]:
