@@ -172,7 +172,11 @@ def _child(
         before()
         code = _code_of(_entry.main)
         told()
-        sys.stdout.flush()
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:
+                code = 120  # as the interpreter ends
         atexit._run_exitfuncs()
     except BaseException:  # noqa: BLE001 - nothing may run the parent's code in a child
         traceback.print_exc()

@@ -3,8 +3,9 @@
 A command's module is imported when that command is run, so that help is quick.
 
 Exit codes: 0 fine; 1 refused, with diagnostics; 2 wrong usage; 3 budget or ledger; 4 data; 5 release
-or certificate; 70 internal error; 129 hung up (a closed terminal), 130 interrupted (Ctrl-C), 141
-standard output was closed, 143 terminated.
+or certificate; 70 internal error; 74 standard output takes no more, and standard error says what was
+done; 129 hung up (a closed terminal), 130 interrupted (Ctrl-C), 141 standard output was closed, 143
+terminated.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from opendp_sim import __version__
 from opendp_sim.cli._quiet import hush
-from opendp_sim.cli._stop import stoppable
+from opendp_sim.cli._stop import reported, stoppable
 from opendp_sim.core.errors import SimError
 from opendp_sim.core.system.escape_text import shown
 
@@ -126,7 +127,7 @@ class _App(typer.Typer):
     """An application that can be stopped at any moment."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with stoppable():
+        with stoppable(), reported():
             return super().__call__(*args, **kwargs)
 
 

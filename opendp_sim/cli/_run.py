@@ -15,10 +15,9 @@ from rich.table import Table
 
 from opendp_sim.cli._folding import folded
 from opendp_sim.cli._quiet import hushed
-from opendp_sim.cli._stop import begun, unread
+from opendp_sim.cli._stop import begun, deed, unread
 from opendp_sim.core.errors import SimError, SpecError
 from opendp_sim.core.system.escape_text import cut, shown
-from opendp_sim.dsl.files.write import unwritable
 from opendp_sim.dsl.text.diagnostic import Refused
 from opendp_sim.dsl.text.render import as_json, as_text
 from opendp_sim.dsl.text.yaml_document import Document
@@ -51,7 +50,7 @@ class _Plain(Console):
         """Print; a string is data, never markup."""
         if hushed() and not self.stderr:
             return
-        with _written():
+        with printed():
             super().print(*(self._line(o, **options) for o in objects), **options)
 
     def _line(self, given: Any, *, soft_wrap: bool = False, **_options: Any) -> Any:
@@ -61,7 +60,7 @@ class _Plain(Console):
 
     def on_broken_pipe(self) -> None:
         """End as a shell expects; Rich would exit with 1, and say nothing of a charge."""
-        raise unread()
+        raise unread(BrokenPipeError())
 
     def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
         """Render, with every character that could steer a terminal made visible."""
@@ -100,27 +99,23 @@ def say(text: str, *, lines: bool = False, fold: bool = True) -> None:
     if hushed():
         return
     said = shown(text, "\n\t" if lines else "\t")
-    with _written():
+    with printed():
         typer.echo(folded(said, console().width) if fold else said)
 
 
 def say_json(value: Any) -> None:
     """Print JSON."""
-    with _written():
+    with printed():
         typer.echo(json.dumps(value, indent=1, sort_keys=True))
 
 
 @contextmanager
-def _written() -> Iterator[None]:
-    """Turn a standard output that takes no more into OS609; a closed pipe is the reader's wish."""
+def printed() -> Iterator[None]:
+    """End the command where standard output takes no more: what was done is no refusal."""
     try:
         yield
-    except BrokenPipeError:
-        raise
-    except OSError:
-        raise unwritable(
-            "standard output", "one that takes no more", "make room where it is redirected to."
-        ) from None
+    except OSError as error:
+        raise unread(error) from None
 
 
 def counted(number: int, word: str, many: str = "") -> str:
@@ -147,33 +142,41 @@ def handled(*, as_json_text: bool = False, exits: Mapping[str, int] = EXITS) -> 
         yield
     except Refused as error:
         document = error.document if isinstance(error.document, Document) else None
-        if not (as_json_text and _told({"errors": as_json(error.findings, document)})):
+        if not (as_json_text and _told(as_json(error.findings, document))):
             _complain(as_text(error.findings, document))
             _complain(f"\n{counted(len(error.findings), 'error')}.")
+            _say_deed()
         raise typer.Exit(1) from None
     except SimError as error:
-        if not (as_json_text and _told({"errors": [_plain(error)]})):
+        if not (as_json_text and _told([_plain(error)])):
             _complain(_simple(error))
+            _say_deed()
         raise typer.Exit(exits[error.code[:3]]) from None
     except (typer.Exit, typer.BadParameter, typer.Abort):
         raise
-    except BrokenPipeError:
-        raise unread() from None
     except Exception as error:  # noqa: BLE001 - its text could quote a record
         _complain(
             f"error[OS903]: an internal error of kind {type(error).__name__}\n"
             "   = help: its text is withheld; report the command as a bug."
         )
+        _say_deed()
         raise typer.Exit(70) from None
 
 
-def _told(value: Any) -> bool:
-    """Print JSON, if standard output takes it."""
+def _told(errors: list[Any]) -> bool:
+    """Print errors as JSON, and what was done in spite of them, if standard output takes it."""
+    done = {"done": deed()} if deed() else {}
     try:
-        say_json(value)
-    except SimError:
+        typer.echo(json.dumps({"errors": errors, **done}, indent=1, sort_keys=True))
+    except OSError:
         return False
     return True
+
+
+def _say_deed() -> None:
+    """Say what was done before an error: a run that was charged must not look like one that was not."""
+    if deed():
+        _complain(f"   = note: {deed()}")
 
 
 def _complain(text: str) -> None:

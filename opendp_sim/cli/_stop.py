@@ -1,11 +1,16 @@
-"""Whoever stops a command gets one line, which says what was charged, and 128 plus the signal's number.
+"""A command that is stopped, or cannot print, ends with one line that says what was charged and written.
 
-Light on imports: it is in force while everything else is imported.
+The exit code is 128 plus the signal's number; 141 where the reader of standard output is gone; 74
+(``EX_IOERR``) where standard output takes no more, a full disk for example. What was done stands in each
+case: neither code may look like a run that was refused, which somebody would repeat and pay again.
+Standard error may be lost without any consequence. Light on imports: it is in force while everything
+else is imported.
 """
 
 from __future__ import annotations
 
 import atexit
+import io
 import os
 import signal
 import sys
@@ -21,8 +26,9 @@ from opendp_sim.core.system.escape_text import shown
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 if hasattr(signal, "SIGHUP"):  # the terminal was closed
     _WORDS[signal.SIGHUP] = "hung up"
-_SIGPIPE = 13
-"""As on every POSIX system; others have the number by convention only."""
+CLOSED, FULL = 128 + 13, 74
+"""Exit codes where nobody reads standard output, and where it takes no more."""
+_LOST = {CLOSED: "standard output was closed", FULL: "standard output takes no more"}
 
 
 class Interrupted(BaseException):
@@ -34,12 +40,15 @@ class _Process:
 
     seen: int = 0
     """The signal that came, or 0."""
+    lost: int = 0
+    """The exit code where standard output cannot be written, or 0."""
     inside = False
     """A command runs: what it calls is a part of it."""
     starting = False
     leaving = False
     """The last line is being written, or the command has ended: a signal comes too late."""
     charged: str = ""
+    written: str = ""
 
 
 def note_charge(text: str) -> None:
@@ -47,26 +56,84 @@ def note_charge(text: str) -> None:
     _Process.charged = text
 
 
-def unread() -> Interrupted:
-    """Return what ends a command whose standard output nobody reads any more, as a shell expects (141).
+def note_written(*files: object) -> None:
+    """Remember which files are complete; the last line says it if the command is stopped."""
+    _Process.written = ", ".join(map(str, files))
 
-    It ends in silence, but for a charge that was made: that one is named.
-    """
-    _Process.seen = _SIGPIPE
+
+def deed() -> str:
+    """Return what the command did that stays done: what was charged, what was written; or nothing."""
+    written = f"wrote {_Process.written}" if _Process.written else ""
+    return "; ".join(text for text in (_Process.charged, written) if text)
+
+
+def unread(error: OSError) -> Interrupted:
+    """Return the exception that ends a command after a failed write to standard output."""
+    _Process.lost = _code_of(error)
     return Interrupted()
 
 
-def _is_closed(end: SystemExit) -> bool:
-    """Say whether nobody reads standard output: Click or Rich met that, or what is left to write does."""
-    if isinstance(end.__context__, BrokenPipeError):  # they end the process themselves, with 1
-        return True
+def _code_of(error: OSError) -> int:
+    """Return the exit code for a failed write: a closed pipe is the reader's wish."""
+    return CLOSED if isinstance(error, BrokenPipeError) else FULL
+
+
+class _Stream:
+    """A standard stream whose failed writes are noted."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        """Return anything else as the stream has it."""
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write, or note why not."""
+        self._noted(self._stream.write, text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, or note why not."""
+        self._noted(self._stream.flush)
+
+    def _noted(self, work: Callable[..., object], *given: str) -> None:
+        """Remember that standard output takes no more, whoever catches the exception."""
+        try:
+            work(*given)
+        except OSError as error:
+            _Process.lost = _code_of(error)
+            raise
+
+
+class _Forgiving(_Stream):
+    """Standard error: a progress bar, a warning or a message that it does not take ends no command."""
+
+    def _noted(self, work: Callable[..., object], *given: str) -> None:
+        """Drop what is not taken."""
+        with suppress(OSError):
+            work(*given)
+
+
+@contextmanager
+def _printable() -> Iterator[None]:
+    r"""Print characters that a stream's encoding lacks as escapes (``\u044f``), and notice lost text."""
+    usual = sys.stdout, sys.stderr
+    errors = {s: s.errors for s in usual if isinstance(s, io.TextIOWrapper)}
+    for stream in errors:
+        with suppress(OSError):  # it flushes
+            stream.reconfigure(errors="backslashreplace")
+    sys.stdout = None if usual[0] is None else _Stream(usual[0])
+    sys.stderr = None if usual[1] is None else _Forgiving(usual[1])
     try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        return True
-    except (OSError, ValueError, AttributeError):
-        pass  # full, closed or none
-    return False
+        yield
+    finally:
+        with suppress(OSError, ValueError, AttributeError):
+            _Stream(usual[0]).flush()
+        sys.stdout, sys.stderr = usual
+        for stream, before in errors.items():
+            with suppress(OSError, ValueError):
+                stream.reconfigure(errors=before)
 
 
 def _stop(signum: int, frame: FrameType | None) -> None:
@@ -101,18 +168,19 @@ def _end() -> None:
     _Process.leaving = True
     for signum in _WORDS:
         signal.signal(signum, signal.SIG_IGN)
-    closed = _Process.seen == _SIGPIPE
-    word = "standard output was closed" if closed else _WORDS[signal.Signals(_Process.seen)]
-    charged = _Process.charged or "nothing was charged"
     with suppress(Exception):
         sys.stdout.flush()
-    with suppress(Exception):
-        if _Process.charged or not closed:
-            sys.stderr.write(f"{word}; {shown(charged)}\n")
-        sys.stderr.flush()
+    _say_last(_WORDS[signal.Signals(_Process.seen)])
     with suppress(BaseException):
         atexit._run_exitfuncs()  # noqa: SLF001 - what `os._exit` leaves out
     os._exit(128 + _Process.seen)
+
+
+def _say_last(word: str) -> None:
+    """Write the last line, which says what was done."""
+    with suppress(Exception):
+        sys.stderr.write(f"{word}; {shown(deed() or 'nothing was charged')}\n")
+        sys.stderr.flush()
 
 
 def begun() -> None:
@@ -128,7 +196,7 @@ def stoppable() -> Iterator[None]:
         yield
         return
     _Process.inside = _Process.starting = True
-    _Process.charged = ""  # what an earlier command of this process charged is not this one's
+    _Process.charged = _Process.written = ""  # what an earlier command did is not this one's
     try:
         with suppress(ValueError):  # not the main thread: whoever owns it handles signals
             for signum in _WORDS:
@@ -138,16 +206,52 @@ def stoppable() -> Iterator[None]:
         yield
     except (Interrupted, KeyboardInterrupt):
         _Process.seen = _Process.seen or signal.SIGINT
-    except SystemExit as end:
-        if _is_closed(end):
-            _Process.seen = _SIGPIPE
-        raise
     finally:
         _Process.starting = _Process.inside = False
         sys.unraisablehook = usual
         if _Process.seen:  # also when somebody dropped the exception and the command went on
             _Process.leaving = True
             _end()
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """End a command whose standard output cannot be written with one line on standard error.
+
+    Raises:
+        SystemExit: 141 or 74; or the code of a refusal, which stands.
+    """
+    _Process.lost = 0
+    try:
+        with _printable():
+            yield
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # Click ends the process itself, with 1
+            _Process.lost = CLOSED
+        elif end.code:
+            _Process.lost = 0
+        if not _Process.lost:
+            raise
+    except (Interrupted, OSError):
+        if not _Process.lost:
+            raise
+    if _Process.lost and not _Process.seen:
+        if deed() or _Process.lost != CLOSED:
+            _say_last(_LOST[_Process.lost])
+        raise SystemExit(_Process.lost)
+
+
+def _drop_unwritten() -> None:
+    """Drop text that the standard streams do not take: the interpreter would exit with 120 for it."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # none, or closed by the caller
+            try:
+                stream.flush()
+            except OSError:
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, stream.fileno())
+                os.close(nowhere)
+                stream.flush()
 
 
 def to_the_end(command: Callable[[], Any]) -> None:
@@ -162,6 +266,7 @@ def to_the_end(command: Callable[[], Any]) -> None:
         finally:
             for signum in _WORDS:
                 signal.signal(signum, signal.SIG_IGN)
+            _drop_unwritten()
     except (Interrupted, KeyboardInterrupt):  # in the moment between ``stoppable`` and the loop
         _Process.leaving = True
         _Process.seen = _Process.seen or signal.SIGINT

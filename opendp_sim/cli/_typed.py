@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO
 
+_UTF8 = "utf-8-sig"
+
 
 class Typed(io.RawIOBase):
     """Reads a descriptor, and runs signals' handlers while it waits."""
@@ -42,14 +44,15 @@ class Typed(io.RawIOBase):
 
 @contextmanager
 def typed(stream: IO[str]) -> Iterator[IO[str]]:
-    """Yield a stream's text as it is typed; bytes that are no text become lone surrogates.
+    """Yield a stream's text as it is typed: UTF-8, as JSON is, whatever the terminal's code page is.
 
-    Streams that are no files, other threads and systems without ``poll`` have the stream as it is.
+    A byte order mark is passed over, and bytes that are no text become lone surrogates. Streams that are
+    no files, other threads and systems without ``poll`` are not waited for in this way.
     """
     if not isinstance(stream, io.TextIOWrapper):
         yield stream
         return
-    stream.reconfigure(errors="surrogateescape")
+    stream.reconfigure(encoding=_UTF8, errors="surrogateescape")
     source = None
     with suppress(OSError):  # no file
         source = stream.fileno()
@@ -62,7 +65,7 @@ def typed(stream: IO[str]) -> Iterator[IO[str]]:
     usual = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
     try:
         raw = io.BufferedReader(Typed(source, wake))
-        yield io.TextIOWrapper(raw, encoding=stream.encoding, errors="surrogateescape")
+        yield io.TextIOWrapper(raw, encoding=_UTF8, errors="surrogateescape")
     finally:
         signal.set_wakeup_fd(usual)
         os.close(wake)

@@ -21,6 +21,7 @@ from opendp_sim.cli._run import (
     say_json,
     table,
 )
+from opendp_sim.cli._stop import note_written
 from opendp_sim.dsl.explain.explain import catalogue, explain, explain_stage, facts_of
 from opendp_sim.dsl.files.write import check_writable
 from opendp_sim.dsl.grammar.program import TEMPLATE
@@ -101,6 +102,7 @@ def schema_command(
         elif output is not None:
             check_target(File(output), "schema", ())
             File(output).write_text(text, encoding="utf-8")
+            note_written(output)
             if json_:
                 say_json({"wrote": output})
         elif json_:
@@ -117,6 +119,7 @@ def stubs_command(
     with handled(as_json_text=json_):
         if write:
             written = [str(file) for file in write_stubs()]
+            note_written(*written)
             _say(json_, "\n".join(f"wrote {file}" for file in written), {"wrote": written})
             return
         have = {file: file.read_text("utf-8") if file.exists() else "" for file in stubs()}
@@ -156,6 +159,7 @@ def init_command(
             raise refuse_usage("a new file", file, "choose another name, or remove the file.")
         check_writable(path, "FILE")
         path.write_text(recipe_text(recipe, data or None, TEMPLATE), encoding="utf-8")
+        note_written(file)
         then = f"opendp-sim check {file}"
         _say(
             json_, f"wrote {file}; fill in the ??? and run `{then}`", {"wrote": file, "next": then}

@@ -25,6 +25,7 @@ from opendp_sim.cli._run import (
     say,
     say_json,
 )
+from opendp_sim.cli._stop import note_written
 from opendp_sim.dsl.files.write import table_of, write_output
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.run.answer import ask, notes_of, reference
@@ -80,6 +81,7 @@ def answer_command(
         notes = notes_of(loaded, opened[0], post, found, opened[1])
         if save is not None:
             write_output(File(save), answers, domain)
+            note_written(save)
             if json_:
                 say_json({"wrote": save} | ({"notes": notes} if notes else {}))
             else:
@@ -242,6 +244,7 @@ def ledger_new(
         path, known = begin_ledger(
             plan_file(spec, parameters(param)), None if into is None else File(into), forget=forget
         )
+        note_written(path)
         if json_:
             say_json({"begun": str(path), "forgotten": known or None})
             return

@@ -17,7 +17,7 @@ from opendp_sim.cli._run import (
     say,
     say_json,
 )
-from opendp_sim.cli._stop import note_charge
+from opendp_sim.cli._stop import note_charge, note_written
 from opendp_sim.cli.show_comparison import show_comparison
 from opendp_sim.cli.show_first import show_advice, show_done
 from opendp_sim.cli.show_plan import show_plan
@@ -96,6 +96,7 @@ def apply_command(
                 resume=resume,
                 sign=sign,
             )
+        note_written(*done.files.values())
         found = compare(done) if compared and done.resumed is None else []
         if json_:
             say_json(_plain(done) | {"comparison": [asdict(one) for one in found]})

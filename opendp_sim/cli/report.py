@@ -9,6 +9,7 @@ import typer
 
 from opendp_sim.accounting.atomic_files import replacing
 from opendp_sim.cli._run import AsJson, handled, say, say_json
+from opendp_sim.cli._stop import note_written
 from opendp_sim.dsl.run.overwrite import check_target, kept_of
 
 
@@ -44,6 +45,7 @@ def report_command(
         there = target.exists()
         with replacing(target) as stream:
             stream.write(page.encode("utf-8"))
+        note_written(target)
         if json_:
             say_json({"wrote": str(target)})
         else:

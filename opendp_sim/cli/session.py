@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from opendp_sim.accounting.file_schemas import plain_json
-from opendp_sim.cli._run import AsJson, handled, refuse_usage
+from opendp_sim.cli._run import AsJson, handled, printed, refuse_usage
 from opendp_sim.cli._stop import note_charge
 from opendp_sim.cli._typed import typed
 from opendp_sim.core.errors import SimError, SpecError
@@ -245,8 +245,9 @@ def _whole(count: Any) -> int | None:
 
 def _say(answer: dict[str, Any], out: IO[str]) -> None:
     """Write one answer as one line, at once."""
-    out.write(json.dumps(answer, allow_nan=False) + "\n")
-    out.flush()
+    with printed():
+        out.write(json.dumps(answer, allow_nan=False) + "\n")
+        out.flush()
 
 
 def _unreadable(got: str) -> SimError:

@@ -54,7 +54,7 @@ CATALOGUE: dict[str, str] = {
     "OS606": "An optional package needed for this source is not installed.",
     "OS607": "A query has the wrong shape, width or dtype.",
     "OS608": "The source holds no record.",
-    "OS609": "An output cannot be written where it should go; nothing was charged for it.",
+    "OS609": "An output cannot be written where it should go; the text says whether it was charged.",
     "OS610": "The source holds 2**31 records or more, for which sums could leave int64.",
     "OS611": "An engine cannot run this plan: a mechanism needs all rows in one place, the data is in "
     "memory, or the engine is unknown or not installed. No record was read.",

@@ -114,15 +114,15 @@ def test_a_link_to_no_file_is_no_ledger_and_makes_none(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("words", [("check",), ("check", "--json"), ("plan",)])
-def test_a_full_standard_output_is_told_with_a_code(tmp_path: Path, capsys, words) -> None:
+def test_a_full_standard_output_has_a_code_of_its_own(tmp_path: Path, capsys, words) -> None:
     spec = write_small(tmp_path)
     with Path("/dev/full").open("w") as full, pytest.MonkeyPatch.context() as patched:
         patched.setattr("sys.stdout", full)
         with pytest.raises(SystemExit) as ended:
             app([*words, str(spec)])
         patched.undo()
-        assert ended.value.code == 4
-        assert "OS609" in capsys.readouterr().err
+        assert ended.value.code == 74
+        assert capsys.readouterr().err == "standard output takes no more; nothing was charged\n"
         os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -13,9 +14,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import typer
 
 from opendp_sim.accounting.ledger.ledger import Ledger
 from opendp_sim.cli import _stop
+from opendp_sim.cli._run import handled
+from opendp_sim.core.errors import SpecError
 
 SPEC = """
 spec: opendp_sim/1
@@ -278,7 +282,7 @@ def _closed_after_its_charge(tmp_path: Path, *more: str) -> None:
     assert code == 141
     assert charges(tmp_path) == 1
     assert said.startswith("standard output was closed; entry ")
-    assert said.endswith(", and stands\n")
+    assert said.endswith(f", and stands; wrote {tmp_path / 'out' / 'sketch.npz'}\n")
     assert (tmp_path / "out" / "sketch.npz.certificate.json").exists()
 
 
@@ -357,3 +361,18 @@ def test_a_signal_within_the_hook_of_dropped_exceptions_is_sent_again(monkeypatc
     finally:
         signal.signal(signal.SIGTERM, usual)
     assert sent == ([signal.SIGINT, signal.SIGTERM] if inside else [])
+
+
+@pytest.mark.parametrize("error", [ValueError("of a record"), SpecError("OS304", "x", expected="a", got="b", hint="c")])  # fmt: skip
+@pytest.mark.parametrize("as_json", [False, True])
+def test_an_error_after_a_charge_names_the_charge(capsys, monkeypatch, error, as_json) -> None:
+    monkeypatch.setattr(
+        _stop._Process, "charged", "entry 1 of x.ledger charges rho 0.4, and stands"
+    )
+    with pytest.raises(typer.Exit), handled(as_json_text=as_json):
+        raise error
+    out, said = capsys.readouterr()
+    if as_json and isinstance(error, SpecError):
+        assert json.loads(out)["done"].startswith("entry 1 of x.ledger")
+    else:
+        assert "note: entry 1 of x.ledger charges rho 0.4, and stands" in said

@@ -97,6 +97,20 @@ def test_other_streams_are_left_as_they_are():
         assert lines.readline() == "\udcff\n"
 
 
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "utf-16", "utf-8"])
+def test_lines_are_utf_8_whatever_the_code_page_is(encoding):
+    """A deletion answered "ok" and deleted nobody, since the insertion had come from another terminal."""
+    raw = '\ufeff{"delete": ["José", "Łódź", "東京"]}\n'.encode()
+    reader, writer = os.pipe()
+    os.write(writer, raw)
+    os.close(writer)
+    with os.fdopen(reader, encoding=encoding) as text, typed(text) as lines:
+        assert lines.readline() == raw.decode("utf-8-sig")
+    no_file = io.TextIOWrapper(io.BytesIO(raw), encoding=encoding)
+    with typed(no_file) as lines:
+        assert lines.readline() == raw.decode("utf-8-sig")
+
+
 def test_another_thread_has_the_stream_as_it_is(stream):
     found = []
 

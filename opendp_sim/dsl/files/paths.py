@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import glob
-import os.path
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path as File
@@ -131,11 +132,40 @@ def check_places(program: Program, notes: Notes, spec: str | None = None) -> Non
             notes.error("OS304", f"the ledger of `{entry.name}` is a folder",
                         ("data", entry.name, "ledger"), label="a folder",
                         help="name a file, for example points.ledger.")  # fmt: skip
+    _check_encoding(program, notes)
     _check_stores(program, notes)
     _check_names(program, notes)
     if spec is not None:
         _check_link(program, notes, File(spec))
     check_saves(program, notes, File(program.folder), spec)
+
+
+def _check_encoding(program: Program, notes: Notes) -> None:
+    """Report paths with characters that the system's file names cannot have for Python (OS304).
+
+    That is so where the locale is none, or not UTF-8, and Python's UTF-8 mode is switched off.
+    """
+    named: list[tuple[Path, object]] = [*_counting(program)]
+    named += [(("data", entry.name, "source"), entry.source) for entry in program.data]
+    for output in program.outputs:
+        named += [
+            (("outputs", output.name, word), given)
+            for word, given in (
+                ("save", output.save),
+                ("queries", output.queries),
+                ("public", output.public),
+            )
+        ]
+    for path, given in named:
+        ref = given.argument if isinstance(given, SourceRef) else given
+        file = ref.get("file") if isinstance(ref, dict) else ref
+        try:
+            os.fsencode(str(file))
+        except UnicodeEncodeError:
+            notes.error("OS304", f"`{file}` is no file name in the encoding of this system",
+                        path, label=f"characters that {sys.getfilesystemencoding()} lacks",
+                        help="set the environment variable PYTHONUTF8=1, or a locale of UTF-8 "
+                        "(LC_ALL=C.UTF-8).")  # fmt: skip
 
 
 def _counting(program: Program) -> list[tuple[Path, str]]:
