@@ -170,7 +170,7 @@ def _finished(plan: Plan, waiting: RunFolder, run: Run, reserved: Entry) -> Appl
     done = Applied(plan)
     publish(waiting, listed.files, run, reserved, done)
     done.resumed = None if done.charge is None else done.charge.seq
-    total = ledger.total()
+    total = ledger.total(upto=None if done.charge is None else done.charge.seq)
     done.spent, done.left = total.text, total.left_text
     for name, path in done.files.items():
         if path.suffix == ".npz" and not plan.outputs[name].posts:
@@ -329,8 +329,8 @@ def _fresh(plan: Plan, run: Run, memory: Memory, stack: ExitStack) -> Applied:
     seal = waiting.seal.public if waiting else None
     reserved = reserve(plan, ledger, token=token, seal=seal, charged=run.charged)
     inputs, sums, failed = _gated(plan, run, memory, public, reserved)
-    if ledger is not None:
-        total = ledger.total()
+    if ledger is not None and reserved is not None:  # as it was then: no server is asked
+        total = ledger.total(upto=reserved.seq)
         done.spent, done.left = total.text, total.left_text
     try:
         if failed is not None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any
@@ -17,6 +17,7 @@ from opendp_sim.accounting.atomic_files import fresh, moved, sync_folder, write_
 from opendp_sim.accounting.certificate.certificate import BINDS, statement_digest
 from opendp_sim.accounting.certificate.signature import Signer
 from opendp_sim.accounting.file_schemas import plain_json
+from opendp_sim.accounting.ledger._refusals import UnavailableError
 from opendp_sim.accounting.ledger.ledger import Entry, Ledger
 from opendp_sim.core.system.regular_files import own_file
 from opendp_sim.dsl.files.staging import RunFolder, Saved, changed
@@ -150,12 +151,13 @@ def publish(
 
     Raises:
         DataError (OS609): a rename failed; the text says how to go on without another charge.
-        BudgetError (OS403): the ledger could not be written; nothing was released.
+        BudgetError (OS403): the ledger could not be written; the text says how to go on.
         ReleaseError (OS701): the charge is there, and holds the digests of other files.
     """
     ledger = run.ledger
     digests = {f.output: {"sha256": f.sha256, "statement": f.statement} for f in written}
-    done.charge = settle(ledger, reserved, {"files": digests})
+    with _kept():
+        done.charge = settle(ledger, reserved, {"files": digests})
     if done.charge is not None and done.charge.body.get("files") != digests:
         raise changed(waiting)
     try:
@@ -175,8 +177,25 @@ def publish(
             + (f"(`apply --resume {paid}`) and charges nothing." if paid else "of a run."),
         )
     if ledger is not None and done.charge is not None:
-        ledger.outcome(done.charge, {"files": {f.output: f.sha256 for f in written}})
+        with _kept():
+            ledger.outcome(done.charge, {"files": {f.output: f.sha256 for f in written}})
     waiting.done()
+
+
+@contextmanager
+def _kept() -> Iterator[None]:
+    """Say of a ledger that cannot be had that the outputs, which were paid for, are kept."""
+    failed: UnavailableError | None = None
+    try:
+        yield
+    except UnavailableError as error:
+        failed = error
+    if failed is not None:
+        raise UnavailableError(
+            failed.code, failed.where, expected=failed.expected, got=failed.got,
+            hint="the outputs are kept: run the command again when the ledger can be had. It goes on "
+            "from them and charges nothing more.",
+        )  # fmt: skip
 
 
 def _place(waiting: RunFolder, file: Saved, run: Run, done: Applied) -> None:
