@@ -125,6 +125,8 @@ class _LedgerPart(Strict):
     terms: Plain
     spent: Plain
     left: Plain
+    start: Digest | None = None
+    """The hash before its first entry; certificates from before ledgers had names have none."""
 
 
 class Certificate(Strict):

@@ -168,8 +168,10 @@ class _Genesis(Strict):
     measure: MeasureName
     unit: str
     limit: _Limit
+    name: str | None = None
+    """Drawn when it was made, so that no other ledger's chain starts as this one's; before, none was."""
     anew: Time | None = None
-    """When it took the place of a lost ledger, whose charges are forgotten."""
+    """When it took the place of a lost ledger, whose charges are forgotten; nothing is decided by it."""
 
 
 class _Head(Strict):
@@ -193,11 +195,10 @@ def read_terms(text: str, refusal: Callable[[str], SimError]) -> Terms:
     )
 
 
-def read_anew(text: str, refusal: Callable[[str], SimError]) -> str | None:
-    """Return when a ledger took the place of a lost one; None for a first one."""
-    return read_strictly(
-        _Genesis, text, lambda where: refusal(f"terms that are none ({where})")
-    ).anew
+def read_birth(text: str, refusal: Callable[[str], SimError]) -> tuple[str | None, str | None]:
+    """Return a ledger's own name, and when it took the place of a lost one; None for neither."""
+    found = read_strictly(_Genesis, text, lambda where: refusal(f"terms that are none ({where})"))
+    return found.name, found.anew
 
 
 def read_head(text: str, refusal: Callable[[str], SimError]) -> tuple[int, str]:

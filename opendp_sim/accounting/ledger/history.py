@@ -13,8 +13,9 @@ from opendp_sim.accounting.composition import Charge, Total, total_of
 from opendp_sim.accounting.ledger._entries import (
     Entry,
     Terms,
+    chained,
     counted,
-    read_anew,
+    read_birth,
     read_head,
     read_terms,
 )
@@ -55,7 +56,22 @@ class LedgerHistory:
     @property
     def anew(self) -> str | None:
         """When this ledger took the place of a lost one, whose charges it does not know; or None."""
-        return read_anew(self._meta("genesis"), self._broken)
+        return read_birth(self._meta("genesis"), self._broken)[1]
+
+    @property
+    def start(self) -> str:
+        """The hash before the first entry: it names this ledger, wherever its entries are kept."""
+        return chained("", self._meta("genesis"))
+
+    def forgets(self, start: str | None) -> bool:
+        """Say whether this ledger was begun in place of one whose chain starts with another hash.
+
+        Args:
+            start: as a certificate states it; None in one from before ledgers had names of their own,
+                which can be of a ledger without a name only.
+        """
+        name, anew = read_birth(self._meta("genesis"), self._broken)
+        return anew is not None and (name is not None if start is None else start != self.start)
 
     @property
     def head(self) -> str:

@@ -78,11 +78,13 @@ class Ledger(LedgerHistory):
         if terms is not None:
             terms.limit.check(terms.measure, "ledger.limit")
         ledger = cls(_tables(path))
-        anew = {"anew": _now()} if forget and not is_shared(path) else {}
+        born = {"name": secrets.token_hex(16)}
+        if forget and not is_shared(path):
+            born["anew"] = _now()
 
         def first() -> tuple[str, str]:
             plain = {} if terms is None else terms.plain()
-            genesis = canonical({"format": FORMAT, **plain, **anew})
+            genesis = canonical({"format": FORMAT, **plain, **born})
             return genesis, canonical({"count": 0, "hash": chained("", genesis)})
 
         def start() -> None:

@@ -90,9 +90,9 @@ def statement(
 
 
 def ledger_part(ledger: Ledger, upto: int) -> dict[str, Any]:
-    """Return a ledger's file, terms, and what is spent and left after entry ``upto``."""
-    total = ledger.total(upto=upto)
-    return {"file": ledger.path.name, "terms": ledger.terms.plain(), **standing(total)}
+    """Return a ledger's file, start, terms, and what is spent and left after entry ``upto``."""
+    about = {"file": ledger.path.name, "start": ledger.start, "terms": ledger.terms.plain()}
+    return {**about, **standing(ledger.total(upto=upto))}
 
 
 def standing(total: Total) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path as File
 
 from opendp_sim.accounting.certificate.certificate import Quoted, read_certificate
-from opendp_sim.accounting.file_schemas import plain_json
 from opendp_sim.accounting.ledger._file import was_opened
 from opendp_sim.accounting.ledger._refusals import lost
 from opendp_sim.accounting.ledger.ledger import Entry, Ledger, Terms
@@ -103,7 +102,7 @@ def refuse_older(plan: Plan, ledger: Ledger, folder: File | None = None) -> None
     """Refuse a ledger that does not hold an entry that a certificate quotes of it (OS407).
 
     It is an older copy that was put back, or another file in its place: what it does not know of would be
-    spent again. A ledger that was begun anew, and says so, is not asked for what was charged before.
+    spent again. A ledger that was begun anew, and says so, is not asked for what others were charged.
 
     Args:
         plan: what is to run.
@@ -113,24 +112,17 @@ def refuse_older(plan: Plan, ledger: Ledger, folder: File | None = None) -> None
     into = File(plan.program.folder) if folder is None else folder
     known = {entry.hash for entry in ledger.entries}
     for found in _certificates(plan, into):
-        quoted = _charged_to(found, plan, ledger.path, known)
-        if quoted is None or (ledger.anew is not None and _time_of(quoted) <= ledger.anew):
+        charged = _charged_to(found, plan, ledger.path, known)
+        if charged is None or ledger.forgets(charged[0]):
             continue
         raise BudgetError(
             "OS407",
             str(ledger.path),
-            expected=f"the ledger with entry {quoted.entry}, which {found.name} quotes",
+            expected=f"the ledger with entry {charged[1].entry}, which {found.name} quotes",
             got="an older copy of it, or another one",
             hint="put the newest copy back. If there is none, move this file away: `opendp-sim ledger "
             "new SPEC --forget` begins another one, which says that it forgets what was charged before.",
         )
-
-
-def _time_of(quoted: Quoted) -> str:
-    """Return when a quoted entry was made; what is no time is never before another."""
-    with suppress(ValueError, RecursionError, AttributeError):
-        return str(plain_json(quoted.body).get("time", "~"))
-    return "~"
 
 
 def _certificates(plan: Plan, into: File) -> Iterator[File]:
@@ -149,8 +141,8 @@ def _certificates(plan: Plan, into: File) -> Iterator[File]:
 
 def _charged_to(
     certificate: File, plan: Plan, path: File, but: Container[str] = ()
-) -> Quoted | None:
-    """Return the entry of this ledger that a certificate quotes; None for another ledger, or none.
+) -> tuple[str | None, Quoted] | None:
+    """Return where a certificate's ledger starts, and its entry; None for another ledger, or none.
 
     Args:
         certificate: any.
@@ -168,7 +160,7 @@ def _charged_to(
         program = draft_of(record.program, folder=plan.program.folder).program
         for entry in program.data:
             if entry.ledger is not None and _is_at(entry.ledger.file, program.folder, path):
-                return charge
+                return record.ledger.start, charge
     return None
 
 

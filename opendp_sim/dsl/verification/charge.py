@@ -210,9 +210,10 @@ def _in_ledger(report: Report, ledger: Ledger, file: File) -> None:
     report.equal(quoted(entry), report.plain["charge"], f"charge: entry {number} of {file.name}")
     reserve = entry.body.get("of")
     again = ledger_part(ledger, number if reserve is None else int(reserve))
-    for name in ("terms", "spent", "left"):
+    stated = report.plain["ledger"]
+    for name in ("terms", "spent", "left", *({"start"} & stated.keys())):
         ours = json.loads(json.dumps(again[name]))
-        report.equal(ours, report.plain["ledger"][name], f"ledger.{name}")
+        report.equal(ours, stated[name], f"ledger.{name}")
     report.checked.append(
         f"entry {number} of {file.name}, whose chain is whole, is the quoted entry"
     )

@@ -243,6 +243,44 @@ def test_an_older_copy_of_a_ledger_is_found_by_the_certificates(tmp_path):
     assert apply(plan_file(spec)).charge.seq == 2  # what it forgets it does not miss
 
 
+CLOCKS = {"fast": "2090-01-01T00:00:00+00:00", "slow": "1999-01-01T00:00:00+00:00"}
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_what_a_new_ledger_forgets_hangs_on_no_clock(tmp_path, monkeypatch, clock):
+    """Begun under a fast clock, older copies of it were taken until 2090; charged under one, no run was."""
+    spec, place = write_small(tmp_path), tmp_path / "points.ledger"
+    now = "opendp_sim.accounting.ledger.ledger._now"
+    with monkeypatch.context() as patch:
+        patch.setattr(now, lambda: CLOCKS[clock])
+        apply(plan_file(spec))
+    place.unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(now, lambda: CLOCKS["fast" if clock == "slow" else "slow"])
+        assert _run("ledger", "new", spec, "--forget").exit_code == 0
+    shutil.copy(place, tmp_path / "older")
+    assert apply(plan_file(spec)).charge.seq == 2
+    shutil.copy(tmp_path / "older", place)
+    with pytest.raises(BudgetError, match="OS407") as caught:
+        apply(plan_file(spec))
+    assert "an older copy" in caught.value.got
+
+
+def test_a_certificate_from_before_ledgers_had_names_is_of_a_ledger_without_one(tmp_path):
+    spec, place = write_small(tmp_path), tmp_path / "points.ledger"
+    apply(plan_file(spec))
+    with Ledger.open(place) as ledger:
+        start = ledger.start
+        assert not ledger.forgets(start)
+        assert not ledger.forgets(None)
+    place.unlink()
+    assert _run("ledger", "new", spec, "--forget").exit_code == 0
+    with Ledger.open(place) as ledger:
+        assert ledger.forgets(start)
+        assert ledger.forgets(None)
+        assert not ledger.forgets(ledger.start)
+
+
 def test_a_programs_own_certificate_is_seen_among_any_number_of_others(tmp_path, monkeypatch):
     """The first 256 of a folder were looked at: a shared one holds as many in a year."""
     monkeypatch.setattr("opendp_sim.dsl.run.charge._MOST", 1)
