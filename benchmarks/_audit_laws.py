@@ -8,11 +8,10 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
+from benchmarks._audit_rows import code_of
 from opendp_sim.core.claims import Interactive, Private, Stable
 from opendp_sim.testing import Case, laws_about
 from tests.cases import cases
-
-__all__ = ["laws"]
 
 
 def laws(family: str | None = None) -> dict[str, Any]:
@@ -40,6 +39,7 @@ def laws(family: str | None = None) -> dict[str, Any]:
             "failed": failed,
             "excused": {n.removeprefix("check_"): why for n, why in case.excused.items()},
             "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+            "code": code_of(key),
         }
         print(
             f"{key:24} {rows[key]['kind']:20} {len(held)} laws held, {len(failed)} failed",

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 import opendp.prelude as dp
 
-from benchmarks._audit_rows import RowFile
+from benchmarks._audit_rows import RowFile, auditor, code_of
 from opendp_sim.audit import Control, NoiseLaw, Report, Subject, Twin, audit, collect
 from opendp_sim.audit.checks.distribution import distribution_layer
 from opendp_sim.audit.checks.noise import LOOKS, residual_tests
@@ -27,9 +27,7 @@ from opendp_sim.audit.sweep import audit_constructor
 from tests.audit.mechanisms import audited
 from tests.audit.stand_ins import LINE, PURE, SYMMETRIC, laplace
 
-__all__ = ["BETA", "controls", "defects", "mechanisms", "power", "twins"]
-
-CORPUS = Path(__file__).resolve().parents[0] / "audit"
+CORPUS = Path(__file__).resolve().parents[1] / "tests" / "audit"
 BETA = 1e-3
 SHORT = replace(
     Budget.of("quick"),
@@ -137,16 +135,17 @@ def controls(audits: int, rows: RowFile, family: str | None = None) -> Rows:
 def mechanisms(seeds: int, rows: RowFile, family: str | None = None) -> Rows:
     """Every registered mechanism with a case, or the one called ``family``, on the space of its case."""
     subjects_of = {key: each for key, each in audited().items() if family in (None, key)}
+    part = f"mechanisms {auditor()}"
     for seed in range(seeds):
         for key, subjects in subjects_of.items():
             for name, make, options in subjects:
-                if rows.has("mechanisms", f"{key}:{name}", seed):
+                if rows.has(f"{part} {code_of(key)}", f"{key}:{name}", seed):
                     continue
                 run = partial(audit, d_in=1, budget="quick", seed=seed, beta=BETA, **options)
                 report, seconds = _timed(lambda m=make, r=run: r(m()))
                 ran = [layer.layer for layer in report.layers if layer.status != "skipped"]
                 rows.add(
-                    "mechanisms",
+                    f"{part} {code_of(key)}",
                     f"{key}:{name}",
                     seed,
                     verdict=report.verdict,
@@ -158,8 +157,10 @@ def mechanisms(seeds: int, rows: RowFile, family: str | None = None) -> Rows:
                 print(seed, key, name, report.verdict, f"{seconds:.1f} s", flush=True)
                 if report.evidence is not None:
                     print(report, flush=True)
-    found = rows.of("mechanisms")
-    return {key: _of_mechanism(key, names, found) for key, names in subjects_of.items()}
+    return {
+        key: _of_mechanism(key, names, rows.of(f"{part} {code_of(key)}"))
+        for key, names in subjects_of.items()
+    }
 
 
 def _of_mechanism(key: str, subjects: Any, found: dict[str, list[Rows]]) -> Rows:
@@ -176,6 +177,8 @@ def _of_mechanism(key: str, subjects: Any, found: dict[str, list[Rows]]) -> Rows
         "beta": BETA,
         "date": max(row["date"] for row in done),
         "longest_seconds": round(max(row["seconds"] for row in done), 1),
+        "code": code_of(key),
+        "auditor": auditor(),
     }
 
 

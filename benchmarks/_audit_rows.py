@@ -10,8 +10,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RowFile", "engine_of", "tree_of"]
+from opendp_sim.accounting.code_hash import code_hash, package_hash
+from opendp_sim.core.mechanism import REGISTRY
 
+RECORD = Path(__file__).with_name("results") / "audit"
+"""What the scoreboard measured: a file for each part with a row a line, and ``runs.json``."""
+ROWS = ("laws", "mechanisms", "twins", "deep", "controls", "opaque", "power", "defects")
+EVIDENCE = Path(__file__).parents[1] / "opendp_sim" / "accounting" / "evidence.jsonl"
+"""What ships of it: a line a mechanism."""
 
 _LAYERS = ("structure", "stability", "noise", "enumeration", "accountants", "distribution")
 _IMPORTED = re.compile(r"^from opendp_sim\.audit\.([\w.]+) import", flags=re.MULTILINE)
@@ -82,3 +88,73 @@ class RowFile:
     def _sorted(self, part: str) -> Iterator[dict[str, Any]]:
         keys = sorted(key for key in self._rows if key[0] == part)
         return (self._rows[key] for key in keys)
+
+
+def code_of(key: str) -> str | None:
+    """Return the hash of a mechanism's code."""
+    return code_hash(REGISTRY[key].__module__)
+
+
+def auditor() -> str:
+    """Return the hash of the whole auditor."""
+    return package_hash("opendp_sim.audit")
+
+
+def recorded() -> dict[str, Any]:
+    """Return the whole record: engines, dates and commands of its parts, and the rows of each by name."""
+    runs = RECORD / "runs.json"
+    found: dict[str, Any] = json.loads(runs.read_text("utf-8")) if runs.is_file() else {}
+    for part in ROWS:
+        file = RECORD / f"{part}.jsonl"
+        if file.is_file():
+            rows = map(json.loads, file.read_text("utf-8").splitlines())
+            found[part] = {row.pop("name"): row for row in rows}
+    return found
+
+
+def write_record(record: dict[str, Any]) -> None:
+    """Write the record, and of it the evidence that ships."""
+    RECORD.mkdir(parents=True, exist_ok=True)
+    runs = {name: value for name, value in record.items() if name not in ROWS}
+    (RECORD / "runs.json").write_text(json.dumps(runs, indent=1, sort_keys=True) + "\n", "utf-8")
+    for part in ROWS:
+        if part in record:
+            rows = [{"name": name, **row} for name, row in sorted(record[part].items())]
+            _write_lines(RECORD / f"{part}.jsonl", rows)
+    _write_lines(EVIDENCE, list(evidence(record)))
+
+
+def evidence(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield what ships of each mechanism: laws, audits, twins, and the code that they are of.
+
+    No code stands where laws and audits ran on different ones.
+    """
+    for key, laws in sorted(record["laws"].items()):
+        audits = record["mechanisms"].get(key)
+        codes = {row.get("code") for row in (laws, audits) if row is not None}
+        yield {
+            "key": key,
+            "kind": laws["kind"],
+            "code": codes.pop() if len(codes) == 1 else None,
+            "auditor": audits and audits.get("auditor"),
+            "laws": {name: laws[name] for name in ("held", "failed", "excused", "date")},
+            "audits": audits
+            and {name: value for name, value in audits.items() if name not in {"code", "auditor"}},
+            "twins": _twins(record.get("twins", {}), key),
+        }
+
+
+def _twins(rows: dict[str, Any], key: str) -> dict[str, Any] | None:
+    mine = [row for name, row in rows.items() if name.split("/", 1)[0] == key]
+    if not mine:
+        return None
+    return {
+        "of": len(mine),
+        "caught": sum(row["caught"] > 0 for row in mine),
+        "caught_at_every_seed": sum(row["caught"] == row["seeds"] for row in mine),
+        "seeds": min(row["seeds"] for row in mine),
+    }
+
+
+def _write_lines(file: Path, rows: list[dict[str, Any]]) -> None:
+    file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")

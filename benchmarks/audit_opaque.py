@@ -30,10 +30,9 @@ sys.path.insert(0, str(ROOT))
 
 import opendp.prelude as dp  # noqa: E402
 
-from benchmarks._audit_rows import engine_of  # noqa: E402
+from benchmarks._audit_rows import engine_of, recorded, write_record  # noqa: E402
 from opendp_sim.audit import audit, collect  # noqa: E402
 from opendp_sim.audit.clock import clocked, cpu_seconds  # noqa: E402
-from opendp_sim.audit.report.evidence import RECORD  # noqa: E402
 from tests.audit.opaque import PAIRS  # noqa: E402
 
 ENGINE = engine_of(ROOT, whole=True)
@@ -116,13 +115,13 @@ def run(asked: argparse.Namespace) -> None:
         return
     summary(done)
     if asked.write:
-        record = json.loads(RECORD.read_text("utf-8"))
+        record = recorded()
         record["opaque"] = _record(done)
         record.setdefault("engines", {})["opaque"] = "+".join(
             sorted({row.get("engine", "unknown")[:12] for row in done})
         )
         record.setdefault("dates", {})["opaque"] = datetime.now(UTC).strftime("%Y-%m-%d")
-        RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", "utf-8")
+        write_record(record)
 
 
 Task = tuple[str, Any, Any, int, dict[str, Any]]
@@ -176,12 +175,12 @@ def _natives(asked: argparse.Namespace) -> Iterator[Task]:
 
 def _record(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Sum up the rows by program: seeds, refuted, and the median of the CPU seconds."""
-    out: dict[str, Any] = {"broken": {}, "sound": {}}
-    for kind, found in out.items():
+    out: dict[str, Any] = {}
+    for kind in ("broken", "sound"):
         for pair in PAIRS:
             mine = [row for row in rows if row["name"] == f"{pair.name}/{kind}"]
             if mine:
-                found[pair.name] = {
+                out[f"{kind}/{pair.name}"] = {
                     "seeds": len(mine),
                     "refuted": sum(row["verdict"] == "refuted" for row in mine),
                     "seconds_median": median(row["cpu"] for row in mine),

@@ -2,8 +2,8 @@
 
     python benchmarks/audit_scoreboard.py --seeds 20 --control-audits 1000 --write
 
-``--write`` replaces the record that ships with the package (what the evidence tier reads) and this
-script's section of RESULTS.md. Parts can be run alone, ``--only twins,controls``; the others keep what
+``--write`` replaces the record in ``results/audit``, the line a mechanism that ships of it
+(``opendp_sim/accounting/evidence.jsonl``) and this script's figure. Parts can be run alone, ``--only twins,controls``; the others keep what
 the record already says, and with ``--family vote_counts`` so do the twins of other families. Every audit is a line of ``--rows`` as soon as it has ended, seeds outermost, so
 a run that is cut off is continued by the same command and can be summed up before it ends
 (``--seeds 7``). Lines of another engine, a hash of the code of the layers and of OpenDP, do not count,
@@ -12,7 +12,6 @@ and with ``--family`` none that were written before a change of the package or o
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from collections import Counter
@@ -32,9 +31,8 @@ import opendp.prelude as dp  # noqa: E402
 import opendp_sim.prelude  # noqa: E402, F401 - fills the registry
 from benchmarks._audit_laws import laws  # noqa: E402
 from benchmarks._audit_parts import BETA, controls, defects, mechanisms, power, twins  # noqa: E402
-from benchmarks._audit_rows import RowFile, engine_of, tree_of  # noqa: E402
-from benchmarks._results import parser, table, write_section  # noqa: E402
-from opendp_sim.audit.report.evidence import RECORD  # noqa: E402
+from benchmarks._audit_rows import RowFile, engine_of, recorded, tree_of, write_record  # noqa: E402
+from benchmarks._results import parser, table, write_figure  # noqa: E402
 from opendp_sim.core.mechanism import REGISTRY  # noqa: E402
 
 OF_A_FAMILY = "laws,mechanisms,twins,controls"
@@ -81,7 +79,7 @@ def _opaque(found: dict[str, Any]) -> Table:
     """Strangers' Python behind `make_user_measurement`, nothing declared, default settings."""
     out: Table = []
     for kind, target in (("broken", "90 %"), ("sound", "0")):
-        rows = found.get(kind, {}).values()
+        rows = [row for name, row in found.items() if name.startswith(f"{kind}/")]
         if not rows:
             continue
         audits, refuted = (sum(row[k] for row in rows) for k in ("seeds", "refuted"))
@@ -254,7 +252,7 @@ def main() -> None:
         options.error("the parts defects and power have no families")
     dp.enable_features("contrib", "honest-but-curious", "idealized-numerics")
     rows = RowFile(args.rows, args.engine + (f" {tree_of(ROOT)}" if args.family else ""))
-    record: dict[str, Any] = json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {}
+    record = recorded()
     parts: dict[str, Callable[[], Any]] = {
         "laws": lambda: laws(args.family),
         "defects": defects,
@@ -267,16 +265,19 @@ def main() -> None:
     for part in args.only.split(",") if args.only != "table" else ():
         found = parts[part]()
         # read again: other parts may have been written meanwhile
-        record = json.loads(RECORD.read_text("utf-8")) if args.write and RECORD.exists() else record
+        record = recorded() if args.write else record
         if args.family:
             found = record.get(part, {}) | found
         name = f"{part} of {args.family}" if args.family else part  # whose engine and command
         record |= {part: found, "opendp": version("opendp"), "numpy": np.__version__, "beta": BETA}
-        record.setdefault("engines", {})[name] = args.engine
-        record.setdefault("commands", {})[name] = _command(part, args)
-        record.setdefault("dates", {})[name] = datetime.now(UTC).strftime("%Y-%m-%d")
+        day = datetime.now(UTC).strftime("%Y-%m-%d")
+        of = {"engines": args.engine, "commands": _command(part, args), "dates": day}
+        for kind, value in of.items():  # a whole part replaces what its families had
+            former = record.get(kind, {}).items()
+            whole = {n: v for n, v in former if args.family or not n.startswith(f"{part} of ")}
+            record[kind] = whole | {name: value}
         if args.write:
-            RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", "utf-8")
+            write_record(record)
     text = table(["figure", "target", "measured", "engine (day)"], summary(record))
     text += (
         f"\n\nAn engine is a hash of the auditor's code and of OpenDP's version. When this table was written the code was "
@@ -284,10 +285,10 @@ def main() -> None:
         "a figure of another engine was not measured on it."
     )
     print(text)
-    if args.write:
+    if args.write and args.only != "table":
         ran = dict.fromkeys(record.get("commands", {}).values())
         command = "; ".join(f"python benchmarks/audit_scoreboard.py {words}" for words in ran)
-        write_section("audit_scoreboard", text, command)
+        write_figure("audit/scoreboard", text, command)
 
 
 def _command(name: str, args: Any) -> str:

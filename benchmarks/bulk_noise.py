@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 import opendp.prelude as dp
-from _results import parser, table, write_section
+from _results import parser, table, write_figure
 
 from opendp_sim.core import bridge
 from opendp_sim.core.randomness import private_bytes
@@ -182,7 +182,7 @@ def main():
     )
     print(text)
     if args.write:
-        write_section("Bulk noise", text, "python benchmarks/bulk_noise.py --write")
+        write_figure("noise/bulk", text, "python benchmarks/bulk_noise.py --write")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from benchmarks._distances import Built, optdigits, packages_option, rho_of, runs
-from benchmarks._results import parser, table, write_section
+from benchmarks._results import parser, table, write_figure
 from benchmarks._tables import keel
 from opendp_sim.domains.rows import RealRows
 
@@ -167,7 +167,7 @@ def main() -> None:
     )
     print(text)
     if options.write:
-        write_section("Distances: l1 in many columns", text, COMMAND)
+        write_figure("distances/columns", text, COMMAND)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 import numpy as np
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
-from benchmarks._results import parser, table, write_section
+from benchmarks._results import parser, table, write_figure
 from opendp_sim.core.mechanism import lookup
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.released import Released
@@ -72,7 +72,7 @@ def main() -> None:
     )
     print(text)
     if options.write:
-        write_section("Distances: speed", text, COMMAND)
+        write_figure("distances/speed", text, COMMAND)
 
 
 if __name__ == "__main__":

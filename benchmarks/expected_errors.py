@@ -19,7 +19,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 import numpy as np
 
 from benchmarks._kernels import exact_flat, noise_for, pipeline
-from benchmarks._results import parser, table, write_section
+from benchmarks._results import parser, table, write_figure
 from benchmarks._tables import DIAMOND_BOUNDS, diamonds, digits, keel
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.capabilities import sliced
@@ -328,7 +328,7 @@ def main() -> None:
     print(text)
     if options.write and not options.only:
         command = "python -m benchmarks.expected_errors --write --packages FOLDER"
-        write_section("Expected errors", text, command)
+        write_figure("promises/expected-errors", text, command)
 
 
 if __name__ == "__main__":

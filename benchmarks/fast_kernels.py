@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
-from benchmarks._results import parser, table, write_section
+from benchmarks._results import parser, table, write_figure
 from opendp_sim.core.arithmetic import compiled as fast
 from opendp_sim.core.arithmetic.grid import chunks
 from opendp_sim.core.mechanism import lookup
@@ -122,7 +122,7 @@ def main() -> None:
     )
     print(text)
     if args.write:
-        write_section("fast: compiled kernels", text, "python -m benchmarks.fast_kernels --write")
+        write_figure("engines/compiled", text, "python -m benchmarks.fast_kernels --write")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import numpy as np  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 
 import opendp_sim.prelude  # noqa: E402, F401 - fills the registry
-from benchmarks._results import parser, table, write_section  # noqa: E402
+from benchmarks._results import parser, table, write_figure  # noqa: E402
 from opendp_sim.accounting.release.release import Release  # noqa: E402
 from opendp_sim.core.apply_stable import whole_function  # noqa: E402
 from opendp_sim.core.claims import Noise  # noqa: E402
@@ -325,9 +325,9 @@ def near_rows(runs: int) -> Iterator[list[object]]:
 
 
 PARTS = {
-    "far": ("Trust: coverage of intervals", rows),
-    "near": ("Trust: coverage of intervals, near many clusters", near_rows),
-    "public": ("Trust: coverage of intervals, public points", public_rows),
+    "far": ("kernels/coverage-far", rows),
+    "near": ("kernels/coverage-near", near_rows),
+    "public": ("kernels/coverage-public", public_rows),
 }
 
 
@@ -338,7 +338,7 @@ def main() -> None:
     )
     options.add_argument("--part", choices=PARTS, default="far", help="which kinds of data")
     args = options.parse_args()
-    section, part = PARTS[args.part]
+    figure, part = PARTS[args.part]
     found: list[list[object]] = []
     for row in part(args.runs):
         found.append(row)
@@ -346,7 +346,7 @@ def main() -> None:
     text = table(["release", "data", "said", "covered at the worst query"], found)
     if args.write:
         words = f"--part {args.part} --runs {args.runs} --write"
-        write_section(section, text, f"python benchmarks/interval_coverage.py {words}")
+        write_figure(figure, text, f"python benchmarks/interval_coverage.py {words}")
 
 
 if __name__ == "__main__":

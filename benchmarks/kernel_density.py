@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._kernels import exact_flat, exact_sums, noisy, pipeline, rho_for, through
-from benchmarks._results import parser, table, write_section
+from benchmarks._results import parser, table, write_figure
 from benchmarks._tables import keel
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import RealRows, Rows
@@ -228,10 +228,8 @@ def main() -> None:
     )
     print(text)
     if options.write:
-        write_section(
-            "Kernels: density",
-            text,
-            "python -m benchmarks.kernel_density --write --packages FOLDER",
+        write_figure(
+            "kernels/density", text, "python -m benchmarks.kernel_density --write --packages FOLDER"
         )
 
 

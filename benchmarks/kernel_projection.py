@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import polygamma, psi
 
 from benchmarks._kernels import exact_flat, pipeline, through
-from benchmarks._results import parser, table, write_section
+from benchmarks._results import parser, table, write_figure
 from opendp_sim.domains.rows import RealRows
 
 KERNELS = {
@@ -93,9 +93,7 @@ def main() -> None:
     )
     print(text)
     if options.write:
-        write_section(
-            "Kernels: JL projection", text, "python -m benchmarks.kernel_projection --write"
-        )
+        write_figure("kernels/projection", text, "python -m benchmarks.kernel_projection --write")
 
 
 if __name__ == "__main__":

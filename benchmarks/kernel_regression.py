@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.datasets import load_diabetes
 
 from benchmarks._kernels import exact_flat, noisy, pipeline, rho_for, through
-from benchmarks._results import parser, table, write_section
+from benchmarks._results import parser, table, write_figure
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import RealRows
@@ -237,8 +237,8 @@ def main() -> None:
     )
     print(text, flush=True)
     if args.write:
-        write_section(
-            "Kernels: regression",
+        write_figure(
+            "regression/airfoil",
             text,
             "python -m benchmarks.kernel_regression --airfoil FOLDER --write",
         )

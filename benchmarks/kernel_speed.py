@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._kernels import pipeline
-from benchmarks._results import parser, table, write_section
+from benchmarks._results import parser, table, write_figure
 from opendp_sim.domains.rows import GridRows, Rows
 
 ROWS, WIDTH, FREQUENCIES, QUERIES = 50_000, 64, 1000, 2000
@@ -118,7 +118,7 @@ def main() -> None:
     )
     print(text)
     if args.write:
-        write_section("Kernels: speed", text, "python -m benchmarks.kernel_speed --write")
+        write_figure("kernels/fourier-speed", text, "python -m benchmarks.kernel_speed --write")
 
 
 if __name__ == "__main__":

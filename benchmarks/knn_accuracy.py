@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import _knn as k
-from benchmarks._results import parser, table, write_section
+from benchmarks._results import parser, table, write_figure
 from opendp_sim.measurements.knn._impl.calibration import Rule
 
 EPSILONS = (0.5, 1.0, 2.0)
@@ -390,8 +390,8 @@ def main():
         text = report(kept, data, runs, torch)
         print(text)
         if args.write:
-            write_section(
-                f"Private prediction: accuracy, {name}",
+            write_figure(
+                f"knn/accuracy-{name}",
                 text,
                 f"python -m benchmarks.knn_accuracy --sets {name} --reps {args.reps} --write"
                 + (" --torch-python PYTHON" if args.torch_python else ""),

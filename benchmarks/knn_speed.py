@@ -11,7 +11,7 @@ import numpy as np
 import opendp.prelude as dp
 
 from benchmarks._knn import rho_of
-from benchmarks._results import parser, table, write_section
+from benchmarks._results import parser, table, write_figure
 from opendp_sim.domains.rows import GridRows, Rows
 from opendp_sim.measurements.knn._impl.predictor import Predictor
 from opendp_sim.measurements.knn._impl.public_votes import Seen
@@ -158,7 +158,7 @@ def main():
     )
     print(text)
     if args.write:
-        write_section("Private prediction: speed", text, "python -m benchmarks.knn_speed --write")
+        write_figure("knn/speed", text, "python -m benchmarks.knn_speed --write")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks._distances import Built, rho_of
-from benchmarks._results import parser, table, write_section
+from benchmarks._results import parser, table, write_figure
 from benchmarks._tables import digits, keel, unequal
 from opendp_sim.core.arithmetic.class_means import ShrunkMeans
 from opendp_sim.domains.metrics import Symmetric
@@ -134,7 +134,7 @@ def main() -> None:
     )
     print(text)
     if given.write:
-        write_section("Linear model: noisy gradients", text, COMMAND)
+        write_figure("linear/model", text, COMMAND)
 
 
 if __name__ == "__main__":

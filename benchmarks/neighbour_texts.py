@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT))
 from ruamel.yaml import YAML  # noqa: E402
 
 from benchmarks import _neighbours as near, _texts as said  # noqa: E402
-from benchmarks._results import parser, table, write_section  # noqa: E402
+from benchmarks._results import parser, table, write_figure  # noqa: E402
 from opendp_sim.dsl.grammar.reader import draft_of_file  # noqa: E402
 from opendp_sim.dsl.plan import plan as planning  # noqa: E402
 from opendp_sim.dsl.run import charge as charging, execute, session as serve  # noqa: E402
@@ -257,9 +257,7 @@ def main() -> None:
     text += f"\n\n{total:,} texts, {sum(int(str(row[3])) for row in rows)} that differ."
     print(text)
     if args.write:
-        write_section(
-            "Trust: texts of neighbours", text, "python benchmarks/neighbour_texts.py --write"
-        )
+        write_figure("survival/texts", text, "python benchmarks/neighbour_texts.py --write")
 
 
 if __name__ == "__main__":

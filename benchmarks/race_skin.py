@@ -14,7 +14,7 @@ import opendp.prelude as dp
 from scipy.spatial.distance import cdist
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
-from benchmarks._results import parser, table, write_section
+from benchmarks._results import parser, table, write_figure
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.apply_stable import whole_function
 from opendp_sim.core.mechanism import lookup
@@ -134,7 +134,7 @@ def main() -> None:
     )
     print(text)
     if options.write:
-        write_section("RACE: density on skin", text, "python -m benchmarks.race_skin --write")
+        write_figure("kernels/race-skin", text, "python -m benchmarks.race_skin --write")
 
 
 if __name__ == "__main__":

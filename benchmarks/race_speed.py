@@ -18,7 +18,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).parent))
-from _results import parser, table, write_section
+from _results import parser, table, write_figure
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
 from opendp_sim.accounting.release.release import Release
@@ -159,7 +159,7 @@ def main() -> None:
     )
     print(text)
     if args.write:
-        write_section("RACE: speed", text, "python benchmarks/race_speed.py --write")
+        write_figure("kernels/race-speed", text, "python benchmarks/race_speed.py --write")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from benchmarks._results import parser, table, write_section
+from benchmarks._results import parser, table, write_figure
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.run.session import serve
 
@@ -122,7 +122,7 @@ def main() -> None:
     )
     print(text)
     if args.write:
-        write_section("sessions: speed", text, "python -m benchmarks.session_speed --write")
+        write_figure("knn/session", text, "python -m benchmarks.session_speed --write")
 
 
 if __name__ == "__main__":

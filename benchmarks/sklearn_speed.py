@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import opendp_sim as sim
-from benchmarks._results import parser, table as markdown, write_section
+from benchmarks._results import parser, table as markdown, write_figure
 from opendp_sim.sklearn import DPNearestCentroid
 
 CLASSES = list(range(10))
@@ -92,6 +92,6 @@ if __name__ == "__main__":
     )
     print(text)
     if asked.write:
-        write_section(
-            "sklearn: speed", text, "python -m benchmarks.sklearn_speed --rounds 2 --write"
+        write_figure(
+            "engines/sklearn", text, "python -m benchmarks.sklearn_speed --rounds 2 --write"
         )

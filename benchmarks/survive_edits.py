@@ -14,7 +14,7 @@ from pathlib import Path
 
 import opendp.prelude as dp
 
-from benchmarks._results import parser, table, write_section
+from benchmarks._results import parser, table, write_figure
 from tests._edited_stores import MECHANISMS, EditedStores
 from tests._edits import Files, fault_of
 from tests._forks import tally
@@ -108,8 +108,8 @@ def main() -> None:
     )
     print(text)
     if args.write:
-        write_section(
-            "Survival: edited files",
+        write_figure(
+            "survival/edits",
             text,
             f"python -m benchmarks.survive_edits --edits {args.edits} --write",
         )

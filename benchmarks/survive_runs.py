@@ -19,7 +19,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from benchmarks._results import parser, table, write_section
+from benchmarks._results import parser, table, write_figure
 from benchmarks._run_cases import FILES, Case, cases, planned
 from benchmarks._run_checks import Seen, faults, restored
 from benchmarks._strikes import COUNT, FAULTS, FOLDS, Fault, arguments, fresh, preloaded, struck
@@ -223,8 +223,8 @@ def main() -> None:
     text = report(campaign, done, used())
     print(text)
     if args.write:
-        write_section(
-            "Survival: runs",
+        write_figure(
+            "survival/runs",
             text,
             f"python -m benchmarks.survive_runs --runs {args.runs} --seed {args.seed} --write",
         )

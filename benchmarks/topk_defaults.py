@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _results import parser, table, write_section
+from _results import parser, table, write_figure
 from _topk_data import counts_of
 from _topk_mechanisms import Score, dense, score, solved, ways
 from pyarrow import parquet
@@ -180,7 +180,7 @@ def main() -> None:
     print(text)
     if options.write:
         command = "python benchmarks/topk_defaults.py --write --packages FOLDER"
-        write_section("topk_defaults", text, command)
+        write_figure("selection/top-k-default", text, command)
     assert worst <= 0.02, worst
 
 

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from _results import parser, table, write_section
+from _results import parser, table, write_figure
 from _topk_data import counts_of, movielens, reddit
 from _topk_mechanisms import Way, dense, score, solved, ways
 
@@ -145,8 +145,8 @@ def main() -> None:
     )
     print("\n".join(text))
     if args.write:
-        write_section(
-            "topk_real",
+        write_figure(
+            "selection/top-k-real",
             "\n".join(text),
             f"python benchmarks/topk_real.py --write --runs {args.runs}",
         )

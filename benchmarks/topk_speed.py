@@ -6,7 +6,7 @@ import time
 import tracemalloc
 
 import numpy as np
-from _results import parser, table, write_section
+from _results import parser, table, write_figure
 from _topk_mechanisms import dense
 
 from opendp_sim.domains.counts import USERS, OpenCounts
@@ -67,8 +67,10 @@ def main() -> None:
     text += "\n\n" + counting(generator)
     print(text)
     if args.write:
-        write_section(
-            "topk_speed", text, "OPENBLAS_NUM_THREADS=1 python benchmarks/topk_speed.py --write"
+        write_figure(
+            "selection/speed",
+            text,
+            "OPENBLAS_NUM_THREADS=1 python benchmarks/topk_speed.py --write",
         )
     assert worst < 0.2, worst
 

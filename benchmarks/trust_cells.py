@@ -24,7 +24,7 @@ import numpy as np  # noqa: E402
 import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
-from benchmarks._results import parser, table, write_section  # noqa: E402
+from benchmarks._results import parser, table, write_figure  # noqa: E402
 from opendp_sim.core.errors import DataError  # noqa: E402
 from opendp_sim.domains.records import Column, Records  # noqa: E402
 from opendp_sim.dsl.run.session import columns_of  # noqa: E402
@@ -141,7 +141,7 @@ def main() -> None:
     print(text)
     if args.write:
         command = f"python benchmarks/trust_cells.py --cells {args.cells} --write"
-        write_section("Trust: mutated cells", text, command)
+        write_figure("survival/cells", text, command)
 
 
 if __name__ == "__main__":

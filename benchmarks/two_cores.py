@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import engines
-from benchmarks._results import parser, table, write_section
+from benchmarks._results import parser, table, write_figure
 from opendp_sim.dsl.run.execute import data_of
 from opendp_sim.dsl.run.inputs import Inputs, open_private, open_public
 from opendp_sim.io import fold as threads, open as opening, parquet
@@ -178,7 +178,7 @@ def main() -> None:
     )
     print(text)
     if args.write:
-        write_section("two cores", text, "python -m benchmarks.two_cores --write")
+        write_figure("engines/two-cores", text, "python -m benchmarks.two_cores --write")
 
 
 if __name__ == "__main__":

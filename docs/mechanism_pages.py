@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from opendp_sim.core.mechanism import REGISTRY, page_beside
 from opendp_sim.dsl.explain.explain import explain
@@ -18,7 +20,6 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "opendp_sim"
 _SECTION = re.compile(r"^([A-Z][a-z]+)\n(?:    .*\n|\n)*", re.MULTILINE)
 _LEMMA = re.compile(r"^\*\*(?:Lemma|Theorem)[^\n]*\n(?:(?!\n|\*Proof).*\n)*", re.MULTILINE)
-_TABLE = re.compile(r"(?:^\|.*\|\n)+", re.MULTILINE)
 _ROWS = 12
 
 
@@ -87,25 +88,20 @@ def _uses(key: str) -> Iterator[str]:
 
 
 @cache
-def _sections() -> list[tuple[str, str]]:
-    text = (ROOT / "benchmarks" / "RESULTS.md").read_text("utf-8")
-    parts = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
-    return [(part.partition("\n")[0].strip(), part) for part in parts]
+def _figures() -> list[dict[str, Any]]:
+    files = sorted((ROOT / "benchmarks" / "results").glob("*/*.json"))
+    return [json.loads(file.read_text("utf-8")) for file in files]
 
 
 def _measured(key: str) -> Iterator[str]:
-    """Yield the rows of `benchmarks/RESULTS.md` that name it, under the title of their section."""
-    word = re.compile(rf"(?<![\w]){re.escape(key)}(?![\w])")
-    told = []
-    for title, body in _sections():
-        for table in _TABLE.finditer(body):
-            head, rule, *rows = table[0].strip().splitlines()
-            named = [row for row in rows if word.search(row)]
-            if named:
-                script = re.search(r"`(python [^`]*)`", body)
-                by = f" (`{script[1]}`)" if script else ""
-                plain = head.replace("|error|", "error")  # bars within a cell would end it
-                told += [f"**{title}**{by}", "\n".join([plain, rule, *named[:_ROWS]])]
-    if told:
+    """Yield the table of the figures under `benchmarks/results` that are about it."""
+    mine = [figure for figure in _figures() if key in figure.get("about", ())]
+    # a figure that a script has just written holds tables; its first row stands for them
+    shown = [f if isinstance(f, str) else " ".join(f[0][1]) for f in (m["value"] for m in mine)]
+    rows = [
+        f"| {m['what']} | {value} | {m['base']} | {m['commit']} |"
+        for m, value in zip(mine, shown, strict=True)
+    ]
+    if rows:
         yield "## What was measured"
-        yield from told
+        yield "\n".join(["| what | value | base | commit |", "|---|---|---|---|", *rows])

@@ -1,4 +1,4 @@
-"""Every benchmark can be imported: its names, and what it takes from the package, are still there."""
+"""Benchmarks import, figures have all their fields and cite commits that exist, the page is theirs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import _results
+from opendp_sim.core.mechanism import REGISTRY
+
 BENCH = Path(__file__).parents[1] / "benchmarks"
 
 
@@ -14,7 +17,7 @@ def test_every_benchmark_imports(monkeypatch: pytest.MonkeyPatch) -> None:
     """As scripts do, which find the others beside them; they run nothing but where they are the main one."""
     monkeypatch.syspath_prepend(str(BENCH))
     names = [path.stem for path in sorted(BENCH.glob("*.py"))]
-    assert len(names) > 60
+    assert len(names) > 40
     failed = []
     for name in names:
         try:
@@ -22,3 +25,49 @@ def test_every_benchmark_imports(monkeypatch: pytest.MonkeyPatch) -> None:
         except Exception as error:  # noqa: BLE001 - all of them are told at once
             failed.append(f"{name}: {error}")
     assert not failed
+
+
+def test_a_figure_has_its_value_base_commit_and_machine() -> None:
+    found = _results.figures()
+    assert len(found) > 50
+    for name, figure in found.items():
+        assert tuple(figure) == _results.FIELDS, name
+        assert set(figure["about"]) <= set(REGISTRY), name
+        empty = [
+            field
+            for field in ("what", "value", "base", "commit", "date", "machine")
+            if not figure[field]
+        ]
+        assert not empty, name
+        assert all("|" not in str(figure[field]) for field in ("what", "value", "base")), name
+
+
+def test_the_page_is_made_of_the_figures() -> None:
+    """`python -m benchmarks` writes it."""
+    assert _results.PAGE.read_text("utf-8") == _results.page()
+    assert _results.page().count("\n") <= 200
+
+
+def test_commits_that_are_cited_exist() -> None:
+    assert len(_results.cited()) > 50
+    assert _results.missing(_results.cited()) == []
+
+
+def test_a_commit_that_does_not_exist_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = ("here", "0123456789abcdef0123")
+    history = _results._git("rev-parse", "--is-shallow-repository").strip() == "false"
+    assert _results.missing([one]) == ([one] if history else [])
+    monkeypatch.setattr(_results, "_git", lambda *_, given="": "")
+    assert _results.missing([one]) == []
+
+
+def test_a_run_replaces_its_figure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(_results, "RESULTS", tmp_path)
+    text = (
+        "words\n\n" + _results.table(["what", "ours"], [["build", 0.25], ["query", 2.0]]) + "\nend"
+    )
+    _results.write_figure("room/one", text, "python x.py --write")
+    (figure,) = _results.figures(tmp_path).values()
+    assert tuple(figure) == _results.FIELDS
+    assert figure["value"] == [[["what", "ours"], ["build", "0.25"], ["query", "2"]]]
+    assert _results.shown(figure["value"]) == "what build; ours 0.25"

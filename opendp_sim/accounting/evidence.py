@@ -1,17 +1,18 @@
-"""What stands behind a mechanism: the proof beside the code, and recorded laws, audits and twins.
+"""Read the recorded evidence of a mechanism, and compare it with the installed code.
 
-The record is data (``audit/evidence.json``, written by the audit's scoreboard), read as a file so that
-accounting depends on no room above it. Nothing here is kept by hand.
+``evidence.jsonl`` has one line a mechanism, written by ``benchmarks/audit_scoreboard.py``: laws that
+held, audits, broken twins, and a hash of the code that they ran on. Nothing here is kept by hand.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from opendp_sim.accounting.code_hash import closure, code_hash, runs_as_written
 from opendp_sim.core.mechanism import REGISTRY, page_beside
 
 EVIDENCE = ("proved and audited", "proved", "asserted")
@@ -22,51 +23,33 @@ _ALONE = "post_processing_reads_the_release_alone"
 
 
 @cache
-def _recorded() -> dict[str, Any]:
-    file = files("opendp_sim").joinpath("audit", "evidence.json")
+def _recorded() -> Mapping[str, dict[str, Any]]:
+    file = files("opendp_sim").joinpath("accounting", "evidence.jsonl")
     if not file.is_file():
         return {}
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return found
+    lines = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    return {line.pop("key"): line for line in lines}
 
 
 def record(key: str) -> dict[str, Any] | None:
-    """Return what was recorded about ``key``: its kind, laws, audits and broken twins; None for nothing.
+    """Return the recorded evidence of ``key``, or None.
 
-    ``laws`` names those that held and those that did not; ``audits`` says how many, which layers ran and
-    the verdict; ``twins`` how many of its broken twins there are, and how many an audit refutes.
+    ``laws`` names those that held and those that did not; ``audits`` has their number, the layers that
+    ran and the verdict; ``twins`` the number of broken twins and of those that an audit refutes; ``code``
+    the hash (`code_hash`) of the code that laws and audits ran on, None where they ran on different
+    ones; ``auditor`` the hash of the auditor. A newer auditor does not lower the tier, because a claim
+    that an older one did not refute was audited all the same; the hash names which one.
     """
-    found = _recorded()
-    laws, audits = found.get("laws", {}).get(key), found.get("mechanisms", {}).get(key)
-    if laws is None and audits is None:
-        return None
-    held = laws or {}
-    return {
-        "kind": held.get("kind"),
-        "laws": {name: held.get(name) for name in ("held", "failed", "excused", "date")},
-        "audits": audits,
-        "twins": _twins(found.get("twins", {}), key),
-    }
-
-
-def _twins(rows: dict[str, Any], key: str) -> dict[str, Any] | None:
-    mine = [row for name, row in rows.items() if name.split("/", 1)[0] == key]
-    if not mine:
-        return None
-    return {
-        "of": len(mine),
-        "caught": sum(row["caught"] > 0 for row in mine),
-        "caught_at_every_seed": sum(row["caught"] == row["seeds"] for row in mine),
-        "seeds": min(row["seeds"] for row in mine),
-    }
+    return _recorded().get(key)
 
 
 def tier(key: str) -> str:
     """Return ``proved and audited``, ``proved``, ``post-processing`` or ``asserted``.
 
     A proof stands beside the code; *audited* further means that every law that was tried held, that
-    no audit refuted the claim, and that an audit refutes each of the broken twins. A query is
-    post-processing when the law that it reads a release alone was among those that held.
+    no audit refuted the claim, that an audit refutes each of the broken twins, and that all this was on
+    the code that is installed. A query is post-processing when the law that it reads a release alone was
+    among those that held, on this code. Evidence of other code leaves the proof.
     """
     if not _has_proof(key):
         return EVIDENCE[2]
@@ -74,12 +57,24 @@ def tier(key: str) -> str:
     query = REGISTRY[key].room == "queries"
     if found is None or found["laws"]["failed"]:
         return EVIDENCE[2] if query else EVIDENCE[1]
+    if query and _ALONE not in (found["laws"]["held"] or ()):
+        return EVIDENCE[2]
+    if _is_of_other_code(key, found):
+        return EVIDENCE[1]
     if query:
-        return POST if _ALONE in (found["laws"]["held"] or ()) else EVIDENCE[2]
+        return POST
     audits, twins = found["audits"], found["twins"]
     sound = bool(found["laws"]["held"]) and audits and audits["verdict"] == "not refuted"
     seen = twins is None or twins["caught"] == twins["of"]
     return EVIDENCE[0] if sound and seen else EVIDENCE[1]
+
+
+def fallen(key: str) -> str | None:
+    """Return the day of the recorded evidence where that is of other code, else None."""
+    found = record(key)
+    if found is None or key not in REGISTRY or not _is_of_other_code(key, found):
+        return None
+    return str(found["laws"]["date"])
 
 
 def weakest(tiers: Iterable[str]) -> str:
@@ -90,3 +85,10 @@ def weakest(tiers: Iterable[str]) -> str:
 def _has_proof(key: str) -> bool:
     cls = REGISTRY.get(key)
     return cls is not None and page_beside(cls) is not None
+
+
+def _is_of_other_code(key: str, found: Mapping[str, Any]) -> bool:
+    module = REGISTRY[key].__module__
+    if found["code"] is None or found["code"] != code_hash(module):
+        return True
+    return not all(map(runs_as_written, closure(module)))

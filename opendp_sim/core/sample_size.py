@@ -11,8 +11,8 @@ _ENOUGH = 200.0
 _RARE = 8.0
 """The same product for one class, below which a linear model found 0 to 6 of 100 of its records.
 
-Measured on MNIST, on newsgroups and on 16 columns of them (`Linear model: rare classes` in
-``benchmarks/RESULTS.md``); where classes are far apart it finds smaller ones.
+Measured on MNIST, on newsgroups and on 16 columns of them
+(``benchmarks/results/linear/rare-classes.json``); where classes are far apart it finds smaller ones.
 """
 
 

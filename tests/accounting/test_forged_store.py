@@ -133,7 +133,7 @@ def test_a_place_of_a_forged_ledger_that_no_store_has(genuine):
 
 
 def test_two_numbers_of_answers_whose_sum_is_none(tmp_path):
-    """Seed 23458 of the campaign (tests/bench/survive_edits): SQLite's own sum overflowed, OS902."""
+    """Seed 23458 of the campaign (benchmarks/survive_edits): SQLite's own sum overflowed, OS902."""
     name = next(key for key in MECHANISMS if key.startswith("private_knn"))
     stores = EditedStores(tmp_path / "store", name)
     with closing(sqlite3.connect(stores.path)) as db, db:

@@ -128,7 +128,8 @@ def _too_few(name: str, output: OutputType) -> Iterator[str]:
 def _by_a_model(plan: Plan) -> Iterator[str]:
     """Advise `linear_model` where a release is there for nothing but to classify.
 
-    Measured on development data and on others, with equal classes and with unequal ones: RESULTS.md.
+    Measured on development data and on others, with equal classes and with unequal ones:
+    ``benchmarks/results/linear``.
     """
     for name, release in plan.releases.items():
         asked = {m.key for o in plan.outputs.values() if o.stage.name == name for m in o.decl.post}
@@ -147,7 +148,8 @@ def _by_a_model(plan: Plan) -> Iterator[str]:
 def _by_features(plan: Plan) -> Iterator[str]:
     """Advise public random features where a linear model sees a table's columns themselves.
 
-    Measured on two tables of 16 and 36 columns (RESULTS.md); on pixels and embeddings they gained little.
+    Measured on two tables of 16 and 36 columns (``benchmarks/results/linear``); on pixels and
+    embeddings they gained little.
     """
     for name, release in plan.releases.items():
         record, rows = release.record, release.typed.domain

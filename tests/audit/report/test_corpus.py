@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import opendp_sim.prelude  # noqa: F401 - fills the registry
+from benchmarks._audit_rows import recorded
 from opendp_sim.audit import Twin, audit, collect
 from opendp_sim.audit.findings import Budget
-from opendp_sim.audit.report.evidence import scoreboard
 from opendp_sim.core.claims import Interactive, Private, Stable
 from opendp_sim.core.errors import AuditError
 from opendp_sim.core.mechanism import REGISTRY
@@ -43,7 +43,7 @@ L3 ends when it refutes, so sixteen times the seconds cost nothing, but make a s
 FEW_SHAPES = replace(NO_WITNESS, structure_pairs=4)
 """Half of the time of an audit that ends in L1, L2 or L4 goes to shapes that tell nothing apart."""
 _SHAPES, _ONLY_SAMPLED = "L0 structure", "L3 distribution"
-_RECORD = scoreboard().get("twins", {})
+_RECORD = recorded().get("twins", {})
 
 
 def _sampled(twin: Twin, record: Mapping[str, Any] = _RECORD) -> bool:

@@ -19,7 +19,7 @@ GRID = GridRows(width=2, labels=("a", "b"), unit=0.01, lower=(-100,), upper=(100
 
 @pytest.mark.parametrize("mechanism", some(MECHANISMS, 2))
 def test_no_edit_of_a_store_is_a_failure_inside_the_mechanism(tmp_path, mechanism):
-    """Before, one edit in four was OS902, and emptied every purse (tests/bench/survive_edits has the campaign)."""
+    """Before, one edit in four was OS902, and emptied every purse (benchmarks/survive_edits has the campaign)."""
     stores = EditedStores(tmp_path / "store", mechanism)
     ends = []
     for seed in range(25):
