@@ -7,21 +7,27 @@ from importlib.resources import files
 from typing import Any
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
-from opendp_sim.accounting.evidence import record, tier
+from opendp_sim.accounting.evidence import fallen, record, tier
 from opendp_sim.core.about import describe
 from opendp_sim.core.errors import CATALOGUE, SpecError
 from opendp_sim.core.mechanism import REGISTRY, Mechanism, current_key, page_beside
 from opendp_sim.core.system.docstrings import doc_of
 from opendp_sim.core.system.escape_text import shown
 from opendp_sim.domains.released import asking, offering
+from opendp_sim.dsl.explain.glossary import (
+    known_as,
+    page_of_a_name,
+    page_of_a_symbol,
+    printed_names,
+    symbol_of,
+    symbols,
+)
 from opendp_sim.dsl.explain.parameter_pages import (
     options,
     page_of_a_parameter,
     page_of_an_option,
     parameters,
 )
-from opendp_sim.dsl.explain.printed_names import PRINTED, known_as, page_of_a_name
-from opendp_sim.dsl.explain.symbols import SYMBOLS, page_of_a_symbol, symbol_of
 from opendp_sim.dsl.grammar.pages import page_of, words_of_a_spec
 from opendp_sim.dsl.grammar.program import Spec
 from opendp_sim.dsl.plan.plan import Plan
@@ -80,15 +86,14 @@ def explain(word: str) -> str:
         pages.append(option)
     if pages:
         return "\n\n".join(pages)
+    known = [*REGISTRY, *words, *printed_names(), *symbols()]
     raise SpecError(
         "OS303",
         "explain",
         expected="a mechanism or a parameter, an error code, a printed name or symbol, or one of "
         f"{', '.join(Spec.words())}",
         got=word,
-        hint=nearest(
-            word, [*REGISTRY, *words, *PRINTED, *SYMBOLS, *parameters(REGISTRY), *options(REGISTRY)]
-        )
+        hint=nearest(word, [*known, *parameters(REGISTRY), *options(REGISTRY)])
         or nearest(word.upper(), CATALOGUE)
         or "`opendp-sim ops` lists the mechanisms.",
     )
@@ -104,10 +109,10 @@ def facts_of(word: str) -> dict[str, Any]:
         if printed is None:
             return (
                 {}
-                if word not in SYMBOLS
-                else {"symbol": dict(zip(("unit", "says"), SYMBOLS[word], strict=True))}
+                if word not in symbols()
+                else {"symbol": dict(zip(("unit", "says"), symbols()[word], strict=True))}
             )
-        return {"name": dict(zip(("unit", "says"), PRINTED[printed], strict=True))}
+        return {"name": dict(zip(("unit", "says"), printed_names()[printed], strict=True))}
     told = {name: asdict(about) for name, about in describe(REGISTRY[key]).items()}
     (entry,) = (entry for entry in catalogue() if entry["key"] == key)
     return {"mechanism": entry | {"parameters": told}}
@@ -147,7 +152,12 @@ def _mechanism(cls: type[Mechanism]) -> str:
     if found := partners(cls.key):
         lines += ["", f"{'Answers  ' if cls.offers else 'Asks     '} {', '.join(found)}"]
     lines += ["", f"Proof     {page_beside(cls) or 'none beside the code'}"]
-    lines += [f"Source    {cls.source.key}, {cls.source.where}", f"Evidence  {tier(cls.key)}"]
+    day = fallen(cls.key)
+    other = "" if day is None else f" (laws and audits of {day} ran on other code)"
+    lines += [
+        f"Source    {cls.source.key}, {cls.source.where}",
+        f"Evidence  {tier(cls.key)}{other}",
+    ]
     return "\n".join([*lines, *(f"          {line}" for line in _behind(cls.key))])
 
 

@@ -1,4 +1,4 @@
-"""Every name that is printed beside a number has a page: ``opendp_sim.dsl.explain.printed_names``."""
+"""Every name that is printed beside a number has a page: ``opendp_sim.dsl.explain.glossary``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from opendp_sim.core.about import describe
 from opendp_sim.core.errors import SpecError
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl.explain.explain import explain, facts_of
-from opendp_sim.dsl.explain.printed_names import PRINTED
-from opendp_sim.dsl.explain.symbols import SYMBOLS
+from opendp_sim.dsl.explain.glossary import printed_names, symbols
 from opendp_sim.dsl.plan.plan import plan_file
 from tests.cases import cases
 
@@ -40,12 +39,12 @@ def _stated():
 def test_no_printed_name_is_without_its_page():
     names = {name for name in _stated() if isinstance(name, str)}
     assert {"least_records", "noise_error", "sampling, per record at most"} <= names
-    assert names - set(PRINTED) == set()
+    assert names - set(printed_names()) == set()
 
 
-@pytest.mark.parametrize("name", PRINTED)
+@pytest.mark.parametrize("name", printed_names())
 def test_a_page_has_the_unit_and_one_sentence(name):
-    unit, said = PRINTED[name]
+    unit, said = printed_names()[name]
     page = explain(name)
     assert unit in page
     assert said in page
@@ -53,9 +52,9 @@ def test_a_page_has_the_unit_and_one_sentence(name):
     assert ". " not in said
 
 
-@pytest.mark.parametrize("symbol", SYMBOLS)
+@pytest.mark.parametrize("symbol", symbols())
 def test_a_symbol_has_a_page_with_its_unit_and_one_sentence(symbol):
-    unit, said = SYMBOLS[symbol]
+    unit, said = symbols()[symbol]
     page = explain(symbol)
     assert f"{symbol} (a symbol or word of plans" in page
     assert unit in page
