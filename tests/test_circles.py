@@ -5,8 +5,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 
-from tests._named import modules
+ROOT = Path(__file__).parents[1]
+
+
+def modules() -> dict[str, Path]:
+    """Return every module of the package by its dotted name."""
+    files = sorted((ROOT / "opendp_sim").rglob("*.py"))
+    return {
+        ".".join(file.relative_to(ROOT).with_suffix("").parts): file
+        for file in files
+        if file.name != "__init__.py"
+    }
 
 
 def needed(node: ast.AST) -> Iterator[str]:
