@@ -23,11 +23,6 @@ BUILTINS: dict[str, tuple[str, slice, Records]] = {
 """Name to the file, the fixed public part of it, and the type it has by itself."""
 
 
-def builtin_records(name: str) -> Records:
-    """Return the type of a built-in data set, for specs and examples that do not declare columns."""
-    return _lookup(name)[2]
-
-
 def builtin_source(name: str, records: Records | None = None) -> Table:
     """Return a built-in data set, by default with its own column declarations.
 

@@ -177,13 +177,6 @@ def _part(
     return lambda: checked._look(source, looks, at)  # noqa: SLF001 - of this module
 
 
-def check_source(
-    source: Source, mode: Ingest = "refuse", on_block: Callable[[int], None] | None = None
-) -> None:
-    """Send the whole source through the gate: ``Checked``, in a pass of its own."""
-    Checked(source, mode, on_block).finish()
-
-
 def _rank(error: DataError, records: Records) -> tuple[int, str]:
     """Return where a refusal stands among all: by column as declared, then by code."""
     places = {f"column {column.name}": at for at, column in enumerate(records.columns)}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from opendp_sim.domains.records import Records
 from opendp_sim.io.blocks import Block, block_rows, recut
 from opendp_sim.io.columns import held_columns
-from opendp_sim.io.conform import check_lengths, conform, unquoted
+from opendp_sim.io.conform import check_lengths, conform
 
-T = TypeVar("T")
 Raw = Mapping[str, Any]
 """Column name to an array, or to a sequence with one cell a record."""
 
@@ -95,44 +94,3 @@ def from_arrays(records: Records, arrays: Raw) -> Table:
             yield read(slice(start, start + rows))
 
     return Table(records, pieces, count, lambda: read(slice(0, 0)))
-
-
-def from_chunks(
-    records: Records, open_chunks: Callable[[], Iterable[Raw]], length: int | None = None
-) -> Table:
-    """Return a source over an iterator of chunks; ``open_chunks`` is called once for every reading.
-
-    Args:
-        records: the declared type.
-        open_chunks: returns a fresh iterator of dicts of arrays, the same records each time.
-        length: number of records, when known.
-    """
-
-    def pieces(_rows: int) -> Iterator[Raw]:
-        with unquoted("of a chunk"):  # the function is the caller's: what it raises could quote
-            chunks = iter(open_chunks())
-        while True:
-            with unquoted("of a chunk"):
-                chunk = next(chunks, None)
-            if chunk is None:
-                return
-            yield held_columns(chunk, records)[1](slice(None))
-
-    return Table(records, pieces, length)
-
-
-def map_blocks(
-    source: Source, function: Callable[[Block], T], rows: int | None = None
-) -> Iterator[T]:
-    """Apply a function to every block, one block in memory at a time."""
-    return map(function, source.blocks(rows))
-
-
-def fold_blocks(
-    source: Source, function: Callable[[T, Block], T], start: T, rows: int | None = None
-) -> T:
-    """Fold a function over all blocks, one block in memory at a time."""
-    state = start
-    for block in source.blocks(rows):
-        state = function(state, block)
-    return state

@@ -15,9 +15,10 @@ from hypothesis import given, strategies as st
 
 from opendp_sim.core.errors import DataError
 from opendp_sim.domains.records import Column, Records
-from opendp_sim.io.checked import Checked, check_source
+from opendp_sim.io.checked import Checked
 from opendp_sim.io.open import open_source
 from opendp_sim.io.protocol import from_arrays
+from tests._gate import check_source
 
 RECORDS = Records((Column("a", "float64", bounds=(0.0, 1.0)), Column("b", "int64", bounds=(0, 9))))
 BAD: dict[str, tuple[str, Any]] = {"nan": ("a", np.nan), "high": ("a", 7.0), "wide": ("b", 70)}

@@ -21,7 +21,7 @@ from opendp_sim.io import csv_files as lines
 from opendp_sim.io.csv_files import ShortLines
 from opendp_sim.io.gate import Ingest, check_form, gated_blocks
 from opendp_sim.io.open import open_source
-from opendp_sim.io.protocol import Source, from_arrays, from_chunks
+from opendp_sim.io.protocol import Source, from_arrays
 
 TEXT = Records((Column("v", "str"), Column("n", "float64", bounds=(0.0, 99.0))))
 
@@ -241,16 +241,6 @@ def test_enforce_is_total_on_objects(dtype: str, odd: object) -> None:
         for v in (column, cells, tuple(cells)):
             found = kept(from_arrays(one(dtype), {"v": v, "n": np.zeros(len(cells))}))
             assert found["v"] == [good for cell in cells if cell is good]
-
-
-def test_the_mask_of_one_chunk_is_that_chunks() -> None:
-    chunks = [
-        {"v": np.array([1, 2]), "n": np.zeros(2)},
-        {"v": np.ma.array([3, 4], mask=[True, False]), "n": np.zeros(2)},
-    ]
-    source = from_chunks(one("array[u8, 1]"), lambda: chunks)
-    for rows in (1, 2, 3, 9):
-        assert kept(source, rows)["v"] == [[1], [2], [4]]
 
 
 def test_names_have_no_blanks_around_by_any_route(tmp_path: Path) -> None:

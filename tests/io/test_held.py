@@ -20,7 +20,6 @@ from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.columns import typed
 from opendp_sim.io.frames import from_table
 from opendp_sim.io.gate import check_form, gated_blocks
-from opendp_sim.io.protocol import from_chunks
 
 FAR = 2**53 + 1
 """A number that float64 does not hold."""
@@ -78,14 +77,6 @@ def test_a_null_changes_no_other_record_and_refuses_nothing(column: Column, hold
         assert kept(column, holder([*cells[:place], None, *cells[place:]])) == first
     assert first == kept(column, cells)
     assert kept(column, np.array(cells)) == first
-
-
-@pytest.mark.parametrize("holder", HOLDERS.values(), ids=HOLDERS)
-def test_chunks_are_read_by_the_same_door(holder: Any) -> None:
-    chunks = [{"x": holder([FAR, 5])}, {"x": holder([5, None, FAR])}]
-    source = from_chunks(Records((COLUMNS["whole"],)), lambda: chunks)
-    blocks = list(gated_blocks(source, "enforce")())
-    assert [cell for b in blocks for cell in b["x"].tolist()] == [FAR, 5, 5, FAR]
 
 
 FRAMES = {
@@ -177,9 +168,6 @@ FOREIGN: dict[str, Any] = {
     "a function": lambda records: from_table(records, fails),
     "a function's stream": lambda records: from_table(records, heavy),
     "a mapping": lambda records: from_table(records, Columns()),
-    "a function of chunks": lambda records: from_chunks(records, fails),
-    "an iterator of chunks": lambda records: from_chunks(records, lambda: map(fails, [1])),
-    "a chunk": lambda records: from_chunks(records, lambda: [Columns()]),
     "a computed column": lambda records: from_table(
         records, {"x": type("Odd", (), {"__array__": fails})()}
     ),

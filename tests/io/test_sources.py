@@ -27,15 +27,15 @@ from opendp_sim.core.pipeline import bind_steps
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.io.blocks import recut
-from opendp_sim.io.builtin import builtin_records, builtin_source
-from opendp_sim.io.checked import check_source
+from opendp_sim.io.builtin import builtin_source
 from opendp_sim.io.conform import MISSING, key_indices
 from opendp_sim.io.csv_files import csv_source
 from opendp_sim.io.file_spec import Place, reading
 from opendp_sim.io.fold import build_sketch, collect_rows
 from opendp_sim.io.gate import gate, gated_blocks
 from opendp_sim.io.open import KINDS, open_source
-from opendp_sim.io.protocol import Source, fold_blocks, from_arrays, from_chunks, map_blocks
+from opendp_sim.io.protocol import Source, Table, from_arrays
+from tests._gate import check_source
 
 RECORDS = Records(
     (
@@ -162,13 +162,6 @@ def test_recut_keeps_every_record_once(sizes: list[int], rows: int) -> None:
     assert all(len(block["i"]) == rows for block in blocks[:-1])
 
 
-def test_map_and_fold_see_every_block() -> None:
-    source = from_arrays(RECORDS, raw())
-    assert sum(map_blocks(source, lambda block: len(block["user"]), 33)) == COUNT
-    total = fold_blocks(source, lambda state, block: state + int(block["user"].sum()), 0, 33)
-    assert total == raw()["user"].sum()
-
-
 # --- bad input: each defect its own code, a hint, and never a value ------------------------------
 
 SECRET = "81549300275"  # noqa: S105 - stands for a value of the data
@@ -215,7 +208,7 @@ def test_missing_and_unequal_columns_are_refused() -> None:
     assert refused(lambda: from_arrays(RECORDS, data | {"x": data["x"][:-1]})).code == "OS602"
     del data["user"]
     assert refused(lambda: from_arrays(RECORDS, data)).code == "OS602"
-    chunked = from_chunks(RECORDS, lambda: [data])
+    chunked = Table(RECORDS, lambda _rows: [data])
     assert refused(lambda: check_source(chunked)).code == "OS602"
 
 
@@ -443,7 +436,7 @@ def pipeline() -> tuple[Any, Source]:
             per_label=True,
         ),
     ]
-    return bind_steps(builtin_records("digits"), Symmetric(), mechanisms), source
+    return bind_steps(source.records, Symmetric(), mechanisms), source
 
 
 def test_blocks_and_workers_do_not_change_a_bit() -> None:
