@@ -363,7 +363,9 @@ def test_a_signal_within_the_hook_of_dropped_exceptions_is_sent_again(monkeypatc
     assert sent == ([signal.SIGINT, signal.SIGTERM] if inside else [])
 
 
-@pytest.mark.parametrize("error", [ValueError("of a record"), SpecError("OS304", "x", expected="a", got="b", hint="c")])  # fmt: skip
+@pytest.mark.parametrize(
+    "error", [ValueError("of a record"), SpecError("OS304", "x", expected="a", got="b", hint="c")]
+)
 @pytest.mark.parametrize("as_json", [False, True])
 def test_an_error_after_a_charge_names_the_charge(capsys, monkeypatch, error, as_json) -> None:
     monkeypatch.setattr(

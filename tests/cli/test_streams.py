@@ -247,9 +247,14 @@ OLD = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 def asked(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     code = "from opendp_sim._entry import main; main()"
     return subprocess.run(
-        [sys.executable, "-c", code, *words], cwd=place, env=os.environ | OLD, check=False,
-        capture_output=True, encoding="utf-8", errors="surrogateescape",
-    )  # fmt: skip
+        [sys.executable, "-c", code, *words],
+        cwd=place,
+        env=os.environ | OLD,
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+        errors="surrogateescape",
+    )
 
 
 def test_names_that_the_system_cannot_write_are_refused_before_the_charge(place: Path) -> None:

@@ -196,21 +196,29 @@ def _refusal_of(path: Path, error: Exception) -> BudgetError:
     """Return the refusal that a failure of SQLite or of the system means."""
     if isinstance(error, sqlite3.OperationalError):
         if "locked" in str(error) or "busy" in str(error):
-            return unavailable(path, "a ledger that this process can lock",
-                               "locked by another process", "wait for the other run to end.")  # fmt: skip
+            return unavailable(
+                path,
+                "a ledger that this process can lock",
+                "locked by another process",
+                "wait for the other run to end.",
+            )
         return unavailable(
-            path, "a ledger that this process can lock", "not readable or not writable",
+            path,
+            "a ledger that this process can lock",
+            "not readable or not writable",
             "make room on the disk, and check the path and its permissions; what was recorded stands.",
-        )  # fmt: skip
+        )
     if isinstance(
         error, sqlite3.ProgrammingError | sqlite3.InterfaceError
     ):  # nothing about the file
         return refused(path, "an open ledger", "one that was closed", "open the ledger again.")
     if isinstance(error, OSError):
         return unavailable(
-            path, "a ledger that can be read and written", "not readable or not writable",
+            path,
+            "a ledger that can be read and written",
+            "not readable or not writable",
             "make room on the disk, and check the path and its permissions.",
-        )  # fmt: skip
+        )
     found = kind_of_file(path)  # SQLite quotes a schema that is no text: a UnicodeDecodeError
     own = found.name in ("ledger", "database", "bytes", "empty")
     hint = RESTORE if own else f"name the ledger; {found.then or 'this is another file'}."

@@ -238,6 +238,8 @@ def _refused_connection(path: Path, psycopg: Any, text: str) -> Cause:
         return _BUSY
     why = shown(last.rpartition("FATAL:")[2].strip())[:200]
     return Cause(
-        False, "a database that takes this client", f"a refused connection: {why}",
+        False,
+        "a database that takes this client",
+        f"a refused connection: {why}",
         "look at the service's host, database, user and password, and at the server's pg_hba.conf",
-    )  # fmt: skip
+    )
