@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -296,6 +297,20 @@ def test_a_copy_made_since_the_last_opening_is_not_seen_after_a_kill(folder):
     shutil.copy(copy, folder / "people.session")
     with serve(plan_file(spec)) as served:
         assert served.session.answered == 1
+
+
+def test_a_session_ends_in_any_thread_once_its_ledger_heard_of_it(folder):
+    """The ledger heard of the end, the store stayed open and answered: it was refused for ever."""
+    spec = folder / "people.yaml"
+    with ThreadPoolExecutor(1) as other:
+        for _ in range(2):
+            served = serve(plan_file(spec))
+            assert len(other.submit(served.ask, [[0.5, 0.5]]).result().labels) == 1
+            other.submit(served.__exit__, None, None, None).result()
+            with pytest.raises(BudgetError, match="one that was closed"):
+                served.ask([[0.5, 0.5]])
+    with Ledger.open(folder / "ledger.jsonl") as ledger:
+        assert [bool(entry.body.get("ended")) for entry in ledger.entries[2:]] == [False, True] * 2
 
 
 def test_a_file_that_is_exchanged_while_it_is_opened_is_refused(folder, monkeypatch):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -30,8 +32,8 @@ class Session:
     A context manager. ``ask``, ``refer`` are for analysts; ``insert``, ``relabel`` and ``delete`` are
     for whoever keeps the data. Records and queries are given as the source has them: they go
     through the same row maps. Where a row map surveys the data (``bound_contributions``), the
-    session takes no new records: ``insert`` and ``relabel`` are refused (OS201). Another thread than
-    the one that opened the session is refused (OS407), and the session goes on. No ledger is asked: each
+    session takes no new records: ``insert`` and ``relabel`` are refused (OS201). Threads may share a
+    session: their calls come one after another. A fork is refused (OS407). No ledger is asked: each
     new store is a budget of its own, as is a copy of one (``dsl.serve`` charges a spec's ledger and
     refuses copies; ``store.md``). After an interruption or a full disk, open it again.
 
@@ -61,7 +63,8 @@ class Session:
             )  # fmt: skip
         self._maps = tuple(stages[:-1])
         self._ids = _kind_of_ids(stages[0])
-        self._thread = threading.get_ident()
+        self._owner, self._open = os.getpid(), True
+        self.lock = threading.RLock()  # calls come one after another
         resume, key = claim.resume, stages[-1].mechanism.key
         rows = guarded(lambda _: collect_rows(self._maps, blocks), key)(None)
         guarded(stages[-1].domain.check, key)(rows)
@@ -100,8 +103,27 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Let go of the store."""
-        self._store.close()
+        """Let go of the store, if that was not done; in a fork, do nothing."""
+        if os.getpid() == self._owner:
+            with self.lock:
+                self._open = False
+                self._store.close()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Let no other thread's call come between; refuse (OS407) when it was closed, and in a fork."""
+        if os.getpid() != self._owner:  # another thread's lock would be held there for ever
+            raise BudgetError(
+                "OS407", "session", expected="the process that opened the session", got="a fork of it",
+                hint="ask in the process that opened it; the session stays open there.",
+            )  # fmt: skip
+        with self.lock:
+            if not self._open:
+                raise BudgetError(
+                    "OS407", "session", expected="an open session", got="one that was closed",
+                    hint="open the session again; what was answered stands.",
+                )  # fmt: skip
+            yield
 
     def keep(self, release: Callable[[], None]) -> None:
         """Call ``release`` when the store is closed, after it."""
@@ -109,41 +131,44 @@ class Session:
 
     def take_turn(self, name: str, last: str, ledger: str = "") -> str:
         """Mark the store as opened now, so that a ledger can refuse its copies; return the mark."""
-        return self._store.take_turn(name, last, ledger)
+        with self._turn():
+            return self._store.take_turn(name, last, ledger)
 
     def tell(self) -> tuple[int, str]:
         """Return the place and hash of the store's last entry, for a ledger to keep."""
-        return self._store.tell()
+        with self._turn():
+            return self._store.tell()
 
     def check_head(self, place: int, digest: str, ended: bool = False) -> None:
         """Refuse a store that does not hold what a ledger was told, or goes on after its end (OS407)."""
-        self._store.check_head(place, digest, ended)
+        with self._turn():
+            self._store.check_head(place, digest, ended)
 
     @property
     def answered(self) -> int:
         """How many queries this store has answered: public."""
-        self._refuse_other_threads()
-        return self._store.answered
+        with self._turn():
+            return self._store.answered
 
     def ask(self, queries: Any) -> Any:
         """Answer public queries, in order; all of them are charged before the first one leaves."""
-        self._refuse_other_threads()
-        with np.errstate(all="ignore"):  # public numbers, however large
+        with self._turn(), np.errstate(all="ignore"):  # public numbers, however large
             return self._service.predict(on_queries(self._maps, queries))
 
     def refer(self, queries: Any) -> bool:
         """Say what public queries look like, before the first question."""
-        self._refuse_other_threads()
-        with np.errstate(all="ignore"):
+        with self._turn(), np.errstate(all="ignore"):
             return bool(self._service.refer(on_queries(self._maps, queries)))
 
     def insert(self, records: Any) -> None:
         """Add records; a person who was here before keeps their purse."""
-        self._service.insert(self._rows(records))
+        with self._turn():
+            self._service.insert(self._rows(records))
 
     def relabel(self, records: Any) -> None:
         """Replace all records of the persons in ``records`` by these."""
-        self._service.relabel(self._rows(records))
+        with self._turn():
+            self._service.relabel(self._rows(records))
 
     def delete(self, ids: Any) -> None:
         """Remove all records of some persons, free and at once.
@@ -154,14 +179,13 @@ class Session:
         Raises:
             DataError (OS607): ids of the other kind, whether or not anybody was ever met.
         """
-        self._refuse_other_threads()
-        if self._ids is not None:
-            _refuse_other_kind(persons(ids), self._ids)
-        self._service.delete(ids)
+        with self._turn():
+            if self._ids is not None:
+                _refuse_other_kind(persons(ids), self._ids)
+            self._service.delete(ids)
 
     def _rows(self, records: Any) -> Any:
         """Send new records through the row maps, which must not depend on the records before."""
-        self._refuse_other_threads()
         if surveys := [stage.mechanism.key for stage in self._maps if _surveys(stage)]:
             # What such a map keeps was decided over all records at once; new ones judged by
             # themselves would come on top of what their person already has.
@@ -174,14 +198,6 @@ class Session:
             records = self._maps[0].domain.normal(records)
             self._maps[0].domain.check(records)
         return resolve(self._maps, lambda: ())(records)
-
-    def _refuse_other_threads(self) -> None:
-        """Refuse before anything is touched: the store answers to the thread that opened it."""
-        if threading.get_ident() != self._thread:
-            raise BudgetError(
-                "OS407", "session", expected="the thread that opened the session", got="another one",
-                hint="send questions to that thread through a queue; the session stays open.",
-            )  # fmt: skip
 
 
 def _kind_of_ids(first: Stage) -> type | None:

@@ -169,7 +169,9 @@ class SessionStore(SessionHistory):
         undo.callback(lock.release)
         create(self._path, lambda new: filled(new, about, name))
         self._place = Held(self._path)
-        found = sqlite3.connect(self._path, isolation_level=None, timeout=0.2, factory=Owned)
+        found = sqlite3.connect(
+            self._path, isolation_level=None, timeout=0.2, factory=Owned, check_same_thread=False
+        )
         undo.callback(found.close)
         if not has_tables(found, chain.TABLES.split(";")):
             raise refused("a store of a session", "a file with other tables")

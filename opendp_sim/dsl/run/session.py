@@ -254,10 +254,11 @@ class Served:
         """Close the store; the session can be opened again. In a fork, do nothing."""
         if os.getpid() != self.owner:
             return
-        try:
-            self.closing()
-        finally:
-            self.session.close()
+        with self.session.lock:  # no thread is answered after the ledger heard of the end
+            try:
+                self.closing()
+            finally:
+                self.session.close()
 
     def ask(self, queries: Sequence[Any]) -> Any:
         """Answer queries, each a list of numbers or a mapping of columns to values.
