@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
 
@@ -47,13 +48,17 @@ def from_table(records: Records, table: Any) -> Table:
         DataError (OS601): no table, or one that cannot be read. (OS602): a column is missing, named
             twice, or of a type that nothing is known about. (OS606): no pyarrow.
     """
+    return replace(_table_of(records, table), made_of=table)
+
+
+def _table_of(records: Records, table: Any) -> Table:
     if isinstance(table, Mapping):
         return from_arrays(records, table)
     if isinstance(table, np.ndarray):
         return from_arrays(records, _of_array(bare(table), records))
     library = type(table).__module__.partition(".")[0]
     if library == "narwhals":
-        return from_table(records, table.to_native())
+        return _table_of(records, table.to_native())
     if library == "pandas":
         return _of_pandas(table, records)
     if callable(table) and not hasattr(table, "__arrow_c_stream__"):

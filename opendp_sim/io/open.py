@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ from opendp_sim.io.builtin import builtin_source
 from opendp_sim.io.csv_files import csv_source
 from opendp_sim.io.file_spec import Place, read_place
 from opendp_sim.io.numpy_files import npy_source, npz_source
+from opendp_sim.io.origin import Named
 from opendp_sim.io.parquet import parquet_source
-from opendp_sim.io.protocol import Source
+from opendp_sim.io.protocol import Source, Table
 
-_FILES: dict[str, Callable[[Place, Records], Source]] = {
+_FILES: dict[str, Callable[[Place, Records], Table]] = {
     "csv": csv_source,
     "npy": npy_source,
     "npz": npz_source,
@@ -40,12 +42,14 @@ def open_source(kind: str, argument: Any, records: Records, folder: Path) -> Sou
         SpecError (OS303, OS304, OS305): an unknown kind, data set or option. DataError (OS601): no
         readable file of this kind. (OS602): a column is missing. (OS606): an extra is missing.
     """
+    named = Named(kind, argument, folder)
     if kind == "builtin":
-        return builtin_source(argument, records)
+        return replace(builtin_source(argument, records), made_of=named)
     if kind not in _FILES:
         near = get_close_matches(str(kind), KINDS, n=1)
         raise SpecError(
             "OS303", "source", expected=f"one of {', '.join(KINDS)}", got=str(kind),
             hint=f"did you mean {near[0]!r}?" if near else "write source: {npz: data.npz}.",
         )  # fmt: skip
-    return _FILES[kind](read_place(argument, folder, f"source.{kind}"), records)
+    found = _FILES[kind](read_place(argument, folder, f"source.{kind}"), records)
+    return replace(found, made_of=named)

@@ -356,6 +356,15 @@ def _parts(place: Place) -> list[Part]:
     return [Part(path, _keys(path.relative_to(root).parts[:-1])) for path in files]
 
 
+def listed_files(place: Place) -> list[Path]:
+    """Return the files that a path, a folder or a pattern stands for now; none is opened.
+
+    Raises:
+        DataError (OS601): a folder or a pattern without a file.
+    """
+    return [part.file for part in _parts(place)]
+
+
 def _left_out(name: str) -> bool:
     """Say whether a name is that of something unfinished, hidden, or about other files."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)

@@ -44,6 +44,7 @@ class Table:
         weight: bytes that all records take as they are stored, unpacked, when headers tell.
         packed: bytes of the file, where it may be compressed.
         cut: returns sources of its parts, in order, for so many readers; None if that gains little.
+        made_of: the table or the file that it reads, by which ``origin.py`` knows it again.
     """
 
     records: Records
@@ -53,6 +54,7 @@ class Table:
     weight: int | None = None
     packed: int | None = None
     cut: Callable[[int], Sequence[Source] | None] | None = None
+    made_of: Any = None
 
     def blocks(self, rows: int | None = None) -> Iterator[Block]:
         """Open the source afresh: blocks of ``rows`` records, the last one shorter.
@@ -93,4 +95,4 @@ def from_arrays(records: Records, arrays: Raw) -> Table:
         for start in range(0, max(count, 1), rows):  # without records too: their dtypes are checked
             yield read(slice(start, start + rows))
 
-    return Table(records, pieces, count, lambda: read(slice(0, 0)))
+    return Table(records, pieces, count, lambda: read(slice(0, 0)), made_of=arrays)

@@ -17,7 +17,7 @@ from opendp_sim.dsl.plan.error_units import unit_of_answers
 from opendp_sim.dsl.plan.errors import size
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.run.execute import answer
-from opendp_sim.dsl.run.inputs import open_points, open_queries
+from opendp_sim.dsl.run.inputs import open_points, open_queries, private_of
 from opendp_sim.report.charts import bars_chart
 from opendp_sim.report.figures import Figure
 
@@ -73,11 +73,12 @@ def _asked(plan: Plan, output: str, file: Path) -> Rows | None:
             and query is not None
             and query.kind == "builtin"
         ):
-            block, points = open_queries(query, other, plan.program.folder, {}), None
+            folder, private = plan.program.folder, private_of(plan.program)
+            block, points = open_queries(query, other, folder, {}, private=private), None
             if other.decl.public is not None:
                 if other.decl.public.kind != "builtin":
                     return None
-                points = open_points(other, plan.program.folder, {})
+                points = open_points(other, folder, {}, private=private)
             if not any(
                 getattr(mechanism, "public", "") == "queries" for mechanism in other.decl.post
             ):

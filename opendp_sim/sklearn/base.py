@@ -30,6 +30,7 @@ from opendp_sim.dsl.run.charge import unit_text
 from opendp_sim.dsl.run.execute import apply
 from opendp_sim.dsl.text.diagnostic import Refused
 from opendp_sim.io.gate import check_form
+from opendp_sim.io.origin import NOTHING_PRIVATE, Origin, origin_of, refuse_private
 from opendp_sim.io.protocol import Table, from_arrays
 from opendp_sim.sklearn._validation.facts import Classes, choice, classes_of, number
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused, PlanRefused, as_refusals
@@ -213,13 +214,18 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """Return queries as the columns that the release asks for."""
         return {"x": array}
 
-    def _numbers(self, X: Any) -> NDArray[np.float64]:
-        """Return public queries as finite floats, shape (q, d), or refuse them (OS607)."""
+    def _numbers(
+        self, X: Any, private: Origin = NOTHING_PRIVATE, where: str = "X"
+    ) -> NDArray[np.float64]:
+        """Return public queries as finite floats, shape (q, d), or refuse them (OS607, OS704)."""
         check_is_fitted(self)
         array = self._seen(X, reset=False)
         records = Records((Column("x", f"array[f64, {array.shape[1]}]"),))
         with as_refusals():
-            return np.asarray(read_queries(lambda: from_arrays(records, {"x": array}), "X")["x"])
+            if private:
+                refuse_private(origin_of(X), private, where)  # a frame's array is a copy
+            found = read_queries(lambda: from_arrays(records, {"x": array}), "X", private=private)
+            return np.asarray(found["x"])
 
     # --- scikit-learn --------------------------------------------------------------------------------
 

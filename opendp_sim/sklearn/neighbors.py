@@ -24,6 +24,7 @@ from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.run.certificate import claim_about
 from opendp_sim.dsl.run.charge import unit_text
 from opendp_sim.dsl.run.session import Served, serve
+from opendp_sim.io.origin import NOTHING_PRIVATE, Origin, origin_of
 from opendp_sim.measurements.knn._impl.service import LEAST_REFERENCE
 from opendp_sim.sklearn._validation.bounds import box_of
 from opendp_sim.sklearn._validation.defaults import MEASURE
@@ -122,8 +123,11 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         steps: list[Mapping[str, Any]] = [{"select": {"features": "x", "label": "label"}}]
         plan = self._planned(columns, [*steps, *box.steps()])
         table = table_of(plan, {name: values for name, (values, _) in columns.items()})
-        reference = None if self.reference is None else self._numbers(self.reference)
-        self._asked = _Asked(plan, table, reference, int(self.queries))
+        private = origin_of(X) | origin_of(array)
+        reference = None
+        if self.reference is not None:
+            reference = self._numbers(self.reference, private, "reference")
+        self._asked = _Asked(plan, table, reference, int(self.queries), private)
         self.plan_, self.classes_ = plan, classes.values
         claim = claim_about(plan, next(iter(plan.releases.values())))
         self.privacy_ = {**claim, "text": promise(claim), "entry": None}
@@ -132,7 +136,7 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the labels of public queries, shape (q,); the first call is what is charged."""
         check_is_fitted(self, "classes_")
-        array = self._numbers(X)
+        array = self._numbers(X, self._asked.private, "the first queries")
         self._asked.check(array)
         if self._asked.served is None:
             if self.budget is not None and self.plan_.charge is not None:
@@ -179,14 +183,27 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
 class _Asked:
     """Private records, the session over them once it is paid for, and how many predictions are left."""
 
-    def __init__(self, plan: Plan, table: Any, reference: Any, queries: int) -> None:
+    def __init__(
+        self, plan: Plan, table: Any, reference: Any, queries: int, private: Origin
+    ) -> None:
         self._plan, self._table, self._reference = plan, table, reference
+        self._private = private
         self.left = queries
         self.served: Served | None = None
         self._folder = Path(mkdtemp(prefix="neighbors"))
         self._open: list[Session] = []
         weakref.finalize(self, _ended, self._folder, self._open)
         self._refers = bool(getattr(_setting(plan), "needs_reference", False))
+
+    @property
+    def _refers_now(self) -> bool:
+        """Whether the next queries say what queries look like: records are centred on their mean."""
+        return self.served is None and self._refers and self._reference is None
+
+    @property
+    def private(self) -> Origin:
+        """Where the records come from, for queries that are a reference too; else nothing."""
+        return self._private if self._refers_now else NOTHING_PRIVATE
 
     def open(self) -> None:
         """Open the session, which reads the records for the first time."""
@@ -208,8 +225,7 @@ class _Asked:
                 hint="what is left would tell how many there were, and answers depend on earlier ones.",
             )
         count = len(queries)
-        first = self.served is None and self._refers and self._reference is None
-        if first and count < LEAST_REFERENCE:
+        if self._refers_now and count < LEAST_REFERENCE:
             raise InputRefused(
                 "OS607",
                 "predict",

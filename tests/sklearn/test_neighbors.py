@@ -69,10 +69,15 @@ def test_a_reference_or_a_large_first_batch_or_a_threshold():
     with pytest.raises(SimError, match="OS607"):
         est.predict(ASKED)
     assert est._asked.served is None
-    referred = fitted(threshold=None, reference=X[::10])
+    public = np.concatenate([X[::10]])  # what was published of another year, say
+    with pytest.raises(ValueError, match="OS704 reference"):
+        fitted(threshold=None, reference=X[::10])
+    referred = fitted(threshold=None, reference=public)
     assert (referred.predict(ASKED) == Y[::100]).mean() >= 0.75
     first = fitted(threshold=None, queries=80)
-    assert len(first.predict(X[::10])) == 80
+    with pytest.raises(ValueError, match="OS704 the first queries"):
+        first.predict(X[::10])
+    assert len(first.predict(public)) == 80
 
 
 @pytest.mark.parametrize(

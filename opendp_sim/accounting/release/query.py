@@ -25,6 +25,7 @@ from opendp_sim.domains.released import asking
 from opendp_sim.domains.rows import GridRows, RealRows, with_points
 from opendp_sim.io.blocks import Block
 from opendp_sim.io.frames import raw_columns
+from opendp_sim.io.origin import NOTHING_PRIVATE, Origin
 from opendp_sim.io.protocol import Source, from_arrays
 
 
@@ -52,7 +53,10 @@ def answers_of(release: Any, question: str, queries: Any, parameters: Mapping[st
     own = None
     if points is not None and not isinstance(points, str):
         told = columns_of(points, features)
-        own = _mapped(release, read_queries(lambda: from_arrays(features, told), "public"))
+        own = _mapped(
+            release,
+            read_queries(lambda: from_arrays(features, told), "public", private=NOTHING_PRIVATE),
+        )
 
     def answer(block: Block | None) -> Any:
         mapped = None if block is None else _mapped(release, block)
@@ -62,7 +66,9 @@ def answers_of(release: Any, question: str, queries: Any, parameters: Mapping[st
         value = answer(None)
     else:
         given = columns_of(queries, features)
-        blocks = query_blocks(lambda: from_arrays(features, given), "queries")
+        blocks = query_blocks(
+            lambda: from_arrays(features, given), "queries", private=NOTHING_PRIVATE
+        )
         value, asked = answered_in_blocks(answer, one_block(blocks, claim), "queries")
         carried = asked | {n: np.asarray(a) for n, a in given.items() if np.ndim(a) == 1}
     return _table(value, claim.output, carried, (question,), release)
@@ -162,9 +168,9 @@ def _side_by_side(queries: Any, features: Records) -> dict[str, Any]:
     return out
 
 
-def read_queries(opened: Callable[[], Source], where: str) -> Block:
-    """Read all queries of a source together; refuse none, and any that is no possible record (OS607)."""
-    return together(query_blocks(opened, where), where)
+def read_queries(opened: Callable[[], Source], where: str, *, private: Origin) -> Block:
+    """Read all queries of a source together; refuse what ``query_blocks`` refuses (OS607, OS704)."""
+    return together(query_blocks(opened, where, private=private), where)
 
 
 def query_records(records: Records, stages: Sequence[Stage]) -> Records:

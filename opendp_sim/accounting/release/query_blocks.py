@@ -16,6 +16,7 @@ from opendp_sim.core.claims import Post
 from opendp_sim.core.errors import DataError
 from opendp_sim.io.blocks import Block, length_of
 from opendp_sim.io.gate import check_entries
+from opendp_sim.io.origin import Origin, origin_of, refuse_private
 from opendp_sim.io.protocol import Source
 
 _LARGE, _DENSEST = 2**26, 500
@@ -28,11 +29,20 @@ _TEXT = 49
 """Bytes of a Python text beside its characters."""
 
 
-def query_blocks(opened: Callable[[], Source], where: str) -> Iterator[Block]:
-    """Yield the queries of a source; refuse none, any that is no possible record, and air (OS607)."""
+def query_blocks(opened: Callable[[], Source], where: str, *, private: Origin) -> Iterator[Block]:
+    """Yield the queries of a source; refuse none, any that is no possible record, and air (OS607).
+
+    Args:
+        opened: opens them.
+        where: what a refusal names.
+        private: where the private data comes from, as far as it is known at this door: public rows from
+            there are refused (OS704, ``io/origin.md``).
+    """
     empty = True
     try:
         source = opened()
+        if private:
+            refuse_private(origin_of(source), private, where)
         packed = getattr(source, "packed", None)
         told, seen = getattr(source, "weight", None) or 0, 0
         _check_density(told, packed, where)

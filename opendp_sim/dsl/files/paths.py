@@ -5,15 +5,16 @@ from __future__ import annotations
 import glob
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path as File
+from typing import Any
 
 from opendp_sim.accounting.ledger._durable import LOCK, SIDES
 from opendp_sim.accounting.ledger.postgres import is_shared
 from opendp_sim.dsl.files.staging import is_run_folder
 from opendp_sim.dsl.grammar.program import Program, SourceRef
 from opendp_sim.dsl.text.diagnostic import Notes, Path
+from opendp_sim.io.origin import Named, Origin, file_names, origin_of
 
 _ARE = {"queries": "queries", "public": "public points"}
 
@@ -39,16 +40,9 @@ def _file(path: File) -> _Place:
         return "file", str(path)
 
 
-_Key = tuple[str, str | tuple[int, int]]
-
-
-def _keys(place: _Place) -> Iterator[_Key]:
+def _keys(place: _Place) -> Iterator[Hashable]:
     """Yield what two places share if they are one: the name, or another name of the same file."""
-    yield place
-    if place[0] == "file":
-        with suppress(OSError, ValueError):
-            found = File(place[1]).stat()
-            yield "inode", (found.st_dev, found.st_ino)
+    yield from file_names(place[1]) if place[0] == "file" else [place]
 
 
 def _same(one: _Place, other: _Place) -> bool:
@@ -91,14 +85,31 @@ def absent(program: Program) -> list[str]:
     return told
 
 
-def is_private(program: Program, ref: SourceRef, folder: str | None = None) -> bool:
-    """Say whether public queries would be read from where a private dataset lies."""
-    asked = _place(ref, program.folder if folder is None else folder)
-    return any(
-        _same(asked, _place(entry.source, program.folder))
-        for entry in program.data
-        if not entry.public
-    )
+def private_of(program: Program, memory: Mapping[str, Any] | None = None) -> Origin:
+    """Return where the private data of a program comes from; nothing is opened.
+
+    Args:
+        program: what names it.
+        memory: the tables that were handed over, if they were.
+    """
+    found = Origin()
+    for entry in program.data:
+        if not entry.public:
+            found |= origin_of_ref(entry.source, program.folder, memory)
+    return found
+
+
+def origin_of_ref(ref: SourceRef, folder: str, memory: Mapping[str, Any] | None = None) -> Origin:
+    """Return where the source that a spec names comes from, as file, dataset or table in memory."""
+    named = origin_of(Named(ref.kind, ref.argument, File(folder)))
+    if ref.kind != "memory" or memory is None or ref.argument not in memory:
+        return named
+    return named | origin_of(memory[ref.argument])
+
+
+def is_private(program: Program, ref: SourceRef) -> bool:
+    """Say whether public rows would be read from where a private dataset lies."""
+    return origin_of_ref(ref, program.folder).meets(private_of(program))
 
 
 def check_places(program: Program, notes: Notes, spec: str | None = None) -> None:
@@ -227,7 +238,7 @@ def _check_stores(program: Program, notes: Notes) -> None:
 
 def check_saves(program: Program, notes: Notes, into: File, spec: str | None = None) -> None:
     """Report outputs that would replace an input, the ledger, the spec or another output (OS304)."""
-    taken: dict[_Key, str] = {}
+    taken: dict[Hashable, str] = {}
     for what, place in _inputs(program, spec):
         for key in _keys(place):
             taken.setdefault(key, what)

@@ -27,7 +27,9 @@ from opendp_sim.dsl.run.inputs import source_of
 from opendp_sim.dsl.text import yaml_document as yaml
 from opendp_sim.dsl.text.diagnostic import Notes
 from opendp_sim.dsl.types.error_terms import size
+from opendp_sim.io.blocks import Block
 from opendp_sim.io.builtin import BUILTINS
+from opendp_sim.io.origin import NOTHING_PRIVATE
 
 
 def ask(
@@ -58,7 +60,9 @@ def ask(
     features = features_of(release)
     points = None
     if public is not None:
-        points = read_queries(lambda: source_of(public, features, ".", {}), "public")
+        points = read_queries(
+            lambda: source_of(public, features, ".", {}), "public", private=NOTHING_PRIVATE
+        )
     if queries is None:
         if any(claim.takes == "release" and claim.asks for claim in claims):
             raise DataError(
@@ -66,13 +70,20 @@ def ask(
                 hint="add --queries FILE; `modes` and `counts` need none.",
             )  # fmt: skip
         return answer(release, claims, None, points), domain, {}
-    blocks = query_blocks(lambda: source_of(queries, features, ".", {}), "query")
+    blocks = _blocks_of(queries, features)
     found, beside = answered_in_blocks(
         lambda block: answer(release, claims, block, points),
         one_block(blocks, *claims, where="query"),
         "query",
     )
     return found, domain, beside
+
+
+def _blocks_of(queries: SourceRef, features: Records) -> Iterator[Block]:
+    """Yield the queries of a source; a release does not know where its data is (``io/origin.md``)."""
+    return query_blocks(
+        lambda: source_of(queries, features, ".", {}), "query", private=NOTHING_PRIVATE
+    )
 
 
 def mechanisms_of(posts: Sequence[str]) -> tuple[Mechanism, ...]:
@@ -193,7 +204,7 @@ def _outside(release: Release, queries: SourceRef) -> Iterator[str]:
     declared = {c.name: c.bounds for c in domain.columns if c.bounds}
     asked = [c.name for c in features.columns if c.name in declared]
     strange, every, names = 0, 0, dict.fromkeys(asked, False)
-    for block in query_blocks(lambda: source_of(queries, features, ".", {}), "query"):
+    for block in _blocks_of(queries, features):
         beyond = np.zeros(len(next(iter(block.values()))), dtype=bool)
         for name in asked:
             lower, upper = declared[name]

@@ -12,6 +12,7 @@ from opendp_sim.accounting.release.query import query_records, read_queries
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.errors import DataError
 from opendp_sim.domains.records import Records
+from opendp_sim.dsl.files.paths import origin_of_ref, private_of
 from opendp_sim.dsl.grammar.program import DataEntry, SourceRef
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.types.outputs import OutputType
@@ -22,6 +23,7 @@ from opendp_sim.io.file_spec import NO_FILE
 from opendp_sim.io.frames import from_table, waits
 from opendp_sim.io.gate import check_form
 from opendp_sim.io.open import open_source
+from opendp_sim.io.origin import Origin, refuse_private
 from opendp_sim.io.protocol import Source
 from opendp_sim.postprocessing._impl.control_variate import check_enough
 
@@ -32,6 +34,7 @@ __all__ = [
     "open_private",
     "open_public",
     "open_queries",
+    "private_of",
     "query_records",
     "read_queries",
     "source_of",
@@ -83,13 +86,14 @@ def open_public(plan: Plan, memory: Memory, told: Told) -> Inputs:
         for claim in (stage.claim for stage in release.typed.stages):
             if isinstance(claim, Stable):
                 len(claim.matrices)  # large ones are drawn now, and refused if they must be
+    folder, private = plan.program.folder, private_of(plan.program, memory)
     queries = {
-        name: open_queries(output.decl.query, output, plan.program.folder, memory)
+        name: open_queries(output.decl.query, output, folder, memory, private=private)
         for name, output in plan.outputs.items()
         if output.decl.query is not None
     }
     points = {
-        name: open_points(output, plan.program.folder, memory)
+        name: open_points(output, folder, memory, private=private)
         for name, output in plan.outputs.items()
         if output.decl.public is not None
     }
@@ -150,9 +154,13 @@ def _opened(
 ) -> dict[str, Callable[[], Iterator[Block]]]:
     blocks: dict[str, Callable[[], Iterator[Block]]] = {}
     refused: DataError | None = None
+    private = private_of(plan.program, memory) if public else Origin()
     for name, entry in _used(plan).items():
         if entry.public != public:
             continue
+        if public:
+            own = origin_of_ref(entry.source, plan.program.folder, memory)
+            refuse_private(own, private, f"data.{name}.source")
         try:
             source = source_of(entry.source, entry.records, plan.program.folder, memory)
         except DataError as error:
@@ -208,21 +216,23 @@ def _naming(error: DataError, name: str, ref: SourceRef) -> DataError:
     return DataError(error.code, where, expected=error.expected, got=error.got, hint=error.hint)
 
 
-def open_points(output: OutputType, folder: str, memory: Memory) -> Block:
+def open_points(output: OutputType, folder: str, memory: Memory, *, private: Origin) -> Block:
     """Read the public points of an output into memory, checked as queries are."""
     assert output.decl.public is not None  # noqa: S101 - the caller asked
     features = query_records(output.stage.entry.records, output.stage.stages)
     where, ref = f"outputs.{output.decl.name}.public", output.decl.public
-    block = read_queries(lambda: source_of(ref, features, folder, memory), where)
+    block = read_queries(lambda: source_of(ref, features, folder, memory), where, private=private)
     check_enough(length_of(block), where)
     return block
 
 
-def open_queries(ref: SourceRef, output: OutputType, folder: str, memory: Memory) -> Block:
+def open_queries(
+    ref: SourceRef, output: OutputType, folder: str, memory: Memory, *, private: Origin
+) -> Block:
     """Read public queries into memory, checked; values may lie outside the data's bounds."""
     features = query_records(output.stage.entry.records, output.stage.stages)
     where = f"outputs.{output.decl.name}.queries"
-    block = read_queries(lambda: source_of(ref, features, folder, memory), where)
+    block = read_queries(lambda: source_of(ref, features, folder, memory), where, private=private)
     if any(getattr(mechanism, "public", None) == "queries" for mechanism in output.decl.post):
         check_enough(length_of(block), where)
     return block

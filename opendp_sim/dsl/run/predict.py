@@ -11,6 +11,7 @@ from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.run.inputs import (
     open_points,
     open_queries,
+    private_of,
     query_records,
     read_queries,
     source_of,
@@ -36,6 +37,7 @@ def predict(plan: Plan, like: SourceRef, size: int) -> dict[str, ExpectedError]:
 
     Raises:
         DataError (OS607): no output answers one of them without labels, or too few points.
+            ReleaseError (OS704): the points are the plan's private dataset, or a part of it.
     """
     found = {
         name: _one(plan, output, like, size)
@@ -57,10 +59,11 @@ def _one(plan: Plan, output: OutputType, like: SourceRef, size: int) -> Expected
     chosen = [i + 1 for i, stage in enumerate(stages) if stage.mechanism.key == "select"]
     start = chosen[0] if chosen else 0
     features = query_records(output.stage.entry.records, stages)
-    alike = read_queries(lambda: source_of(like, features, ".", {}), "plan.like")
+    private = private_of(plan.program)
+    alike = read_queries(lambda: source_of(like, features, ".", {}), "plan.like", private=private)
     asked = output.decl.query
     assert asked is not None  # noqa: S101 - the caller picked outputs with queries
-    queries = open_queries(asked, output, plan.program.folder, {})
+    queries = open_queries(asked, output, plan.program.folder, {}, private=private)
     release = plan.releases[output.stage.name]
     noise = getattr(release.bound.claim, "noise", None) if release.bound is not None else None
     # Labels do not matter without classes; columns are chosen as for queries.
@@ -69,5 +72,6 @@ def _one(plan: Plan, output: OutputType, like: SourceRef, size: int) -> Expected
     deviation = 0.0 if noise is None else noise.deviation
     post, points = output.decl.post[0], None
     if output.decl.public is not None:
-        points = on_queries(stages[:start], open_points(output, plan.program.folder, {}))
+        told = open_points(output, plan.program.folder, {}, private=private)
+        points = on_queries(stages[:start], told)
     return _EXPECT[post.key](Asked(stages[start:], deviation, rows, wanted, size, points), post)

@@ -27,7 +27,6 @@ from opendp_sim.core.errors import BudgetError, DataError, SpecError
 from opendp_sim.core.system.escape_text import shown
 from opendp_sim.domains.ids import boxed, persons
 from opendp_sim.domains.records import Column, Records
-from opendp_sim.dsl.files.paths import is_private
 from opendp_sim.dsl.files.write import check_writable
 from opendp_sim.dsl.grammar.program import SourceRef
 from opendp_sim.dsl.plan.plan import Plan
@@ -48,9 +47,11 @@ from opendp_sim.dsl.run.inputs import (
     open_private,
     open_public,
     open_queries,
+    private_of,
     query_records,
 )
 from opendp_sim.dsl.types.outputs import OutputType
+from opendp_sim.io.origin import NOTHING_PRIVATE, Origin, origin_of, refuse_private
 from opendp_sim.io.protocol import from_arrays
 
 # --------------------------------------------------------------------------------------------------
@@ -238,6 +239,8 @@ class Served:
     """The type of a query."""
     closing: Callable[[], None] = lambda: None
     """Tells the ledger where the store's chain ended."""
+    private: Origin = NOTHING_PRIVATE
+    """Where the records come from: queries from there are refused."""
     owner: int = field(default_factory=os.getpid)
     """The process that opened it."""
 
@@ -289,6 +292,7 @@ class Served:
 
     def queries(self, queries: Sequence[Any]) -> dict[str, Any]:
         """Return queries as columns, or refuse them."""
+        refuse_private(origin_of(queries), self.private, "queries")
         if not all(isinstance(query, Mapping) for query in queries):
             queries = [self._named(query) for query in queries]
         return columns_of(self.features, queries)
@@ -353,9 +357,9 @@ def serve(
     typed, decl, steps = output.stage, output.decl, _steps(plan, output)
     folder, held = plan.program.folder, memory or {}
     path = store or _inside(File(folder), decl.store or f"{decl.name}.session", decl.name)
-    mark, public = mark_at(path), None
+    mark, public, private = mark_at(path), None, private_of(plan.program, held)
     if decl.public_queries is not None:
-        public = open_queries(decl.public_queries, output, folder, held)
+        public = open_queries(decl.public_queries, output, folder, held, private=private)
     if mark is None and not is_shared(path):
         check_writable(path, f"outputs.{decl.name}.store")
     with ExitStack() as stack, ExitStack() as undo:
@@ -383,7 +387,7 @@ def serve(
     charged(f"what was answered is charged in {path}, and stands")
     features = query_records(typed.entry.records, typed.stages)
     closing = _untold_end if ledger is None else partial(tell_end, plan, session, name, turn)
-    return Served(session, typed.entry.records, features, closing)
+    return Served(session, typed.entry.records, features, closing, private)
 
 
 def _steps(plan: Plan, output: OutputType) -> tuple[Stage, ...]:
@@ -425,13 +429,13 @@ def _untold(_phase: str, _rows: int) -> None:
 
 
 def read_batch(plan: Plan, name: str | None, ref: SourceRef, memory: Memory | None = None) -> Any:
-    """Return the queries of a file as columns."""
-    if is_private(plan.program, ref, "."):
-        raise SpecError(
-            "OS704", "query", expected="public queries", got="the private dataset",
-            hint="name a source that is not private.",
-        )  # fmt: skip
-    return open_queries(ref, _chosen(plan, name), ".", memory or {})
+    """Return the queries of a file as columns.
+
+    Raises:
+        ReleaseError (OS704): they are the private dataset. DataError (OS607): they are no queries.
+    """
+    private = private_of(plan.program, memory)
+    return open_queries(ref, _chosen(plan, name), ".", memory or {}, private=private)
 
 
 def _inside(folder: File, store: str, name: str) -> File:

@@ -23,6 +23,7 @@ from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import grid_rows
 from opendp_sim.domains.metrics import Symmetric
 from opendp_sim.domains.rows import GridRows, Rows, as_rows
+from opendp_sim.io.origin import origin_of
 from opendp_sim.measurements.knn._impl.calibration import Rule, lasts
 from opendp_sim.measurements.knn._impl.class_means import ClassMeans
 from opendp_sim.measurements.knn._impl.kernels import KERNELS, Cosine, Kernel
@@ -118,6 +119,7 @@ class Hybrid(FixedRecords):
     ) -> None:
         super().__init__(setting, domain, store)
         self._inner = Predictor(setting.neighbours_setting, domain, data, store)
+        self._private = origin_of(data.values)
         self._means: ClassMeans | None = None
         self._reference: NDArray[np.float64] | None = None
         self._doubt = Doubt()

@@ -23,6 +23,7 @@ from opendp_sim.core.randomness import private_bytes
 from opendp_sim.core.space import Domain, Metric
 from opendp_sim.domains.checks import grid_rows
 from opendp_sim.domains.rows import GridRows, Rows, as_rows
+from opendp_sim.io.origin import origin_of
 from opendp_sim.measurements.knn._impl.features import Lens
 from opendp_sim.measurements.knn._impl.pool import Pool
 from opendp_sim.measurements.knn._impl.public_votes import Seen
@@ -75,6 +76,7 @@ class Sampler(FixedRecords):
     ) -> None:
         super().__init__(setting, domain, store)
         self._data, self._scale = data, scale
+        self._private = origin_of(data.values)
         self._rate = dyadic_rate(setting.rate)
         self._stock = Stock(discrete)
         self._answered = 0

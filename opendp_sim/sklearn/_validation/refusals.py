@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from opendp_sim.core.errors import DataError, ParameterError
+from opendp_sim.core.errors import DataError, ParameterError, ReleaseError
 from opendp_sim.dsl.text.diagnostic import Refused
 
 
@@ -30,14 +30,24 @@ class InputTypeRefused(DataError, TypeError):  # noqa: N818 - reads as what happ
     """A table is of a kind that estimators do not take."""
 
 
+class RowsRefused(ReleaseError, ValueError):  # noqa: N818 - reads as what happened
+    """Rows that were handed over as public are the private ones; nothing was charged."""
+
+
 @contextmanager
 def as_refusals() -> Iterator[None]:
     """Turn the house's refusals of data into the ones that scikit-learn's callers catch."""
-    refused = None
+    refused: InputRefused | RowsRefused | None = None
     try:
         yield
     except (InputRefused, InputTypeRefused):
         raise
+    except ReleaseError as error:
+        if error.code != "OS704":
+            raise
+        refused = RowsRefused(
+            error.code, error.where, expected=error.expected, got=error.got, hint=error.hint
+        )
     except DataError as error:
         refused = InputRefused(
             error.code, error.where, expected=error.expected, got=error.got, hint=error.hint

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_sim.core.errors import BudgetError, DataError, InternalError
-from opendp_sim.domains.rows import GridRows
+from opendp_sim.domains.rows import GridRows, as_rows
+from opendp_sim.io.origin import NOTHING_PRIVATE, origin_of, refuse_private
 from opendp_sim.measurements.knn._impl.features import grid_queries
 from opendp_sim.measurements.knn._impl.vote import Charges
 from opendp_sim.measurements.knn._impl.vote_noise import uncopied
@@ -95,6 +96,7 @@ class Service:
     def __init__(self, setting: Any, domain: GridRows, store: Store | None) -> None:
         self._setting, self._domain, self._store = setting, domain, store
         self._over, self._lost = False, False
+        self._private = NOTHING_PRIVATE
         self._turn, self._process = RLock(), os.getpid()
 
     def __repr__(self) -> str:
@@ -134,6 +136,7 @@ class Service:
 
         Raises:
             DataError (OS607): not such a message, or a small first batch without a reference.
+            ReleaseError (OS704): the reference is memory of the records.
             BudgetError (OS406): a failure or an interruption has ended the release, or this process's
                 part in it. (OS407): the store cannot be written; nothing was answered.
             InternalError (OS902): a failure inside; every purse is empty from here on.
@@ -148,14 +151,21 @@ class Service:
 
     def refer(self, rows: Any) -> bool:
         """Set the public reference queries; returns whether they are in force (only the first are)."""
-        queries = grid_queries(self._domain, rows)
+        queries = self._public(rows)
         with self._alone():
             return self._refer(queries)
+
+    def _public(self, rows: Any) -> NDArray[np.float64]:
+        """Return queries on the grid; those that would be the reference are no private rows (OS704)."""
+        if not self._ready:
+            refuse_private(origin_of(as_rows(rows).values), self._private, "reference")
+        return grid_queries(self._domain, rows)
 
     def _refer(self, queries: NDArray[np.float64]) -> bool:
         if self._ready or len(queries) < 2:
             return False
         self._guard(lambda: self._set_reference(queries))
+        self._private = NOTHING_PRIVATE  # the records themselves need not be kept for it any longer
         return True
 
     def predict(self, rows: Any, allowed: NDArray[np.bool_] | None = None) -> Predictions:
@@ -165,7 +175,7 @@ class Service:
             rows: the queries, on the mechanism's own input space.
             allowed: shape (m, L); the labels that may vote and win on each query. Public.
         """
-        queries = grid_queries(self._domain, rows)
+        queries = self._public(rows)
         with self._alone():
             return self._predict(queries, allowed)
 
@@ -180,6 +190,7 @@ class Service:
                     "`threshold` and `centre: false`.",
                 )  # fmt: skip
             self._guard(lambda: self._set_reference(queries))
+            self._private = NOTHING_PRIVATE
         self._admit(len(queries))
         parts = [slice(i, i + _BATCH) for i in range(0, len(queries), _BATCH)]
         return _joined(

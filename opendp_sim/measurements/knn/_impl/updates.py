@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from opendp_sim.core.errors import DataError, SpaceError
 from opendp_sim.domains.ids import packed, persons, unpacked
 from opendp_sim.domains.rows import GridRows, Rows, as_rows, take
+from opendp_sim.io.origin import origin_of
 from opendp_sim.measurements.knn._impl.pool import Pool
 from opendp_sim.measurements.knn._impl.privacy_filter import IndividualFilter
 from opendp_sim.measurements.knn._impl.service import Payload, Service, Store, unreadable
@@ -64,6 +65,7 @@ class ChangingRecords(Service):
         purses: IndividualFilter,
     ) -> None:
         super().__init__(setting, domain, store)
+        self._private = origin_of(data.values)
         self._owners = Owners(data.ids)
         self._purses = purses
         self._waiting: list[_Owned] | None = [(data, self._meet(data))]

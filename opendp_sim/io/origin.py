@@ -1,0 +1,303 @@
+"""Where rows come from, and whether public ones come from where the private ones do.
+
+Files, objects and stretches of memory are compared. No value is looked at, so a refusal tells
+nothing about a record; a copy is not recognised for the same reason (``origin.md``, Lemma).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+from numpy.typing import NDArray
+
+from opendp_sim.core.errors import ReleaseError, SimError
+from opendp_sim.io.columns import frame_columns
+from opendp_sim.io.file_spec import read_place
+from opendp_sim.io.parquet import listed_files
+
+_VALUES = (str, bytes, int, float, complex, np.generic)
+_HARD = 2**16
+"""Steps that are spent on whether two interleaved arrays share an entry; then they do."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What tells one origin of rows from another.
+
+    Attributes:
+        names: of files, datasets and objects; one in common makes two origins one.
+        memory: arrays over the memory that the rows are in; their entries are never read.
+        kept: the objects whose addresses are among the names, so that no other takes their place.
+    """
+
+    names: frozenset[Hashable] = frozenset()
+    memory: tuple[NDArray[Any], ...] = ()
+    kept: tuple[Any, ...] = ()
+
+    def __or__(self, other: Origin) -> Origin:
+        """Return both together."""
+        names = self.names | other.names
+        return Origin(names, self.memory + other.memory, self.kept + other.kept)
+
+    def __bool__(self) -> bool:
+        """Say whether anything is known."""
+        return bool(self.names or self.memory)
+
+    def meets(self, other: Origin) -> bool:
+        """Say whether two origins have a file, an object or a stretch of memory in common."""
+        return not self.names.isdisjoint(other.names) or _overlap(self.memory, other.memory)
+
+
+NOTHING_PRIVATE = Origin()
+"""For a door behind which no private dataset is known."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A source as a spec names it: its files are listed when they are asked for."""
+
+    kind: str
+    argument: Any
+    folder: Path
+
+
+def refuse_private(public: Origin, private: Origin, where: str) -> None:
+    """Refuse public rows that come from where the private ones do (OS704).
+
+    Args:
+        public: of the rows that somebody hands over as public.
+        private: of everything private that is known here.
+        where: what the refusal names.
+    """
+    if public.meets(private):
+        raise ReleaseError(
+            "OS704", where, expected="public rows, from another place than the private ones",
+            got="the private dataset, or a part of it",
+            hint="name rows that are public: exact functions of them are shown, and nothing is "
+            "charged for that. A copy of private rows is private too, and no program can tell.",
+        )  # fmt: skip
+
+
+def origin_of(rows: Any) -> Origin:
+    """Return where rows come from; no value is read, and no query is run.
+
+    Args:
+        rows: a ``Named`` source, a ``Table`` or another source, or a table of any library that
+            ``from_table`` takes.
+    """
+    if isinstance(rows, Origin):
+        return rows
+    if rows is None or isinstance(rows, _VALUES) or (isinstance(rows, tuple) and not rows):
+        return Origin()  # objects that Python shares between all who write them
+    if isinstance(rows, Named):
+        return _of_named(rows)
+    if isinstance(rows, np.ndarray):
+        return _of_array(rows)
+    own = Origin(frozenset([("object", id(rows))]), (), (rows,))
+    with suppress(Exception):  # a library's own fault is told where the rows are read
+        made = getattr(rows, "made_of", None)
+        return own | (_of_table(rows) if made is None else origin_of(made))
+    return own
+
+
+def _of_table(rows: Any) -> Origin:
+    library = type(rows).__module__.partition(".")[0].lstrip("_")
+    if isinstance(rows, Mapping):
+        archive = getattr(getattr(rows, "zip", None), "filename", None)  # of `np.load`
+        if archive is not None:
+            return _of_files([archive])
+        return _union(map(origin_of, rows.values()))
+    if isinstance(rows, list | tuple):
+        return _union(map(origin_of, _parts(rows)))
+    if library == "narwhals":
+        return origin_of(rows.to_native())
+    if library == "pandas":
+        columns = frame_columns(rows) or [rows]
+        return _union(_of_pandas(getattr(column, "array", column)) for column in columns)
+    if library == "polars" and hasattr(rows, "explain"):
+        return _of_query(rows.explain())
+    if library == "polars":
+        return _union(_of_series(s) for s in (frame_columns(rows) or [rows]))
+    if library == "pyarrow":
+        return _of_arrow(rows)
+    if library == "duckdb":
+        return _of_relation(rows.sql_query())
+    owner = getattr(rows, "__self__", None)  # a bound method is another object each time
+    function = getattr(rows, "__func__", None)
+    return Origin() if owner is None else Origin(frozenset([("method", id(owner), id(function))]))
+
+
+def _union(origins: Iterable[Origin]) -> Origin:
+    names: set[Hashable] = set()
+    memory: list[NDArray[Any]] = []
+    kept: list[Any] = []
+    for one in origins:
+        names |= one.names
+        memory += one.memory
+        kept += one.kept
+    return Origin(frozenset(names), tuple(memory), tuple(kept))
+
+
+def _parts(rows: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
+    """Yield the rows of a list that are objects of their own: arrays, lists, mappings."""
+    for row in rows:
+        if isinstance(row, np.ndarray | list | dict):
+            yield row
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def _of_named(source: Named) -> Origin:
+    if source.kind in ("builtin", "memory"):
+        return Origin(frozenset([(source.kind, str(source.argument))]))
+    try:
+        place = read_place(source.argument, source.folder, f"source.{source.kind}")
+    except SimError:  # told where it is opened
+        return Origin()
+    files = [place.file]
+    if source.kind == "parquet":
+        with suppress(SimError, OSError, ValueError):  # none there, or no path: so is this
+            files += listed_files(place)
+    return _of_files(files)
+
+
+def _of_files(files: Iterable[Any]) -> Origin:
+    return Origin(frozenset(name for file in files for name in file_names(file)))
+
+
+def file_names(file: Any) -> Iterator[Hashable]:
+    """Yield the names of one file: its path, links followed, and the file itself, under any name."""
+    path = Path(os.fsdecode(os.fspath(file)))
+    try:
+        yield "file", str(path.resolve())
+    except (OSError, ValueError, RuntimeError):  # no path at all, or links in a ring
+        yield "file", str(path)
+    with suppress(OSError, ValueError):
+        found = path.stat()
+        yield "inode", found.st_dev, found.st_ino
+
+
+_QUOTED = re.compile(r"['\"\[]([^'\"\[\]]+)(?=['\"\]])")
+
+
+def _of_query(text: str) -> Origin:
+    """Return the files that a query names in quotes or brackets."""
+    found = (word.split(",")[0].strip() for word in _QUOTED.findall(text))
+    return _of_files(word for word in found if os.path.isfile(word))  # noqa: PTH113 - no error for an odd one
+
+
+def _of_relation(query: str) -> Origin:
+    """Return the tables and files of a query: a relation does not tell of which database."""
+    from duckdb import get_table_names  # noqa: PLC0415 - of whoever handed its relation over
+
+    tables = frozenset(("duckdb", name) for name in get_table_names(query))
+    return Origin(tables) | _of_query(query)
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def _of_array(array: NDArray[Any]) -> Origin:
+    base: Any = array
+    files = []
+    while isinstance(base, np.ndarray):
+        if isinstance(base, np.memmap) and isinstance(base.filename, str | os.PathLike):
+            files.append(base.filename)
+        base = base.base
+    plain = np.asarray(array)
+    by_column = plain.ndim == 2 and not plain.flags.c_contiguous and plain.shape[1] <= len(plain)
+    parts = list(plain.T) if by_column else [plain]
+    return Origin(memory=tuple(part for part in parts if part.size)) | _of_files(files)
+
+
+def _of_pandas(cells: Any) -> Origin:
+    """Return where a column of pandas is: the array behind it, whatever kind it has."""
+    arrow = getattr(cells, "_pa_array", None)
+    if arrow is not None:
+        return _of_arrow(arrow)
+    for name in ("codes", "asi8", "_data", "sp_values", "_ndarray"):
+        found = getattr(cells, name, None)
+        if isinstance(found, np.ndarray):
+            return _of_array(found)
+    return _of_array(cells) if isinstance(cells, np.ndarray) else Origin()
+
+
+def _of_series(series: Any) -> Origin:
+    from polars import CompatLevel  # noqa: PLC0415 - of whoever handed its frame over
+
+    return _of_arrow(series.to_arrow(compat_level=CompatLevel.newest()))
+
+
+def _of_arrow(rows: Any) -> Origin:
+    if hasattr(rows, "files"):  # a dataset
+        return _of_files(rows.files)
+    if hasattr(rows, "chunks"):
+        return _union(map(_of_arrow, rows.chunks))
+    if hasattr(rows, "columns"):
+        return _union(map(_of_arrow, rows.columns))
+    if hasattr(rows, "buffers"):
+        return Origin(memory=tuple(_stretches(rows)))
+    return Origin()
+
+
+_OFFSETS = {"large_string": 64, "large_binary": 64, "string_view": 128, "binary_view": 128}
+
+
+def _stretches(cells: Any) -> Iterator[NDArray[Any]]:
+    """Yield the memory of one Arrow array's own entries, not of the array that it is a slice of."""
+    from pyarrow import types  # noqa: PLC0415 - its array was handed over
+
+    kind = cells.type
+    if hasattr(cells, "storage"):
+        yield from _stretches(cells.storage)
+    elif types.is_dictionary(kind):  # what categories are called may be shared: it is public
+        yield from _stretches(cells.indices)
+    elif types.is_struct(kind):
+        for at in range(kind.num_fields):
+            yield from _stretches(cells.field(at))
+    elif types.is_fixed_size_list(kind):
+        size = kind.list_size
+        yield from _stretches(cells.values.slice(cells.offset * size, len(cells) * size))
+    elif types.is_run_end_encoded(kind):
+        yield from _stretches(cells.values)
+    else:
+        try:
+            bits = kind.bit_width
+        except ValueError:  # of texts and lists, where each begins
+            bits = _OFFSETS.get(str(kind), 64 if types.is_large_list(kind) else 32)
+        buffer = cells.buffers()[1] if len(cells.buffers()) > 1 else None
+        if buffer is not None and buffer.size:
+            first, last = -(-cells.offset * bits // 8), (cells.offset + len(cells)) * bits // 8
+            part = np.frombuffer(buffer, dtype=np.uint8)[first:last]
+            if part.size:
+                yield part
+
+
+def _overlap(ours: Iterable[NDArray[Any]], theirs: Iterable[NDArray[Any]]) -> bool:
+    """Say whether an array of one side shares memory with one of the other: in order of addresses."""
+    found = [(*byte_bounds(part), 0, part) for part in ours]
+    found += [(*byte_bounds(part), 1, part) for part in theirs]
+    live: tuple[list[Any], list[Any]] = ([], [])
+    for low, high, side, part in sorted(found, key=lambda one: one[0]):
+        others = [one for one in live[1 - side] if one[0] > low]
+        live[1 - side][:] = others
+        if any(_share(part, other) for _, other in others):
+            return True
+        live[side].append((high, part))
+    return False
+
+
+def _share(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    try:
+        return bool(np.shares_memory(one, other, max_work=_HARD))  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True

@@ -1,0 +1,222 @@
+"""Public rows that are the private ones under another name: known by file, object and memory, by no value."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyarrow import dataset
+
+from opendp_sim.core.errors import ReleaseError
+from opendp_sim.domains.records import Column, Records
+from opendp_sim.io.frames import from_table
+from opendp_sim.io.open import open_source
+from opendp_sim.io.origin import Named, Origin, origin_of, refuse_private
+from opendp_sim.io.protocol import from_arrays
+
+X = np.arange(400.0).reshape(100, 4)
+FRAME = pd.DataFrame(
+    {
+        "a": np.arange(10.0),
+        "text": list("abcdefghij"),
+        "whole": pd.array(range(10), dtype="Int64"),
+        "kind": pd.Categorical(list("abababcdab")),
+        "day": pd.date_range("2026-01-01", periods=10, tz="UTC"),
+        "any": pd.Series(list("abcdefghij"), dtype=object),
+    }
+)
+POLARS = pl.DataFrame({"a": np.arange(10.0), "text": ["a longer text than twelve"] * 10})
+ARROW = pa.table(
+    {
+        "a": np.arange(10.0),
+        "lists": [[1, 2]] * 10,
+        "vectors": pa.array([[1.0, 2.0]] * 10, pa.list_(pa.float64(), 2)),
+        "parts": [{"b": 1.5}] * 10,
+        "words": pa.array(["u", "v"] * 5).dictionary_encode(),
+        "truth": [True, False] * 5,
+    }
+)
+ROWS = [[1, 2], [3, 4]]
+
+
+def chunks():
+    yield {"a": X[:, 0]}
+
+
+ONE = {
+    "itself": (X, X),
+    "some rows": (X, X[::3]),
+    "a row": (X, X[3]),
+    "a column": (X, X[:, 1]),
+    "transposed": (X, X.T),
+    "flat": (X, X.ravel()),
+    "seen as bytes": (X, X.view(np.uint8)),
+    "a column of a dict": ({"x": X}, {"y": X[5:9]}),
+    "a list of rows": (X, [X[0], X[1]]),
+    "masked": (X, np.ma.masked_array(X, X > 5)),
+    "one field": (np.zeros(3, [("a", float), ("b", int)]),) * 2,
+    "a frame": (FRAME, FRAME),
+    "columns of a frame": (FRAME, FRAME[["a"]]),
+    "rows of a frame": (FRAME, FRAME.iloc[2:5]),
+    "a numpy column": (FRAME, {"z": FRAME["a"].to_numpy()}),
+    "Polars": (POLARS, POLARS[3:5]),
+    "a column of Polars": (POLARS, {"q": POLARS["a"]}),
+    "a text column of Polars": (POLARS, POLARS["text"]),
+    "Polars as Arrow": (POLARS, POLARS.to_arrow()),
+    "Polars as numpy": (POLARS, {"a": POLARS["a"].to_numpy()}),
+    "a batch": (ARROW, ARROW.to_batches()[0]),
+    "rows of a list": (ROWS, ROWS[:1]),
+    "a list as a column": ({"x": ROWS}, ROWS),
+    "a function": (chunks, chunks),
+    "a method": (FRAME.head, FRAME.head),
+    **{f"a pandas column {n}": (FRAME, {"q": FRAME[n]}) for n in FRAME},
+    **{f"an Arrow column {n}": (ARROW, {"q": ARROW[n]}) for n in ARROW.column_names},
+}
+TWO = {
+    "a copy": (X, X.copy()),
+    "halves": (X[:50], X[50:]),
+    "every other": (X[::2], X[1::2]),
+    "halves by column": (np.asfortranarray(X)[:50], np.asfortranarray(X)[50:]),
+    "halves of a frame": (FRAME.iloc[:5], FRAME.iloc[5:]),
+    "halves of Polars": (POLARS[:5], POLARS[5:]),
+    "halves of Arrow": (ARROW.slice(0, 5), ARROW.slice(5)),
+    "equal lists": ([1, 2], [1, 2]),
+    "nothing": ((), ()),
+    "values": ({"a": 1, "b": "text"}, {"c": 1, "d": "text"}),
+    "empty": ({}, {}),
+}
+
+
+@pytest.mark.parametrize(("private", "public"), ONE.values(), ids=ONE)
+def test_one_origin(private, public):
+    assert origin_of(private).meets(origin_of(public))
+    assert origin_of(public).meets(origin_of(private))
+    with pytest.raises(ReleaseError, match="OS704 here"):
+        refuse_private(origin_of(public), origin_of(private), "here")
+
+
+@pytest.mark.parametrize(("private", "public"), TWO.values(), ids=TWO)
+def test_two_origins(private, public):
+    assert not origin_of(private).meets(origin_of(public))
+
+
+@pytest.fixture
+def files(tmp_path):
+    np.save(tmp_path / "a.npy", X)
+    np.savez(tmp_path / "a.npz", x=X, y=X)
+    FRAME[["a"]].to_csv(tmp_path / "a.csv")
+    (tmp_path / "soft").symlink_to("a.npy")
+    (tmp_path / "hard").hardlink_to(tmp_path / "a.npy")
+    (tmp_path / "days" / "year=1").mkdir(parents=True)
+    for name in ("one.parquet", "year=1/two.parquet"):
+        FRAME[["a"]].to_parquet(tmp_path / "days" / name)
+    (tmp_path / "link.parquet").symlink_to("days/year=1/two.parquet")
+    return tmp_path
+
+
+FILES = {
+    ("npy", "a.npy"): ["soft", "hard", "days/../a.npy", {"file": "a.npy"}],
+    ("parquet", "days"): ["days/one.parquet", "days/*.parquet", "days/year=1", "link.parquet"],
+    ("parquet", "days/o*.parquet"): ["days", "days/one.parquet"],
+    ("npz", "a.npz"): [{"file": "a.npz", "columns": {"x": "y"}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("private", "public"), [(k, v) for k, many in FILES.items() for v in many], ids=str
+)
+def test_one_file_under_any_name(private, public, files):
+    ours, theirs = (Named(private[0], of, files) for of in (private[1], public))
+    assert origin_of(ours).meets(origin_of(theirs))
+
+
+def test_files_that_libraries_hold(files):
+    def of(kind, name):
+        return origin_of(Named(kind, name, files))
+
+    folder = str(files / "days")
+    one = str(files / "days" / "one.parquet")
+    assert of("npy", "a.npy").meets(origin_of(np.load(files / "a.npy", mmap_mode="r")[3:]))
+    with np.load(files / "a.npz") as archive:
+        assert of("npz", "a.npz").meets(origin_of(archive))
+    assert of("parquet", "days").meets(origin_of(dataset.dataset(folder)))
+    assert of("parquet", "days").meets(origin_of(pl.scan_parquet(one)))
+    assert of("parquet", "days").meets(origin_of(duckdb.sql(f"from '{one}'")))
+    assert not of("npy", "a.npy").meets(of("csv", "a.csv"))
+    assert not of("builtin", "digits").meets(of("builtin", "digits_test"))
+    assert of("builtin", "digits").meets(of("builtin", "digits"))
+
+
+def test_one_table_of_a_database():
+    with duckdb.connect() as base:
+        base.execute("create table people as select 1.0 as a")
+        base.execute("create table other as select 1.0 as a")
+        people = base.table("people")
+        assert origin_of(people).meets(origin_of(people))
+        assert origin_of(people).meets(origin_of(base.sql("select a from people where a > 0")))
+        assert not origin_of(people).meets(origin_of(base.table("other")))
+
+
+def test_a_source_knows_what_it_reads(files):
+    records = Records((Column("a", "float64"),))
+    for made in (from_table(records, FRAME), from_table(records, POLARS.lazy())):
+        assert origin_of(made).meets(origin_of(made))
+    frame = POLARS.lazy()
+    assert origin_of(from_table(records, frame)).meets(origin_of(frame))
+    assert origin_of(from_arrays(records, {"a": X[:, 0]})).meets(origin_of(X))
+    assert origin_of(from_table(records, chunks)).meets(origin_of(chunks))
+    opened = open_source("csv", "a.csv", records, files)
+    assert origin_of(opened).meets(origin_of(Named("csv", str(files / "a.csv"), Path())))
+
+
+def test_what_is_odd_has_an_origin_of_its_own(files):
+    os.mkfifo(files / "pipe")
+    (files / "ring").symlink_to("ring")
+    (files / "bare").mkdir()
+    for kind, argument in (
+        ("csv", "pipe"), ("csv", "ring"), ("csv", "nul\0"), ("csv", "none"), ("parquet", "bare"),
+        ("csv", {"wrong": 1}), ("csv", 5), ("unknown", "x"), ("parquet", "no-*.parquet"),
+    ):  # fmt: skip
+        assert not origin_of(Named(kind, argument, files)).meets(origin_of(X))
+
+    class Odd:
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+    for odd in (
+        Odd(),
+        None,
+        5,
+        "text",
+        object(),
+        lambda: 1,
+        float("nan"),
+        np.zeros(0),
+        pa.nulls(3),
+    ):
+        assert not origin_of(odd).meets(origin_of(X))
+    assert not Origin()
+
+
+def test_no_value_is_read():
+    """Two tables of one form and other values are told from others alike: the lemma of ``origin.md``."""
+
+    class Seen(np.ndarray):
+        def __getitem__(self, key):
+            raise AssertionError("read")
+
+    array = X.copy().view(Seen)
+    assert origin_of(array).meets(origin_of(array))
+
+
+def test_many_columns_are_compared_in_order_of_their_addresses():
+    wide = {f"c{i}": np.zeros(3) for i in range(2000)}
+    other = {f"c{i}": np.zeros(3) for i in range(2000)}
+    assert not origin_of(wide).meets(origin_of(other))
+    assert origin_of(wide).meets(origin_of(other | {"last": wide["c1999"]}))
