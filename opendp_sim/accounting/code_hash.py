@@ -112,7 +112,7 @@ def _read(module: str) -> _Source | None:
     _write(tree, words, prose=False)
     digest = hashlib.sha256("\n".join(words).encode()).hexdigest()
     top = module.partition(".")[0]
-    imports = {name for node in ast.walk(tree) for name in _imported(node, module, top)}
+    imports = {name for node in _statements(tree) for name in _imported(node, module, top)}
     taken = (
         (alias.asname or alias.name, node.module or "", alias.name)
         for node in tree.body
@@ -168,6 +168,14 @@ def _says_nothing(above: ast.AST, node: Any, *, prose: bool) -> bool:
     return isinstance(above, ast.Expr) or (
         isinstance(above, ast.JoinedStr) and (prose or not node.value)
     )
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements below a node; ``ast.walk`` goes through all expressions, too."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for each in getattr(node, field, ()):
+            yield each
+            yield from _statements(each)
 
 
 def _imported(node: ast.AST, module: str, top: str) -> Iterator[str]:
