@@ -20,7 +20,9 @@ from opendp_sim.accounting.code_hash import closure, code_hash, package_hash, ru
 from opendp_sim.accounting.evidence import fallen, record, tier
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.dsl.explain.explain import explain
+from opendp_sim.dsl.run.certificate import evidence_of
 from opendp_sim.measurements.selection.stable_top_k import StableTopK
+from tests._plans import planned
 
 SELECTION = "opendp_sim.measurements.selection"
 PEEL = Path(sys.modules[f"{SELECTION}.peel"].__file__)
@@ -196,3 +198,13 @@ def test_the_tier_falls_when_the_record_does(fresh):
     fresh["density"]["laws"]["held"].remove("post_processing_reads_the_release_alone")
     assert tier("density") == "asserted"
     assert tier("no_such_mechanism") == "asserted"
+
+
+def test_a_certificate_states_the_tier_of_this_code(fresh, monkeypatch):
+    plan = planned(Path(__file__).parents[2] / "specs" / "digit-density.yaml")
+    before = evidence_of(plan, "densities")["race_sketch"]
+    assert before["tier"] == "proved and audited"
+    assert before["record"]["code"] == code_hash(REGISTRY["race_sketch"].__module__)
+    monkeypatch.setattr(REGISTRY["race_sketch"], "bind", replaced)
+    assert evidence_of(plan, "densities")["race_sketch"]["tier"] == "proved"
+    assert plan.outputs["densities"].stage.evidence == "proved"
