@@ -71,6 +71,12 @@ def _failed(cause: Cause) -> BudgetError:
     )  # fmt: skip
 
 
+_STILL_HELD = Cause(
+    True, "the store's lock", "a server that keeps it for the connection that was lost",
+    "try again when the server has ended that connection",
+)  # fmt: skip
+
+
 class Tables:
     """A connection whose statements find one store's tables; it is used as SQLite's is."""
 
@@ -200,7 +206,7 @@ class _Making:
 
 # --------------------------------------------------------------------------------------------------
 
-_FENCE = "SELECT value FROM about WHERE name = 'fence' FOR UPDATE"
+_FENCE = "SELECT value FROM about WHERE name = 'fence'"
 
 
 def store_at(
@@ -254,7 +260,7 @@ class SharedStore(SessionStore):
         fence = secrets.token_hex(16)
         made(self._db, lambda new: filled(new, {**about, "fence": ""}, name))
         with super()._transaction():
-            self._db.execute(_FENCE)
+            self._db.execute(f"{_FENCE} FOR UPDATE")
             describe(self._db, {"fence": fence})
         self._fence = fence
         return self._db
@@ -262,9 +268,7 @@ class SharedStore(SessionStore):
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         with super()._transaction():
-            found = self._db.execute(_FENCE).fetchone()
-            if found is None or found[0] != self._fence:
-                raise refused("the process that opened the store last", "an earlier one")
+            self._check_fence(f"{_FENCE} FOR UPDATE")
             yield
 
     def _settle(self) -> None:
@@ -299,5 +303,11 @@ class SharedStore(SessionStore):
         """Connect anew and take the lock again; whether another one had it meanwhile the fence tells."""
         self._db.close()
         self._db = opened(self._path)
+        self._check_fence(_FENCE)
         if not locked(self._db):
-            raise refused("a store that this process can lock", LOCKED)
+            raise _failed(_STILL_HELD)
+
+    def _check_fence(self, statement: str) -> None:
+        found = self._db.execute(statement).fetchone()
+        if found is None or found[0] != self._fence:
+            raise refused("the process that opened the store last", "an earlier one")

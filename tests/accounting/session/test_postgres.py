@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sqlite3
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -293,6 +294,36 @@ def test_a_network_that_is_cut_during_commit_keeps_an_entry_once(when: str, serv
     assert kept(place) == list(range(9))
 
 
+@pytest.mark.parametrize("at", ["INSERT INTO entry", "COMMIT"])
+def test_a_frozen_server_is_given_up_and_keeps_an_entry_once(
+    at: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for ever, and then the lock of its own lost connection was taken for another process."""
+    for name, value in (("_ANSWER", 0.15), ("_PAUSE", 0.001), ("_LONGEST_PAUSE", 0.05)):
+        monkeypatch.setattr(_postgres, name, value)
+    monkeypatch.setattr(_session_postgres, "_SESSION_POSTGRES_WAITS", (0.0,))
+    purses, stopped, real = (
+        np.ones(3, dtype=np.int64),
+        list[int](),
+        _session_postgres.Tables.execute,
+    )
+    with store_at(place, "one") as store:
+
+        def execute(self: Any, statement: str, values: Any = ()) -> Any:
+            if statement.startswith(at) and not stopped:
+                stopped.append(self._db.info.backend_pid)
+                os.kill(stopped[0], signal.SIGSTOP)
+                threading.Timer(0.5, os.kill, (stopped[0], signal.SIGCONT)).start()
+            return real(self, statement, values)
+
+        monkeypatch.setattr(_session_postgres.Tables, "execute", execute)
+        store.commit("updates", {}, [], lambda: purses)
+        assert stopped
+        assert store.head[0] == 1
+        store.commit("updates", {}, [], lambda: purses)
+        assert store.head[0] == 2
+
+
 def test_who_lost_the_store_cannot_write_after_another_opened_it(
     place: str, server: Server
 ) -> None:
@@ -302,7 +333,7 @@ def test_who_lost_the_store_cannot_write_after_another_opened_it(
     server.sql(f"SELECT pg_terminate_backend({first._db._db.info.backend_pid}, 5000)")
     with store_at(place, "identity") as second:
         one_answer(second, 1)
-        with pytest.raises(BudgetError, match="lock"):  # the second one has the lock
+        with pytest.raises(BudgetError, match="opened the store last"):  # and has the lock
             one_answer(first, 2)
     with pytest.raises(BudgetError, match="opened the store last"):
         one_answer(first, 2)
