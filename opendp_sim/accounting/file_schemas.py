@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
@@ -74,7 +75,7 @@ def read_strictly(model: type[M], text: str | bytes, refusal: Callable[[str], Si
     Args:
         model: the format.
         text: what was found.
-        refusal: makes the refusal from the name of the first field that does not fit.
+        refusal: makes the refusal from what came: ``another value at`` the first field that does not fit.
     """
     return read_both(model, text, refusal)[0]
 
@@ -87,21 +88,43 @@ def read_both(
     Args:
         model: the format.
         text: what was found.
-        refusal: makes the refusal from the name of the first field that does not fit.
+        refusal: makes the refusal from what came: ``another value at`` the first field that does not fit.
     """
-    where = "the file"
+    if isinstance(text, bytes):
+        text = text.removeprefix(BOM_UTF8)  # editors of some systems write one
     try:
         return model.model_validate_json(text), plain_json(text)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part)[:40] for part in first["loc"][:4]) or where
-    except (ValueError, RecursionError):
-        pass
-    raise refusal(where)
+        where = ".".join(str(part)[:40] for part in first["loc"][:4])
+        came = f"another value at {where}" if where else "a text that is no JSON"
+    except (ValueError, RecursionError) as error:
+        came = why_not(error)
+    raise refusal(came)
+
+
+class _OddError(ValueError):
+    """JSON that some readers take, and that is refused all the same; says why."""
+
+
+def why_not(error: ValueError | RecursionError) -> str:
+    """Return why JSON was refused, in words that quote none of it."""
+    if isinstance(error, UnicodeError):
+        return "a text that is not UTF-8"
+    return str(error) if isinstance(error, _OddError) else "a text that is no JSON"
+
+
+def loose_json(text: str | bytes) -> Any:
+    """Return plain values of JSON from any writer: numbers in every spelling, each member once.
+
+    Raises:
+        ValueError: it is no JSON, or an object in it names a member twice. RecursionError: too deep.
+    """
+    return json.loads(text, object_pairs_hook=_once)
 
 
 def plain_json(text: str | bytes) -> Any:
-    """Return what JSON of somebody else holds, as plain values.
+    """Return plain values of JSON whose spelling is signed: ``1e-06`` is not ``1e-6``.
 
     Raises:
         ValueError: it is no JSON, an object in it names a member twice, or a number is spelled as
@@ -117,12 +140,14 @@ def plain_json(text: str | bytes) -> Any:
 
 def _spelled(value: float, token: str) -> float:
     if repr(value) != token:
-        raise ValueError("a number in another spelling")
+        raise _OddError(
+            "a number in another spelling than it was written in, such as 1e-6 for 1e-06"
+        )
     return value
 
 
 def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(members)
     if len(found) != len(members):
-        raise ValueError("a member that is named twice")
+        raise _OddError("an object that names a member twice")
     return found

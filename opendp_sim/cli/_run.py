@@ -16,7 +16,7 @@ from rich.table import Table
 from opendp_sim.cli._folding import folded
 from opendp_sim.cli._quiet import hushed
 from opendp_sim.cli._stop import begun, deed, unread
-from opendp_sim.core.errors import SimError, SpecError
+from opendp_sim.core.errors import SimError, SpecError, came
 from opendp_sim.core.system.escape_text import cut, shown
 from opendp_sim.dsl.text.diagnostic import Refused
 from opendp_sim.dsl.text.render import as_json, as_text
@@ -184,21 +184,19 @@ def _complain(text: str) -> None:
 
 
 def _simple(error: SimError) -> str:
-    got = error.got if isinstance(error.got, str) else repr(error.got)
     where, expected = shown(cut(error.where, _TEXT)), shown(cut(error.expected, _TEXT))
     return (
         f"error[{error.code}]: `{where}` expects {expected}\n"
-        f"  --> {where}\n   = got {shown(cut(got, _TEXT))}\n   = help: {shown(cut(error.hint, _TEXT))}"
+        f"  --> {where}\n   = got {shown(cut(came(error.got), _TEXT))}\n   = help: {shown(cut(error.hint, _TEXT))}"
     )
 
 
 def _plain(error: SimError) -> dict[str, str]:
-    got = error.got if isinstance(error.got, str) else repr(error.got)
     return {
         "code": error.code,
         "where": cut(error.where, _TEXT),
         "expected": cut(error.expected, _TEXT),
-        "got": cut(got, _TEXT),
+        "got": cut(came(error.got), _TEXT),
         "help": cut(error.hint, _TEXT),
     }
 

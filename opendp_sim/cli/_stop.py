@@ -186,6 +186,7 @@ def _say_last(word: str) -> None:
 def begun() -> None:
     """Say that everything is imported and a command runs: from now on it has to tidy up."""
     _Process.starting = False
+    _Process.charged = _Process.written = ""  # what an earlier command did is not this one's
 
 
 @contextmanager

@@ -13,11 +13,11 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from opendp_sim.accounting.file_schemas import plain_json
+from opendp_sim.accounting.file_schemas import loose_json, why_not
 from opendp_sim.cli._run import AsJson, handled, printed, refuse_usage
 from opendp_sim.cli._stop import note_charge
 from opendp_sim.cli._typed import typed
-from opendp_sim.core.errors import SimError, SpecError
+from opendp_sim.core.errors import SimError, SpecError, came
 from opendp_sim.dsl.files.write import unwritable
 from opendp_sim.dsl.grammar.program import SourceRef
 from opendp_sim.dsl.plan.plan import plan_file
@@ -159,7 +159,7 @@ def _converse(served: Served, lines: Iterable[str], out: IO[str], *, updates: bo
                     "code": error.code,
                     "where": error.where,
                     "expected": error.expected,
-                    "got": str(error.got),
+                    "got": came(error.got),
                     "hint": error.hint,
                 }
             }
@@ -190,9 +190,9 @@ def _read(line: str) -> dict[str, Any]:
         raise _too_much(f"a line of at most {_LONGEST:,} characters", "a longer one")
     try:
         line.encode()  # bytes that are no text came in as lone surrogates
-        message = plain_json(line)
-    except (ValueError, RecursionError):
-        raise _unreadable("a line that is no JSON") from None
+        message = loose_json(line)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(why_not(error).replace("a text", "a line", 1)) from None
     if not isinstance(message, dict) or not _returns(message.get("id")):
         raise _unreadable('another value, or an "id" that JSON cannot send back')
     return message

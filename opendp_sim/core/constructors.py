@@ -64,6 +64,10 @@ def bound(mechanism: Mechanism, domain: Any, metric: Any, norm: Norm | None = No
 
 
 def _norm(cls: type[Mechanism], params: dict[str, Any]) -> Norm:
+    words = [*cls.model_fields, "norm"]
+    strange = next((name for name in params if name not in words), None)
+    if strange is not None:
+        raise cls.unknown(strange, words)
     return norm_of(params.pop("norm", "l1"), f"{cls.key}.norm")
 
 

@@ -67,6 +67,17 @@ CATALOGUE: dict[str, str] = {
 }
 
 
+class Given(str):
+    """A text that a user gave as a value: shown in quotes, so that ``"3"`` is not taken for 3."""
+
+    __slots__ = ()
+
+
+def came(got: object) -> str:
+    """Return the words for a refused value: a description as it is, a value as Python writes it."""
+    return got if isinstance(got, str) and not isinstance(got, Given) else repr(got)
+
+
 class SimError(Exception):
     """Base of all opendp_sim errors.
 
@@ -81,13 +92,11 @@ class SimError(Exception):
         if code not in CATALOGUE or not code.startswith(self.family) or not hint:
             raise RuntimeError(f"{type(self).__name__} needs a catalogued code and a hint: {code}")
         self.code, self.where, self.expected, self.got, self.hint = code, where, expected, got, hint
-        came = got if isinstance(got, str) else repr(got)
-        super().__init__(shown(f"{code} {where}: expected {expected}; got {came}. Hint: {hint}"))
+        super().__init__(shown(f"{code} {where}: expected {expected}; got {came(got)}. Hint: {hint}"))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Keep what the message says: a worker's refusal arrives as itself, with nothing else on it."""
-        got = self.got if isinstance(self.got, str) else repr(self.got)
-        return _again, (type(self), self.code, self.where, self.expected, got, self.hint)
+        return _again, (type(self), self.code, self.where, self.expected, came(self.got), self.hint)
 
     def alone(self) -> NoReturn:
         """Raise it without the exception that is being handled, which could hold a record.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.metadata import entry_points
@@ -26,7 +27,7 @@ from pydantic_core import core_schema
 
 from opendp_sim.core.about import describe
 from opendp_sim.core.claims import Claim
-from opendp_sim.core.errors import InternalError, ParameterError
+from opendp_sim.core.errors import Given, InternalError, ParameterError
 from opendp_sim.core.space import Domain, Metric
 
 
@@ -85,17 +86,13 @@ class _Record(BaseModel):
         first = error.errors()[which]
         name = str(first["loc"][0]) if first["loc"] else ""
         if name and name not in cls.model_fields:
-            known = list(cls.model_fields)
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"see `opendp-sim explain {cls.key}`."
-            expected = f"one of {', '.join(known)}" if known else "no parameters"
-            return ParameterError("OS101", cls.key, expected=expected, got=name, hint=hint)
+            return cls.unknown(name, cls.model_fields)
         if not name:
             return ParameterError(
                 "OS102", cls.key, expected="parameters that go together", got=first["msg"],
                 hint=f"see `opendp-sim explain {cls.key}`.",
             )  # fmt: skip
-        got = first["input"]
+        got = Given(first["input"]) if isinstance(first["input"], str) else first["input"]
         if first["type"] == "missing":
             got = MISSING if len(first["loc"]) == 1 else TOO_FEW
         about = describe(cls)[name]
@@ -104,6 +101,15 @@ class _Record(BaseModel):
         )
         found.inside = first["loc"][1:]
         return found
+
+    @classmethod
+    def unknown(cls, name: str, words: Iterable[str]) -> ParameterError:
+        """Return the refusal of a parameter that is none of ``words``."""
+        known = list(words)
+        near = get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"see `opendp-sim explain {cls.key}`."
+        expected = f"one of {', '.join(known)}" if known else "no parameters"
+        return ParameterError("OS101", cls.key, expected=expected, got=name, hint=hint)
 
     def spec(self) -> dict[str, Any]:
         """Return the canonical JSON form: every parameter, defaults included."""

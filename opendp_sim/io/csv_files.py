@@ -336,6 +336,8 @@ _TEXT = 2**26
 """Characters of text held at a time."""
 NO_HEADER = "a first line with a number in it, which is no header"
 """What is told of a file whose first line could be a record: it counts, as what records do does."""
+_UTF16 = tuple(mark.decode("utf-8", ANY) for mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+"""What the first bytes of a file in UTF-16 are, read as UTF-8."""
 _LONGEST = 2**31 - 1
 """Characters of a cell. The csv module stops at fewer, and would then read the rest as records."""
 
@@ -486,6 +488,11 @@ def _check_header(header: list[str], place: Place, records: Records) -> None:
             error = DataError(
                 error.code, error.where, expected=error.expected, got=NO_HEADER,
                 hint="write a first line with the names of the columns.",
+            )  # fmt: skip
+        if "".join(header[:1]).startswith(_UTF16):
+            error = DataError(
+                error.code, error.where, expected=error.expected, got="a file in UTF-16",
+                hint="save it as UTF-8, with commas between the cells.",
             )  # fmt: skip
         error.alone()
 

@@ -96,27 +96,27 @@ def read_audits(path: Path) -> Audits:
         AuditError (OS501): no such file, another format, or a verdict that its own layers contradict.
     """
 
-    def refusal(where: str) -> SimError:
+    def refusal(came: str) -> SimError:
         found = kind_of_file(path)
         then = f"; {found.then}" if found.then and found.name != "audit" else ""
         return AuditError(
             "OS501", str(path), expected="what `opendp-sim audit TARGET --format json` prints",
-            got=f"another value at {where}" if found.name == "audit" else found.said,
+            got=came if found.name == "audit" else found.said,
             hint=f"write it with `opendp-sim audit TARGET --format json > audit.json`{then}.",
         )  # fmt: skip
 
     try:
         text = regular(path).read_bytes() if path.stat().st_size <= _LONGEST else b""
     except OSError:
-        raise refusal("the path") from None
+        raise refusal("a file that cannot be read") from None
     found = read_strictly(Audits, text, refusal)
     refuted = [audit.verdict == "refuted" for audit in found.audits]
     for audit, said in zip(found.audits, refuted, strict=True):
         shown = [layer.status == "refuted" for layer in audit.layers]
         if any(shown) != said or (audit.evidence is not None) != said or not audit.layers:
-            raise refusal("verdict")
+            raise refusal("another value at verdict")
     if not refuted or any(refuted) != (found.verdict == "refuted"):
-        raise refusal("verdict")
+        raise refusal("another value at verdict")
     return found
 
 

@@ -52,7 +52,7 @@ def page_of(path: str | Path, spec: str | Path | None = None) -> str:
     file = Path(path)
     if file.suffix == ".ledger":
         return render(ledger_facts(file))
-    if file.name.endswith(".certificate.json"):
+    if kind_of_file(file).name == "certificate":
         return render(_of_certificate(file))
     if file.suffix == ".json":
         return render(audit_facts(file))

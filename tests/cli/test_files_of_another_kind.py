@@ -12,8 +12,14 @@ import pytest
 from typer.testing import CliRunner
 
 from opendp_sim.cli import app
+from opendp_sim.core.errors import DataError
 from opendp_sim.core.system.file_kinds import kind_of_file
 from opendp_sim.core.system.regular_files import text_of
+from opendp_sim.domains.records import Column, Records
+from opendp_sim.io.csv_files import csv_source
+from opendp_sim.io.file_spec import Place
+from tests._cli import run
+from tests._small import write_small
 
 PERSON = "anna-has-it"
 COMMANDS = (
@@ -173,3 +179,84 @@ def test_what_is_a_text() -> None:
     assert text_of(b"") == ""
     for raw in (b"\xff", b"a\0b", b"SQLite format 3\0", b"SQLite format 3"):
         assert text_of(raw) is None
+
+
+DAMAGE = {
+    "line ends": lambda raw: raw.replace(b"\n", b"\r\n"),
+    "half": lambda raw: raw[: len(raw) // 2],
+    "re-coded": lambda raw: raw.decode("latin-1").encode(),
+    "a number": lambda raw: raw.replace(b"1e-05", b"1e-5"),
+    "a mark": lambda raw: b"\xef\xbb\xbf" + raw,
+    "UTF-16": lambda raw: raw.decode("latin-1").encode("utf-16"),
+}
+"""What other programs do to a file: git, an editor, a copy that was cut."""
+READERS = {
+    "small.plan": ("apply FILE", "a plan"),
+    "points.ledger": ("ledger show FILE", "a ledger"),
+    "out/release.npz": ("answer FILE --post density --queries queries.npz", "a saved release"),
+    "out/release.npz.certificate.json": ("verify FILE", "a certificate"),
+    "renamed.json": ("report FILE", "a certificate"),
+    "audit.json": ("report FILE", "the result of an audit"),
+}
+"""Files that commands write, and a command that reads each."""
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of each kind that commands write."""
+    made: Path = tmp_path_factory.mktemp("written")
+    spec = write_small(made)
+    assert run("apply", spec).exit_code == 0
+    assert run("plan", spec, "-o", made / "small.plan").exit_code == 0
+    certificate = (made / "out/release.npz.certificate.json").read_bytes()
+    (made / "renamed.json").write_bytes(certificate)
+    (made / "audit.json").write_text('{"audits": [], "verdict": "not refuted", "left_out": []}')
+    return made
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_damaged_file_is_never_said_to_be_what_it_should_be(
+    written: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was "expects a ledger, got a ledger"; the advice was to run the plan that cannot be run."""
+    monkeypatch.chdir(written)
+    command, kind = READERS[name]
+    raw = (written / name).read_bytes()
+    file = written / name.replace(".", "2.", 1)
+    for damage, change in DAMAGE.items():
+        file.write_bytes(change(raw))
+        done = run(*command.replace("FILE", str(file)).split())
+        said = " ".join((done.stdout + done.stderr).split())
+        assert "OS9" not in said, damage
+        assert f"= got {kind} =" not in said, (damage, said)
+        advised = command.replace("FILE", str(file)) in said
+        assert done.exit_code == 0 or not advised, (damage, said)
+        file.unlink()
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"spec: opendp_sim/1\nname: a\0b\n", "the spec is no text --> x.yaml:2:8 = a zero byte"),
+        ("spec: opendp_sim/1\n".encode("utf-16"), "not UTF-8 text --> x.yaml:1:1 = UTF-16"),
+        ("spec: opendp_sim/1\n".encode("utf-16-le"), "not UTF-8 text --> x.yaml:1:2 = UTF-16"),
+        (b"spec: opendp_sim/1\nname: \xe9\n", "x.yaml:2:7 = bytes that are not UTF-8"),
+    ],
+)
+def test_a_spec_that_is_no_text_is_refused_by_its_fault(tmp_path, monkeypatch, raw, said) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("x.yaml").write_bytes(raw)
+    assert said in " ".join(run("check", "x.yaml").stderr.split())
+
+
+def test_a_table_in_utf_16_is_no_table_without_a_delimiter(tmp_path) -> None:
+    path = tmp_path / "x.csv"
+    records = Records((Column(name="x", dtype="float64", bounds=(0.0, 1.0)),))
+    for encoding in ("utf-16", "utf-8-sig"):
+        path.write_text("x\n0.5\n", encoding=encoding)
+        if encoding == "utf-16":
+            with pytest.raises(DataError) as refused:
+                csv_source(Place(path, {}), records)
+            assert refused.value.got == "a file in UTF-16"
+        else:
+            assert csv_source(Place(path, {}), records)

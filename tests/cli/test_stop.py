@@ -368,13 +368,14 @@ def test_a_signal_within_the_hook_of_dropped_exceptions_is_sent_again(monkeypatc
 )
 @pytest.mark.parametrize("as_json", [False, True])
 def test_an_error_after_a_charge_names_the_charge(capsys, monkeypatch, error, as_json) -> None:
-    monkeypatch.setattr(
-        _stop._Process, "charged", "entry 1 of x.ledger charges rho 0.4, and stands"
-    )
-    with pytest.raises(typer.Exit), handled(as_json_text=as_json):
+    for name in ("charged", "written"):
+        monkeypatch.setattr(_stop._Process, name, "of an earlier command")
+    charged = "entry 1 of x.ledger charges rho 0.4, and stands"
+    with pytest.raises(typer.Exit), handled(as_json_text=as_json):  # noqa: PT012
+        _stop.note_charge(charged)
         raise error
     out, said = capsys.readouterr()
     if as_json and isinstance(error, SpecError):
-        assert json.loads(out)["done"].startswith("entry 1 of x.ledger")
+        assert json.loads(out)["done"] == charged
     else:
-        assert "note: entry 1 of x.ledger charges rho 0.4, and stands" in said
+        assert f"note: {charged}\n" in said

@@ -162,11 +162,10 @@ def statement_digest(certificate: dict[str, Any]) -> str:
     return hashlib.sha256(canonical(stated).encode()).hexdigest()
 
 
-def _what_came(path: Path, where: str) -> str:
+def _what_came(path: Path, came: str) -> str:
     """Say what the file is; of what looks like a certificate, which of its parts is another one."""
     found = kind_of_file(path)
-    same = found.name == "certificate"
-    return f"another value at {where}" if same and where != "the path" else found.said
+    return came if found.name == "certificate" and came else found.said
 
 
 def _what_to_name(path: Path) -> str:
@@ -185,17 +184,17 @@ def read_certificate(path: str | Path) -> tuple[Certificate, dict[str, Any]]:
         ReleaseError (OS701): no such file, or no certificate of this format.
     """
 
-    def refusal(where: str) -> ReleaseError:
+    def refusal(came: str) -> ReleaseError:
         return ReleaseError(
             "OS701", str(path), expected=f"a certificate of format {FORMAT}, as `apply` writes it",
-            got=_what_came(Path(path), where), hint=_what_to_name(Path(path)),
+            got=_what_came(Path(path), came), hint=_what_to_name(Path(path)),
         )  # fmt: skip
 
     try:
         long = Path(path).stat().st_size > _LONGEST
         text = b"" if long else regular(path).read_bytes()
     except (OSError, ValueError):
-        raise refusal("the path") from None
+        raise refusal("") from None
     if long or is_heavy(text):
-        raise refusal("its size")
+        raise refusal("a longer file than any certificate")
     return read_both(Certificate, text, refusal)

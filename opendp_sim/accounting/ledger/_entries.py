@@ -181,13 +181,13 @@ class _Head(Strict):
 
 def read_entry(seq: int, text: str, previous: str, refusal: Callable[[str], SimError]) -> Entry:
     """Return the entry that a line of a ledger holds, or refuse what is no entry."""
-    _, body = read_both(_AnyBody, text, lambda where: refusal(f"no entry at {seq} ({where})"))
+    _, body = read_both(_AnyBody, text, lambda came: refusal(f"no entry at {seq} ({came})"))
     return Entry(seq, body, chained(previous, text), text, previous)
 
 
 def read_terms(text: str, refusal: Callable[[str], SimError]) -> Terms:
     """Return the terms that a ledger's first record holds."""
-    found = read_strictly(_Genesis, text, lambda where: refusal(f"terms that are none ({where})"))
+    found = read_strictly(_Genesis, text, lambda came: refusal(f"terms that are none ({came})"))
     limit = found.limit
     reserve = (limit.reserve or {}).get("mechanisms")
     return Terms(
@@ -197,7 +197,7 @@ def read_terms(text: str, refusal: Callable[[str], SimError]) -> Terms:
 
 def read_birth(text: str, refusal: Callable[[str], SimError]) -> tuple[str | None, str | None]:
     """Return a ledger's own name, and when it took the place of a lost one; None for neither."""
-    found = read_strictly(_Genesis, text, lambda where: refusal(f"terms that are none ({where})"))
+    found = read_strictly(_Genesis, text, lambda came: refusal(f"terms that are none ({came})"))
     return found.name, found.anew
 
 

@@ -222,4 +222,4 @@ def _refusal_of(path: Path, error: Exception) -> BudgetError:
     found = kind_of_file(path)  # SQLite quotes a schema that is no text: a UnicodeDecodeError
     own = found.name in ("ledger", "database", "bytes", "empty")
     hint = RESTORE if own else f"name the ledger; {found.then or 'this is another file'}."
-    return refused(path, "a ledger", found.said, hint)
+    return refused(path, "a ledger", found.instead_of("ledger"), hint)

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from opendp_sim.core.system.regular_files import is_odd, text_of
 
-_HEAD = 4096
+_HEAD, _DOCUMENT = 4096, 2**20
+"""Bytes that are looked at; and further ones of JSON."""
 _ENTRIES = 1000
 """Files of a folder that are compared with a name that is not there."""
 _TABLES = {".csv": "CSV", ".tsv": "TSV", ".parquet": "Parquet", ".npy": "NumPy", ".npz": "NumPy"}
@@ -39,6 +40,12 @@ class FileKind:
     said: str
     then: str = ""
 
+    def instead_of(self, wanted: str) -> str:
+        """Return what it is, where a file called ``wanted`` was expected and could not be read."""
+        if self.name != wanted:
+            return self.said
+        return f"{self.said}, but damaged, or changed by another program (line ends, encoding)"
+
 
 def kind_of_file(path: str | Path) -> FileKind:
     """Return what is at a path, whatever it is; nothing is refused and nothing of it is quoted."""
@@ -50,6 +57,8 @@ def kind_of_file(path: str | Path) -> FileKind:
             return FileKind("folder", "a folder", "name a file in it")
         with file.open("rb") as stream:
             head = stream.read(_HEAD)
+            if head.lstrip().startswith(b"{"):  # what it is for stands somewhere in it
+                head += stream.read(_DOCUMENT)
     except FileNotFoundError:
         return FileKind("missing", "no such file", _near(file))
     except (OSError, ValueError):
@@ -66,7 +75,7 @@ def _of_bytes(file: Path, head: bytes) -> FileKind:
         return _archive(file)
     if file.suffix in _TABLES:
         return _table(file)
-    cut = 4 if len(head) == _HEAD else 1  # a character may have been cut
+    cut = 4 if len(head) >= _HEAD else 1  # a character may have been cut
     texts = (text_of(head[: len(head) - off]) for off in range(cut))
     text = next((text for text in texts if text is not None), None)
     if text is None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from pathlib import Path
 
 _STORE = b"SQLite format 3"
+ZERO = "a zero byte"
 
 
 def text_of(raw: bytes) -> str | None:
@@ -24,14 +26,31 @@ def text_of(raw: bytes) -> str | None:
 
 
 def first_odd(raw: bytes) -> tuple[int, int]:
-    """Return line and column, from 1, of the first byte that is no UTF-8 text; of a store its first."""
+    """Return line and column, from 1, of the first byte that no UTF-8 text has; of a store its first."""
+    start = raw.find(b"\0")
     try:
         raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        if text_of(raw[: error.start]) is not None:
-            before = raw[: error.start].decode("utf-8").split("\n")
-            return len(before), len(before[-1]) + 1
-    return 1, 1
+        start = error.start if start < 0 else min(start, error.start)
+    before = None if start < 0 else text_of(raw[:start])
+    if before is None or raw.startswith(_STORE):
+        return 1, 1
+    lines = before.split("\n")
+    return len(lines), len(lines[-1]) + 1
+
+
+def no_text(raw: bytes) -> str:
+    """Return why bytes are no UTF-8 text: another encoding, or a zero byte."""
+    head = raw[:64]
+    if head.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or (
+        len(head) > 3 and (not any(head[1::2]) or not any(head[::2]))
+    ):
+        return "UTF-16"
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return "bytes that are not UTF-8"
+    return ZERO
 
 
 def is_odd(path: str | os.PathLike[str]) -> bool:

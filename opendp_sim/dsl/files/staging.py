@@ -264,7 +264,7 @@ def listed_program(path: File, *, charged: bool = False) -> str | None:
 
 
 def _listed(text: bytes) -> _List:
-    return read_strictly(_List, text, lambda where: _changed(f"another value at {where}"))
+    return read_strictly(_List, text, _changed)
 
 
 def changed(folder: RunFolder) -> ReleaseError:

@@ -146,6 +146,8 @@ def _report(
         advice = nearest(error.got, [w.strip(" '") for w in error.expected[7:].split(",")])
     elif error.expected.startswith("one of {") and isinstance(error.got, dict) and error.got:
         advice = nearest(str(next(iter(error.got))), [option.key for option in _options(cls)])
+    elif error.expected.startswith("str") and (plain := _unquoted(error.got)):
+        advice = f"YAML reads it as a number or a truth: write it in quotes, {plain}"
     elif error.expected.startswith("bool"):
         advice = "write true or false: in YAML 1.2 yes, no, on and off are plain words"
     else:
@@ -157,6 +159,14 @@ def _report(
         label=f"got {error.got if error.got in (MISSING, TOO_FEW) else shown(error.got)}",
         help=advice or error.hint,
     )
+
+
+def _unquoted(got: object) -> str:
+    """Return, in quotes, a word that YAML reads as no text, such as a column called 1 or true."""
+    for value in got if isinstance(got, list | tuple) else [got]:
+        if isinstance(value, bool | int | float):
+            return f'"{str(value).lower()}"'
+    return ""
 
 
 def _option_words(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from codecs import BOM_UTF8
 from pathlib import Path as File
 from typing import Literal
 
@@ -83,13 +84,14 @@ def _is_text(path: str) -> bool:
 
 def is_plan(path: str | File) -> bool:
     """Say whether a file is a plan document (JSON) and not a spec (YAML)."""
-    return _read(path) is not None
+    return kind_of_file(path).name == "plan"
 
 
 def _read(path: str | File) -> bytes | None:
     """Return the text of a plan document; None for anything else."""
     try:
         text = regular(path).read_bytes()
+        text = text.removeprefix(BOM_UTF8)
         if not text.lstrip().startswith(b"{") or is_heavy(text):  # parsed, it would fill the memory
             return None
         found = json.loads(text)
@@ -119,19 +121,16 @@ def _document(path: str | File) -> _Document:
     if text is None:
         raise _no_plan(path)
     return read_strictly(
-        _Document,
-        text,
-        lambda where: _moved(
-            path, "a plan document as `plan -o` writes it", f"another value at {where}"
-        ),
+        _Document, text, lambda came: _moved(path, "a plan document as `plan -o` writes it", came)
     )
 
 
 def _no_plan(path: str | File) -> SpecError:
     found = kind_of_file(path)
-    then = f"; {found.then}" if found.then else ""
+    then = f"; {found.then}" if found.then and found.name != "plan" else ""
     return SpecError(
-        "OS309", str(path), expected="a plan document, as `plan -o` writes it", got=found.said,
+        "OS309", str(path), expected="a plan document, as `plan -o` writes it",
+        got=found.instead_of("plan"),
         hint=f"write one with `opendp-sim plan SPEC -o FILE.plan`{then}.",
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any, Literal, NoReturn
 
-from opendp_sim.core.errors import CATALOGUE, SimError, SpecError
+from opendp_sim.core.errors import CATALOGUE, SimError, SpecError, came
 from opendp_sim.core.system.escape_text import shown
 
 Path = tuple[str | int, ...]
@@ -116,7 +116,7 @@ class Notes:
 
     def from_error(self, error: SimError, path: Path, part: Part = "value") -> None:
         """Add an error of another room as a finding at ``path``."""
-        got = error.got if isinstance(error.got, str) else repr(error.got)
+        got = came(error.got)
         self.error(
             error.code,
             f"`{error.where}` expects {error.expected}",

@@ -26,7 +26,7 @@ from ruamel.yaml.events import (
 )
 
 from opendp_sim.core.system.file_kinds import FileKind, kind_of_file
-from opendp_sim.core.system.regular_files import first_odd, regular, text_of
+from opendp_sim.core.system.regular_files import ZERO, first_odd, no_text, regular, text_of
 from opendp_sim.dsl.text.diagnostic import FORMER, Diagnostic, Notes, Part, Path
 
 # --------------------------------------------------------------------------------------------------
@@ -158,9 +158,11 @@ def read(path: File, notes: Notes) -> Document:
                     help=_instead(found))  # fmt: skip
         return Document(name, [])
     if text is None:  # it may be private: no line of it is kept, so that no message quotes one
-        notes.error("OS302", "the spec is not UTF-8 text", (),
-                    label=f"{found.said}, of which nothing is shown",
-                    help=_instead(found))  # fmt: skip
+        why = no_text(raw) if found.name == "bytes" else found.said
+        zero = why == ZERO
+        notes.error("OS302", "the spec is no text" if zero else "the spec is not UTF-8 text", (),
+                    label=f"{why}, of which nothing is shown",
+                    help="name a spec, or remove it." if zero else _instead(found))  # fmt: skip
         document = Document(name, [])
         line, column = first_odd(raw)
         document.spans[(), "value"] = Span(line, column, 1)
