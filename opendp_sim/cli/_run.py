@@ -185,9 +185,10 @@ def _complain(text: str) -> None:
 
 def _simple(error: SimError) -> str:
     where, expected = shown(cut(error.where, _TEXT)), shown(cut(error.expected, _TEXT))
+    got, hint = shown(cut(came(error.got), _TEXT)), shown(cut(error.hint, _TEXT))
     return (
         f"error[{error.code}]: `{where}` expects {expected}\n"
-        f"  --> {where}\n   = got {shown(cut(came(error.got), _TEXT))}\n   = help: {shown(cut(error.hint, _TEXT))}"
+        f"  --> {where}\n   = got {got}\n   = help: {hint}"
     )
 
 

@@ -92,7 +92,9 @@ class SimError(Exception):
         if code not in CATALOGUE or not code.startswith(self.family) or not hint:
             raise RuntimeError(f"{type(self).__name__} needs a catalogued code and a hint: {code}")
         self.code, self.where, self.expected, self.got, self.hint = code, where, expected, got, hint
-        super().__init__(shown(f"{code} {where}: expected {expected}; got {came(got)}. Hint: {hint}"))
+        super().__init__(
+            shown(f"{code} {where}: expected {expected}; got {came(got)}. Hint: {hint}")
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Keep what the message says: a worker's refusal arrives as itself, with nothing else on it."""

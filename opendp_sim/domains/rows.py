@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,8 +81,21 @@ def as_rows(data: Any) -> Rows:
 
 def filled(values: Any) -> NDArray[Any]:
     """Return an array; a masked one as floats with NaN where it is masked: the domain refuses it."""
-    array, holes = unmasked(values if isinstance(values, np.ndarray) else np.asarray(values))
+    array, holes = unmasked(array_of_rows(values))
     return array if holes is None else np.where(holes, np.nan, array)
+
+
+def array_of_rows(values: Any, code: str = "OS602", where: str = "rows") -> NDArray[Any]:
+    """Return rows as an array; refuse rows of several lengths.
+
+    numpy's own message counts the rows.
+    """
+    with suppress(ValueError, TypeError, OverflowError, RecursionError):
+        return values if isinstance(values, np.ndarray) else np.asarray(values)
+    raise DataError(
+        code, where, expected="rows of one length", got="rows of several lengths, or no numbers",
+        hint="pass an array of shape (n, d): one row a record or query, one number a column.",
+    )  # fmt: skip
 
 
 def length(data: Any) -> int:

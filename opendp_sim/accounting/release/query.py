@@ -22,7 +22,7 @@ from opendp_sim.core.mechanism import REGISTRY, Mechanism, lookup
 from opendp_sim.core.space import Domain
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.domains.released import asking
-from opendp_sim.domains.rows import GridRows, RealRows, with_points
+from opendp_sim.domains.rows import GridRows, RealRows, array_of_rows, with_points
 from opendp_sim.io.blocks import Block
 from opendp_sim.io.frames import raw_columns
 from opendp_sim.io.origin import NOTHING_PRIVATE, Origin
@@ -145,12 +145,13 @@ def columns_of(queries: Any, features: Records) -> dict[str, Any]:
     for column in features.columns:
         parts = [f"{column.name}_{i}" for i in range(column.width)]
         if column.name not in held and column.is_vector and all(p in held for p in parts):
-            held[column.name] = np.stack([np.asarray(held.pop(p)) for p in parts], axis=1)
+            spread = array_of_rows([held.pop(p) for p in parts], "OS607", "queries")
+            held[column.name] = spread.T.copy()
     return {c.name: held[c.name] for c in features.columns if c.name in held}
 
 
 def _side_by_side(queries: Any, features: Records) -> dict[str, Any]:
-    array = np.atleast_2d(np.asarray(queries))
+    array = np.atleast_2d(array_of_rows(queries, "OS607", "queries"))
     wanted = sum(column.width for column in features.columns)
     if array.ndim != 2 or array.shape[1] != wanted:
         raise DataError(

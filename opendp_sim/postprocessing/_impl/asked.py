@@ -12,6 +12,7 @@ from opendp_sim.core.capabilities import KernelSums
 from opendp_sim.core.errors import DataError, SpaceError
 from opendp_sim.core.space import Domain
 from opendp_sim.domains.released import Released
+from opendp_sim.domains.rows import array_of_rows
 
 FARTHEST = 2.0**51
 """Steps: row maps stop here, and differences of whole steps are exact below it."""
@@ -28,7 +29,7 @@ def check_queries(domain: Domain, queries: Any) -> Any:
         DataError (OS607): another width, no number, not finite, or 2**51 steps from zero or more.
     """
     width = getattr(getattr(domain, "queries", None), "width", None)
-    values = np.asarray(getattr(queries, "values", queries))
+    values = array_of_rows(getattr(queries, "values", queries), "OS607", "queries")
     fits = values.ndim == 2 and values.shape[1] == width and values.dtype.kind in "fiu"
     least, most = extremes(values) if fits else (0.0, 0.0)
     if not fits or not math.isfinite(least) or not math.isfinite(most):

@@ -1,0 +1,57 @@
+"""Rows of several lengths are refused by name at every door; numpy's own message counts the rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import opendp_sim as sim
+from opendp_sim.accounting.release.query import columns_of
+from opendp_sim.domains.records import Column, Records
+from opendp_sim.domains.rows import RealRows, array_of_rows
+from opendp_sim.postprocessing._impl.asked import check_queries
+
+RAGGED = [[0.1, 0.2], [0.3]]
+
+
+@pytest.fixture(scope="module")
+def release():
+    table = np.random.default_rng(1).random((50, 2))
+    spec = sim.density({"x": (0, 1), "y": (0, 1)}, bandwidth=0.2, epsilon=1.0, delta=1e-6)
+    return spec.apply({"x": table[:, 0], "y": table[:, 1]})
+
+
+@pytest.mark.parametrize(
+    "queries",
+    [RAGGED, [RAGGED], [[0.1, [0.2]]], np.array([[0.1, 0.2], [0.3]], dtype=object), [[1, 2], "ab"]],
+)
+def test_a_release_refuses_ragged_queries(release, queries):
+    with pytest.raises(sim.SimError) as refused:
+        release.density(queries)
+    assert refused.value.code == "OS607"
+
+
+def test_a_column_that_is_spread_has_one_length():
+    features = Records((Column("x", "array[f64, 2]"),))
+    with pytest.raises(sim.SimError) as refused:
+        columns_of({"x_0": [0.1, 0.2, 0.3], "x_1": [0.1, 0.2]}, features)
+    assert (refused.value.code, refused.value.__context__) == ("OS607", None)
+    held = columns_of({"x_0": [0.1, 0.2], "x_1": [0.3, 0.4]}, features)
+    assert held["x"].tolist() == [[0.1, 0.3], [0.2, 0.4]]
+
+
+@pytest.mark.parametrize("code", ["OS602", "OS607"])
+def test_no_count_of_rows_is_in_the_message(code):
+    with pytest.raises(sim.SimError) as refused:
+        array_of_rows([[0.5]] * 736 + [[0.5, 0.5]], code)
+    assert "736" not in str(refused.value)
+    assert "737" not in str(refused.value)
+    assert refused.value.__context__ is None
+
+
+def test_so_do_the_doors_of_opendp():
+    domain = RealRows(2)
+    with pytest.raises(sim.SimError):
+        domain.normal(RAGGED)
+    with pytest.raises(sim.SimError):
+        check_queries(domain, RAGGED)
