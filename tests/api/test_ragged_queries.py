@@ -15,10 +15,10 @@ RAGGED = [[0.1, 0.2], [0.3]]
 
 
 @pytest.fixture(scope="module")
-def release():
+def release(tmp_path_factory):
     table = np.random.default_rng(1).random((50, 2))
     spec = sim.density({"x": (0, 1), "y": (0, 1)}, bandwidth=0.2, epsilon=1.0, delta=1e-6)
-    return spec.apply({"x": table[:, 0], "y": table[:, 1]})
+    return spec.apply({"x": table[:, 0], "y": table[:, 1]}, into=tmp_path_factory.mktemp("release"))
 
 
 @pytest.mark.parametrize(
