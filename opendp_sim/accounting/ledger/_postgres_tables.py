@@ -64,6 +64,7 @@ class PostgresTables:
         """Start with no connection, in this process."""
         self._owner = os.getpid()
         self._db: Any = None
+        self._met = False  # whether the server answered a call
         self._number, self._token = 0, ""
         self._turn = threading.RLock()  # one connection and one transaction: threads take turns
 
@@ -165,11 +166,12 @@ class PostgresTables:
     def _tried(self, action: Callable[[], T]) -> T:
         failed = psycopg_of(self.path).Error
         cause: Cause | None = None
-        for _ in tries():
+        for _ in tries(met=self._met):
             before = cause
             try:
                 self._db = connect(self.path)
                 self._check_durable()
+                self._met = True
                 return action()
             except failed as error:
                 cause = cause_of(self.path, error, connected=self._db is not None)
@@ -180,10 +182,8 @@ class PostgresTables:
             if not cause.passes and cause == before:
                 break  # a server that has just come back says it once
         assert cause is not None  # noqa: S101 - it was tried
-        raise unavailable(
-            self.path, cause.expected, cause.got,
-            f"{cause.hint}. `opendp-sim ledger show` says what was charged.",
-        )  # fmt: skip
+        more = " `opendp-sim ledger show` says what was charged." if self._met else ""
+        raise unavailable(self.path, cause.expected, cause.got, f"{cause.hint}.{more}")
 
     def _check_durable(self) -> None:
         weak = losing(self._db)

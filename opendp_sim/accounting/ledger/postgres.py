@@ -39,8 +39,8 @@ _OPTIONS = (
 """Milliseconds: a client that hangs must not keep a ledger. The isolation that the proofs assume."""
 _ANSWER, _STOPPED = 10.0, 1.0
 """Seconds that one call may take: more than a lock is waited for; and while a signal is held."""
-_AWAY = 30.0
-"""Seconds in which a call is tried again where the server is away."""
+_AWAY, _ABSENT = 30.0, 5.0
+"""Seconds in which a call is tried again where the server is away; and where it was never there."""
 _PAUSE, _LONGEST_PAUSE = 0.02, 4.0
 """Seconds between the first two tries; each pause is some twice the one before."""
 
@@ -120,12 +120,15 @@ def losing(db: Any) -> tuple[str, str] | None:
     return None
 
 
-def tries() -> Iterator[None]:
+def tries(*, met: bool = True) -> Iterator[None]:
     """Yield before each try of a call, after growing pauses, until a server was away for too long.
 
     A signal that is held ends the tries.
+
+    Args:
+        met: whether it answered before: then something may be charged, and it is waited for longer.
     """
-    until, pause = time.monotonic() + _AWAY, _PAUSE
+    until, pause = time.monotonic() + (_AWAY if met else _ABSENT), _PAUSE
     yield
     while time.monotonic() < until and not signal_waits():
         # At random: two clients that were in each other's way would be so again.
@@ -155,9 +158,10 @@ class Cause(NamedTuple):
     hint: str
 
 
-_ANSWERS = "a database that answers"
-_AGAIN = "try again when it does"
-_GONE = Cause(True, _ANSWERS, "no answer", _AGAIN)
+_GONE = Cause(
+    True, "a database that answers", "no answer",
+    "see that it runs, and that the service's host and port are its; then try again",
+)  # fmt: skip
 _BUSY = Cause(True, "a server with a connection left", "too many clients", "try again later")
 _CAUSES = {
     "25006": Cause(

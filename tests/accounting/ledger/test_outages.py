@@ -41,7 +41,12 @@ def terms(charges: int) -> Terms:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make pauses and patience short."""
-    for name, value in (("_PAUSE", 0.001), ("_LONGEST_PAUSE", 0.05), ("_AWAY", 0.15)):
+    for name, value in (
+        ("_PAUSE", 0.001),
+        ("_LONGEST_PAUSE", 0.05),
+        ("_AWAY", 0.15),
+        ("_ABSENT", 0.1),
+    ):
         monkeypatch.setattr(postgres, name, value)
 
 
