@@ -26,7 +26,7 @@ from opendp_sim.cli._run import (
     say_json,
 )
 from opendp_sim.cli._stop import note_written
-from opendp_sim.dsl.files.write import table_of, write_output
+from opendp_sim.dsl.files.write import formula_note, table_of, write_output
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.run.answer import ask, notes_of, reference
 from opendp_sim.dsl.run.charge import begin_ledger
@@ -82,6 +82,7 @@ def answer_command(
         if save is not None:
             write_output(File(save), answers, domain)
             note_written(save)
+            notes = [*notes, *filter(None, [formula_note(File(save))])]
             if json_:
                 say_json({"wrote": save} | ({"notes": notes} if notes else {}))
             else:

@@ -22,6 +22,7 @@ from opendp_sim.cli.show_comparison import show_comparison
 from opendp_sim.cli.show_first import show_advice, show_done
 from opendp_sim.cli.show_plan import show_plan
 from opendp_sim.core.memory import process_memory
+from opendp_sim.dsl.files.write import formula_note
 from opendp_sim.dsl.plan.document import is_plan, load_plan, outputs_of_plan
 from opendp_sim.dsl.plan.plan import plan_file
 from opendp_sim.dsl.run.compare_exact import compare, refuse_private
@@ -122,6 +123,8 @@ def _say_done(done: Applied, earlier: Earlier) -> None:
         )
     for name, path in done.files.items():
         say(f"wrote     {path} ({name}), certificate {done.certificates[name].name}")
+    for text in _notes(done):
+        say(f"note      {text}")
     if earlier.names and done.resumed is None:
         told = (
             ""
@@ -136,6 +139,10 @@ def _say_done(done: Applied, earlier: Earlier) -> None:
         first = done.charge is not None and done.charge.body.get("of") == 1
         begun = "; this run began it" if first else ""
         say(f"ledger    spent {done.spent}; left {done.left}{begun}")
+
+
+def _notes(done: Applied) -> list[str]:
+    return [note for path in done.files.values() if (note := formula_note(path))]
 
 
 def _next_of(done: Applied) -> str | None:
@@ -157,6 +164,7 @@ def _plain(done: Applied) -> dict[str, object]:
         "plan": done.plan.plain(),
         "files": {name: str(path) for name, path in done.files.items()},
         "certificates": {name: str(path) for name, path in done.certificates.items()},
+        **({"notes": _notes(done)} if _notes(done) else {}),
         "ledger": None
         if done.charge is None
         else {

@@ -175,6 +175,24 @@ def parquet_source(place: Place, records: Records) -> Table:
     return parquet_of(place, records, _parts(place), threads=True)
 
 
+def _names(
+    place: Place, part: Part, records: Records, known: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
+    """Return what a file calls each column; a refusal names the columns that its folders give (OS602)."""
+    try:
+        return {c.name: stored_in(c, place.stored(c.name), known) for c in records.columns}
+    except DataError as error:
+        refused = error
+    if part.file != place.file:
+        given = ", ".join(part.keys) or "none"
+        refused = DataError(
+            refused.code, refused.where, expected=refused.expected,
+            got=f"no such column in the files, nor in the names of their folders ({given})",
+            hint=f"a folder called `year=2026` gives its files a column `year`; {refused.hint}",
+        )  # fmt: skip
+    raise refused
+
+
 def parquet_of(
     place: Place, records: Records, parts: Sequence[Part], *, threads: bool = False
 ) -> Table:
@@ -187,7 +205,7 @@ def parquet_of(
     for part in parts:
         with _read(arrow, place, part) as (file, state):
             known = [*file.schema_arrow.names, *part.keys]
-            names = {c.name: stored_in(c, place.stored(c.name), known) for c in records.columns}
+            names = _names(place, part, records, known)
             told = {n for c in records.columns if c.dtype == "str" for n in names[c.name]}
             texts = plain_texts(file.schema_arrow, told)
             listed.append(replace(part, pinned=state, names=names, texts=texts))

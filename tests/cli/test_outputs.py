@@ -14,6 +14,7 @@ import opendp_sim as sim
 from opendp_sim.cli import COMMANDS, loaded
 from opendp_sim.cli._folding import folded
 from opendp_sim.cli._quiet import hushed
+from opendp_sim.dsl.files.write import formula_note, write_output
 from opendp_sim.dsl.grammar.pages import CHOOSING
 from tests._cli import run as _run
 
@@ -230,3 +231,32 @@ def test_the_help_of_a_refusal_is_no_continuation():
     long = "   = got " + "a text of many words " * 5
     assert "\n   = help: do so" in folded(f"{long.rstrip()}\n   = help: do so", 80)
     assert "\n   = help: do so" in folded(f"{long[:78].rstrip()}\n   = help: do so", 80)
+
+
+@pytest.mark.parametrize(
+    ("cells", "acts"),
+    [
+        (["=1+1"], True),
+        (["@SUM(A1)"], True),
+        (["+cmd"], True),
+        (["-cmd|' /C calc'!A0"], True),
+        (["a\x1b[2Jb"], True),
+        (["-3.5", "+1e-7", "-inf", "a=b", "Łódź", "x\ny", ""], False),
+    ],
+)
+def test_texts_that_a_spreadsheet_would_run_are_named(tmp_path, cells, acts):
+    """Anybody can call an item `=HYPERLINK(...)`; the file holds it as it is, and the command says so."""
+    path = tmp_path / "top.csv"
+    write_output(path, {"item": np.array(cells, dtype=object)}, None)
+    assert bool(formula_note(path)) is acts
+    assert formula_note(tmp_path / "top.json") == ""
+
+
+def test_answer_says_that_a_table_holds_formulas(tmp_path):
+    fit = sim.means({"a": (0, 1), "b": (0, 90)}, label="kind", keys=["=u()", "v"], epsilon=1e3)
+    fit.apply(TABLE | {"kind": ["=u()"] * 100 + ["v"] * 100}, into=tmp_path)
+    (tmp_path / "q.csv").write_text("a,b\n0.1,9\n0.9,81\n")
+    for ends, named in (("csv", True), ("json", False)):
+        asked = ("answer", tmp_path / "release.npz", "--queries", tmp_path / "q.csv")
+        shown = _run(*asked, "--post", "nearest_class", "-o", tmp_path / f"a.{ends}").output
+        assert ("a spreadsheet would" in " ".join(shown.split())) is named

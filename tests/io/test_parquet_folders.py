@@ -218,3 +218,14 @@ def test_runs_for_a_job_name_each_file_once(tmp_path):
     assert [len(run) for run in runs] == [1, 1, 1, 1]
     assert [len(part.groups) for run in runs for part in run] == [5, 5, 5, 5]
     assert len(parquet.parquet_parts(Place(tmp_path, {}), 1)[0][0]) == 2
+
+
+def test_a_missing_column_names_the_folders_columns(tmp_path):
+    """A declared `year` under folders called 2025 and 2026, and not `year=2025`."""
+    for folder, given in (("2025", "none"), ("month=1", "month")):
+        write(tmp_path / folder[:2] / folder / "a.parquet", ROWS)
+        with pytest.raises(DataError) as refused:
+            parquet_source(Place(tmp_path / folder[:2], {}), BY_YEAR)
+        assert refused.value.got.endswith(f"nor in the names of their folders ({given})")
+        assert refused.value.hint.startswith("a folder called `year=2026` gives its files")
+        assert refused.value.__context__ is None

@@ -116,3 +116,14 @@ def test_a_search_takes_persons_of_any_text() -> None:
     groups = np.array([f"p{k}" for k in range(39)] + ["bob\ud83d"], dtype=object)
     centroid = DPNearestCentroid(bounds=(0, 1), classes=[0, 1], unit="groups", max_rows=1)
     assert DPSearch(centroid, {"data_norm": [None]}).fit(x, y, groups=groups).best_params_
+
+
+def test_a_refused_query_is_called_as_the_caller_calls_it() -> None:
+    """It was "queries: expected finite numbers (column x)": no caller has a column of that name."""
+    model = DPKernelDensity(epsilon=1.0, delta=1e-6, bounds=(0, 1)).fit(np.full((9, 2), 0.5))
+    for odd in ([[np.nan, 0.5]], [[1e300, 0.5]], [[0.5, 0.5, 0.5]], [["a", "b"]]):
+        with pytest.raises(InputRefused) as refused:
+            model.score_samples(odd)
+        assert (refused.value.code, refused.value.where) == ("OS607", "X")
+        assert "column x" not in str(refused.value)
+        assert ".." not in str(refused.value)

@@ -72,6 +72,38 @@ def write_output(path: File, value: Any, domain: Domain | None) -> None:
             stream.write("\n")
 
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""First characters of a cell that a spreadsheet runs."""
+
+
+def formula_note(path: File) -> str:
+    """Return a warning about texts in a ``.csv`` that a spreadsheet would run; or nothing.
+
+    A text is a key or an item that many people named; anybody can name ``=HYPERLINK(...)``. The file
+    holds it as it is, for programs.
+    """
+    if path.suffix != ".csv":
+        return ""
+    with path.open(encoding="utf-8", errors="surrogateescape", newline="") as stream:
+        if not any(_acts(cell) for row in csv.reader(stream) for cell in row):
+            return ""
+    return (
+        f"{path} has texts that begin with =, +, - or @, or hold control characters: a spreadsheet would "
+        "run them as formulas. Import its columns as text, or save as .json"
+    )
+
+
+def _acts(cell: str) -> bool:
+    """Say whether a cell is a formula for a spreadsheet, or steers a terminal; numbers are neither."""
+    if not cell.startswith(_FORMULA):
+        return any(ord(char) < 32 and char not in "\n\t\r" for char in cell)
+    try:
+        float(cell)
+    except ValueError:
+        return True
+    return False
+
+
 def _arrays(value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return {str(name): _stored(columned(array)) for name, array in value.items()}

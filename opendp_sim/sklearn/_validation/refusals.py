@@ -7,11 +7,15 @@ and reword it. ``BudgetError`` is none either: an exhausted budget is no wrong v
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from opendp_sim.core.errors import DataError, ParameterError, ReleaseError
 from opendp_sim.dsl.text.diagnostic import Refused
+
+_INNER = re.compile(r" \(column \w+\)$")
+"""The column of the plan inside, whose name no caller of an estimator has seen."""
 
 
 class EstimatorRefused(ParameterError, ValueError):  # noqa: N818 - reads as what happened
@@ -34,6 +38,18 @@ class RowsRefused(ReleaseError, ValueError):  # noqa: N818 - reads as what happe
     """Rows that were handed over as public are the private ones; nothing was charged."""
 
 
+def _of_table(error: DataError) -> InputRefused:
+    """Return a refusal in the caller's words: of ``X``, not of the plan's own columns."""
+    inner = error.code == "OS607" and _INNER.search(error.expected) is not None
+    return InputRefused(
+        error.code,
+        "X" if (error.code, error.where) == ("OS607", "queries") else error.where,
+        expected=_INNER.sub("", error.expected) if inner else error.expected,
+        got=error.got,
+        hint="pass the columns of the fit, in the same order." if inner else error.hint,
+    )
+
+
 @contextmanager
 def as_refusals() -> Iterator[None]:
     """Turn the house's refusals of data into the ones that scikit-learn's callers catch."""
@@ -49,8 +65,6 @@ def as_refusals() -> Iterator[None]:
             error.code, error.where, expected=error.expected, got=error.got, hint=error.hint
         )
     except DataError as error:
-        refused = InputRefused(
-            error.code, error.where, expected=error.expected, got=error.got, hint=error.hint
-        )
+        refused = _of_table(error)
     if refused is not None:
         raise refused  # outside the handler: it keeps no context whose frames hold data

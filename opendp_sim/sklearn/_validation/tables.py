@@ -191,7 +191,7 @@ def seen(est: Any, table: Any, *, reset: bool) -> NDArray[Any]:
             "OS602" if reset else "OS607",
             "X",
             expected="the columns of the fit",
-            got=refused,
+            got=refused.removesuffix("."),
             hint="pass the same columns in the same order.",
         )
     return array
