@@ -11,7 +11,7 @@ from pkgutil import walk_packages
 from typing import Any
 
 import opendp_sim
-from opendp_sim.core.constructors import constructors
+from opendp_sim.core.constructors import constructors, open_door
 from opendp_sim.core.context import register
 from opendp_sim.core.mechanism import REGISTRY, load_plugins
 
@@ -24,6 +24,7 @@ for _room in _ROOMS:
         if not {"_impl"} & set(_module.name.split(".")) and not _module.ispkg:
             import_module(_module.name)
 load_plugins()
+open_door()
 
 for _key, _cls in REGISTRY.items():
     if _cls.room != "queries":

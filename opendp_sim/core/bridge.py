@@ -11,7 +11,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import opendp._convert as _conversions
@@ -37,6 +37,7 @@ from opendp_sim.core.claims import Claim, Interactive, Noise, Norm, Post, Privat
 from opendp_sim.core.errors import SpaceError
 from opendp_sim.core.guard import guarded
 from opendp_sim.core.interrupts import catch_dropped, holding
+from opendp_sim.core.serialization import Chained, Note, Place, as_call, cannot_write
 from opendp_sim.core.space import Domain, Metric
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "fill_bytes",
     "measure_of",
     "measure_to_dp",
+    "noted",
     "parts_of",
     "plain_measurement",
     "reads_arrays",
@@ -214,17 +216,19 @@ def measure_of(measurement: dp.Measurement) -> str:
 def to_dp_domain(domain: Domain) -> dp.Domain:
     """Return OpenDP's own domain where there is an equal one, else an extrinsic domain."""
     native = domain.native()
-    return (
-        native
-        if native is not None
-        else _extrinsic_domain(domain.identifier, domain.member, domain)
-    )
+    if native is not None:
+        return native
+    made: dp.Domain = _extrinsic_domain(domain.identifier, domain.member, domain)
+    return noted(made, Place(domain))
 
 
 def to_dp_metric(metric: Metric) -> dp.Metric:
     """Return OpenDP's own metric where there is an equal one, else an extrinsic metric."""
     native = metric.native()
-    return native if native is not None else _extrinsic_distance(metric.identifier, metric)
+    if native is not None:
+        return native
+    made: dp.Metric = _extrinsic_distance(metric.identifier, metric)
+    return noted(made, Place(metric))
 
 
 def build(claim: Claim, key: str, domain: Domain, metric: Metric, norm: Norm | None = None) -> Any:
@@ -367,6 +371,63 @@ def curve_measurement(
     )
 
 
-def then(constructor: Callable[[dp.Domain, dp.Metric], Any]) -> Any:
+# --------------------------------------------------------------------------------------------------
+# ``dp.serialize``: OpenDP writes the call that made an object. Of an object of a Python plugin it has
+# functions, which it cannot write, and of a partial constructor nothing at all: it writes an empty text.
+
+
+_T = TypeVar("_T")
+
+
+class _Then(_PartialConstructor):
+    """A partial constructor that remembers what it was made of, and so do its chains."""
+
+    def __init__(self, constructor: Callable[[dp.Domain, dp.Metric], Any], note: Note) -> None:
+        super().__init__(constructor)  # type: ignore[no-untyped-call]
+        self.sim_note = note
+
+    def __rshift__(self, other: Any) -> Any:
+        return _Then(lambda domain, metric: self(domain, metric) >> other, Chained(self, other))
+
+    def __rrshift__(self, other: Any) -> Any:
+        if isinstance(other, _PartialConstructor):
+            return _Then(lambda domain, metric: other(domain, metric) >> self, Chained(other, self))
+        return super().__rrshift__(other)  # type: ignore[no-untyped-call]
+
+
+_NOTED = (
+    *(_modules.Transformation, _modules.Measurement),
+    *(_modules.Domain, _modules.Metric),
+    _Then,
+)
+
+
+def noted(made: _T, note: Note) -> _T:
+    """Return an OpenDP object with the note by which it is written."""
+    if isinstance(made, _NOTED):
+        made.sim_note = note
+    return made
+
+
+def _writes(encode: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return OpenDP's encoder, which writes what has a note by its note, and no partial as nothing."""
+
+    def default(self: Any, obj: Any) -> Any:
+        if isinstance(obj, _NOTED) and (note := vars(obj).get("sim_note")) is not None:
+            return encode(self, as_call(note) | {"__version__": _modules.__version__})
+        if isinstance(obj, _PartialConstructor) and not obj.__opendp_dict__:
+            raise cannot_write("a partial constructor that OpenDP knows no call of")
+        return encode(self, obj)
+
+    return default
+
+
+_encoder: Any = _modules._Encoder  # noqa: SLF001
+if not hasattr(_encoder, "sim_encode"):  # a module that is loaded again wraps nothing twice
+    _encoder.sim_encode = _encoder.default
+    _encoder.default = _writes(_encoder.default)
+
+
+def then(constructor: Callable[[dp.Domain, dp.Metric], Any], note: Note) -> Any:
     """Return the partial constructor that ``space >> then_x(...)`` completes."""
-    return _PartialConstructor(constructor)
+    return _Then(constructor, note)

@@ -6,10 +6,16 @@ by importing, names carry a prefix, and registering again does nothing.
 
 from __future__ import annotations
 
-from opendp_sim.core.constructors import constructors
-from opendp_sim.core.mechanism import REGISTRY
+import math
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from opendp_sim.core.constructors import constructors, missing
+from opendp_sim.core.mechanism import REGISTRY, Mechanism
 
 PREFIX = "sim_"
+_STEP = 2.0**-60
 _done: dict[str, type] = {}
 
 
@@ -28,6 +34,43 @@ def register() -> tuple[str, ...]:
     for key, cls in REGISTRY.items():
         if cls.room != "queries" and key not in _done:
             make, _ = constructors(cls)
-            hand_over(make, name=f"{PREFIX}{key}")
+            hand_over(_searched(cls, make), name=f"{PREFIX}{key}")
             _done[key] = cls
     return tuple(f"{PREFIX}{key}" for key in _done)
+
+
+def _searched(cls: type[Mechanism], make: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a constructor that OpenDP's search for a parameter that was left out can ask at 0.
+
+    OpenDP tries values without a name, 0 first. Where 0 is refused it looks for the end of the refusals
+    to the last bit, in a thousand steps. So a value from 0 on that is out of the declared range is the
+    nearest one inside: its loss is stated as it is, and no finite budget admits it.
+    """
+
+    @wraps(make)
+    def trying(space: Any, metric: Any, *values: Any, **params: Any) -> Any:
+        left = missing(cls, params)
+        if len(values) == len(left) == 1 and type(values[0]) in (int, float) and values[0] >= 0:
+            values = (_nearest(cls, left[0], values[0]),)
+        return make(space, metric, *values, **params)
+
+    return trying
+
+
+def _nearest(cls: type[Mechanism], name: str, value: float) -> float:
+    """Return the nearest number to ``value`` within a parameter's declared range."""
+    nearest = value
+    for bound in cls.model_fields[name].metadata:
+        for word, end in (("ge", math.inf), ("gt", math.inf), ("le", -math.inf), ("lt", -math.inf)):
+            at = getattr(bound, word, None)
+            if at is None or (nearest > at if end > 0 else nearest < at):
+                continue
+            if word in ("ge", "le"):
+                nearest = type(value)(at)
+            else:
+                nearest = (
+                    at + int(math.copysign(1, end))
+                    if type(value) is int
+                    else math.nextafter(at, end)
+                )
+    return nearest

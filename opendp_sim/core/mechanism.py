@@ -26,6 +26,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
 from opendp_sim.core.about import describe
+from opendp_sim.core.arithmetic.plain_numbers import plain
 from opendp_sim.core.claims import Claim
 from opendp_sim.core.errors import Given, InternalError, ParameterError
 from opendp_sim.core.space import Domain, Metric
@@ -122,7 +123,9 @@ class _Record(BaseModel):
 
 
 def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+    """Return numbers as Python's and lists as tuples: the form in which a record holds them."""
+    value = plain(value)
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
 class Option(_Record):

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature, signature
 from typing import Any, TypeVar
 
-import numpy as np
-
+from opendp_sim.core.arithmetic.plain_numbers import plain
 from opendp_sim.core.mechanism import Mechanism, Option
 from opendp_sim.dsl.grammar.program import (
     VERSION,
@@ -145,6 +144,5 @@ def _plain(value: Any) -> Any:
         return {value.key: _plain(value.spec())}
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return value.item() if isinstance(value, np.generic) else value
+    value = plain(value)
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -74,10 +74,14 @@ def _prelude() -> str:
         if cls.room == "queries":
             continue
         norm = 'norm: Literal["l1", "l2", "linf"] = ...' if cls.room == "sketches" else ""
-        told = ", ".join([*_parameters(cls), *([norm] if norm else [])])
-        alone, beside = (f"*, {told}", f", *, {told}") if told else ("", "")
-        lines.append(f"def make_{key}(input_domain: Any, input_metric: Any{beside}) -> Any: ...")
-        lines.append(f"def then_{key}({alone}) -> Any: ...")
+        needed = [text for text in _parameters(cls) if not text.endswith(" = ...")]
+        others = [text for text in _parameters(cls) if text not in needed]
+        first = needed if len(needed) == 1 else []  # it may be given without its name
+        named = [*needed[len(first) :], *others, *([norm] if norm else [])]
+        told = [*first, *(["*", *named] if named else [])]
+        space = ["input_domain: Any", "input_metric: Any"]
+        lines.append(f"def make_{key}({', '.join([*space, *told])}) -> Any: ...")
+        lines.append(f"def then_{key}({', '.join(told)}) -> Any: ...")
     return _MADE + "\n".join(lines) + "\n"
 
 

@@ -9,6 +9,7 @@ from opendp.extras.numpy import array2_domain
 
 import opendp_sim.prelude as sim
 from opendp_sim.core.errors import ParameterError, SpaceError
+from tests.cases import cases
 
 dp.enable_features("contrib")
 
@@ -164,3 +165,90 @@ def test_a_masked_array_is_refused_by_its_type_whatever_is_masked(mask):
     chain = (domain, dp.symmetric_distance()) >> sim.then_quantize(bits=8, bounds=(-1.0, 1.0))
     with pytest.raises(dp.OpenDPException, match="OS602"):
         chain(np.ma.array(np.full((2, 2), 0.1), mask=mask))
+
+
+def _context(**loss):
+    sim.register()
+    return dp.Context.compositor(
+        data=ROWS,
+        domain=_space()[0],
+        privacy_unit=dp.unit_of(contributions=1),
+        privacy_loss=dp.loss_of(**loss),
+        split_evenly_over=1,
+    )
+
+
+SKETCH = {
+    "repetitions": 16,
+    "buckets": 32,
+    "family": {"p_stable_l2": {"width": 1.0}},
+    "seed": 11,
+    "count_weight": 4,
+}
+
+
+@pytest.mark.parametrize(
+    ("loss", "norm", "noise"),
+    [
+        ({"epsilon": 1.0}, "l1", "laplace"),
+        ({"rho": 0.5}, "l1", "laplace"),
+        ({"rho": 0.5}, "l2", "gaussian"),
+        ({"epsilon": 1.0, "delta": 1e-6}, "l1", "laplace"),
+        ({"epsilon": 1.0, "delta": 1e-6}, "l2", "gaussian"),
+    ],
+)
+def test_the_context_solves_our_scale_as_it_solves_its_own(loss, norm, noise):
+    query = _context(**loss).query().sim_quantize(bits=12, bounds=(-4.0, 4.0))
+    query = query.sim_race_sketch(**SKETCH, norm=norm)
+    ours, native = getattr(query, f"sim_{noise}")(), getattr(query, noise)()
+    found, other = ours.resolve(), native.resolve()
+    assert getattr(found, "param", None) == getattr(other, "param", None)
+    assert (found.map(1), found.map(3)) == (other.map(1), other.map(3))
+    assert dp.deserialize(dp.serialize(found)).map(3) == found.map(3)
+    assert len(ours.release()) == 16 * 32 + 1
+
+
+NUMBERS = ("scale",)
+SOLVED = sorted(
+    key
+    for key, case in cases().items()
+    if case.mechanism.room == "measurements"
+    and any(
+        name in type(case.mechanism).model_fields
+        and type(case.mechanism).model_fields[name].is_required()
+        for name in NUMBERS
+    )
+)
+
+
+@pytest.mark.parametrize("key", SOLVED)
+def test_the_missing_number_of_any_measurement_is_solved(key):
+    """The loss of the case is asked for: what is found costs no more, and is the case's."""
+    sim.register()
+    case = cases()[key]
+    mechanism = case.mechanism
+    name = next(name for name in NUMBERS if name in type(mechanism).model_fields)
+    made = getattr(sim, f"make_{mechanism.key}")(case.domain, case.metric, **dict(mechanism))
+    loss = made.map(1)
+    if callable(loss):
+        pytest.skip("a curve is no number that a search could compare")
+    others = {n: value for n, value in mechanism if n != name}
+    query = dp.Query(made.input_space, made.output_measure, d_in=1, d_out=loss)
+    found = getattr(query, f"sim_{mechanism.key}")(**others).resolve()
+    assert found.map(1) <= loss
+    assert found.param == pytest.approx(getattr(mechanism, name), rel=1e-6)
+
+
+def test_one_value_without_a_name_is_the_only_one_that_is_missing():
+    named = sim.then_race_sketch(**SKETCH).sim_note
+    others = {name: value for name, value in SKETCH.items() if name != "buckets"}
+    assert sim.then_race_sketch(32, **others).sim_note == named
+    assert sim.then_laplace(2.0).sim_note == sim.then_laplace(scale=2.0).sim_note
+    for build in (
+        lambda: sim.then_race_sketch(16, 32, family=SKETCH["family"], seed=1),
+        lambda: sim.then_laplace(2.0, 3.0),
+        lambda: sim.then_laplace(2.0, scale=2.0),
+        lambda: sim.then_rescale(2.0),
+    ):
+        with pytest.raises(ParameterError, match="without a name"):
+            build()

@@ -59,7 +59,14 @@ asked = np.array([[0.5, 0.5], [-0.5, -0.5]])
 sizes = np.asarray(release.ask("corner_size", asked)["size"])
 assert np.abs(sizes - [30, 12]).max() < 1, sizes
 assert (np.asarray(release.corner_size(asked)["size"]) == sizes).all()
-assert callable(sim.then_corner_counts)
+from opendp.mod import deserialize, enable_features, serialize
+enable_features("contrib")
+from opendp.extras.numpy import array2_domain
+from opendp.metrics import symmetric_distance
+space = array2_domain(num_columns=2, nan=False, T=float), symmetric_distance()
+counts = space >> sim.then_quantize(bits=8, bounds=(-1.0, 1.0)) >> sim.then_corner_counts(cut=0)
+again = deserialize(serialize(counts))
+assert again(asked) == counts(asked) and again.map(3) == counts.map(3) and len(counts(asked)) > 1
 try:
     release.ask("density", asked)
 except sim.SimError as error:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.core.arithmetic.plain_numbers import plain
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused
 from opendp_sim.sklearn._validation.tables import is_text
 
@@ -96,7 +97,8 @@ def _listed(classes: Any) -> list[Any]:
 
 def number(name: str, value: Any, *, above: float, below: float = math.inf) -> float:
     """Return a real parameter strictly between two numbers, or refuse (OS101)."""
-    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    value = plain(value)
+    real = isinstance(value, int | float) and not isinstance(value, bool)
     if not (real and above < value < below):
         raise EstimatorRefused(
             "OS101",
@@ -110,6 +112,7 @@ def number(name: str, value: Any, *, above: float, below: float = math.inf) -> f
 
 def choice(name: str, value: Any, among: tuple[str, ...]) -> str:
     """Return a parameter that is one of a few words, or refuse (OS101)."""
+    value = plain(value)
     if not (isinstance(value, str) and value in among):
         raise EstimatorRefused(
             "OS101",

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, cast
 
-import numpy as np
-
+from opendp_sim.core.arithmetic.plain_numbers import plain
 from opendp_sim.dsl.plan.kernel_choice import Engine, gaussian_kernel_step
 from opendp_sim.sklearn._validation.bounds import Box
 from opendp_sim.sklearn._validation.facts import choice, number
@@ -59,9 +58,10 @@ def log_volume(box: Box, width: int, bandwidth: float, engine: str) -> float:
 
 def seed_of(random_state: Any) -> int:
     """Return the seed of the public matrices: a whole number; None is 0. Noise has no seed."""
+    random_state = plain(random_state)
     if random_state is None:
         return 0
-    if not isinstance(random_state, int | np.integer) or not 0 <= random_state < 2**63:
+    if not isinstance(random_state, int) or not 0 <= random_state < 2**63:
         raise EstimatorRefused(
             "OS101",
             "random_state",
@@ -73,11 +73,8 @@ def seed_of(random_state: Any) -> int:
 
 
 def _count(value: Any) -> int:
-    if (
-        not isinstance(value, int | np.integer)
-        or isinstance(value, bool)
-        or not 1 <= value <= 2**20
-    ):
+    value = plain(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 2**20:
         raise EstimatorRefused(
             "OS101",
             "n_components",

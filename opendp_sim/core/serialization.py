@@ -1,0 +1,166 @@
+"""Texts of OpenDP objects: how ``dp.serialize`` writes mechanisms, partials, domains and metrics.
+
+An object carries a *note*: the record that it was made of and the space that it was bound to, not its
+functions. ``core/constructors.py`` makes the object again from the note, by names that are looked up
+among registered mechanisms and known descriptors; nothing else in a note is imported or called. What
+would not come back equal is refused when it is written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+from opendp_sim.core.claims import Block
+from opendp_sim.core.errors import ParameterError, SimError
+from opendp_sim.core.mechanism import Mechanism, lookup
+from opendp_sim.core.space import Descriptor, Domain, Metric
+
+DOOR = "opendp_sim"
+"""The name under which OpenDP's reader, which looks in its own package, finds our constructors."""
+_CLASS = "class"
+_FRACTION = "fraction"
+
+
+class Note(Protocol):
+    """What an object was made of."""
+
+    def call(self) -> tuple[str, dict[str, Any]]:
+        """Return the name of the function that makes the object again, and its arguments."""
+
+
+def as_call(note: Note) -> dict[str, Any]:
+    """Return a note in the form in which OpenDP writes calls of its own constructors."""
+    function, arguments = note.call()
+    return {"__function__": function, "__module__": DOOR, "__kwargs__": arguments}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A mechanism on a space."""
+
+    mechanism: Mechanism
+    domain: Domain
+    metric: Metric
+    norm: str | None
+
+    def call(self) -> tuple[str, dict[str, Any]]:
+        """Return the constructor, and the record and space as plain data."""
+        space = {"input_domain": to_plain(self.domain), "input_metric": to_plain(self.metric)}
+        return "make", _record(self.mechanism, self.norm) | space
+
+
+@dataclass(frozen=True)
+class Unbound:
+    """A mechanism without a space, as ``then_<key>`` returns it."""
+
+    mechanism: Mechanism
+    norm: str | None
+
+    def call(self) -> tuple[str, dict[str, Any]]:
+        """Return the partial constructor, and the record as plain data."""
+        return "then", _record(self.mechanism, self.norm)
+
+
+@dataclass(frozen=True)
+class Chained:
+    """Two partial constructors, or one and what follows it."""
+
+    first: Any
+    second: Any
+
+    def call(self) -> tuple[str, dict[str, Any]]:
+        """Return the function that chains, and both parts, which OpenDP writes."""
+        return "chain", {"first": self.first, "second": self.second}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A domain or a metric that OpenDP knows by our identifier alone."""
+
+    descriptor: Descriptor
+
+    def call(self) -> tuple[str, dict[str, Any]]:
+        """Return the function that makes it, and the descriptor as plain data."""
+        return "space", {"descriptor": to_plain(self.descriptor)}
+
+
+def _record(mechanism: Mechanism, norm: str | None) -> dict[str, Any]:
+    """Return key and parameters as plain data, if the same record comes back from them."""
+    try:
+        params = json.loads(json.dumps(mechanism.spec()))
+        same = bool(lookup(mechanism.key).from_spec(params) == mechanism)
+    except (SimError, TypeError, ValueError):
+        same = False
+    if not same:
+        raise cannot_write(f"the record of `{mechanism.key}`")
+    return {"key": mechanism.key, "params": params, "norm": norm}
+
+
+def cannot_write(what: str) -> ParameterError:
+    """Return the refusal to write what would not come back as it is."""
+    return ParameterError(
+        "OS101", "serialize", expected="an object that comes back from its text as it is", got=what,
+        hint="serialize its parts, or write the program as a spec: `opendp-sim explain spec`.",
+    )  # fmt: skip
+
+
+# --- descriptors ----------------------------------------------------------------------------------
+
+
+def to_plain(value: Any) -> Any:
+    """Return a descriptor as plain data with the types of its values; refuse what cannot come back."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if type(value) is tuple:
+        return [to_plain(one) for one in value]
+    if type(value) is Fraction:
+        return {_FRACTION: str(value)}
+    if is_dataclass(value) and _known().get(type(value).__name__) is type(value):
+        held = {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
+        return {_CLASS: type(value).__name__, **held}
+    raise cannot_write(f"a {type(value).__name__}")
+
+
+def from_plain(value: Any) -> Any:
+    """Return what ``to_plain`` wrote.
+
+    Raises:
+        ParameterError (OS101): a class that this process does not know, or fields that are not its own.
+    """
+    if isinstance(value, list):
+        return tuple(map(from_plain, value))
+    if not isinstance(value, dict):
+        return value
+    try:
+        if set(value) == {_FRACTION}:
+            return Fraction(value[_FRACTION])
+        held = {name: from_plain(one) for name, one in value.items() if name != _CLASS}
+        return _known()[value[_CLASS]](**held)
+    except (KeyError, TypeError, ValueError):
+        pass
+    raise ParameterError(
+        "OS101", "deserialize", expected="a domain or metric of this package or of a loaded plugin",
+        got="another",
+        hint="install the plugin that made it, and the version of opendp_sim that wrote it.",
+    )  # fmt: skip
+
+
+def _known() -> dict[str, type]:
+    """Return the classes of descriptors by name, without names that two classes share."""
+    found: dict[str, type] = {Block.__name__: Block}
+    twice: set[str] = set()
+    for cls in _below(Descriptor):
+        if found.setdefault(cls.__name__, cls) is not cls:
+            twice.add(cls.__name__)
+    return {name: cls for name, cls in found.items() if name not in twice}
+
+
+def _below(cls: type) -> Iterator[type]:
+    each: type
+    for each in cls.__subclasses__():
+        yield each
+        yield from _below(each)

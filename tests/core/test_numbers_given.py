@@ -1,0 +1,121 @@
+"""Parameters that are numpy's numbers, 0-d arrays and arrays: equal to Python's, at every door."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+from hypothesis.extra.numpy import arrays, integer_dtypes
+
+import opendp_sim.prelude as sim
+from opendp_sim.core.arithmetic.plain_numbers import plain
+from opendp_sim.core.errors import ParameterError
+from opendp_sim.dsl import program
+from opendp_sim.dsl.text.diagnostic import Refused
+from opendp_sim.transformations.row_maps.quantize import Quantize
+from opendp_sim.transformations.sketches.kernels.race_sketch import RaceSketch
+
+
+@given(arrays(st.sampled_from([np.float64, np.float32, np.float16]), (2, 3)))
+def test_floats_of_fewer_bits_are_the_double_of_equal_value(array: Any) -> None:
+    for value, found in zip(array.ravel(), np.ravel(plain(array)), strict=True):
+        assert (
+            np.isnan(value) or Fraction(float(found)) == Fraction(*value.as_integer_ratio())
+            if (np.isfinite(value))
+            else str(float(value)) == str(found)
+        )
+        assert type(plain(value)) is float
+
+
+@given(arrays(integer_dtypes() | st.sampled_from([np.dtype("u8"), np.dtype("?")]), 3))
+def test_whole_numbers_and_truths_are_python_s(array: Any) -> None:
+    kind = bool if array.dtype.kind == "b" else int
+    for value, found in zip(array, plain(array), strict=True):
+        assert type(found) is type(plain(np.array(value))) is kind
+        assert found == value
+
+
+def test_what_no_double_equals_is_not_rounded() -> None:
+    assert plain(np.longdouble(0.1)) == 0.1
+    third = np.longdouble(1) / 3
+    if third == float(third):
+        pytest.skip("a long double is a double here")
+    assert plain(third) == repr(third)
+    with pytest.raises(ParameterError, match=r"quantize\.bounds"):
+        Quantize(bits=8, bounds=(third, 4.0))
+    masked = np.ma.array([0.0, 1.0], mask=[True, False])
+    assert plain(masked) is masked
+    with pytest.raises(ParameterError, match=r"quantize\.bounds"):
+        Quantize(bits=8, bounds=masked)
+
+
+RACE: dict[str, Any] = {"repetitions": 4, "buckets": 8, "seed": 3}
+BOUNDS = Quantize(bits=8, bounds=(-4.0, 4.0))
+COLUMNS = Quantize(bits=8, bounds=((-4.0, -1.0), (4.0, 1.0)))
+
+
+@pytest.mark.parametrize(
+    ("params", "equal"),
+    [
+        ({"bits": np.int64(8), "bounds": np.array([-4, 4])}, BOUNDS),
+        ({"bits": np.array(8), "bounds": np.array([-4, 4], np.float32)}, BOUNDS),
+        ({"bits": np.uint8(8), "bounds": (np.float64(-4), np.array(4))}, BOUNDS),
+        ({"bits": 8, "bounds": np.array([[-4.0, -1.0], [4.0, 1.0]])}, COLUMNS),
+        ({"bits": 8, "bounds": [np.array([-4, -1]), np.array([4, 1])]}, COLUMNS),
+        ({"bits": 8, "bounds": np.array([-4, 4], dtype=object)}, BOUNDS),
+    ],
+)
+def test_constructors_take_them(params: dict[str, Any], equal: Quantize) -> None:
+    assert Quantize(**params) == equal
+    assert Quantize(**params).spec() == equal.spec()
+    assert sim.then_quantize(**params).sim_note.mechanism == equal
+
+
+def test_options_flags_seeds_and_norms_take_them() -> None:
+    given = {"family": {"p_stable_l2": {"width": np.float32(0.1)}}, "per_label": np.True_}
+    made = sim.then_race_sketch(**RACE | {"seed": np.uint64(3)}, **given, norm=np.str_("l2"))
+    width = 0.10000000149011612
+    family = {"p_stable_l2": {"width": width}}
+    assert made.sim_note.mechanism == RaceSketch(**RACE, family=family, per_label=True)
+    assert made.sim_note.norm == "l2"
+
+
+@pytest.mark.parametrize("bits", [np.float64(8), np.array([8]), np.True_, 8.0, True])
+def test_what_python_s_are_refused_for_is_refused(bits: Any) -> None:
+    with pytest.raises(ParameterError, match=r"quantize\.bits"):
+        sim.then_quantize(bits=bits, bounds=(-4.0, 4.0))
+
+
+def hash_of(**given: Any) -> str:
+    words = {"bits": 8, "bounds": [0.0, 1.0], "unit": 1, "epsilon": 1.0} | given
+    made = program("tiny").data(
+        "rows",
+        source={"memory": "rows"},
+        columns={"x": {"dtype": "array[f64, 2]", "bounds": words["bounds"]}},
+    )
+    made = made.privacy(
+        unit={"add_remove": words["unit"], "of": "row"},
+        measure="pure",
+        budget={"epsilon": words["epsilon"]},
+    )
+    steps = [
+        {"select": {"features": "x"}},
+        {"quantize": {"bits": words["bits"]}},
+        {"race_sketch": RACE | {"family": {"p_stable_l2": {"width": 0.5}}}},
+    ]
+    made = made.stage("s", "rows", steps=steps).stage("n", "s", release={"noise": "laplace"})
+    return made.output("o", "n", save="o.npz").plan().program.hash
+
+
+def test_the_builder_takes_them() -> None:
+    for words in (
+        {"bits": np.array(8), "unit": np.int8(1)},
+        {"bounds": np.array([0.0, 1.0], np.float32), "epsilon": np.float32(1)},
+        {"bounds": (np.array(0.0), np.float64(1)), "epsilon": np.array(1.0)},
+    ):
+        assert hash_of(**words) == hash_of()
+    with pytest.raises(Refused):
+        hash_of(epsilon=np.longdouble(1) / 3)
