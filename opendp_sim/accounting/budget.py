@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Literal
 
 from opendp_sim.accounting.measures.gaussian import mu_squared_down
-from opendp_sim.core.arithmetic.rounding import float_down
+from opendp_sim.core.arithmetic.rounding import decimal_of, float_down
 from opendp_sim.core.claims import Measure
 from opendp_sim.core.errors import BudgetError
 
@@ -33,10 +36,39 @@ _CONVERTED_EPSILON, _CONVERTED_DELTA = 1e4, (1e-300, 0.1)
 """Where OpenDP's conversion of rho follows its formula: above, its epsilon stays near 71,000, and floats
 hold neither a smaller delta nor what a larger one leaves."""
 
+Number = float | Fraction
+"""A bound as it was written: a float stands for the decimal that its shortest text says."""
+_RATIO = re.compile(r"[0-9]{1,350}/[0-9]{1,350}")
+_MOST = 10**350
+
+
+def as_written(value: Any) -> Any:
+    """Return a decimal or a ratio such as "1/7" as a ``Number`` of the same value; others unchanged."""
+    if isinstance(value, str) and _RATIO.fullmatch(value) and int(value.partition("/")[2]):
+        value = Fraction(value)
+    if isinstance(value, Decimal) and value.is_finite() and -400 < value.adjusted() < 400:
+        value = Fraction(value)
+    if isinstance(value, Fraction) and abs(value) <= _LARGEST:
+        near = float(value)
+        return near if decimal_of(near) == value else value
+    return value
+
+
+def number_text(value: Number) -> str:
+    """Render a bound exactly: ``0.1``, ``1e-06``, ``1/7``."""
+    if isinstance(value, Fraction):
+        return f"{value.numerator}/{value.denominator}"
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """A public bound on the total loss: epsilon, epsilon at delta, rho, or several at once.
+
+    Bounds are the decimals or ratios that were written, exactly: a float counts as its shortest text,
+    a ``Decimal``, a ``Fraction`` and a text such as ``"1/7"`` as themselves. ``exact`` has them as
+    rationals, for sums; ``down`` as floats that are no larger, for curves and searches.
 
     Attributes:
         epsilon: bound on epsilon, at ``delta`` when that is given.
@@ -47,22 +79,40 @@ class Budget:
             is for the conversion from zCDP.
     """
 
-    epsilon: float | None = None
-    delta: float | None = None
-    rho: float | None = None
-    reserve_mechanisms: float | None = None
-    mu: float | None = None
+    epsilon: Number | None = None
+    delta: Number | None = None
+    rho: Number | None = None
+    reserve_mechanisms: Number | None = None
+    mu: Number | None = None
+
+    def __post_init__(self) -> None:
+        """Keep every bound as it was written."""
+        for field in fields(self):
+            object.__setattr__(self, field.name, as_written(getattr(self, field.name)))
+
+    def exact(self, name: str) -> Fraction | None:
+        """Return the bound of this name, exactly; None where it is not stated."""
+        value = getattr(self, name)
+        return None if value is None else decimal_of(value)
+
+    def down(self, name: str) -> float | None:
+        """Return the greatest float that is at most the bound of this name; None where none is stated."""
+        value = self.exact(name)
+        return None if value is None else float_down(value)
 
     def check(self, measure: MeasureName | None, where: str = "budget") -> None:
         """Refuse what is no finite budget, or is no budget of ``measure`` where that is known (OS401)."""
         if measure is not None and measure not in MEASURES:
             raise self._refuse(where, f"a measure of {', '.join(MEASURES)}", "another")
         for name, value in self.stated().items():
-            if type(value) not in (int, float) or not 0 < value <= _LARGEST:
+            real = type(value) in (int, float, Fraction)
+            if not real or not 0 < value <= _LARGEST or float_down(decimal_of(value)) == 0:
                 shown = f"{value:g}" if type(value) is float else f"{value!r:.20}"
                 raise self._refuse(where, f"{name} > 0 and finite", f"{name} {shown}")
+            if isinstance(value, Fraction) and value.denominator >= _MOST:
+                raise self._refuse(where, f"{name} of at most 350 digits", "more of them")
         if self.delta is not None and self.delta >= 1:
-            raise self._refuse(where, "delta < 1", f"delta {self.delta:g}")
+            raise self._refuse(where, "delta < 1", f"delta {number_text(self.delta)}")
         if self.epsilon is None and self.rho is None and self.mu is None:
             raise self._refuse(where, "epsilon, epsilon and delta, rho, or mu", "none of them")
         for wrong, expected, got in self._against(measure) if measure is not None else ():
@@ -116,47 +166,60 @@ class Budget:
             (
                 epsilon > _CONVERTED_EPSILON,
                 f"an epsilon of at most {_CONVERTED_EPSILON:g} under `{measure}`",
-                f"epsilon {epsilon:g}",
+                f"epsilon {number_text(epsilon)}",
             ),
             (
                 not least <= delta <= most,
                 f"a delta from {least:g} to {most:g} beside epsilon under `{measure}`",
-                f"delta {delta:g}",
+                f"delta {number_text(delta)}",
             ),
         )
 
-    def stated(self) -> dict[str, float]:
+    def stated(self) -> dict[str, Number]:
         """The bounds that are given, by name."""
         named = {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho, "mu": self.mu}
         return {name: value for name, value in named.items() if value is not None}
 
     def plain(self) -> dict[str, Any]:
         """The spec's form."""
-        out: dict[str, Any] = dict(self.stated())
+        out: dict[str, Any] = {name: _plain(value) for name, value in self.stated().items()}
         if self.reserve_mechanisms is not None:
-            out["reserve"] = {"mechanisms": self.reserve_mechanisms}
+            out["reserve"] = {"mechanisms": _plain(self.reserve_mechanisms)}
         return out
+
+    @classmethod
+    def read(cls, plain: Mapping[str, Any]) -> Budget:
+        """Return the budget of the spec's form."""
+        kept = (plain.get("reserve") or {}).get("mechanisms")
+        bounds = {name: plain.get(name) for name in ("epsilon", "delta", "rho", "mu")}
+        return cls(**bounds, reserve_mechanisms=kept)
+
+    @property
+    def text(self) -> str:
+        """The bounds in words, exactly."""
+        return ", ".join(f"{name} {number_text(value)}" for name, value in self.stated().items())
 
     @property
     def mu_squared(self) -> Fraction | None:
         """The greatest mu**2 within the bounds on mu, and on epsilon at delta; None where neither is."""
-        limits = [] if self.mu is None else [Fraction(self.mu) ** 2]
-        if self.epsilon is not None and self.delta is not None:
-            limits.append(mu_squared_down(self.epsilon, self.delta))
+        mu, epsilon, delta = self.exact("mu"), self.down("epsilon"), self.down("delta")
+        limits = [] if mu is None else [mu**2]
+        if epsilon is not None and delta is not None:
+            limits.append(mu_squared_down(epsilon, delta))
         return min(limits, default=None)
 
     @property
-    def mechanisms_delta(self) -> float:
+    def mechanisms_delta(self) -> Fraction:
         """The delta that mechanisms may use under ``approx_zcdp``: half unless reserved."""
         if self.reserve_mechanisms is not None:
-            return self.reserve_mechanisms
-        delta = self.delta or 0.0
+            return decimal_of(self.reserve_mechanisms)
+        delta = self.exact("delta") or Fraction(0)
         return delta if self.epsilon is None else delta / 2
 
     @property
     def conversion_delta(self) -> float:
         """What ``approx_zcdp`` mechanisms leave of delta: the greatest float with an exact sum."""
-        return float_down(Fraction(self.delta or 0.0) - Fraction(self.mechanisms_delta))
+        return float_down((self.exact("delta") or 0) - self.mechanisms_delta)
 
     @staticmethod
     def _refuse(where: str, expected: str, got: str) -> BudgetError:
@@ -164,3 +227,7 @@ class Budget:
             "OS401", where, expected=expected, got=got,
             hint="for example {epsilon: 1.0} under pure, {epsilon: 1.0, delta: 1.0e-6} under gdp.",
         )  # fmt: skip
+
+
+def _plain(value: Number) -> float | str:
+    return number_text(value) if isinstance(value, Fraction) else value

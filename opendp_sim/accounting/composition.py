@@ -5,27 +5,35 @@ that loss. A ledger has one measure for its life, and every charge joins it when
 losses may enter a zCDP ledger, through OpenDP's cast, or a Gaussian one at their exact mu; Gaussian
 losses may enter a zCDP ledger). That is a privacy filter: charges may be
 chosen after seeing earlier answers, and the limit holds for the whole history. Basic composition is
-exact for pure and for zCDP filters, and their approximate kinds.
+exact for pure and for zCDP filters, and their approximate kinds. Losses and limits are rationals, added
+and compared exactly: ten runs of 0.1 fit a limit of 1 (``composition.md``).
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Context
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from opendp_sim.accounting.budget import MEASURES, Budget, MeasureName
+from opendp_sim.accounting.budget import MEASURES, Budget, MeasureName, number_text
 from opendp_sim.accounting.measures.conversion import gaussian_of_pure, zcdp_to_epsilon
 from opendp_sim.accounting.measures.gaussian import epsilon_up, epsilon_within
 from opendp_sim.accounting.measures.normal_tail import root_bounds
 from opendp_sim.core import dp
-from opendp_sim.core.arithmetic.rounding import float_down, float_up, sqrt_up, up_text
+from opendp_sim.core.arithmetic.rounding import (
+    decimal_down,
+    down_text,
+    float_down,
+    float_up,
+    sqrt_up,
+    up_text,
+)
 from opendp_sim.core.bridge import build
 from opendp_sim.core.claims import Private
 from opendp_sim.core.errors import BudgetError
@@ -46,14 +54,15 @@ _CLOSE = 1 - 2.0**-36
 _STEPS = 60
 
 
-def delta_limit(measure: MeasureName, limit: Budget) -> float:
+def delta_limit(measure: MeasureName, limit: Budget) -> Fraction:
     """Return the delta that mechanisms may use of a limit."""
-    return limit.mechanisms_delta if measure == "approx_zcdp" else limit.delta or 0.0
+    of_all = limit.exact("delta") or Fraction(0)
+    return limit.mechanisms_delta if measure == "approx_zcdp" else of_all
 
 
-def _converted_at(measure: MeasureName, limit: Budget) -> float:
+def converted_at(measure: MeasureName, limit: Budget) -> float:
     """Return the delta at which the epsilon of a limit is stated."""
-    return limit.conversion_delta if measure == "approx_zcdp" else limit.delta or 0.0
+    return limit.conversion_delta if measure == "approx_zcdp" else limit.down("delta") or 0.0
 
 
 def most_of(measure: MeasureName, limit: Budget, fits: Callable[[float], bool]) -> float:
@@ -64,13 +73,14 @@ def most_of(measure: MeasureName, limit: Budget, fits: Callable[[float], bool]) 
         limit: its limit.
         fits: whether a sum is within the limit, as the ledger decides it.
     """
-    found = [] if limit.rho is None or "zcdp" not in measure else [limit.rho]
+    rho, epsilon = limit.down("rho"), limit.down("epsilon")
+    found = [] if rho is None or "zcdp" not in measure else [rho]
     if measure == "gdp" and limit.mu_squared is not None:
         found.append(float_down(limit.mu_squared / 2))
-    elif measure in BY_SQUARES and limit.epsilon is not None:
-        found.append(_rho_of(limit.epsilon, _converted_at(measure, limit)) * _CLOSE)
-    elif limit.epsilon is not None:
-        found.append(limit.epsilon)
+    elif measure in BY_SQUARES and epsilon is not None:
+        found.append(_rho_of(epsilon, converted_at(measure, limit)) * _CLOSE)
+    elif epsilon is not None:
+        found.append(epsilon)
     most = min(found, default=0.0)
     if not most or _held(fits, most):
         return most
@@ -101,39 +111,42 @@ def _greatest(holds: Callable[[float], bool], high: float) -> float:
     return low
 
 
-def room_of(measure: MeasureName, limit: Budget, spent: float, most: float) -> float:
+def room_of(measure: MeasureName, limit: Budget, spent: Fraction, most: float) -> Fraction:
     """Return the greatest epsilon, at the limit's delta, of one more run that is measured so and fits."""
-    if not spent and limit.rho is None and limit.mu is None and limit.epsilon is not None:
-        return limit.epsilon
-    if math.isinf(spent) or spent >= most:
-        return 0.0
-    rest, delta = float_down(Fraction(most) - Fraction(spent)), _converted_at(measure, limit)
+    whole = limit.exact("epsilon")
+    if not spent and limit.rho is None and limit.mu is None and whole is not None:
+        return whole
+    if spent >= most:
+        return Fraction(0)
+    rest, delta = float_down(Fraction(most) - spent), converted_at(measure, limit)
     found = (
         epsilon_up(2 * Fraction(rest), delta) if measure == "gdp" else zcdp_to_epsilon(rest, delta)
     )
-    return min(found * _CLOSE, limit.epsilon or math.inf)
+    return min(Fraction(found * _CLOSE), *([] if whole is None else [whole]), Fraction(2) ** 1023)
 
 
-def less(limit: float, spent: float) -> float:
-    """Return what is left where numbers add up, rounded against the spender."""
-    return 0.0 if math.isinf(spent) else max(0.0, float_down(limit - spent))
+def less(limit: Fraction, spent: Fraction) -> Fraction:
+    """Return what is left where numbers add up."""
+    return max(Fraction(0), limit - spent)
 
 
-def mu_left(limit: float, spent: float) -> float:
-    """Return the mu that still fits: squares add up."""
-    square = Fraction(limit) ** 2 - 2 * Fraction(spent)
-    return float_down(Fraction(root_bounds(square, 80)[0], 1 << 80)) if square > 0 else 0.0
+def mu_left(limit: Fraction, spent: Fraction) -> Fraction:
+    """Return a mu that still fits, rounded down: squares add up."""
+    square = limit**2 - 2 * spent
+    if square <= 0:
+        return Fraction(0)
+    return limit if not spent else Fraction(root_bounds(square, 80)[0], 1 << 80)
 
 
-def rest_text(measure: str, left: Mapping[str, float], limit: Budget) -> str:
+def rest_text(measure: str, left: Mapping[str, float | Fraction], limit: Budget) -> str:
     """Say what is left, rounded down; of losses that add up by squares, what one more run may cost."""
     plain: list[str] = []
     squares: list[str] = []
     for name, value in left.items():
         squared = name == "mu" or (name == "epsilon" and measure in BY_SQUARES)
-        (squares if squared else plain).append(f"{name} {_down_text(value)}")
+        (squares if squared else plain).append(f"{name} {down_text(value)}")
         if squared and name == "epsilon" and limit.delta is not None:
-            squares[-1] += f" at delta {limit.delta:g}"
+            squares[-1] += f" at delta {number_text(limit.delta)}"
     if squares:
         told = " and ".join(squares)
         plain.append(
@@ -142,23 +155,27 @@ def rest_text(measure: str, left: Mapping[str, float], limit: Budget) -> str:
     return ", ".join(plain) or "nothing"
 
 
-def _down_text(value: float) -> str:
-    exact = Context(prec=6, rounding=ROUND_FLOOR).create_decimal(repr(float(value)))
-    return f"{float(exact):.6g}"
-
-
 # --------------------------------------------------------------------------------------------------
 
 _APPROXIMATE = (("gdp", "approx_zcdp"), ("zcdp", "approx_zcdp"), ("pure", "approx"))
 _PARTS = {"pure": 1, "gdp": 1, "zcdp": 1, "approx": 2, "approx_zcdp": 2}
 
 
+_RATIO = re.compile(r"([0-9]{1,400})/([0-9]{1,400})")
+_LARGE = 2**1200
+"""A loss with more bits above or below is rounded up to a float."""
+
+
 @dataclass(frozen=True)
 class Charge:
     """One loss: the measure, and (epsilon,), (rho,), (epsilon, delta) or (rho, delta).
 
-    Under ``gdp`` the one part is ``mu**2 / 2``: as a float it is rational, and twice it is exactly the
-    mu**2 that adds up.
+    Under ``gdp`` the one part is ``mu**2 / 2``; twice it is exactly the mu**2 that adds up.
+
+    Attributes:
+        measure: the measure.
+        exact: the parts as rationals. A float that is given is the number that it holds, to the bit: a
+            map's value is a bound, and its shortest text may be below it.
 
     Raises:
         BudgetError (OS405): no such measure, another number of parts than it has, or a part that is
@@ -166,47 +183,77 @@ class Charge:
     """
 
     measure: MeasureName
-    loss: tuple[float, ...]
+    exact: tuple[Fraction, ...]
 
-    def __post_init__(self) -> None:
-        """Keep plain floats, or refuse."""
-        object.__setattr__(self, "loss", _loss(self.measure, self.loss))
+    def __init__(self, measure: MeasureName, loss: Sequence[float | Fraction]) -> None:
+        """Keep the parts exactly, or refuse."""
+        object.__setattr__(self, "measure", measure)
+        object.__setattr__(self, "exact", _loss(measure, loss))
+
+    @property
+    def loss(self) -> tuple[float, ...]:
+        """The parts as floats, rounded up."""
+        return tuple(map(float_up, self.exact))
 
     def plain(self) -> dict[str, Any]:
-        """The JSON form; floats exactly."""
-        return {"measure": self.measure, "loss": [value.hex() for value in self.loss]}
+        """The JSON form: a float by its bits, another rational as "1/10"."""
+        return {"measure": self.measure, "loss": plain_loss(self.exact)}
 
     @classmethod
     def read(cls, value: dict[str, Any]) -> Charge:
         """Read the JSON form."""
         try:
-            return cls(value["measure"], tuple(float.fromhex(part) for part in value["loss"]))
-        except (TypeError, ValueError, KeyError, OverflowError):
+            return cls(value["measure"], tuple(map(_read_part, value["loss"])))
+        except (TypeError, ValueError, KeyError, OverflowError, ZeroDivisionError):
             raise _no_loss("a loss as `plain` writes it", "something else") from None
 
     @property
     def text(self) -> str:
         """Say it shortly."""
-        return loss_text(self.measure, self.loss)
+        return loss_text(self.measure, self.exact)
 
 
-def _loss(measure: object, loss: object) -> tuple[float, ...]:
+def plain_loss(exact: Sequence[Fraction]) -> list[str]:
+    """Return the parts of a loss as texts, exactly: a float by its bits, another rational as "1/10"."""
+    return [_part_text(part) for part in exact]
+
+
+def _part_text(part: Fraction) -> str:
+    near = float_up(part)
+    exact = math.isfinite(near) and Fraction(near) == part
+    return near.hex() if exact else f"{part.numerator}/{part.denominator}"
+
+
+def _read_part(text: str) -> float | Fraction:
+    ratio = _RATIO.fullmatch(text)
+    return Fraction(int(ratio[1]), int(ratio[2])) if ratio else float.fromhex(text)
+
+
+def _loss(measure: object, loss: object) -> tuple[Fraction, ...]:
     parts = _PARTS.get(measure, 0) if isinstance(measure, str) else 0
     if not (parts and isinstance(loss, tuple) and len(loss) == parts):
         raise _no_loss("a loss of the measure's own parts", "another")
     return tuple(map(_loss_part, loss))
 
 
-def _loss_part(value: object) -> float:
+def _loss_part(value: object) -> Fraction:
     """Return a part of a loss, or refuse it: finite, and zero or more."""
-    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    real = isinstance(value, int | float | np.integer | np.floating | Fraction)
+    if not real or isinstance(value, bool):
+        raise _no_loss("finite numbers at or above zero", "no number")
+    up = float_up(value) if isinstance(value, Fraction) else _as_float(value)
+    if not (math.isfinite(up) and up >= 0.0):
+        raise _no_loss("finite numbers at or above zero", f"{up:g}")
+    if isinstance(value, Fraction) and max(value.numerator, value.denominator) < _LARGE:
+        return value
+    return Fraction(up)
+
+
+def _as_float(value: Any) -> float:
     try:
-        found = float(value) if real else math.nan  # type: ignore[arg-type]
+        return float(value)
     except OverflowError:
-        found = math.inf
-    if not (math.isfinite(found) and found >= 0.0):
-        raise _no_loss("finite numbers at or above zero", f"{found:g}" if real else "no number")
-    return found + 0.0
+        return math.inf
 
 
 def _no_loss(expected: str, got: str) -> BudgetError:
@@ -217,72 +264,94 @@ def _no_loss(expected: str, got: str) -> BudgetError:
     )  # fmt: skip
 
 
-def loss_text(measure: MeasureName, loss: tuple[float, ...]) -> str:
+def loss_text(measure: MeasureName, loss: Sequence[float | Fraction]) -> str:
     """Render a loss, rounded up: ``rho 0.0245``, ``epsilon 1, delta 1e-06``."""
+    parts = [_as_shown(part) for part in loss]
     if measure == "gdp":
-        infinite = math.isinf(loss[0])
-        return f"mu {up_text(math.inf if infinite else sqrt_up(2 * Fraction(loss[0])))}"
-    first = "rho" if "zcdp" in measure else "epsilon"
-    parts = [f"{first} {up_text(loss[0])}"]
-    return ", ".join(parts + [f"delta {up_text(v, 3)}" for v in loss[1:]])
+        first = loss[0]
+        return f"mu {up_text(sqrt_up(2 * Fraction(first)) if first < math.inf else math.inf)}"
+    first_name = "rho" if "zcdp" in measure else "epsilon"
+    named = [f"{first_name} {up_text(parts[0])}"]
+    return ", ".join(named + [f"delta {up_text(v, 3)}" for v in parts[1:]])
+
+
+def _as_shown(part: float | Fraction) -> float | Fraction:
+    """Return a rational that a float holds as that float, whose shortest text is shown."""
+    if isinstance(part, Fraction) and math.isfinite(near := float_up(part)) and near == part:
+        return near
+    return part
 
 
 @dataclass(frozen=True)
 class Total:
-    """A sum of charges beside the limit."""
+    """A sum of charges beside the limit, both exact."""
 
     measure: MeasureName
-    loss: tuple[float, ...]
+    exact: tuple[Fraction, ...]
     limit: Budget
     epsilon: float | None
-    """The loss as epsilon at the limit's delta, where the limit is stated so."""
+    """The loss as epsilon at the limit's delta, rounded up, where the limit is stated so."""
+
+    @property
+    def loss(self) -> tuple[float, ...]:
+        """The sum as floats, rounded up."""
+        return tuple(map(float_up, self.exact))
 
     @property
     def fits(self) -> bool:
-        """Whether the limit holds."""
-        limit = self.limit  # every comparison is one that a NaN fails
+        """Whether the limit holds, in rationals."""
+        limit, measure = self.limit, self.measure
+        epsilon, rho, mu = map(limit.exact, ("epsilon", "rho", "mu"))
         held = []
-        if limit.epsilon is not None:
-            held.append(self.epsilon is not None and self.epsilon <= limit.epsilon)
-        if limit.rho is not None and "zcdp" in self.measure:
-            held.append(self.loss[0] <= limit.rho)
-        if limit.mu is not None and self.measure == "gdp":
-            held.append(2 * Fraction(self.loss[0]) <= Fraction(limit.mu) ** 2)
-        if len(self.loss) > 1:
-            held.append(self.loss[1] <= delta_limit(self.measure, limit))
+        if epsilon is not None and measure in BY_SQUARES:
+            held.append(self.epsilon is not None and self.epsilon <= epsilon)  # a NaN fails
+        elif epsilon is not None:
+            held.append(self.exact[0] <= epsilon)
+        if rho is not None and "zcdp" in measure:
+            held.append(self.exact[0] <= rho)
+        if mu is not None and measure == "gdp":
+            held.append(2 * self.exact[0] <= mu**2)
+        if len(self.exact) > 1:
+            held.append(self.exact[1] <= delta_limit(measure, limit))
         return bool(held) and all(held)
 
     @property
     def text(self) -> str:
         """What was spent."""
         stated = "" if self.epsilon is None else f" (epsilon {up_text(self.epsilon)})"
-        return loss_text(self.measure, self.loss) + (stated if self.measure in BY_SQUARES else "")
+        return loss_text(self.measure, self.exact) + (stated if self.measure in BY_SQUARES else "")
 
     @property
     def limit_text(self) -> str:
         """The limit."""
-        return ", ".join(f"{name} {value:g}" for name, value in self.limit.stated().items())
+        return self.limit.text
 
     @property
-    def left(self) -> dict[str, float]:
-        """What the limit leaves, part by part, rounded against the spender.
+    def rest(self) -> dict[str, Fraction]:
+        """What the limit leaves, part by part, exactly where numbers add up.
 
         Where squares add up, epsilon and mu are those of one more run that still fits.
         """
-        left, limit = {}, self.limit
-        if limit.epsilon is not None and self.epsilon is not None:
+        left, limit, measure, first = {}, self.limit, self.measure, self.exact[0]
+        epsilon, rho, mu = map(limit.exact, ("epsilon", "rho", "mu"))
+        if epsilon is not None and self.epsilon is not None:
             left["epsilon"] = (
-                room_of(self.measure, limit, self.loss[0], _most(self.measure, limit))
-                if self.measure in BY_SQUARES
-                else less(limit.epsilon, self.epsilon)
+                room_of(measure, limit, first, _most(measure, limit))
+                if measure in BY_SQUARES
+                else less(epsilon, first)
             )
-        if limit.rho is not None and "zcdp" in self.measure:
-            left["rho"] = less(limit.rho, self.loss[0])
-        if limit.mu is not None and self.measure == "gdp":
-            left["mu"] = mu_left(limit.mu, self.loss[0])
-        if len(self.loss) > 1 and limit.delta is not None:
-            left["delta"] = less(delta_limit(self.measure, limit), self.loss[1])
+        if rho is not None and "zcdp" in measure:
+            left["rho"] = less(rho, first)
+        if mu is not None and measure == "gdp":
+            left["mu"] = mu_left(mu, first)
+        if len(self.exact) > 1 and limit.delta is not None:
+            left["delta"] = less(delta_limit(measure, limit), self.exact[1])
         return left
+
+    @property
+    def left(self) -> dict[str, float]:
+        """``rest`` as floats whose shortest texts are no larger: a budget of as much still fits."""
+        return {name: decimal_down(value) for name, value in self.rest.items()}
 
     @property
     def share(self) -> float:
@@ -292,7 +361,7 @@ class Total:
         """
         parts = [(self.loss[0], _most(self.measure, self.limit))]
         if len(self.loss) > 1:
-            parts.append((self.loss[1], delta_limit(self.measure, self.limit)))
+            parts.append((self.loss[1], float(delta_limit(self.measure, self.limit))))
         return float(
             max(min(1.0, spent / most) if most else float(spent > 0) for spent, most in parts)
         )
@@ -300,7 +369,7 @@ class Total:
     @property
     def left_text(self) -> str:
         """What is left, in words."""
-        return rest_text(self.measure, self.left, self.limit)
+        return rest_text(self.measure, self.rest, self.limit)
 
 
 @lru_cache(maxsize=256)
@@ -315,21 +384,22 @@ def _most(measure: MeasureName, limit: Budget) -> float:
 
 
 def total_of(charges: Sequence[Charge], measure: MeasureName, limit: Budget) -> Total:
-    """Add charges up in the ledger's measure, as OpenDP does, and convert where the limit asks for it.
+    """Add charges up in the ledger's measure, exactly, and convert where the limit asks for it.
 
-    A ledger may hold thousands of charges: the parts of their losses are added as OpenDP's basic
-    composition adds them, each sum rounded up (``composition.md``), and one stand-in has the whole.
+    A ledger may hold thousands of charges: the parts of their losses are added in rationals, as basic
+    composition adds them (``composition.md``), and one stand-in has the sum, rounded up, for OpenDP to
+    convert.
     """
     dp.enable_features("contrib")
-    empty = (0.0,) * _PARTS[measure]
     if not charges:
+        empty = (Fraction(0),) * _PARTS[measure]
         return Total(measure, empty, limit, None if limit.epsilon is None else 0.0)
     try:
-        loss = empty
-        for charge in charges:
-            parts = zip(loss, _joined(charge, measure), strict=True)
-            loss = tuple(_added(first, second) for first, second in parts)
-        return Total(measure, loss, limit, _epsilon(measure, loss, limit))
+        joined = [_joined(charge, measure) for charge in charges]
+        exact = tuple(sum(parts, Fraction(0)) for parts in zip(*joined, strict=True))
+        if any(map(math.isinf, map(float_up, exact))):
+            raise OverflowError
+        return Total(measure, exact, limit, _epsilon(measure, exact, limit))
     except (dp.OpenDPException, OverflowError):
         raise BudgetError(
             "OS405", "ledger", expected="losses whose sum OpenDP can convert", got="a sum it cannot",
@@ -337,35 +407,26 @@ def total_of(charges: Sequence[Charge], measure: MeasureName, limit: Budget) -> 
         ) from None  # fmt: skip
 
 
-def _added(first: float, second: float) -> float:
-    """Return the least float that is at least the sum."""
-    if not first or not second:
-        return first or second
-    found = float_up(Fraction(first) + Fraction(second))
-    if math.isinf(found):
-        raise OverflowError
-    return found
-
-
 @lru_cache(maxsize=4096)
-def _joined(charge: Charge, measure: MeasureName) -> tuple[float, ...]:
+def _joined(charge: Charge, measure: MeasureName) -> tuple[Fraction, ...]:
     """Return the loss of a charge in the ledger's measure, by OpenDP's casts."""
     if charge.measure == measure or (charge.measure, measure) == ("gdp", "zcdp"):
-        return charge.loss  # mu-GDP is mu**2 / 2-zCDP
+        return charge.exact  # mu-GDP is mu**2 / 2-zCDP
     value: Any = _cast(_stand_in(charge.measure, charge.loss), charge.measure, measure).map(1)
-    return tuple(map(float, value)) if isinstance(value, tuple) else (float(value),)
+    return tuple(map(Fraction, value)) if isinstance(value, tuple) else (Fraction(value),)
 
 
-def _epsilon(measure: MeasureName, loss: tuple[float, ...], limit: Budget) -> float | None:
+def _epsilon(measure: MeasureName, exact: tuple[Fraction, ...], limit: Budget) -> float | None:
     left: float | None = None
     if limit.epsilon is not None and measure in ("zcdp", "approx_zcdp"):
         # A fixed split of delta: the limit is a box in (rho, delta), which is what a filter needs.
-        left = limit.conversion_delta if measure == "approx_zcdp" else limit.delta or 0.0
+        left = converted_at(measure, limit)
+    loss = tuple(map(float_up, exact))
     found = _read(measure, loss, left)
     if limit.epsilon is None:
         return None
     if measure == "gdp":
-        return epsilon_within(2 * Fraction(loss[0]), limit.delta or 0.0, limit.epsilon)
+        return epsilon_within(2 * exact[0], limit.down("delta") or 0.0, limit.down("epsilon"))
     return loss[0] if left is None else found
 
 

@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from opendp_sim.accounting.budget import Number
 from opendp_sim.accounting.ledger.postgres import is_shared
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.api.columns import Bounds, declared
@@ -23,14 +24,14 @@ Steps = list[Mapping[str, Any]]
 class Asked:
     """The words on privacy that every recipe takes, with what they are by default."""
 
-    epsilon: float = 1.0
-    delta: float | None = 1e-6
+    epsilon: Number = 1.0
+    delta: Number | None = 1e-6
     measure: str = "gdp"
     unit: str = "row"
     ids: str = "str"
     max_rows: int | None = None
     ledger: str | PathLike[str] | None = None
-    limit: Mapping[str, float] | None = None
+    limit: Mapping[str, Number] | None = None
 
     def begun(self, name: str, columns: Mapping[str, Any]) -> Builder:
         """Return a program over one table in memory, with its privacy and its ledger stated."""

@@ -53,7 +53,7 @@ class ErrorDisplay(Display):
         Raises:
             ParameterError (OS101): the program states no error, or its budget is not an epsilon.
         """
-        own = None if plan.privacy is None else plan.privacy.budget.epsilon
+        own = None if plan.privacy is None else plan.privacy.budget.down("epsilon")
         budgets = sorted({*map(float, epsilon), *(() if own is None else (own,))})
         curve = plan.errors(budgets) if own is not None else None
         found = (

@@ -92,7 +92,7 @@ def figures_of(plan: Plan) -> Iterator[Figure]:
     shown = _errors(plan)
     if shown is not None:
         name, points = shown
-        chosen = None if plan.privacy is None else plan.privacy.budget.epsilon
+        chosen = None if plan.privacy is None else plan.privacy.budget.down("epsilon")
         yield Figure(
             "What accuracy is left",
             error_chart(points, chosen, _said(plan, name)),
@@ -106,11 +106,12 @@ def figures_of(plan: Plan) -> Iterator[Figure]:
 def _errors(plan: Plan) -> tuple[str, list[tuple[float, float]]] | None:
     """Return the first stated error of an output at several budgets, where the budget decides it."""
     privacy = plan.privacy
-    if privacy is None or privacy.budget.epsilon is None:
+    own = None if privacy is None else privacy.budget.down("epsilon")
+    if own is None:
         return None
     if not any(output.posts and output.expected for output in plan.outputs.values()):
         return None
-    budgets = sorted({*_TRIED, privacy.budget.epsilon})
+    budgets = sorted({*_TRIED, own})
     try:
         curve = plan.errors(budgets)
     except SimError:

@@ -12,8 +12,9 @@ from markupsafe import Markup
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
 from opendp_sim.accounting.budget import Budget as Limit
-from opendp_sim.accounting.certificate.certificate import digest_of, read_certificate
-from opendp_sim.accounting.composition import Charge, rest_text, total_of
+from opendp_sim.accounting.certificate.certificate import Certificate, digest_of, read_certificate
+from opendp_sim.accounting.composition import Charge, Total, rest_text, total_of
+from opendp_sim.accounting.file_schemas import plain_json
 from opendp_sim.accounting.measures.attackers import attacker_of
 from opendp_sim.accounting.session.status import standing_of
 from opendp_sim.core.errors import SpecError
@@ -122,7 +123,7 @@ def _of_certificate(file: Path) -> Facts:
         ("not checkable", "; ".join(text for text in left if not text.startswith("assumed"))),
     ]
     if record.ledger is not None:
-        charge = Charge(record.privacy["measure"], tuple(record.privacy["total"]))
+        charge = _charge(record, plan)
         facts.promise = _with_earlier(facts.promise, record.ledger, charge)
         facts.tiles[-1] = _counted(
             record.ledger,
@@ -134,29 +135,47 @@ def _of_certificate(file: Path) -> Facts:
 
 def _with_earlier(promise: str, part: Any, charge: Charge) -> str:
     """Say what all runs of the ledger come to, where there were others before this one."""
-    measure, loss = part.spent["measure"], tuple(part.spent["loss"])
-    if loss == total_of((charge,), measure, Limit(**part.terms["limit"])).loss:
+    spent = _spent(part)
+    if spent.exact == _sum(part, charge).exact:
         return promise
-    own, together = attacker_of(charge.measure, charge.loss), attacker_of(measure, loss)
+    own, together = attacker_of(charge.measure, charge.loss), attacker_of(spent.measure, spent.loss)
     told = f"{ALONE}, and at most {together.right} from all runs in its ledger up to this one"
     front, _, back = promise.rpartition(CALLS)[0].rpartition(ALONE)
     return f"{front}{told}{back}{CALLS}{verdict(own, together)}"
 
 
+def _charge(record: Certificate, plan: Plan) -> Charge:
+    """Return what the run cost: by the entry that its certificate quotes, else by its plan."""
+    if record.charge is not None:
+        return Charge.read(plain_json(record.charge.body)["loss"])
+    assert plan.charge is not None  # noqa: S101 - the program names a ledger
+    return plan.charge
+
+
+def _spent(part: Any) -> Charge:
+    """Return what all runs of a ledger spent, as a certificate states it: exactly, if it does."""
+    measure, exact = part.spent["measure"], part.spent.get("exact")
+    if exact is None:
+        return Charge(measure, tuple(part.spent["loss"]))
+    return Charge.read({"measure": measure, "loss": exact})
+
+
+def _sum(part: Any, *charges: Charge) -> Total:
+    return total_of(charges, part.spent["measure"], Limit.read(part.terms["limit"]))
+
+
 def _counted(part: Any, charge: Charge, *, checked: bool) -> Tile:
     """Return the tile of what was spent and left, and whether the ledger was there to say so."""
-    limit = ", ".join(f"{name} {value:g}" for name, value in part.terms["limit"].items())
-    rest = rest_text(part.spent["measure"], part.left, Limit(**part.terms["limit"]))
+    spent, limit = _spent(part), Limit.read(part.terms["limit"])
+    rest = rest_text(spent.measure, part.left, limit)
     told = (
         f"this run cost {charge.text}; all runs of the ledger up to it together "
         f"{part.spent['text']}, of a "
-        f"limit of {limit}; left {rest}"
+        f"limit of {limit.text}; left {rest}"
     )
     if part.terms["limit"].get("delta") is not None:
         told += " (its epsilon is stated at the limit's delta, so it differs from this run's own)"
-    measure, limit_of = part.spent["measure"], Limit(**part.terms["limit"])
-    spent = Charge(measure, tuple(part.spent["loss"]))
-    runs = room(lambda *more: total_of((spent, *more), measure, limit_of), charge, measure)
+    runs = room(lambda *more: _sum(part, spent, *more), charge, spent.measure)
     told += f". It has room for {runs} more such run{'' if runs == 1 else 's'}, then it refuses"
     if checked:
         return Tile("in the ledger", told)

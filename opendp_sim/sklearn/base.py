@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 import opendp_sim.prelude  # noqa: F401 - fills the catalogue
-from opendp_sim.accounting.budget import Budget as Limit
+from opendp_sim.accounting.budget import Budget as Limit, Number
 from opendp_sim.accounting.claim_text import promise
 from opendp_sim.accounting.composition import Charge
 from opendp_sim.accounting.release.answers import Answers
@@ -32,7 +32,7 @@ from opendp_sim.dsl.text.diagnostic import Refused
 from opendp_sim.io.gate import check_form
 from opendp_sim.io.origin import NOTHING_PRIVATE, Origin, origin_of, refuse_private
 from opendp_sim.io.protocol import Table, from_arrays
-from opendp_sim.sklearn._validation.facts import Classes, choice, classes_of, number
+from opendp_sim.sklearn._validation.facts import Classes, bound, choice, classes_of
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused, PlanRefused, as_refusals
 from opendp_sim.sklearn._validation.tables import column_of, ids_of, seen
 from opendp_sim.sklearn.budget import Budget
@@ -80,8 +80,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     ``certificate_``, ``n_features_in_``, ``feature_names_in_``. Predictions come from ``release_`` alone.
     """
 
-    epsilon: float
-    delta: float | None
+    epsilon: Number
+    delta: Number | None
     measure: str
     unit: str
     max_rows: int | None
@@ -180,7 +180,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             "spec": VERSION,
             "name": type(self).__name__,
             "data": {_DATA: {"source": {"memory": _DATA}, "columns": told, "ingest": "enforce"}},
-            "privacy": {"unit": unit, "measure": self.measure, "budget": self._budget()},
+            "privacy": {
+                "unit": unit,
+                "measure": self.measure,
+                "budget": Limit(**self._budget()).plain(),
+            },
             "flow": {
                 "sketch": {"from": _DATA, "steps": steps},
                 "noisy": {"from": "sketch", "release": {**self._release(), "spend": "100%"}},
@@ -197,7 +201,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """Return what the plan gives out."""
         return {"release": {"from": "noisy", "save": "release.npz"}}
 
-    def _budget(self) -> Mapping[str, float]:
+    def _budget(self) -> Mapping[str, Number]:
         """Return the budget of one fit, as a spec states it."""
         return budget_of(self)
 
@@ -250,10 +254,10 @@ def _plan(spec: str) -> Plan:
         raise PlanRefused(error.findings) from None
 
 
-def budget_of(estimator: Any) -> dict[str, float]:
+def budget_of(estimator: Any) -> dict[str, Number]:
     """Return the budget of one fit as a spec states it, or refuse (OS101, OS102)."""
     measure = choice("measure", estimator.measure, _MEASURES)
-    epsilon = number("epsilon", estimator.epsilon, above=0.0)
+    epsilon = bound("epsilon", estimator.epsilon)
     if measure == "pure":
         if estimator.delta is not None:
             raise EstimatorRefused(
@@ -264,7 +268,7 @@ def budget_of(estimator: Any) -> dict[str, float]:
                 hint="pure DP has no delta: write delta=None.",
             )
         return {"epsilon": epsilon}
-    return {"epsilon": epsilon, "delta": number("delta", estimator.delta, above=0.0, below=1.0)}
+    return {"epsilon": epsilon, "delta": bound("delta", estimator.delta, below=1.0)}
 
 
 def check_budget(estimator: Any) -> None:
@@ -282,7 +286,7 @@ def check_budget(estimator: Any) -> None:
 def loss_of(estimator: Any) -> Charge:
     """Return the loss of one fit, which its plan never passes; public parameters decide alone."""
     limit, measure = Limit(**budget_of(estimator)), estimator.measure
-    return Charge(measure, target_of(limit, measure, with_delta=False).whole)
+    return Charge(measure, target_of(limit, measure, with_delta=False).exact)
 
 
 def table_of(plan: Plan, arrays: Mapping[str, Any]) -> Table:

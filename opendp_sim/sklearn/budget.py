@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from opendp_sim.accounting.budget import Budget as Limit, MeasureName
+from opendp_sim.accounting.budget import Budget as Limit, MeasureName, Number
 from opendp_sim.accounting.budget_warnings import little_protection
 from opendp_sim.accounting.composition import Charge, Total
 from opendp_sim.accounting.ledger.ledger import Entry, Ledger, Terms
@@ -63,7 +63,7 @@ def unused(ledger: Ledger) -> list[Entry]:
     entries = ledger.entries
     settled = {e.body.get("of") for e in entries if e.kind in ("charge", "refusal", "void")}
     found = [e for e in entries if e.kind == "reserve" and _is_fit(e) and e.seq not in settled]
-    return sorted(found, key=lambda e: Charge.read(e.body["loss"]).loss)
+    return sorted(found, key=lambda e: Charge.read(e.body["loss"]).exact)
 
 
 def not_covered(ledger: Ledger, charges: Sequence[Charge]) -> list[Charge]:
@@ -110,7 +110,7 @@ def pay(ledger: Ledger, charge: Charge, about: dict[str, str], where: str) -> En
 def _covers(reserved: Charge, charge: Charge) -> bool:
     """Say whether a reserved loss pays for another: of the same measure, and no smaller in any part."""
     return reserved.measure == charge.measure and all(
-        have >= need for have, need in zip(reserved.loss, charge.loss, strict=True)
+        have >= need for have, need in zip(reserved.exact, charge.exact, strict=True)
     )
 
 
@@ -262,7 +262,7 @@ class Budget:
     same as the command line's: it outlives the process, and other processes (``n_jobs``) wait for it.
 
     Args:
-        epsilon: bound on epsilon at ``delta``.
+        epsilon: bound on epsilon at ``delta``: a decimal, or a ``Fraction``; sums are exact.
         delta: the delta at which epsilon is stated.
         rho: bound on rho, for ``measure="zcdp"``.
         mu: bound on mu, for ``measure="gdp"``.
@@ -281,10 +281,10 @@ class Budget:
     def __init__(
         self,
         *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        mu: float | None = None,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        rho: Number | None = None,
+        mu: Number | None = None,
         measure: MeasureName = MEASURE,
         unit: str = "row",
     ) -> None:
@@ -300,10 +300,10 @@ class Budget:
         cls,
         path: str | Path,
         *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        mu: float | None = None,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        rho: Number | None = None,
+        mu: Number | None = None,
         measure: MeasureName = MEASURE,
         unit: str = "row",
         forget: bool = False,
@@ -468,7 +468,7 @@ class Budget:
     def __repr__(self) -> str:
         """Return the limit; what is spent is asked for by name."""
         kept = "in memory" if self._folder is not None else f"file {shown(self.path.name)}"
-        limit = ", ".join(f"{name} {value:g}" for name, value in self.terms.limit.stated().items())
+        limit = self.terms.limit.text
         told = little_protection(self.terms.limit)
         rest = "" if told is None else f"; {told}"
         return f"Budget({limit}; {self.terms.measure}, {self.terms.unit}, {kept}{rest})"

@@ -28,8 +28,8 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from opendp_sim.accounting.budget import Budget as Limit
-from opendp_sim.accounting.composition import Charge, loss_text, total_of
+from opendp_sim.accounting.budget import Budget as Limit, Number
+from opendp_sim.accounting.composition import Charge, total_of
 from opendp_sim.domains.normalise import normal
 from opendp_sim.domains.records import Column
 from opendp_sim.postprocessing.modes import points_of
@@ -145,7 +145,7 @@ class Cost:
     def total(self) -> Charge:
         """The loss of all fits together, by OpenDP's composition."""
         measure = self.charges[0].measure
-        return Charge(measure, total_of(self.charges, measure, _ANY[measure]).loss)
+        return Charge(measure, total_of(self.charges, measure, _ANY[measure]).exact)
 
     @property
     def whom(self) -> str:
@@ -154,7 +154,7 @@ class Cost:
 
     def __repr__(self) -> str:
         """Return the number of fits and their loss."""
-        loss = loss_text(self.total.measure, self.total.loss)
+        loss = self.total.text
         return f"Cost({self.fits} fits; {loss} in all, for one {self.whom})"
 
 
@@ -213,7 +213,7 @@ def _cost_of_one(est: Any) -> Cost:
     fits = [cost for cost in each for _ in range(splits_of(est.cv))]
     if est.refit:  # of a candidate that private records choose: the dearest counts
         _together(each)  # losses of two measures have no order
-        fits.append(max(each, key=lambda cost: cost.total.loss))
+        fits.append(max(each, key=lambda cost: cost.total.exact))
     return _together(fits)
 
 
@@ -467,7 +467,7 @@ class DPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.cv_results_ = {"params": list(grid_of(self.param_grid)), "accuracy": accuracy}
         self.classes_ = self.best_estimator_.classes_
         total = cost.total
-        self.privacy_ = {"text": f"{loss_text(total.measure, total.loss)} for one {cost.whom}"}
+        self.privacy_ = {"text": f"{total.text} for one {cost.whom}"}
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -497,10 +497,10 @@ class _Choice(PrivateEstimator):
         points = points_of("accuracy", released)(found.sums / size + found.centre)
         return np.asarray(np.clip(points[0], 0.0, 1.0))
 
-    def _budget(self) -> Mapping[str, float]:
-        loss = self.cost.total.loss[0]
+    def _budget(self) -> Mapping[str, Number]:
+        loss = self.cost.total.exact[0]
         if self.measure == "gdp":
-            return {"mu": math.sqrt(2.0 * loss) * (1.0 - 2.0**-40)}
+            return {"mu": math.sqrt(2 * loss) * (1.0 - 2.0**-40)}
         return {"rho" if self.measure == "zcdp" else "epsilon": loss}
 
 

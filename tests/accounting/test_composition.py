@@ -1,7 +1,10 @@
-"""Sums of many charges: OpenDP's own composition to the bit, at a cost that does not grow with objects."""
+"""Sums of many charges: exact, at most OpenDP's own composition, at a cost that does not grow."""
 
 from __future__ import annotations
 
+import json
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -57,8 +60,20 @@ def composed(charges: list[Charge], measure: MeasureName) -> tuple[float, ...] |
     return tuple(map(float, value)) if isinstance(value, tuple) else (float(value),)
 
 
+def near(exact: tuple[Fraction, ...], opendp: tuple[float, ...] | str) -> bool:
+    """Say whether a sum of at most seven floats is at most OpenDP's, and within seven roundings of it."""
+    assert not isinstance(opendp, str)
+    ulps = 8 * Fraction(1, 2**52)
+    return all(
+        ours <= theirs <= ours * (1 + ulps) + 8 * Fraction(5e-324)
+        for ours, theirs in zip(exact, opendp, strict=True)
+    )
+
+
 @given(ledgers())
-def test_the_sum_is_that_of_opendp_s_composition(drawn: tuple[MeasureName, list[Charge]]) -> None:
+def test_the_sum_is_exact_and_at_most_that_of_opendp_s_composition(
+    drawn: tuple[MeasureName, list[Charge]],
+) -> None:
     measure, charges = drawn
     wanted = composed(charges, measure)
     try:
@@ -67,11 +82,14 @@ def test_the_sum_is_that_of_opendp_s_composition(drawn: tuple[MeasureName, list[
         event("refused")
         if wanted != "refused":
             assert measure in ("zcdp", "approx_zcdp")
-            assert total_of(charges, measure, Budget(rho=1.0)).loss == wanted
+            assert near(total_of(charges, measure, Budget(rho=1.0)).exact, wanted)
         return
-    assert found.loss == wanted
-    before = Charge(measure, total_of(charges[:-1], measure, LIMITS[measure]).loss)
-    assert total_of([before, charges[-1]], measure, LIMITS[measure]) == found
+    assert near(found.exact, wanted)
+    if len(charges) > 1 and charges[0].exact[0] > Fraction(
+        1, 10**300
+    ):  # else no epsilon of it alone
+        before = Charge(measure, total_of(charges[:-1], measure, LIMITS[measure]).exact)
+        assert total_of([before, charges[-1]], measure, LIMITS[measure]) == found
 
 
 def test_a_sum_that_overflows_is_refused() -> None:
@@ -120,3 +138,90 @@ def test_a_row_that_changed_under_an_open_ledger_is_read_anew(tmp_path: Any) -> 
             if undo is not None:
                 run("UPDATE entries SET body = ? WHERE seq = 2", (undo,))
                 assert len(ledger.entries) == 3
+
+
+# --- decimals and ratios ---------------------------------------------------------------------------
+
+EACH = st.decimals(Decimal("1e-9"), Decimal(5), places=9).map(Fraction) | st.builds(
+    Fraction, st.integers(1, 99), st.integers(1, 99)
+)
+
+
+@given(st.lists(EACH, min_size=1, max_size=9), st.sampled_from([-1, 0, 1]), st.data())
+def test_decimals_and_ratios_add_up_to_their_own_sum(
+    parts: list[Fraction], beside: int, data: Any
+) -> None:
+    """A limit of the exact sum holds the charges, and one that is a part in 10**30 less does not."""
+    measure = data.draw(st.sampled_from(["pure", "approx", "zcdp"]))
+    more = (Fraction(1, 10**7),) if measure == "approx" else ()
+    charges = [Charge(measure, (part, *more)) for part in parts]
+    most = sum(parts) + Fraction(beside, 10**30)
+    delta = len(parts) * Fraction(1, 10**7) if more else None
+    limit = Budget(rho=most) if measure == "zcdp" else Budget(epsilon=most, delta=delta)
+    total = total_of(charges, measure, limit)
+    assert total.fits == (beside >= 0)
+    assert total.exact == (sum(parts), *([delta] if more else []))
+    assert next(iter(total.rest.values())) == max(0, Fraction(beside, 10**30))
+    assert all(Fraction(up) >= part for up, part in zip(total.loss, total.exact, strict=True))
+    for charge in charges:
+        assert Charge.read(json.loads(json.dumps(charge.plain()))) == charge
+    assert Budget.read(json.loads(json.dumps(limit.plain()))) == limit
+
+
+@pytest.mark.parametrize("times", [3, 7, 10, 11, 20, 49])
+@pytest.mark.parametrize("measure", ["pure", "approx", "zcdp", "gdp"])
+def test_n_nths_fit_one_and_leave_nothing(tmp_path: Any, measure: MeasureName, times: int) -> None:
+    """Through a ledger's file; one more run is refused, and the words say that nothing is left."""
+    one, part = Fraction(1), Fraction(1, times)
+    limit = {
+        "pure": Budget(epsilon=one), "approx": Budget(epsilon=one, delta=one / 10**5),
+        "zcdp": Budget(rho=one), "gdp": Budget(mu=one),
+    }[measure]  # fmt: skip
+    loss = (part, part / 10**5) if measure == "approx" else (part / (2 if measure == "gdp" else 1),)
+    with Ledger.open(tmp_path / "d.ledger", Terms(measure, "1 row", limit)) as ledger:
+        for _ in range(times):
+            ledger.charge(Charge(measure, loss), {})
+        assert ledger.total().fits
+        assert set(ledger.total().left.values()) == {0.0}
+        with pytest.raises(BudgetError, match="OS402"):
+            ledger.charge(Charge(measure, loss), {})
+    with Ledger.open(tmp_path / "d.ledger", Terms(measure, "1 row", limit)) as again:
+        assert again.total().exact == tuple(times * part for part in loss)
+
+
+def test_a_float_of_a_map_is_no_decimal() -> None:
+    """A charge of before, or of a stated scale, is the float's own value: .1 is above 1/10."""
+    assert Charge("pure", (0.1,)).exact[0] == Fraction(0.1) > Fraction(1, 10)
+    assert Charge.read({"measure": "pure", "loss": ["0x1.999999999999ap-4"]}).exact[0] == Fraction(
+        0.1
+    )
+    assert not total_of([Charge("pure", (0.1,))] * 10, "pure", Budget(epsilon=1.0)).fits
+    assert total_of([Charge("pure", (0.125,))] * 8, "pure", Budget(epsilon=1.0)).fits
+
+
+@pytest.mark.parametrize(
+    ("given_", "exact", "text"),
+    [
+        (0.1, Fraction(1, 10), "epsilon 0.1"),
+        (Decimal("0.1"), Fraction(1, 10), "epsilon 0.1"),
+        ("1/7", Fraction(1, 7), "epsilon 1/7"),
+        (Fraction(2, 14), Fraction(1, 7), "epsilon 1/7"),
+        (Fraction(1, 4), Fraction(1, 4), "epsilon 0.25"),
+        (0.1234567, Fraction(1234567, 10**7), "epsilon 0.1234567"),
+        (3, Fraction(3), "epsilon 3"),
+    ],
+)
+def test_a_bound_is_what_was_written(given_: Any, exact: Fraction, text: str) -> None:
+    budget = Budget(epsilon=given_)
+    budget.check("pure")
+    assert (budget.exact("epsilon"), budget.text) == (exact, text)
+    down = budget.down("epsilon")
+    assert down is not None
+    assert 0 <= exact - Fraction(down) < exact / 2**52
+
+
+@pytest.mark.parametrize("bad", ["1/0", "0/1", "-1/7", "1 / 7", "0.1", "1e9999999", Fraction(-1, 7),
+                                 Decimal("nan"), Decimal("1e9999"), Fraction(1, 10**350), True])  # fmt: skip
+def test_what_is_no_bound_is_refused(bad: Any) -> None:
+    with pytest.raises(BudgetError, match="OS401"):
+        Budget(epsilon=bad).check("pure")

@@ -358,8 +358,8 @@ INVENTED = {
     "nothing spent": (put("ledger", "spent", "loss", [0.0]), "ledger.spent"),
     "less than this run": (lambda c, _: spending(c, 1e-4), "ledger.spent.loss"),
     "more than the limit": (lambda c, _: spending(c, 1e4), "ledger.spent.loss"),
-    "less than nothing": (put("ledger", "spent", "loss", [-1.0]), "ledger.spent.loss"),
-    "a number as text": (put("ledger", "spent", "loss", ["0x1p-3"]), "ledger.spent.loss"),
+    "less than nothing": (put("ledger", "spent", "exact", ["-0x1p+0"]), "ledger.spent.loss"),
+    "a number as text": (put("ledger", "spent", "loss", ["0x1p-3"]), "ledger.spent"),
     "no sum": (put("ledger", "spent", {}), "ledger.spent"),
     "no list": (put("ledger", "spent", "loss", 0.1), "ledger.spent"),
     "its epsilon": (put("ledger", "spent", "epsilon", 0.01), "ledger.spent"),
@@ -414,6 +414,16 @@ def test_a_sum_that_could_be_is_left_to_the_ledger(made, tmp_path):
     assert any(NOT_FOUND in line for line in verify(tmp_path / NAME)[1])
     with pytest.raises(ReleaseError, match="OS701"):
         verify(tmp_path / NAME, ledger=made / "points.ledger")
+
+
+def test_a_certificate_of_before_states_no_exact_sum(made, tmp_path):
+    """Its floats count as their shortest texts say, which a limit in decimals holds."""
+    shutil.copytree(made / "out", tmp_path / "out")
+    body = json.loads((tmp_path / NAME).read_text())
+    del body["ledger"]["spent"]["exact"]
+    rebound(body)
+    (tmp_path / NAME).write_text(json.dumps(body))
+    assert any(NOT_FOUND in line for line in verify(tmp_path / NAME)[1])
 
 
 def _copy(made, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -36,7 +38,9 @@ def test_one_release_reads_its_curve(tmp_path: Path) -> None:
     record = curve.releases["top"].record
     assert record is not None
     assert record.spec()["accounting"] == "curve"
-    assert curve.total == (1.0, 1e-5)
+    assert curve.charge is not None
+    assert curve.charge.exact == (1, Fraction(1, 10**5))
+    assert curve.total == (1.0, math.nextafter(1e-5, 0.0))  # 1e-5 is above 1/10**5
     stated = planned(
         tmp_path, SPEC.replace("{k: 4, ranked: true}", "{k: 4, ranked: true, accounting: zcdp}")
     )

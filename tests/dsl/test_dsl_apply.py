@@ -47,7 +47,7 @@ def test_apply_writes_release_answers_and_certificates(tmp_path):
         assert any("noise" in text for text in left)
     with Ledger.open(tmp_path / "points.ledger") as ledger:
         assert [e.kind for e in ledger.entries] == ["reserve", "charge", "outcome"]
-        assert ledger.charges[0].loss == done.plan.total
+        assert ledger.charges[0] == done.plan.charge
     assert not list(tmp_path.rglob("*.part"))
 
 

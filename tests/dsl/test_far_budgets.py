@@ -33,7 +33,8 @@ def test_a_rounded_gaussian_by_its_curve_is_solved_under_approx(tmp_path, delta)
     plan = planned(tmp_path, "approx", f"{{epsilon: 1.0, delta: {delta}}}", curve)
     gdp = planned(tmp_path, "gdp", f"{{epsilon: 1.0, delta: {delta}}}")
     assert plan.total[0] <= 1.0
-    assert plan.total[1] == float(delta)
+    assert plan.total[1] == float_down(Fraction(delta))
+    assert plan.charge.exact[1] == Fraction(delta)
     scale = plan.releases["noisy"].record.scale
     assert scale == pytest.approx(gdp.releases["noisy"].record.scale, rel=1e-8)
 
@@ -95,3 +96,16 @@ def test_an_epsilon_that_no_curve_holds_is_refused_under_gdp(tmp_path, delta):
     with pytest.raises(Refused, match="OS401"):
         planned(tmp_path, "gdp", f"{{epsilon: 1.0e+300, delta: {delta}}}")
     assert planned(tmp_path, "gdp", f"{{epsilon: 1.0e+9, delta: {delta}}}").claim[0] <= 1e9
+
+
+@pytest.mark.parametrize("budget", ["0.1", "1/7", "1/3", "0.3", "0.7"])
+@pytest.mark.parametrize("measure", ["pure", "approx"])
+def test_a_run_is_charged_the_decimal_or_ratio_that_was_written(tmp_path, measure, budget):
+    """A solved share never costs more than it says, and a stated scale costs what its map says."""
+    delta = ", delta: 1.0e-6" if measure == "approx" else ""
+    noise = ("noise: gaussian", "noise: laplace")
+    plan = planned(tmp_path, measure, f"{{epsilon: {budget}{delta}}}", noise)
+    assert plan.charge.exact[0] == Fraction(budget) >= Fraction(plan.total[0])
+    stated = ("noise: gaussian, scale: solve, spend: 100%", "noise: laplace, scale: 20.0")
+    given = planned(tmp_path, measure, f"{{epsilon: 40.0{delta}}}", stated)
+    assert given.charge.exact == tuple(map(Fraction, given.total))

@@ -8,6 +8,8 @@ import os
 import pickle
 import subprocess
 import sys
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from opendp_sim.accounting.budget import Budget as Limit
 from opendp_sim.accounting.composition import Charge
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.sklearn import Budget, DPNearestCentroid, DPSearch, cost_of
+from opendp_sim.sklearn.base import loss_of
 from opendp_sim.sklearn.budget import not_covered, open_when_free, terms_of
 
 X = np.array([[0.0, 0.0]] * 60 + [[1.0, 1.0]] * 60)
@@ -268,3 +271,19 @@ def test_a_measure_that_is_none_is_refused(measure, tmp_path):
         terms_of(measure, "row", Limit(epsilon=1.0, delta=1e-6))
     with pytest.raises(BudgetError, match="OS401"):
         Budget.open(tmp_path / "a.ledger", measure=measure, epsilon=1.0, delta=1e-6)
+
+
+@pytest.mark.parametrize("part", [0.1, Fraction(1, 7), "1/11", Decimal("0.05")])
+def test_as_many_fits_as_the_budget_holds_in_decimals(part):
+    """Ten of 0.1 in 1, seven of 1/7: sums of floats, each rounded up, held one fewer."""
+    times = int(1 / Fraction(str(part)))
+    budget = Budget(epsilon=1.0, measure="pure")
+    one = centroid(epsilon=part, delta=None, measure="pure", budget=budget)
+    assert loss_of(one) == Charge("pure", (Fraction(1, times),))
+    budget.reserve([loss_of(one)] * (times - 1))
+    one.fit(X, Y)  # takes a reserve: the plan costs just what was reserved
+    assert budget.reserved == times - 2
+    budget.reserve([loss_of(one)])
+    assert budget.total.left == {"epsilon": 0.0}
+    with pytest.raises(BudgetError, match="OS402"):
+        budget.reserve([loss_of(one)])

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, RootModel
 
-from opendp_sim.accounting.budget import Budget, MeasureName
+from opendp_sim.accounting.budget import Budget, MeasureName, as_written
 from opendp_sim.accounting.composition import Charge
 from opendp_sim.accounting.file_schemas import Digest, Strict, Time, read_both, read_strictly
 from opendp_sim.core.errors import SimError
@@ -155,12 +155,22 @@ class _AnyBody(
     """One line of a ledger."""
 
 
+def _ratio(text: str) -> str:
+    if as_written(text) is text:
+        raise ValueError("a bound")
+    return text
+
+
+_Bound = float | Annotated[str, AfterValidator(_ratio)]
+"""A decimal, or a ratio such as "1/7"."""
+
+
 class _Limit(Strict):
-    epsilon: float | None = None
-    delta: float | None = None
-    rho: float | None = None
-    mu: float | None = None
-    reserve: dict[Literal["mechanisms"], float] | None = None
+    epsilon: _Bound | None = None
+    delta: _Bound | None = None
+    rho: _Bound | None = None
+    mu: _Bound | None = None
+    reserve: dict[Literal["mechanisms"], _Bound] | None = None
 
 
 class _Genesis(Strict):
@@ -188,11 +198,7 @@ def read_entry(seq: int, text: str, previous: str, refusal: Callable[[str], SimE
 def read_terms(text: str, refusal: Callable[[str], SimError]) -> Terms:
     """Return the terms that a ledger's first record holds."""
     found = read_strictly(_Genesis, text, lambda came: refusal(f"terms that are none ({came})"))
-    limit = found.limit
-    reserve = (limit.reserve or {}).get("mechanisms")
-    return Terms(
-        found.measure, found.unit, Budget(limit.epsilon, limit.delta, limit.rho, reserve, limit.mu)
-    )
+    return Terms(found.measure, found.unit, Budget.read(found.limit.model_dump()))
 
 
 def read_birth(text: str, refusal: Callable[[str], SimError]) -> tuple[str | None, str | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from decimal import ROUND_CEILING, Context
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
 from opendp_sim.core.errors import SpaceError
@@ -33,15 +33,41 @@ def float_down(value: Fraction | float) -> float:
     return near if Fraction(near) <= value else math.nextafter(near, -math.inf)
 
 
-def up_text(value: float, digits: int = 6) -> str:
+def decimal_of(value: float | Fraction) -> Fraction:
+    """Return the number that a float's shortest text says, exactly: 1/10 for 0.1.
+
+    This is how numbers that a person wrote are read. A bound that was computed is the float's own value.
+    """
+    return value if isinstance(value, Fraction) else Fraction(repr(float(value)))
+
+
+def decimal_down(value: Fraction) -> float:
+    """Return the greatest float whose shortest text is at most ``value``."""
+    near = float_down(value)
+    following = math.nextafter(near, math.inf)
+    return following if math.isfinite(following) and decimal_of(following) <= value else near
+
+
+def up_text(value: float | Fraction, digits: int = 6) -> str:
     """Render a bound with ``digits`` significant digits, as ``:g`` does, but never below it.
 
     A float counts as the number that its shortest text says: 0.1 stays ``0.1``.
     """
-    if not math.isfinite(value):
+    return _text(value, digits, ROUND_CEILING)
+
+
+def down_text(value: float | Fraction, digits: int = 6) -> str:
+    """Render what is left with ``digits`` significant digits, as ``:g`` does, but never above it."""
+    return _text(value, digits, ROUND_FLOOR)
+
+
+def _text(value: float | Fraction, digits: int, rounding: str) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
         return f"{value:g}"
-    exact = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
-    return f"{float(exact):.{digits}g}"
+    exact = decimal_of(value)
+    context = Context(prec=digits, rounding=rounding)
+    found = context.divide(Decimal(exact.numerator), Decimal(exact.denominator))
+    return f"{float(found):.{digits}g}"
 
 
 def whole_distance(value: float | Fraction, where: str) -> Fraction:

@@ -2,33 +2,60 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Annotated, Any, ClassVar
 
-from opendp_sim.accounting.budget import Budget, MeasureName
+from opendp_sim.accounting.budget import Budget, MeasureName, Number, as_written, number_text
+from opendp_sim.core.arithmetic.rounding import decimal_of
 from opendp_sim.core.errors import SimError
-from opendp_sim.dsl.grammar.parse import read_section
-from opendp_sim.dsl.grammar.section import Reader, Section, word
+from opendp_sim.dsl.grammar.parse import read_section, wrong
+from opendp_sim.dsl.grammar.section import Reader, Schema, Section, word
 from opendp_sim.dsl.text.diagnostic import Notes, Path
+
+
+def _amount(value: Any, path: Path, notes: Notes) -> Number | None:
+    """Return a bound as it is written: a decimal, or a ratio such as 1/7."""
+    found = as_written(value)
+    if isinstance(found, int) and not isinstance(found, bool) and abs(found) < 2**1023:
+        return float(found)
+    if isinstance(found, float | Fraction):
+        return found
+    wrong(value, "float", path, notes)
+    return None
+
+
+def _amount_schema() -> Schema:
+    return {
+        "anyOf": [
+            {"type": "number", "exclusiveMinimum": 0},
+            {"type": "string", "pattern": "^[0-9]{1,350}/[0-9]{1,350}$"},
+        ]
+    }
+
+
+_AMOUNT = Reader(_amount, _amount_schema, expected="float")
+Amount = Annotated[Number, _AMOUNT]
+Maybe = Annotated[Number | None, _AMOUNT]
 
 
 class Reserve(Section):
     """What part of delta is kept for what, under approx_zcdp."""
 
-    mechanisms: float = word("For mechanisms with a delta of their own, such as top_k.")
-    conversion: float | None = word("For converting rho to epsilon: the rest unless stated.", None)
+    mechanisms: Amount = word("For mechanisms with a delta of their own, such as top_k.")
+    conversion: Maybe = word("For converting rho to epsilon: the rest unless stated.", None)
 
 
 def _bound(text: str) -> Any:
-    return word(text, None, schema={"exclusiveMinimum": 0})
+    return word(text, None)
 
 
 class BudgetWords(Section):
     """What may be lost: {epsilon: 1.0}, {epsilon: 1.0, delta: 1.0e-6}, {rho: 0.1}, or several at once."""
 
-    epsilon: float | None = _bound("Bound on epsilon, at `delta` where that is given.")
-    delta: float | None = _bound("The delta at which epsilon holds; below one over the people.")
-    rho: float | None = _bound("Bound on the zCDP parameter.")
-    mu: float | None = _bound("Bound on the parameter of Gaussian DP.")
+    epsilon: Maybe = _bound("Bound on epsilon, at `delta` where that is given.")
+    delta: Maybe = _bound("The delta at which epsilon holds; below one over the people.")
+    rho: Maybe = _bound("Bound on the zCDP parameter.")
+    mu: Maybe = _bound("Bound on the parameter of Gaussian DP.")
     reserve: Reserve | None = word("How delta is split under approx_zcdp; else in halves.", None)
 
     def budget(self) -> Budget:
@@ -39,10 +66,15 @@ class BudgetWords(Section):
     def rules(self, notes: Notes, path: Path) -> None:
         """The reserves are within delta, and the budget is one."""
         r = self.reserve
-        kept = 0.0 if r is None or r.conversion is None else r.mechanisms + r.conversion
-        if r is not None and self.delta is not None and kept > self.delta * (1 + 1e-12):
+        if (
+            r is not None
+            and r.conversion is not None
+            and self.delta is not None
+            and (decimal_of(r.mechanisms) + decimal_of(r.conversion) > decimal_of(self.delta))
+        ):
+            told = [number_text(part) for part in (r.mechanisms, r.conversion, self.delta)]
             notes.error("OS401", "the reserves exceed delta", (*path, "reserve"),
-                        label=f"{r.mechanisms:g} + {r.conversion:g} > {self.delta:g}",
+                        label=f"{told[0]} + {told[1]} > {told[2]}",
                         help="split delta between `mechanisms` and `conversion`.")  # fmt: skip
             return
         check_budget(self.budget(), None, path, notes)

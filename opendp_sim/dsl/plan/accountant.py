@@ -23,6 +23,8 @@ from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl.plan.solve import Loss, solve
 from opendp_sim.dsl.types.records import Bound, Typed
 
+_NO_END = Fraction(2) ** 1024
+"""Above every float: of a budget that states no such part."""
 _ROOM = Fraction(2**40 - 1, 2**40)
 """Shares are solved a trillionth below themselves, so that their rounded sum fits the whole."""
 
@@ -147,38 +149,45 @@ class Target:
     """The budget in the measure in which releases compose: the most that all may lose together."""
 
     measure: MeasureName
-    whole: Loss
+    exact: tuple[Fraction, ...]
+    """The parts as the budget states them; infinite where it states none."""
     conversion_delta: float | None
     """The delta at which a zCDP total is stated as an epsilon, or None."""
+
+    @property
+    def whole(self) -> Loss:
+        """The parts as the greatest floats that are no larger."""
+        return tuple(map(float_down, self.exact))
 
     def share(self, spend: Fraction) -> Loss:
         """Return the part of it that a release may spend."""
         room = Fraction(1) if spend == 1 else _ROOM
-        return tuple(float_down(Fraction(v) * spend * room) for v in self.whole)
+        return tuple(float_down(part * spend * room) for part in self.exact)
 
     def delta_of(self, spend: Fraction, budget: Budget) -> float:
         """Return the delta at which a release that may spend this part states what it converts."""
         share = self.share(spend)
-        return share[1] if len(share) > 1 else (budget.delta or 0.0)
+        return share[1] if len(share) > 1 else (budget.down("delta") or 0.0)
 
 
 def target_of(budget: Budget, measure: MeasureName, *, with_delta: bool) -> Target:
     """Return the target; ``with_delta`` says whether any mechanism has a delta of its own."""
+    epsilon, delta, rho = (budget.exact(name) for name in ("epsilon", "delta", "rho"))
     if measure == "pure":
-        return Target(measure, (budget.epsilon or math.inf,), None)
+        return Target(measure, (epsilon or _NO_END,), None)
     if measure == "approx":
-        return Target(measure, (budget.epsilon or math.inf, budget.delta or 0.0), None)
+        return Target(measure, (epsilon or _NO_END, delta or Fraction(0)), None)
     if measure == "gdp":
         square = budget.mu_squared
-        whole = math.inf if square is None else float_down(square / 2)
-        return Target(measure, (whole,), None if budget.epsilon is None else budget.delta)
-    own = budget.mechanisms_delta if measure == "approx_zcdp" and with_delta else 0.0
-    rho = budget.rho if budget.rho is not None else math.inf
+        whole = _NO_END if square is None else square / 2
+        return Target(measure, (whole,), None if epsilon is None else budget.down("delta"))
+    own = budget.mechanisms_delta if measure == "approx_zcdp" and with_delta else Fraction(0)
+    most = _NO_END if rho is None else rho
     conversion = None
-    if budget.epsilon is not None and budget.delta is not None:
-        conversion = float_down(Fraction(budget.delta) - Fraction(own))  # their sum is no more
-        rho = min(rho, _rho_for(budget.epsilon, conversion))
-    return Target(measure, (rho,) if measure == "zcdp" else (rho, own), conversion)
+    if epsilon is not None and delta is not None:
+        conversion = float_down(delta - own)  # their sum is no more
+        most = min(most, Fraction(_rho_for(float_down(epsilon), conversion)))
+    return Target(measure, (most,) if measure == "zcdp" else (most, own), conversion)
 
 
 @cache

@@ -60,7 +60,7 @@ def _little(plan: Plan) -> Iterator[str]:
 
 
 def _delta(plan: Plan) -> Iterator[str]:
-    delta = None if plan.privacy is None else plan.privacy.budget.delta
+    delta = None if plan.privacy is None else plan.privacy.budget.down("delta")
     told = large_delta(delta, size_guess(plan))
     if told is not None:
         yield told

@@ -15,7 +15,7 @@ from typing import Any
 from opendp_sim.accounting.composition import loss_text
 from opendp_sim.accounting.measures.gaussian import delta_up
 from opendp_sim.core import dp
-from opendp_sim.core.arithmetic.rounding import whole_distance
+from opendp_sim.core.arithmetic.rounding import float_up, whole_distance
 from opendp_sim.core.bridge import curve_measurement
 from opendp_sim.core.claims import Stable
 from opendp_sim.core.errors import BudgetError, InternalError, ParameterError, SimError
@@ -203,7 +203,7 @@ def _total(
     d_in = privacy.unit.d_in
     composed = compose(measurements)
     total = loss_of(composed, d_in)
-    claim = claim_of(composed, target, d_in, privacy.budget.epsilon)
+    claim = claim_of(composed, target, d_in, privacy.budget.down("epsilon"))
     exact = losses.total([out[name].again for name in names])
     losses.agree("privacy.total", total, exact, converted=privacy.measure == "approx")
     if claim is not None and target.conversion_delta is not None:
@@ -211,14 +211,15 @@ def _total(
         losses.agree("privacy.claim", claim, ours, converted=True)
     check_gaussian(privacy.measure, total, claim)
     budget = privacy.budget
-    over = any(have > most for have, most in zip(total, target.whole, strict=True))
-    limits = (budget.epsilon or math.inf, budget.delta or math.inf)
+    # A map rounds up: a loss of just the budget is stated as the next float.
+    over = any(have > float_up(most) for have, most in zip(total, target.exact, strict=True))
+    limits = (float_up(budget.exact(name) or Fraction(2) ** 1024) for name in ("epsilon", "delta"))
     over = over or (claim is not None and any(c > m for c, m in zip(claim, limits, strict=True)))
     if over:
         error = BudgetError(
             "OS401",
             "privacy.budget",
-            expected=f"a total within {loss_text(privacy.measure, target.whole)}",
+            expected=f"a total within {loss_text(privacy.measure, target.exact)}",
             got=loss_text(privacy.measure, total),
             hint="raise the given scales, write `scale: solve`, or raise the budget.",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path as File
 from typing import Any
 
@@ -13,8 +14,21 @@ from opendp_sim.dsl.grammar.program import DataEntry, Privacy, Program
 from opendp_sim.dsl.plan.accountant import Target
 from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.dsl.plan.solve import Loss
+from opendp_sim.dsl.types.checks import spend_of
 from opendp_sim.dsl.types.outputs import OutputType
 from opendp_sim.dsl.types.records import Typed
+
+_CLOSE = 1 + Fraction(1, 2**36)
+"""Shares are solved a part in 2**40 below themselves, and to adjacent floats of a scale."""
+
+
+def charged(total: Loss, asked: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
+    """Return the loss that is charged: what was asked for, where the map's total is just below it.
+
+    Lemma 2 of ``accounting/composition.md``: never less than the total, part by part.
+    """
+    both = zip(map(Fraction, total), asked, strict=True)
+    return tuple(most if have <= most <= have * _CLOSE else have for have, most in both)
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,8 +55,22 @@ class Planned:
 
     @property
     def charge(self) -> Charge | None:
-        """What a ledger is charged."""
-        return None if self.privacy is None else Charge(self.privacy.measure, self.total)
+        """The charge of a run: the total, or the budget that it was solved for (Lemma 2)."""
+        if self.privacy is None or self.target is None:
+            return None
+        return Charge(self.privacy.measure, charged(self.total, self._asked(self.target)))
+
+    def _asked(self, target: Target) -> tuple[Fraction, ...]:
+        """Return what the shares of the solved releases and the losses of the others add up to."""
+        shares = Fraction(0)
+        given = [Fraction(0)] * len(target.exact)
+        for release in self.releases.values():
+            decl = release.typed.release
+            if decl is not None and decl.solve is not None:
+                shares += spend_of(decl)
+            elif release.loss:
+                given = [a + Fraction(b) for a, b in zip(given, release.loss, strict=True)]
+        return tuple(shares * part + own for part, own in zip(target.exact, given, strict=True))
 
     @property
     def promised(self) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def _lines(plan: Planned) -> Iterator[tuple[str, str]]:
     yield "promise", promise(plan.promised)
     budget = None if plan.privacy is None else plan.privacy.budget
     yield "warning", little_protection(budget) or ""
-    yield "warning", large_delta(None if budget is None else budget.delta) or ""
+    yield "warning", large_delta(None if budget is None else budget.down("delta")) or ""
     for entry in plan.program.data:
         yield "data", f"{entry.name}, {_gate(entry)}"
     for name, release in plan.releases.items():

@@ -15,7 +15,7 @@ from typing import Any
 
 from opendp_sim.accounting.certificate.certificate import FORMAT, assumptions, digest_of, quoted
 from opendp_sim.accounting.certificate.signature import Signer
-from opendp_sim.accounting.composition import Total
+from opendp_sim.accounting.composition import Total, plain_loss
 from opendp_sim.accounting.evidence import record, tier
 from opendp_sim.accounting.ledger.ledger import Entry, Ledger
 from opendp_sim.accounting.release.release import versions
@@ -100,6 +100,7 @@ def standing(total: Total) -> dict[str, Any]:
     spent = {
         "measure": total.measure,
         "loss": [_finite(part) for part in total.loss],
+        "exact": plain_loss(total.exact),
         "epsilon": _finite(total.epsilon),
         "text": total.text,
     }

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 from opendp_sim.accounting.budget import Budget, MeasureName
-from opendp_sim.accounting.composition import Charge, Total, total_of
+from opendp_sim.accounting.composition import Charge, Total, converted_at, total_of
 from opendp_sim.accounting.ledger._entries import counted
 from opendp_sim.accounting.ledger.ledger import Ledger, is_there
 from opendp_sim.accounting.measures.conversion import zcdp_to_epsilon
@@ -39,7 +38,7 @@ def standing(plan: Plan) -> dict[str, Any] | None:
         else:
             refuse_lost(plan, path)
             spent, made = total_of((), terms.measure, terms.limit), 0
-        before = Charge(terms.measure, spent.loss)
+        before = Charge(terms.measure, spent.exact)
 
         def total(*charges: Charge) -> Total:
             return total_of((before, *charges), terms.measure, terms.limit)
@@ -65,11 +64,11 @@ def _guessed(before: Charge, charge: Charge, measure: MeasureName, limit: Budget
     """Return how many more runs our own conversion lets through; None where none is needed."""
     if measure not in ("zcdp", "approx_zcdp") or charge.measure != measure or not limit.epsilon:
         return None
-    delta = limit.conversion_delta if measure == "approx_zcdp" else limit.delta or 0.0
+    delta = converted_at(measure, limit)
 
     def over(runs: int) -> bool:
-        loss = tuple(a + b * runs for a, b in zip(before.loss, charge.loss, strict=True))
-        return not Total(measure, loss, limit, zcdp_to_epsilon(loss[0], delta)).fits
+        loss = tuple(a + b * runs for a, b in zip(before.exact, charge.exact, strict=True))
+        return not Total(measure, loss, limit, zcdp_to_epsilon(float_up(loss[0]), delta)).fits
 
     return bisect_left(range(1, _MOST + 1), True, key=over)
 
@@ -89,14 +88,14 @@ def room(
     def fits(runs: int) -> bool:
         if charge.measure != measure:
             return bool(total(*[charge] * runs).fits)
-        parts = (float_up(Fraction(part) * runs) for part in charge.loss)
+        parts = (part * runs for part in charge.exact)
         try:
             return bool(total(Charge(charge.measure, tuple(parts))).fits)
         except BudgetError:
             return False  # a delta beyond 1
 
     most = _MOST if charge.measure == measure else _MOST // 10
-    if not any(charge.loss):
+    if not any(charge.exact):
         return most
     if guess is not None and (guess == 0 or fits(guess)) and (guess == most or not fits(guess + 1)):
         return guess

@@ -22,6 +22,7 @@ from opendp_sim.dsl.text.diagnostic import Path, pretty
 ROOM = 2.0**-40
 """How far two floats may be apart, relative to the larger one."""
 _HEX = re.compile(r"-?0x[01]\.[0-9a-f]{1,13}p[+-][0-9]{1,4}")
+_RATIO = re.compile(r"([0-9]{1,400})/([0-9]{1,400})")
 
 
 def same(ours: Any, theirs: Any) -> bool:
@@ -38,10 +39,12 @@ def same(ours: Any, theirs: Any) -> bool:
 
 
 def _number(text: str) -> str | float:
-    """Return the float that a text of a ledger is, ``float.hex`` of it; another text as it is."""
+    """Return the float of a ledger's loss, by its bits or as a ratio; another text as it is."""
     try:
+        if (ratio := _RATIO.fullmatch(text)) is not None:
+            return int(ratio[1]) / int(ratio[2])
         return float.fromhex(text) if _HEX.fullmatch(text) else text
-    except OverflowError:
+    except (OverflowError, ZeroDivisionError):
         return text
 
 

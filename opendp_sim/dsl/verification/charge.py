@@ -22,6 +22,7 @@ from opendp_sim.accounting.ledger._entries import Entry
 from opendp_sim.accounting.ledger._refusals import UnavailableError
 from opendp_sim.accounting.ledger.ledger import Ledger, Terms
 from opendp_sim.accounting.ledger.postgres import is_shared
+from opendp_sim.core.arithmetic.rounding import decimal_of
 from opendp_sim.core.errors import BudgetError
 from opendp_sim.dsl.plan.plan import Plan
 from opendp_sim.dsl.plan.records import ledger_path
@@ -62,7 +63,7 @@ def stated_wrongly(
     total = _total(part.spent, terms)
     if total is None:
         return "ledger.spent.loss"
-    again = json.loads(json.dumps(standing(total)))
+    again = _as_stated(standing(total), part.spent)
     if not same(part.spent, again["spent"]):
         return "ledger.spent"
     own = total_of((plan.charge,), terms.measure, terms.limit).loss
@@ -75,12 +76,25 @@ def stated_wrongly(
 
 def _total(spent: Any, terms: Terms) -> Total | None:
     """Return the sum of losses that is stated, beside the limit; None if it is no such sum."""
-    loss = spent.get("loss") if isinstance(spent, dict) else None
-    try:
-        found = Charge(terms.measure, tuple(loss) if isinstance(loss, list) else ())
-        return total_of((found,), terms.measure, terms.limit)
-    except BudgetError:
+    if not isinstance(spent, dict):
         return None
+    exact, loss = spent.get("exact"), spent.get("loss")
+    try:
+        if exact is not None:
+            found = Charge.read({"measure": terms.measure, "loss": exact})
+        else:  # of a certificate of before: its floats count as their texts say
+            found = Charge(terms.measure, tuple(map(decimal_of, loss)) if loss else ())
+        return total_of((found,), terms.measure, terms.limit)
+    except (BudgetError, TypeError, ValueError, OverflowError):
+        return None
+
+
+def _as_stated(found: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:
+    """Return what is spent and left as JSON, without the exact sum where a certificate has none."""
+    if "exact" not in stated:
+        del found["spent"]["exact"]
+    whole: dict[str, Any] = json.loads(json.dumps(found))
+    return whole
 
 
 # --------------------------------------------------------------------------------------------------
@@ -209,11 +223,12 @@ def _in_ledger(report: Report, ledger: Ledger, file: File) -> None:
     entry: Entry = entries[number - 1]
     report.equal(quoted(entry), report.plain["charge"], f"charge: entry {number} of {file.name}")
     reserve = entry.body.get("of")
-    again = ledger_part(ledger, number if reserve is None else int(reserve))
     stated = report.plain["ledger"]
+    again = _as_stated(
+        ledger_part(ledger, number if reserve is None else int(reserve)), record.ledger.spent
+    )
     for name in ("terms", "spent", "left", *({"start"} & stated.keys())):
-        ours = json.loads(json.dumps(again[name]))
-        report.equal(ours, stated[name], f"ledger.{name}")
+        report.equal(again[name], stated[name], f"ledger.{name}")
     report.checked.append(
         f"entry {number} of {file.name}, whose chain is whole, is the quoted entry"
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Set as AbstractSet
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_sim.accounting.budget import Number, as_written
 from opendp_sim.core.arithmetic.plain_numbers import plain
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused
 from opendp_sim.sklearn._validation.tables import is_text
@@ -95,10 +97,17 @@ def _listed(classes: Any) -> list[Any]:
     return list(classes) if unordered else np.array(classes, dtype=object).tolist()
 
 
+def bound(name: str, value: Any, *, below: float = math.inf) -> Number:
+    """Return a budget's part as it was written, above 0, or refuse (OS101)."""
+    value = as_written(value)
+    near = number(name, value, above=0.0, below=below)
+    return value if isinstance(value, Fraction) else near
+
+
 def number(name: str, value: Any, *, above: float, below: float = math.inf) -> float:
     """Return a real parameter strictly between two numbers, or refuse (OS101)."""
     value = plain(value)
-    real = isinstance(value, int | float) and not isinstance(value, bool)
+    real = isinstance(value, int | float | Fraction) and not isinstance(value, bool)
     if not (real and above < value < below):
         raise EstimatorRefused(
             "OS101",
