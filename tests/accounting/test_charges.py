@@ -63,8 +63,23 @@ def test_a_loss_has_the_parts_of_its_measure(measure, parts):
             Charge(measure, loss)
 
 
-@pytest.mark.parametrize("loss", [["-0x1p-1"], ["nan"], ["inf"], ["x"], [0.5], None, "0x1p-3", [],
-                                  ["1/0"], ["-1/7"], ["1/" + "9" * 401], [" 1/7"]])  # fmt: skip
+@pytest.mark.parametrize(
+    "loss",
+    [
+        ["-0x1p-1"],
+        ["nan"],
+        ["inf"],
+        ["x"],
+        [0.5],
+        None,
+        "0x1p-3",
+        [],
+        ["1/0"],
+        ["-1/7"],
+        ["1/" + "9" * 401],
+        [" 1/7"],
+    ],
+)
 def test_a_line_of_a_ledger_that_is_no_loss_is_refused(loss):
     with pytest.raises(BudgetError, match="OS405"):
         Charge.read({"measure": "zcdp", "loss": loss})

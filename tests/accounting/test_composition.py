@@ -174,9 +174,11 @@ def test_n_nths_fit_one_and_leave_nothing(tmp_path: Any, measure: MeasureName, t
     """Through a ledger's file; one more run is refused, and the words say that nothing is left."""
     one, part = Fraction(1), Fraction(1, times)
     limit = {
-        "pure": Budget(epsilon=one), "approx": Budget(epsilon=one, delta=one / 10**5),
-        "zcdp": Budget(rho=one), "gdp": Budget(mu=one),
-    }[measure]  # fmt: skip
+        "pure": Budget(epsilon=one),
+        "approx": Budget(epsilon=one, delta=one / 10**5),
+        "zcdp": Budget(rho=one),
+        "gdp": Budget(mu=one),
+    }[measure]
     loss = (part, part / 10**5) if measure == "approx" else (part / (2 if measure == "gdp" else 1),)
     with Ledger.open(tmp_path / "d.ledger", Terms(measure, "1 row", limit)) as ledger:
         for _ in range(times):
@@ -220,8 +222,22 @@ def test_a_bound_is_what_was_written(given_: Any, exact: Fraction, text: str) ->
     assert 0 <= exact - Fraction(down) < exact / 2**52
 
 
-@pytest.mark.parametrize("bad", ["1/0", "0/1", "-1/7", "1 / 7", "0.1", "1e9999999", Fraction(-1, 7),
-                                 Decimal("nan"), Decimal("1e9999"), Fraction(1, 10**350), True])  # fmt: skip
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "1/0",
+        "0/1",
+        "-1/7",
+        "1 / 7",
+        "0.1",
+        "1e9999999",
+        Fraction(-1, 7),
+        Decimal("nan"),
+        Decimal("1e9999"),
+        Fraction(1, 10**350),
+        True,
+    ],
+)
 def test_what_is_no_bound_is_refused(bad: Any) -> None:
     with pytest.raises(BudgetError, match="OS401"):
         Budget(epsilon=bad).check("pure")

@@ -12,6 +12,7 @@ from functools import cache, partial
 from pathlib import Path as File
 from typing import Any
 
+from opendp_sim.accounting.budget import Budget
 from opendp_sim.accounting.composition import loss_text
 from opendp_sim.accounting.measures.gaussian import delta_up
 from opendp_sim.core import dp
@@ -224,7 +225,16 @@ def _total(
             hint="raise the given scales, write `scale: solve`, or raise the budget.",
         )
         notes.from_error(error, ("privacy", "budget"))
-    return total, claim
+    return total, None if claim is None else _as_written(claim, budget)
+
+
+def _as_written(claim: Loss, budget: Budget) -> Loss:
+    """Return a claim with the budget's own numbers, where they are the next floats above its own."""
+    own = (float(budget.exact(name) or 0) for name in ("epsilon", "delta"))
+    both = zip(claim, own, strict=True)
+    return tuple(
+        said if have <= said <= math.nextafter(have, 1e300) else have for have, said in both
+    )
 
 
 # --------------------------------------------------------------------------------------------------
