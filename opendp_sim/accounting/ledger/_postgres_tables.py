@@ -18,8 +18,8 @@ from opendp_sim.accounting.ledger._refusals import refused, unavailable
 from opendp_sim.accounting.ledger.postgres import (
     Cause,
     cause_of,
+    check_durable,
     connect,
-    losing,
     named,
     psycopg_of,
     tries,
@@ -170,7 +170,7 @@ class PostgresTables:
             before = cause
             try:
                 self._db = connect(self.path)
-                self._check_durable()
+                check_durable(self.path, self._db)
                 self._met = True
                 return action()
             except failed as error:
@@ -184,11 +184,3 @@ class PostgresTables:
         assert cause is not None  # noqa: S101 - it was tried
         more = " `opendp-sim ledger show` says what was charged." if self._met else ""
         raise unavailable(self.path, cause.expected, cause.got, f"{cause.hint}.{more}")
-
-    def _check_durable(self) -> None:
-        weak = losing(self._db)
-        if weak is not None:
-            raise refused(
-                self.path, f"a server with {weak[0]}", weak[1],
-                "a server that may lose a commit is no ledger; ask its administrator.",
-            )  # fmt: skip

@@ -234,7 +234,11 @@ class Ledger(LedgerHistory):
         def decided() -> Entry:
             settled = self.settlement_of(reserve)
             if settled is not None and settled.kind != kind:
-                raise self._broken(f"entry {reserve.seq}, settled as a {settled.kind}")
+                raise refused(
+                    self.path, f"entry {reserve.seq} open, or settled as a {kind}",
+                    f"one settled as a {settled.kind}",
+                    "somebody else settled this run; `opendp-sim ledger show` says what stands.",
+                )  # fmt: skip
             if settled is not None:
                 return settled
             enforced = about.get("ingest") == "enforce"

@@ -111,13 +111,15 @@ def _answered(psycopg: Any, db: Any, call: Any) -> Any:
         return end.value
 
 
-def losing(db: Any) -> tuple[str, str] | None:
-    """Return (what is demanded, what is set) where a server may lose what it committed."""
+def check_durable(path: Path, db: Any) -> None:
+    """Refuse (OS403) a server that may lose what it committed."""
     for key, good in _DURABLE.items():
         value = str(db.execute(f"SHOW {key}").fetchone()[0])
         if value not in good:
-            return f"{key} {good[0]}", value
-    return None
+            raise refused(
+                path, f"a server with {key} {good[0]}", value,
+                "a server that may lose a commit keeps no charges; ask its administrator.",
+            )  # fmt: skip
 
 
 def tries(*, met: bool = True) -> Iterator[None]:

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from opendp_sim.accounting.ledger.postgres import (
     Cause,
     cause_of,
+    check_durable,
     connect,
     is_shared,
-    losing,
     named,
     psycopg_of,
     tries,
@@ -85,10 +85,11 @@ class Tables:
         self._owner = os.getpid()
         self.schema = schema_of(path)
         self._db = self._safely(lambda: connect(path, f"-c search_path={self.schema}"))
-        weak = self._safely(lambda: losing(self._db))
-        if weak is not None:
+        try:
+            self._safely(lambda: check_durable(path, self._db))
+        except BudgetError:
             self.close()
-            raise refused(f"a server with {weak[0]}, which keeps what it commits", weak[1])
+            raise
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
         """Run a statement with SQLite's marks of values.
@@ -125,9 +126,7 @@ class Tables:
             raise refused("the process that opened the session", "a fork of it")
         found: Exception
         try:
-            with (
-                held()
-            ):  # a signal that comes meanwhile ends the wait for a server that says nothing
+            with held():  # a signal that comes meanwhile ends the wait for an answer
                 return action()
         except self._psycopg.Error as error:
             found = _failed(cause_of(self._path, error, connected=self._db is not None))
@@ -141,16 +140,13 @@ def schema_of(path: Path) -> str:
 
 def opened(path: Path) -> Tables:
     """Connect, or refuse (OS407)."""
-    refusal: BudgetError
     try:
         return Tables(path)
     except BudgetError as error:
         if error.code == "OS407":
             raise
-        refusal = refused(
-            str(error.expected), str(error.got)
-        )  # the ledger's: no package, a bad name
-    raise refusal
+        own = error  # the ledger's: no package, a bad name, a server that may lose what it commits
+    raise BudgetError("OS407", "session.store", expected=own.expected, got=own.got, hint=own.hint)
 
 
 def locked(db: Tables) -> bool:

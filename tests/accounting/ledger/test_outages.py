@@ -254,6 +254,15 @@ def test_a_ledger_that_was_closed_is_not_called_broken(tmp_path: Path) -> None:
         assert "backup" not in caught.value.hint
 
 
+def test_a_run_that_another_process_settled_is_not_called_a_broken_chain(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "l.ledger", terms(3)) as ledger:
+        entry = ledger.reserve(ONE, {"program": "p"})
+        ledger.settle(entry, "charge", {})
+        with pytest.raises(BudgetError, match="one settled as a charge") as caught:
+            ledger.settle(entry, "refusal", {"code": "OS603"})
+        assert "backup" not in caught.value.hint
+
+
 # --- what a server refuses, and why ---------------------------------------------------------------
 
 

@@ -366,9 +366,11 @@ def test_servers_that_may_lose_commits_and_places_that_are_none_are_refused(
             with pytest.raises(BudgetError) as caught:
                 act(where)
             assert caught.value.code == "OS407"
+            assert "close the other process" not in caught.value.hint
     monkeypatch.setattr(_postgres, "_OPTIONS", "-c synchronous_commit=off")
-    with pytest.raises(BudgetError, match="synchronous_commit"):
+    with pytest.raises(BudgetError, match="synchronous_commit") as caught:
         store_at(place, "identity")
+    assert "ask its administrator" in caught.value.hint
 
 
 def test_a_session_answers_from_a_server_as_from_a_file(place: str, tmp_path: Path) -> None:
