@@ -136,11 +136,11 @@ def test_broken_links_and_fetches_are_found(tmp_path):
 
 
 @pytest.mark.parametrize("name", some(["error", "privacy"], 2))
-def test_the_readme_s_pictures_are_those_of_its_own_example(name, tmp_path):
+def test_pictures_of_the_interfaces_are_those_of_their_own_example(name, tmp_path):
     """The same words and numbers; ``opendp-sim plot specs/digit-density.yaml --kind KIND`` makes them."""
     pytest.importorskip("matplotlib")
     kept = DOCS / "pictures" / f"{name}.svg"
-    assert f"(docs/pictures/{name}.svg)" in (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    assert f"(pictures/{name}.svg)" in (DOCS / "interfaces.md").read_text(encoding="utf-8")
     display_of(DOCS.parent / "specs" / "digit-density.yaml", name).save(tmp_path / "new.svg")
     words = [
         re.findall(r"<text[^>]*>([^<]*)</text>", p.read_text("utf-8"))
