@@ -132,18 +132,20 @@ class Ledger(LedgerHistory):
 
     def _upto(self, upto: int | None) -> Sequence[Entry]:
         """Return the entries up to a number: those that are known and cannot change need no server."""
-        if upto is not None and self._tables.keeps and upto <= len(self._known):
-            return self._known[:upto]
+        known = self._known  # once: another thread may exchange the list
+        if upto is not None and self._tables.keeps and upto <= len(known):
+            return known[:upto]
         return super()._upto(upto)
 
-    def _read(self) -> tuple[Entry, ...]:
-        found = list(self._known) if self._tables.keeps else []
+    def _read(self, *, afresh: bool = False) -> tuple[Entry, ...]:
+        before = [] if afresh else self._known
+        found = list(before) if self._tables.keeps else []
         genesis, head, rows = self._tables.rows(len(found))
         if genesis != (self._genesis or genesis):
             raise self._broken("other terms than before")
         last = found[-1].hash if found else chained("", genesis)
         for row in rows:
-            known = self._known[len(found)] if len(found) < len(self._known) else None
+            known = before[len(found)] if len(found) < len(before) else None
             same = known is not None and known.is_row(row, last)
             found.append(known if known and same else self._entry(row, len(found), last))
             last = found[-1].hash
@@ -170,8 +172,7 @@ class Ledger(LedgerHistory):
         """
 
         def run() -> int:
-            self._known = []
-            entries = self._read()
+            entries = self._read(afresh=True)
             read_terms(self._genesis, self._broken)
             seen = [chained("", self._genesis), *(entry.hash for entry in entries)]
             if head is not None and head not in seen:

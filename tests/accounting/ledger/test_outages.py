@@ -114,6 +114,23 @@ def test_a_run_that_was_reserved_is_finished_when_its_server_is_back(
         assert len(ledger.charges) == 1
 
 
+def test_what_was_reserved_is_summed_without_a_server(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after a look at the whole chain that the server did not answer, which forgot what was known."""
+    for name in ("_AWAY", "_PAUSE"):
+        monkeypatch.setattr(postgres, name, 0.01)
+    ledger = Ledger.open(place, terms(3))
+    reserved = ledger.reserve(ONE, {"program": "p"})
+    with away(lambda: True, monkeypatch):
+        with pytest.raises(BudgetError, match="no answer"):
+            ledger.verify()
+        assert ledger.total(upto=reserved.seq).loss == ONE.loss
+        assert ledger.terms == terms(3)
+        with pytest.raises(BudgetError, match="no answer"):
+            ledger.total()
+
+
 @pytest.mark.long
 def test_a_server_that_is_away_after_any_call_of_a_run_drops_no_answer(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -323,8 +323,8 @@ def test_an_entry_of_somebody_else_breaks_no_look_at_the_chain(
     """Entries and head are of one moment: read apart, a healthy ledger was said to be cut."""
     other, real = Ledger.open(place, terms(40)), Ledger._read
 
-    def read(self: Ledger) -> Any:
-        found = real(self)
+    def read(self: Ledger, *, afresh: bool = False) -> Any:
+        found = real(self, afresh=afresh)
         if self is not other:
             other.reserve(ONE, {"program": "p"})
         return found
