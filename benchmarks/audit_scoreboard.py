@@ -2,8 +2,8 @@
 
     python benchmarks/audit_scoreboard.py --seeds 20 --control-audits 1000 --write
 
-``--write`` replaces the record in ``results/audit``, the line a mechanism that ships of it
-(``opendp_sim/accounting/evidence.jsonl``) and this script's figure. Parts can be run alone, ``--only twins,controls``; the others keep what
+``--write`` replaces the record in ``results/audit`` and the line a mechanism that ships of it
+(``opendp_sim/accounting/evidence.jsonl``). Parts can be run alone, ``--only twins,controls``; the others keep what
 the record already says, and with ``--family vote_counts`` so do the twins of other families. Every audit is a line of ``--rows`` as soon as it has ended, seeds outermost, so
 a run that is cut off is continued by the same command and can be summed up before it ends
 (``--seeds 7``). Lines of another engine, a hash of the code of the layers and of OpenDP, do not count,
@@ -32,7 +32,7 @@ import opendp_sim.prelude  # noqa: E402, F401 - fills the registry
 from benchmarks._audit_laws import laws  # noqa: E402
 from benchmarks._audit_parts import BETA, controls, defects, mechanisms, power, twins  # noqa: E402
 from benchmarks._audit_rows import RowFile, engine_of, recorded, tree_of, write_record  # noqa: E402
-from benchmarks._results import parser, table, write_figure  # noqa: E402
+from benchmarks._results import parser, table  # noqa: E402
 from opendp_sim.core.mechanism import REGISTRY  # noqa: E402
 
 OF_A_FAMILY = "laws,mechanisms,twins,controls"
@@ -285,10 +285,6 @@ def main() -> None:
         "a figure of another engine was not measured on it."
     )
     print(text)
-    if args.write and args.only != "table":
-        ran = dict.fromkeys(record.get("commands", {}).values())
-        command = "; ".join(f"python benchmarks/audit_scoreboard.py {words}" for words in ran)
-        write_figure("audit/scoreboard", text, command)
 
 
 def _command(name: str, args: Any) -> str:

@@ -29,9 +29,17 @@ from tests._cli import run
 PACKAGE = Path(opendp_sim.__file__).parent
 PAGE = (PACKAGE / "io" / "origin.md").read_text("utf-8")
 OPENERS = {
-    "open_source", "from_table", "from_arrays", "from_chunks", "raw_columns", "source_of",
-    "read_queries", "query_blocks", "open_queries", "open_points",
-}  # fmt: skip
+    "open_source",
+    "from_table",
+    "from_arrays",
+    "from_chunks",
+    "raw_columns",
+    "source_of",
+    "read_queries",
+    "query_blocks",
+    "open_queries",
+    "open_points",
+}
 """What turns a name or a table into rows."""
 NOT_PUBLIC = {
     "accounting.release.query.columns_of": "makes columns of rows that `answers_of` opens",
@@ -105,9 +113,12 @@ def test_no_door_can_forget_the_comparison():
 
     for reader in (read_queries, query_blocks, open_queries, open_points):
         assert reader.__kwdefaults__ is None
-        assert "private" in reader.__code__.co_varnames[: sum(
-            (reader.__code__.co_argcount, reader.__code__.co_kwonlyargcount)
-        )]  # fmt: skip
+        assert (
+            "private"
+            in reader.__code__.co_varnames[
+                : sum((reader.__code__.co_argcount, reader.__code__.co_kwonlyargcount))
+            ]
+        )
 
 
 # --- the doors of a spec --------------------------------------------------------------------------
