@@ -180,9 +180,16 @@ def test_what_is_odd_has_an_origin_of_its_own(files):
     (files / "ring").symlink_to("ring")
     (files / "bare").mkdir()
     for kind, argument in (
-        ("csv", "pipe"), ("csv", "ring"), ("csv", "nul\0"), ("csv", "none"), ("parquet", "bare"),
-        ("csv", {"wrong": 1}), ("csv", 5), ("unknown", "x"), ("parquet", "no-*.parquet"),
-    ):  # fmt: skip
+        ("csv", "pipe"),
+        ("csv", "ring"),
+        ("csv", "nul\0"),
+        ("csv", "none"),
+        ("parquet", "bare"),
+        ("csv", {"wrong": 1}),
+        ("csv", 5),
+        ("unknown", "x"),
+        ("parquet", "no-*.parquet"),
+    ):
         assert not origin_of(Named(kind, argument, files)).meets(origin_of(X))
 
     class Odd:

@@ -161,9 +161,11 @@ class Cause(NamedTuple):
 
 
 _GONE = Cause(
-    True, "a database that answers", "no answer",
+    True,
+    "a database that answers",
+    "no answer",
     "see that it runs, and that the service's host and port are its; then try again",
-)  # fmt: skip
+)
 _BUSY = Cause(True, "a server with a connection left", "too many clients", "try again later")
 _CAUSES = {
     "25006": Cause(

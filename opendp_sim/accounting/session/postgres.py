@@ -72,9 +72,11 @@ def _failed(cause: Cause) -> BudgetError:
 
 
 _STILL_HELD = Cause(
-    True, "the store's lock", "a server that keeps it for the connection that was lost",
+    True,
+    "the store's lock",
+    "a server that keeps it for the connection that was lost",
     "try again when the server has ended that connection",
-)  # fmt: skip
+)
 
 
 class Tables:
