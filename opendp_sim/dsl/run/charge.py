@@ -120,8 +120,13 @@ def refuse_older(plan: Plan, ledger: Ledger, folder: File | None = None) -> None
             str(ledger.path),
             expected=f"the ledger with entry {charged[1].entry}, which {found.name} quotes",
             got="an older copy of it, or another one",
-            hint="put the newest copy back. If there is none, move this file away: `opendp-sim ledger "
-            "new SPEC --forget` begins another one, which says that it forgets what was charged before.",
+            hint="put the newest copy back. If there is none, "
+            + (
+                "name another ledger in the spec: it begins at nothing, and forgets what was charged."
+                if is_shared(ledger.path)
+                else "move this file away: `opendp-sim ledger new SPEC --forget` begins another one, "
+                "which says that it forgets what was charged before."
+            ),
         )
 
 

@@ -367,6 +367,18 @@ def test_a_spec_is_charged_there(place: str, tmp_path: Path) -> None:
         assert [e.kind for e in ledger.entries] == ["reserve", "charge", "outcome"]
 
 
+def test_a_ledger_that_a_database_lost_is_missed_by_its_certificates(
+    place: str, tmp_path: Path, server: Server
+) -> None:
+    """The advice was to move a file away."""
+    plan = plan_file(write_small(tmp_path, ("points.ledger", f'"{place}"')))
+    apply(plan)
+    server.sql("DROP SCHEMA opendp_sim CASCADE")
+    with pytest.raises(BudgetError, match="OS407") as caught:
+        apply(plan)
+    assert "name another ledger in the spec" in caught.value.hint
+
+
 def test_a_plan_writes_nothing_there(place: str, tmp_path: Path, server: Server) -> None:
     """It made the ledger, and with it its limit, which a later spec could not state otherwise."""
     plan = plan_file(write_small(tmp_path, ("points.ledger", place)))
