@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 import opendp_sim as sim
 from opendp_sim.accounting.release import query_blocks
-from opendp_sim.accounting.release.query_blocks import query_blocks as blocks_of
+from opendp_sim.accounting.release.query_blocks import query_blocks as asked_blocks
 from opendp_sim.core.errors import DataError
 from opendp_sim.core.mechanism import REGISTRY
 from opendp_sim.domains.records import Column, Records
@@ -20,10 +21,13 @@ from opendp_sim.dsl.run.answer import ask, reference
 from opendp_sim.io import blocks as cut
 from opendp_sim.io.blocks import length_of
 from opendp_sim.io.open import open_source
+from opendp_sim.io.origin import NOTHING_PRIVATE
 
 BOX = Records((Column("x", "array[f64, 3]"),))
 TEXT = Records((Column("t", "str"),))
 ROWS = 3_000_000
+
+blocks_of = partial(asked_blocks, private=NOTHING_PRIVATE)
 
 
 @pytest.fixture(scope="module")
