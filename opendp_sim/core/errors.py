@@ -84,9 +84,13 @@ class SimError(Exception):
     The message has one shape everywhere: code, place, what was expected, what came, hint.
     ``got`` describes a public thing (a parameter, a type); it never holds a value from the data.
     Not a ``ValueError``: pydantic would catch it inside ``model_validate`` and reword it.
+
+    ``results`` holds, by output, what a run released and paid for where its files could not be written
+    (OS609), or where another output failed, so that a program in Python does not lose it.
     """
 
     family: ClassVar[str] = "OS"
+    results: Mapping[str, Any] | None = None
 
     def __init__(self, code: str, where: str, *, expected: str, got: object, hint: str) -> None:
         if code not in CATALOGUE or not code.startswith(self.family) or not hint:
@@ -153,14 +157,9 @@ class AuditError(SimError):
 
 
 class DataError(SimError):
-    """Data or a query does not belong to its declared domain. Says which column, never a value.
-
-    ``results`` holds, by output, what a run released and paid for where its files could not be written
-    (OS609), so that a program in Python does not lose it.
-    """
+    """Data or a query does not belong to its declared domain. Says which column, never a value."""
 
     family = "OS6"
-    results: Mapping[str, Any] | None = None
     unread: bool = False
     """Whether no record can have been looked at; said where the data is opened, never guessed later."""
 

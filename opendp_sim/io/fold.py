@@ -376,6 +376,22 @@ def collect_rows(stages: Sequence[Stage], source_blocks: Blocks) -> Rows:
     return Rows(_joined(values), labels, ids)
 
 
+def collect_records(
+    stages: Sequence[Stage], records: Records, source_blocks: Blocks
+) -> dict[str, NDArray[Any]]:
+    """Return all records behind the row maps as one block: for mechanisms of whole records.
+
+    Args:
+        stages: row maps from records to records; none where a mechanism takes them as they are.
+        records: the type behind them.
+        source_blocks: opens the dataset afresh.
+    """
+    key = stages[-1].mechanism.key if stages else "records"
+    through = guarded(lambda _: resolve(stages, source_blocks), key)(None)
+    parts = [guarded(through, key)(block) for block in source_blocks()] or [records.no_records()]
+    return {c.name: _joined([part[c.name] for part in parts]) for c in records.columns}
+
+
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
     """Join rows, and let go of each part once it is copied: all of them are never held twice."""
     if len(parts) == 1:

@@ -16,8 +16,8 @@ from opendp_sim.core.system.escape_text import shown
 from opendp_sim.dsl.plan.error_units import unit_of_answers
 from opendp_sim.dsl.plan.errors import size
 from opendp_sim.dsl.plan.plan import Plan
-from opendp_sim.dsl.run.execute import answer
 from opendp_sim.dsl.run.inputs import open_points, open_queries, private_of
+from opendp_sim.dsl.run.outputs import answer
 from opendp_sim.report.charts import bars_chart
 from opendp_sim.report.figures import Figure
 

@@ -22,8 +22,8 @@ from opendp_sim.domains.records import Records
 from opendp_sim.dsl.grammar.parse_steps import read_steps
 from opendp_sim.dsl.grammar.program import SourceRef
 from opendp_sim.dsl.plan.errors import safe_deviations
-from opendp_sim.dsl.run.execute import answer
 from opendp_sim.dsl.run.inputs import source_of
+from opendp_sim.dsl.run.outputs import answer
 from opendp_sim.dsl.text import yaml_document as yaml
 from opendp_sim.dsl.text.diagnostic import Notes
 from opendp_sim.dsl.types.error_terms import size

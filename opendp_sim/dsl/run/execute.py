@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path as File
 from typing import Any, Protocol
 
@@ -16,11 +17,17 @@ from opendp_sim.accounting.certificate.signature import Signer
 from opendp_sim.accounting.ledger.ledger import Entry, Ledger
 from opendp_sim.accounting.release.release import Release
 from opendp_sim.core.claims import Interactive, Noise, Private, Stable
-from opendp_sim.core.errors import DataError, InternalError, ReleaseError, SimError, SpecError
+from opendp_sim.core.errors import (
+    DataError,
+    InternalError,
+    ParameterError,
+    ReleaseError,
+    SimError,
+    SpecError,
+)
 from opendp_sim.core.guard import guarded
 from opendp_sim.core.system.regular_files import own_file
 from opendp_sim.domains.records import Records
-from opendp_sim.domains.rows import with_points
 from opendp_sim.dsl.files.paths import check_inside, check_saves
 from opendp_sim.dsl.files.staging import RunFolder, changed, kept_folders, listed_program
 from opendp_sim.dsl.files.write import check_writable
@@ -29,11 +36,12 @@ from opendp_sim.dsl.plan.release_plan import ReleasePlan
 from opendp_sim.dsl.run.certificate import claim_about
 from opendp_sim.dsl.run.charge import gate, open_ledger, reserve
 from opendp_sim.dsl.run.inputs import Inputs, Memory, check_forms, open_private, open_public
+from opendp_sim.dsl.run.outputs import rehearse, results_of
 from opendp_sim.dsl.run.overwrite import check_own, check_replaced
 from opendp_sim.dsl.run.publish import Run, publish, run_folder, settle, stage, stated_of
 from opendp_sim.dsl.run.records import Applied
 from opendp_sim.dsl.text.diagnostic import Notes
-from opendp_sim.io.fold import build_sketch, collect_rows, fold_whole
+from opendp_sim.io.fold import build_sketch, collect_records, collect_rows, fold_whole
 
 # --------------------------------------------------------------------------------------------------
 # The releases of a plan: what each one releases before noise, and the release itself.
@@ -72,14 +80,17 @@ def data_of(release: ReleasePlan, inputs: Inputs, workers: int | None, told: Tol
             typed.stages, blocks, workers=workers, on_block=lambda rows: told("building", rows)
         )
     if isinstance(typed.domain, Records):
-        raise InternalError(
-            "OS903",
-            typed.name,
-            expected="a stage that ends in rows or a sketch",
-            got="records",
-            hint="put `select` or a sketch before the release.",
-        )
+        return collect_records(typed.stages, typed.domain, blocks)
     return collect_rows(typed.stages, blocks)
+
+
+def _made(plan: Plan, release: ReleasePlan, inputs: Inputs) -> Any:
+    """Make one release on one thread, told to nobody: that of a rehearsal."""
+    return _release(plan, release, data_of(release, inputs, 1, _untold), _untold)
+
+
+def _untold(_phase: str, _rows: int) -> None:
+    """Show no progress."""
 
 
 def _release(plan: Plan, release: ReleasePlan, data: Any, told: Told) -> Any:
@@ -209,7 +220,8 @@ def _check_kept(plan: Plan, waiting: RunFolder, folder: File) -> None:
     listed = waiting.listed
     assert listed is not None  # noqa: S101 - the caller asked
     saves = {n: o.decl.save for n, o in plan.outputs.items() if o.decl.save is not None}
-    good = {f.output: f.save for f in listed.files} == saves and len(listed.files) == len(saves)
+    kept = {f.output: f.save for f in listed.files}  # an output that failed has none
+    good = kept.items() <= saves.items() and len(listed.files) == len(kept)
     for file in listed.files if good else ():
         made = waiting.path / file.staged
         where = (
@@ -287,6 +299,12 @@ def apply(
             ReleaseError (OS702): nothing to resume.
     """
     _no_sessions(plan)
+    threads: Any = workers
+    if threads is not None and not (isinstance(threads, int) and threads >= 1):
+        raise ParameterError(
+            "OS101", "workers", expected="a number of threads from 1 on, or None for one a core",
+            got=f"{workers!r:.40}", hint="any number gives the same bits.",
+        )  # fmt: skip
     signer = None if sign is None else Signer(sign)
     folder = File(into if into is not None else plan.program.folder)
     notes = Notes()
@@ -324,6 +342,7 @@ def _fresh(plan: Plan, run: Run, memory: Memory, stack: ExitStack) -> Applied:
     check_forms(plan, memory)
     if run.engine is not None:
         run.engine.check(plan)
+    rehearse(plan, public, partial(_made, plan))
     waiting = stack.enter_context(run_folder(plan, run.folder, public.queries))
     token = waiting.token if waiting else secrets.token_hex(8)
     seal = waiting.seal.public if waiting else None
@@ -332,11 +351,31 @@ def _fresh(plan: Plan, run: Run, memory: Memory, stack: ExitStack) -> Applied:
     if ledger is not None and reserved is not None:  # as it was then: no server is asked
         total = ledger.total(upto=reserved.seq)
         done.spent, done.left = total.text, total.left_text
+    done.results, refused = _results(plan, run, inputs, sums, failed)
+    if refused is not None and not done.results:
+        raise refused
+    try:
+        if waiting is None:
+            done.charge = settle(ledger, reserved, {})
+        else:
+            written = stage(plan, waiting, done, ledger, reserved, time=time, signer=run.signer)
+            publish(waiting, written, run, reserved, done)
+    except DataError as error:
+        error.results = dict(done.results)  # paid for: the reserve stands
+        raise
+    if refused is not None:
+        raise _beside(refused, done)
+    return done
+
+
+def _results(
+    plan: Plan, run: Run, inputs: Inputs, sums: Mapping[str, Any], failed: Exception | None
+) -> tuple[dict[str, Any], SimError | None]:
+    """Make the releases and the results of the outputs, or raise what a mechanism failed with."""
     try:
         if failed is not None:
             raise failed
-        made = released(plan, inputs, sums, run.workers, run.told)
-        _answer(plan, made, inputs, done)
+        return results_of(plan, released(plan, inputs, sums, run.workers, run.told), inputs)
     except SimError:
         raise
     except Exception:  # noqa: BLE001 - whatever it says may be about the data
@@ -344,18 +383,21 @@ def _fresh(plan: Plan, run: Run, memory: Memory, stack: ExitStack) -> Applied:
             "OS902", "apply", expected="a release", got="a failure inside a private function",
             hint="the charge stands; run the spec on public data to reproduce the failure.",
         )  # fmt: skip
-    if failed is not None:
-        raise failed  # outside the handler: it keeps no context whose frames hold data
-    if waiting is None:
-        done.charge = settle(ledger, reserved, {})
-        return done
-    try:
-        written = stage(plan, waiting, done, ledger, reserved, time=time, signer=run.signer)
-        publish(waiting, written, run, reserved, done)
-    except DataError as error:
-        error.results = dict(done.results)  # paid for: the reserve stands
-        raise
-    return done
+    raise failed  # outside the handler: it keeps no context whose frames hold data
+
+
+def _beside(refused: SimError, done: Applied) -> SimError:
+    """Return the refusal of one output of a run whose other outputs are released, with these."""
+    names = ", ".join(str(done.files.get(name, name)) for name in done.results)
+    told = type(refused)(
+        refused.code,
+        refused.where,
+        expected=refused.expected,
+        got=refused.got,
+        hint=f"{refused.hint} The charge stands, and the other outputs are released: {names}.",
+    )
+    told.results = dict(done.results)
+    return told
 
 
 def _gated(
@@ -408,39 +450,3 @@ def _no_sessions(plan: Plan) -> None:
                 "OS306", f"flow.{name}", expected="releases that can be written to a file",
                 got="a session", hint="run `opendp-sim session SPEC` to serve it.",
             )  # fmt: skip
-
-
-# --- the outputs ----------------------------------------------------------------------------------
-
-
-def _answer(plan: Plan, released: dict[str, Any], inputs: Inputs, done: Applied) -> None:
-    for name, output in plan.outputs.items():
-        value = released[output.stage.name]
-        queries, points = inputs.queries.get(name), inputs.points.get(name)
-        if isinstance(value, Release):
-            silent = all(post.takes == "answer" or not post.asks for post in output.posts)
-            if output.posts and (queries is not None or silent):
-                done.results[name] = answer(value, output.posts, queries, points)
-            else:
-                done.results[name] = value
-            continue
-        for post in output.posts:
-            value = (
-                post.function(value) if post.takes == "answer" else post.function(value, queries)
-            )
-        done.results[name] = value
-
-
-def answer(release: Release, posts: Any, queries: Any, points: Any = None) -> Any:
-    """Answer public queries from a release alone, through the post-processing steps in order.
-
-    ``points`` are public points, for questions with ``public: points``.
-    """
-    mapped = None if queries is None else release.queries(queries)
-    if points is not None:
-        mapped = with_points(mapped, release.queries(points))
-    value: Any = None
-    for place, post in enumerate(posts):
-        first = place == 0 or post.takes == "release"
-        value = post.function(release.arrays, mapped) if first else post.function(value)
-    return value

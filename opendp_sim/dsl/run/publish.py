@@ -110,8 +110,8 @@ def stage(
     try:
         waiting.give_room()
         for place, (name, output) in enumerate(plan.outputs.items()):
-            if output.decl.save is None:
-                continue
+            if output.decl.save is None or name not in done.results:
+                continue  # not saved, or its last step failed
             file = waiting.path / f"{place}{File(output.decl.save).suffix}"
             write_output(file, done.results[name], output.domain)
             stated = statement(
