@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, wraps
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from opendp_sim.accounting.composition import Charge
 from opendp_sim.accounting.release.answers import Answers
 from opendp_sim.accounting.release.query import read_queries
 from opendp_sim.accounting.release.release import Release
+from opendp_sim.core.arithmetic.plain_numbers import plain
 from opendp_sim.domains.records import Column, Records
 from opendp_sim.dsl.grammar.program import VERSION
 from opendp_sim.dsl.grammar.reader import draft_of
@@ -32,10 +34,11 @@ from opendp_sim.dsl.text.diagnostic import Refused
 from opendp_sim.io.gate import check_form
 from opendp_sim.io.origin import NOTHING_PRIVATE, Origin, origin_of, refuse_private
 from opendp_sim.io.protocol import Table, from_arrays
+from opendp_sim.sklearn._validation.defaults import MEASURE
 from opendp_sim.sklearn._validation.facts import Classes, bound, choice, classes_of
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused, PlanRefused, as_refusals
 from opendp_sim.sklearn._validation.tables import column_of, ids_of, seen
-from opendp_sim.sklearn.budget import Budget
+from opendp_sim.sklearn.budget import Budget, unit_of
 
 # --------------------------------------------------------------------------------------------------
 # A fit that is refused leaves its estimator as it was.
@@ -67,25 +70,42 @@ def all_or_nothing(fit: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[
 
 # --------------------------------------------------------------------------------------------------
 
+C = TypeVar("C", bound=type)
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False)
+def estimator(cls: C) -> C:
+    """Make the keyword-only ``__init__`` of the annotated fields that scikit-learn asks for."""
+    made: C = dataclass(kw_only=True, eq=False, repr=False)(cls)  # type: ignore[assignment]
+    return made
+
+
 _MEASURES = ("gdp", "zcdp", "pure")
 _DATA = "records"
+COVERS = "the table as it was given to fit: its preparation, copies and weights are not covered"
+"""The end of every promise here: a budget sees one table, and nothing before it."""
 Columns = Mapping[str, tuple[Any, Mapping[str, Any]]]
 """Column name to its values and its declaration."""
 
 
+@estimator
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     """Base of the estimators: each is a plan of the language over one private table.
+
+    With ``max_copies=k`` noise is for k rows at once: a record that occurs at most k times in the table
+    given to ``fit``, as the curator guarantees, loses ``epsilon`` (``model_selection.md``, Lemma 3).
 
     Fitted attributes: ``release_`` (everything that left the private side), ``plan_``, ``privacy_``,
     ``certificate_``, ``n_features_in_``, ``feature_names_in_``. Predictions come from ``release_`` alone.
     """
 
-    epsilon: Number
-    delta: Number | None
-    measure: str
-    unit: str
-    max_rows: int | None
-    budget: Budget | None
+    epsilon: Number = 1.0
+    delta: Number | None = 1e-6
+    unit: str = "row"
+    max_rows: int | None = None
+    max_copies: int = 1
+    measure: str = MEASURE
+    budget: Budget | None = None
     _charged_as: ClassVar[str] = ""
     """What a ledger calls it, where that is not the name of the class."""
     charges_at_predict: ClassVar[bool] = False
@@ -131,7 +151,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         entry = None
         if self.budget is not None and plan.charge is not None:
             name = self._charged_as or type(self).__name__
-            entry = self.budget.charge(plan.charge, unit_text(plan), name, plan.program.hash)
+            unit = unit_text(plan) if self.max_copies == 1 else unit_of(self.unit)
+            entry = self.budget.charge(plan.charge, unit, name, plan.program.hash)
         if found := late():
             table = table_of(plan, arrays | dict(found))
         with TemporaryDirectory() as folder:
@@ -143,6 +164,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         self.privacy_ = {
             **claim,
             "text": promise(claim),
+            "covers": COVERS,
             "entry": None if entry is None else entry.seq,
         }
         return self
@@ -175,7 +197,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         check_budget(self)
         if self.max_rows is not None:
             steps = [{"bound_contributions": {"max_rows": self.max_rows}}, *steps]
-        unit, told = {"add_remove": 1, "of": self.unit}, {n: d for n, (_, d) in columns.items()}
+        unit, told = (
+            {"add_remove": self._copies(), "of": self.unit},
+            {n: d for n, (_, d) in columns.items()},
+        )
         spec = {
             "spec": VERSION,
             "name": type(self).__name__,
@@ -192,6 +217,19 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             "outputs": self._outputs(),
         }
         return _plan(json.dumps(spec))
+
+    def _copies(self) -> int:
+        """Return how often a record may occur, or refuse (OS102)."""
+        copies = plain(self.max_copies)
+        if type(copies) is int and (copies == 1 or (self.unit == "row" and 1 < copies <= 10**6)):
+            return copies
+        raise EstimatorRefused(
+            "OS102",
+            f"{type(self).__name__}.max_copies",
+            expected="a whole number from 1, and 1 with unit='groups'",
+            got=f"unit={self.unit!r:.30} and max_copies={self.max_copies!r:.20}",
+            hint="a person's copies are rows of that person, which max_rows bounds.",
+        )
 
     def _release(self) -> dict[str, Any]:
         """Return how the sketch is released."""

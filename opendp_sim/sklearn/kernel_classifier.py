@@ -10,14 +10,13 @@ from sklearn.base import ClassifierMixin
 
 from opendp_sim.accounting.release.answers import Answers
 from opendp_sim.sklearn._validation.bounds import box_of
-from opendp_sim.sklearn._validation.defaults import MEASURE
 from opendp_sim.sklearn._validation.facts import by_class, choice
 from opendp_sim.sklearn._validation.kernel_backend import kernel_step
 from opendp_sim.sklearn._validation.tables import dtype_of
-from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing
-from opendp_sim.sklearn.budget import Budget
+from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, estimator
 
 
+@estimator
 class DPKernelClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """Predict the class with the largest private kernel density (a sketch a class, ``classify``).
 
@@ -40,6 +39,7 @@ class DPKernelClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
         random_state: seed of the public matrices; noise has none.
         unit: ``row``, or ``groups``: the persons that ``fit(X, y, groups=ids)`` names.
         max_rows: rows used of one person, with ``unit="groups"``.
+        max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
         measure: ``gdp``, ``zcdp`` or ``pure``.
         budget: what each fit is charged to; None for none.
 
@@ -51,38 +51,14 @@ class DPKernelClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
             the budget refuses; nothing was charged.
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | None = 1e-6,
-        bounds: Any = None,
-        data_norm: float | None = None,
-        classes: Any = None,
-        bandwidth: float = 1.0,
-        priors: str = "uniform",
-        engine: str = "auto",
-        n_components: int = 2000,
-        random_state: int | None = 0,
-        unit: str = "row",
-        max_rows: int | None = None,
-        measure: str = MEASURE,
-        budget: Budget | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.data_norm = data_norm
-        self.classes = classes
-        self.bandwidth = bandwidth
-        self.priors = priors
-        self.engine = engine
-        self.n_components = n_components
-        self.random_state = random_state
-        self.unit = unit
-        self.max_rows = max_rows
-        self.measure = measure
-        self.budget = budget
+    bounds: Any = None
+    data_norm: float | None = None
+    classes: Any = None
+    bandwidth: float = 1.0
+    priors: str = "uniform"
+    engine: str = "auto"
+    n_components: int = 2000
+    random_state: int | None = 0
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPKernelClassifier:

@@ -10,13 +10,12 @@ from sklearn.base import DensityMixin
 
 from opendp_sim.accounting.release.answers import Answers
 from opendp_sim.sklearn._validation.bounds import box_of
-from opendp_sim.sklearn._validation.defaults import MEASURE
 from opendp_sim.sklearn._validation.kernel_backend import kernel_step, log_volume, seed_of
 from opendp_sim.sklearn._validation.tables import dtype_of
-from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing
-from opendp_sim.sklearn.budget import Budget
+from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, estimator
 
 
+@estimator
 class DPKernelDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]
     """A Gaussian kernel density with a privacy loss, like ``KernelDensity``.
 
@@ -36,6 +35,7 @@ class DPKernelDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]
         random_state: seed of the public matrices; noise has none.
         unit: ``row``, or ``groups``: the persons that ``fit(X, groups=ids)`` names.
         max_rows: rows used of one person, with ``unit="groups"``.
+        max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
         measure: ``gdp``, ``zcdp`` or ``pure``.
         budget: what each fit is charged to; None for none.
 
@@ -51,34 +51,12 @@ class DPKernelDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]
         True
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | None = 1e-6,
-        bounds: Any = None,
-        data_norm: float | None = None,
-        bandwidth: float = 1.0,
-        engine: str = "auto",
-        n_components: int = 2000,
-        random_state: int | None = 0,
-        unit: str = "row",
-        max_rows: int | None = None,
-        measure: str = MEASURE,
-        budget: Budget | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.data_norm = data_norm
-        self.bandwidth = bandwidth
-        self.engine = engine
-        self.n_components = n_components
-        self.random_state = random_state
-        self.unit = unit
-        self.max_rows = max_rows
-        self.measure = measure
-        self.budget = budget
+    bounds: Any = None
+    data_norm: float | None = None
+    bandwidth: float = 1.0
+    engine: str = "auto"
+    n_components: int = 2000
+    random_state: int | None = 0
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> DPKernelDensity:

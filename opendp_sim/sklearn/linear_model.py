@@ -11,14 +11,13 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from opendp_sim.domains.category_codes import key_indices
 from opendp_sim.postprocessing.regress import least_squares
 from opendp_sim.sklearn._validation.bounds import box_of, pair_of
-from opendp_sim.sklearn._validation.defaults import MEASURE
 from opendp_sim.sklearn._validation.facts import Classes, number
 from opendp_sim.sklearn._validation.refusals import InputRefused
 from opendp_sim.sklearn._validation.tables import column_of, dtype_of
-from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing
-from opendp_sim.sklearn.budget import Budget
+from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, estimator
 
 
+@estimator
 class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     """A linear fit of one bounded target (``second_moments``, ``regress``).
 
@@ -36,6 +35,7 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
             this are shortened, which only weights them; noise grows with its square.
         unit: ``row``, or ``groups``: the persons that ``fit(X, y, groups=ids)`` names.
         max_rows: rows used of one person, with ``unit="groups"``.
+        max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
         measure: ``gdp``, ``zcdp`` or ``pure``.
         budget: what each fit is charged to; None for none.
 
@@ -55,28 +55,9 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         True
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | None = 1e-6,
-        bounds: Any = None,
-        y_bounds: Any = None,
-        radius: float = 1.5,
-        unit: str = "row",
-        max_rows: int | None = None,
-        measure: str = MEASURE,
-        budget: Budget | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.y_bounds = y_bounds
-        self.radius = radius
-        self.unit = unit
-        self.max_rows = max_rows
-        self.measure = measure
-        self.budget = budget
+    bounds: Any = None
+    y_bounds: Any = None
+    radius: float = 1.5
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPRidge:
@@ -119,6 +100,7 @@ class DPRidge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 # Ridge classifier: one linear fit a class, all from one private matrix of sums of products.
 
 
+@estimator
 class DPRidgeClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """Predict the class whose indicator a private linear fit finds largest (``second_moments``).
 
@@ -135,6 +117,7 @@ class DPRidgeClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             than this are shortened, which only weights them; noise grows with its square.
         unit: ``row``, or ``groups``: the persons that ``fit(X, y, groups=ids)`` names.
         max_rows: rows used of one person, with ``unit="groups"``.
+        max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
         measure: ``gdp``, ``zcdp`` or ``pure``.
         budget: what each fit is charged to; None for none.
 
@@ -148,28 +131,9 @@ class DPRidgeClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             the budget refuses; nothing was charged.
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | None = 1e-6,
-        bounds: Any = None,
-        classes: Any = None,
-        radius: float = 1.5,
-        unit: str = "row",
-        max_rows: int | None = None,
-        measure: str = MEASURE,
-        budget: Budget | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.classes = classes
-        self.radius = radius
-        self.unit = unit
-        self.max_rows = max_rows
-        self.measure = measure
-        self.budget = budget
+    bounds: Any = None
+    classes: Any = None
+    radius: float = 1.5
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPRidgeClassifier:

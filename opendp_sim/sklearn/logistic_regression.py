@@ -10,13 +10,12 @@ from scipy import special
 from sklearn.base import ClassifierMixin
 
 from opendp_sim.sklearn._validation.bounds import box_of
-from opendp_sim.sklearn._validation.defaults import MEASURE
 from opendp_sim.sklearn._validation.facts import by_class
 from opendp_sim.sklearn._validation.tables import dtype_of
-from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing
-from opendp_sim.sklearn.budget import Budget
+from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, estimator
 
 
+@estimator
 class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """A softmax regression by noisy gradients (``linear_model``, ``predict``).
 
@@ -35,6 +34,7 @@ class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         size: a public guess of the number of records, or None.
         unit: ``row``, or ``groups``: the persons that ``fit(X, y, groups=ids)`` names.
         max_rows: rows used of one person, with ``unit="groups"``.
+        max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
         measure: ``gdp`` or ``zcdp``.
         budget: what each fit is charged to; None for none.
 
@@ -47,32 +47,11 @@ class DPLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             the budget refuses; nothing was charged.
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | None = 1e-6,
-        bounds: Any = None,
-        data_norm: float | None = None,
-        classes: Any = None,
-        max_iter: int = 64,
-        size: int | None = None,
-        unit: str = "row",
-        max_rows: int | None = None,
-        measure: str = MEASURE,
-        budget: Budget | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.data_norm = data_norm
-        self.classes = classes
-        self.max_iter = max_iter
-        self.size = size
-        self.unit = unit
-        self.max_rows = max_rows
-        self.measure = measure
-        self.budget = budget
+    bounds: Any = None
+    data_norm: float | None = None
+    classes: Any = None
+    max_iter: int = 64
+    size: int | None = None
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPLogisticRegression:

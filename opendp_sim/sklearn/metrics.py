@@ -27,6 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 from opendp_sim.sklearn._validation.defaults import MEASURE
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused, InputRefused
 from opendp_sim.sklearn._validation.tables import column_of, is_text, numbers_of, seen
+from opendp_sim.sklearn._validation.wrappers import check_accounted
 from opendp_sim.sklearn.base import PrivateEstimator
 from opendp_sim.sklearn.budget import Budget, one_budget
 
@@ -358,8 +359,9 @@ def private_score(
         budget: what it is charged to; None for the one that the estimator holds, if it holds one.
 
     Raises:
-        EstimatorRefused (OS102): no classifier, one that is not fitted or is charged at predict, or
-            labels of another kind than its classes. InputRefused (OS602): no table; (OS607): other
+        EstimatorRefused (OS102): no classifier, one that is not fitted or is charged at predict, a
+            wrapper whose fits are not counted (``model_selection.md``), or labels of another kind than
+            its classes. InputRefused (OS602): no table; (OS607): other
             columns than those of the fit. BudgetError (OS402): the budget refuses. Nothing was charged.
     """
     check_estimator(estimator)
@@ -374,6 +376,7 @@ def private_score(
             hint="only accuracies are released here.",
         )
     check_fitted(estimator)
+    check_accounted(estimator)
     array, labels = seen(estimator, X, reset=False), column_of(y, "y")
     check_pairs(array, labels)
     check_kind(estimator, labels, y)
@@ -382,7 +385,9 @@ def private_score(
         budget = one_budget(
             inside, "one budget", "say which one pays: private_score(..., budget=budget)."
         )
-    tally = _Tally(epsilon, delta, measure, unit, max_rows, budget)
+    tally = _Tally(
+        epsilon=epsilon, delta=delta, measure=measure, unit=unit, max_rows=max_rows, budget=budget
+    )
     return tally.score_of(lambda: right(estimator, array, labels, names), len(array), groups)
 
 
@@ -390,18 +395,6 @@ class _Tally(PrivateEstimator):
     """Counts of right and wrong records, with noise."""
 
     _charged_as = "private_score"
-
-    def __init__(
-        self,
-        epsilon: float,
-        delta: float | None,
-        measure: str,
-        unit: str,
-        max_rows: int | None,
-        budget: Budget | None,
-    ) -> None:
-        self.epsilon, self.delta, self.measure = epsilon, delta, measure
-        self.unit, self.max_rows, self.budget = unit, max_rows, budget
 
     def score_of(
         self, hits: Callable[[], NDArray[np.bool_]], records: int, groups: Any

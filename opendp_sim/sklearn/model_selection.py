@@ -15,8 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
-from sklearn.compose import ColumnTransformer
-from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import (
     GridSearchCV,
     ParameterGrid,
@@ -24,8 +22,7 @@ from sklearn.model_selection import (
     RandomizedSearchCV,
     check_cv,
 )
-from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.utils import get_tags
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from opendp_sim.accounting.budget import Budget as Limit, Number
@@ -37,10 +34,10 @@ from opendp_sim.sklearn._validation.facts import classes_of, number
 from opendp_sim.sklearn._validation.kernel_backend import seed_of
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused, InputRefused
 from opendp_sim.sklearn._validation.tables import NamedCells, column_of, ids_of, numbers_of, seen
+from opendp_sim.sklearn._validation.wrappers import check_accounted, check_steps, refusal
 from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, check_budget, loss_of
 from opendp_sim.sklearn.budget import Budget, one_budget
 from opendp_sim.sklearn.metrics import right
-from opendp_sim.sklearn.preprocessing import PublicScaler
 
 # --------------------------------------------------------------------------------------------------
 # The candidates of a search, as public parameters name them; what is no grid is refused by a code.
@@ -200,14 +197,10 @@ def _cost_of_one(est: Any) -> Cost:
         return found
     if type(est) is Pipeline:
         last = _cost_of_one(est.steps[-1][1])
-        _check_steps(est)
+        check_steps(est)
         return last
     if type(est) not in (GridSearchCV, RandomizedSearchCV):
-        raise _refused_cost(
-            type(est).__name__,
-            "an estimator whose number of fits is known: a private one, a Pipeline that ends in it, "
-            "GridSearchCV, RandomizedSearchCV or DPSearch",
-        )
+        raise refusal(est)
     _check_workers(est)
     each = [_cost_of_one(found) for found in candidates_of(est.estimator, _candidates(est))]
     fits = [cost for cost in each for _ in range(splits_of(est.cv))]
@@ -294,49 +287,6 @@ def cost_of_fits(fits: list[Any]) -> Cost:
     return _together([_cost_of_one(fit) for fit in fits])
 
 
-def _check_steps(pipeline: Any) -> None:
-    """Refuse a pipeline with a private estimator before its end, or a step that learns from records."""
-    steps = (step for _, step in pipeline.steps[:-1] if hasattr(step, "get_params"))
-    before = (each for step in steps for each in _outside_of_frozen(step))
-    if any(
-        isinstance(each, PrivateEstimator) or hasattr(type(each), "private_cost") for each in before
-    ):
-        raise _refused_cost(
-            "estimator", "exactly one private estimator, at the end of its pipeline"
-        )
-    for step in filter(_learns, _outside_of_frozen(pipeline)):
-        raise EstimatorRefused(
-            "OS102",
-            f"step {type(step).__name__}",
-            expected="steps that learn nothing from the records",
-            got="one whose fit reads them, which no budget sees",
-            hint="use PublicScaler(bounds=...), a FunctionTransformer, or a FrozenEstimator that was "
-            "fitted on public data.",
-        )
-
-
-def _outside_of_frozen(estimator: Any) -> list[Any]:
-    """Return an estimator and all that stand inside of it, but nothing that cannot be fitted again."""
-    named = estimator.get_params(deep=True)
-    frozen = tuple(f"{name}__" for name, each in named.items() if isinstance(each, FrozenEstimator))
-    return [estimator, *(each for name, each in named.items() if not name.startswith(frozen))]
-
-
-def _learns(step: Any) -> bool:
-    """Whether the fit of a step reads records, as far as scikit-learn's tags say so."""
-    ours = (
-        PrivateEstimator
-        | PublicScaler
-        | FrozenEstimator
-        | Pipeline
-        | FeatureUnion
-        | ColumnTransformer
-    )
-    if isinstance(step, ours | type) or not hasattr(step, "transform"):
-        return False
-    return bool(get_tags(step).requires_fit)
-
-
 def _refused_cost(where: str, expected: str) -> EstimatorRefused:
     return EstimatorRefused(
         "OS102",
@@ -403,6 +353,7 @@ class DPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         private = (isinstance(e, PrivateEstimator) and not e.charges_at_predict for e in found)
         good = all(private) and all(map(is_classifier, found))
         if not good:
+            check_accounted(self.estimator)
             raise EstimatorRefused(
                 "OS102",
                 "estimator",
@@ -459,7 +410,7 @@ class DPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for candidate in candidates:
             candidate.fit(table.of(~out), labels[~out], groups=part)
         hits = np.stack([right(each, array[out], labels[out]) for each in candidates], axis=1)
-        choice = _Choice(candidates[0], cost)
+        choice = _Choice(candidates[0], cost, max(each.max_copies for each in candidates))
         accuracy = choice.accuracies(hits, None if ids is None else ids[out])
         best = int(np.argmax(accuracy))
         self.best_estimator_, self.cost_ = candidates[best], cost
@@ -479,9 +430,13 @@ class DPSearch(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 class _Choice(PrivateEstimator):
     """Noisy numbers of right predictions, one a candidate, at the loss of all fits together."""
 
-    def __init__(self, like: PrivateEstimator, cost: Cost) -> None:
+    def __init__(self, like: PrivateEstimator, cost: Cost, max_copies: int = 1) -> None:
         self.measure, self.unit, self.max_rows = like.measure, like.unit, like.max_rows
-        self.budget, self.cost = None, cost  # charged with the fits: no record is in both parts
+        self.max_copies, self.budget, self.cost = (
+            max_copies,
+            None,
+            cost,
+        )  # charged with the fits: no record is in both parts
 
     def accuracies(self, hits: NDArray[np.bool_], groups: Any) -> NDArray[np.float64]:
         told = {"dtype": f"array[f32, {hits.shape[1]}]", "bounds": [0, 1]}

@@ -11,13 +11,12 @@ from sklearn.base import ClassifierMixin
 from opendp_sim.core.arithmetic.class_means import ShrunkMeans
 from opendp_sim.postprocessing.modes import points_of
 from opendp_sim.sklearn._validation.bounds import box_of
-from opendp_sim.sklearn._validation.defaults import MEASURE
 from opendp_sim.sklearn._validation.facts import by_class, choice
 from opendp_sim.sklearn._validation.tables import dtype_of
-from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing
-from opendp_sim.sklearn.budget import Budget
+from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, estimator
 
 
+@estimator
 class DPNearestCentroid(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """Predict the class whose private mean is nearest (``moments_sketch``, ``nearest_class``).
 
@@ -35,6 +34,7 @@ class DPNearestCentroid(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         priors: ``uniform``, or ``empirical``: large classes win close calls.
         unit: ``row``, or ``groups``: the persons that ``fit(X, y, groups=ids)`` names.
         max_rows: rows used of one person, with ``unit="groups"``.
+        max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
         measure: ``gdp``, ``zcdp`` or ``pure``.
         budget: what each fit is charged to; None for none.
 
@@ -55,30 +55,10 @@ class DPNearestCentroid(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         ['a', 'b']
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | None = 1e-6,
-        bounds: Any = None,
-        data_norm: float | None = None,
-        classes: Any = None,
-        priors: str = "uniform",
-        unit: str = "row",
-        max_rows: int | None = None,
-        measure: str = MEASURE,
-        budget: Budget | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.data_norm = data_norm
-        self.classes = classes
-        self.priors = priors
-        self.unit = unit
-        self.max_rows = max_rows
-        self.measure = measure
-        self.budget = budget
+    bounds: Any = None
+    data_norm: float | None = None
+    classes: Any = None
+    priors: str = "uniform"
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPNearestCentroid:

@@ -27,15 +27,14 @@ from opendp_sim.dsl.run.session import Served, serve
 from opendp_sim.io.origin import NOTHING_PRIVATE, Origin, origin_of
 from opendp_sim.measurements.knn._impl.service import LEAST_REFERENCE
 from opendp_sim.sklearn._validation.bounds import box_of
-from opendp_sim.sklearn._validation.defaults import MEASURE
 from opendp_sim.sklearn._validation.facts import choice, classes_of
 from opendp_sim.sklearn._validation.refusals import EstimatorRefused, InputRefused, as_refusals
 from opendp_sim.sklearn._validation.tables import column_of, dtype_of
-from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, table_of
-from opendp_sim.sklearn.budget import Budget
+from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, estimator, table_of
 from opendp_sim.sklearn.metrics import is_scoring
 
 
+@estimator
 class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """EXPERIMENTAL. Predict by votes of near records, each of whom pays for their own (``ind_knn``).
 
@@ -56,6 +55,7 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         allow_scoring: whether ``score`` may be called: it spends predictions, and what it returns is raw.
         unit: ``row``, or ``groups``: the persons that ``fit(X, y, groups=ids)`` names.
         max_rows: rows used of one person, with ``unit="groups"``.
+        max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
         measure: ``gdp`` or ``zcdp``.
         budget: what the first prediction is charged to; None for none.
 
@@ -70,36 +70,13 @@ class DPKNeighborsClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
 
     charges_at_predict: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | None = 1e-6,
-        bounds: Any = None,
-        classes: Any = None,
-        queries: int = 100,
-        size: int = 1000,
-        reference: Any = None,
-        threshold: float | None = None,
-        allow_scoring: bool = False,
-        unit: str = "row",
-        max_rows: int | None = None,
-        measure: str = MEASURE,
-        budget: Budget | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.classes = classes
-        self.queries = queries
-        self.size = size
-        self.reference = reference
-        self.threshold = threshold
-        self.allow_scoring = allow_scoring
-        self.unit = unit
-        self.max_rows = max_rows
-        self.measure = measure
-        self.budget = budget
+    bounds: Any = None
+    classes: Any = None
+    queries: int = 100
+    size: int = 1000
+    reference: Any = None
+    threshold: float | None = None
+    allow_scoring: bool = False
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, groups: Any = None) -> DPKNeighborsClassifier:

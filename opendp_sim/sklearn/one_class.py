@@ -10,16 +10,15 @@ from scipy import special
 from sklearn.base import OutlierMixin
 
 from opendp_sim.sklearn._validation.bounds import box_of
-from opendp_sim.sklearn._validation.defaults import MEASURE
 from opendp_sim.sklearn._validation.facts import number
 from opendp_sim.sklearn._validation.kernel_backend import kernel_step
 from opendp_sim.sklearn._validation.tables import dtype_of
-from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing
-from opendp_sim.sklearn.budget import Budget
+from opendp_sim.sklearn.base import PrivateEstimator, all_or_nothing, estimator
 
 _LEAST, _MOST = 1e-300, 1.0 - 2.0**-53
 
 
+@estimator
 class DPOneClass(OutlierMixin, PrivateEstimator):  # type: ignore[misc]
     """Tell queries that private records resemble from others (a kernel sketch, ``outliers``).
 
@@ -42,6 +41,7 @@ class DPOneClass(OutlierMixin, PrivateEstimator):  # type: ignore[misc]
         random_state: seed of the public matrices; noise has none.
         unit: ``row``, or ``groups``: the persons that ``fit(X, groups=ids)`` names.
         max_rows: rows used of one person, with ``unit="groups"``.
+        max_copies: how often one record may occur in the table, as you guarantee; noise grows with it.
         measure: ``gdp``, ``zcdp`` or ``pure``.
         budget: what each fit is charged to; None for none.
 
@@ -50,38 +50,14 @@ class DPOneClass(OutlierMixin, PrivateEstimator):  # type: ignore[misc]
             the budget refuses; nothing was charged.
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | None = 1e-6,
-        bounds: Any = None,
-        data_norm: float | None = None,
-        bandwidth: float = 1.0,
-        threshold: float = 0.01,
-        false_alarms: float = 0.05,
-        engine: str = "auto",
-        n_components: int = 2000,
-        random_state: int | None = 0,
-        unit: str = "row",
-        max_rows: int | None = None,
-        measure: str = MEASURE,
-        budget: Budget | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.data_norm = data_norm
-        self.bandwidth = bandwidth
-        self.threshold = threshold
-        self.false_alarms = false_alarms
-        self.engine = engine
-        self.n_components = n_components
-        self.random_state = random_state
-        self.unit = unit
-        self.max_rows = max_rows
-        self.measure = measure
-        self.budget = budget
+    bounds: Any = None
+    data_norm: float | None = None
+    bandwidth: float = 1.0
+    threshold: float = 0.01
+    false_alarms: float = 0.05
+    engine: str = "auto"
+    n_components: int = 2000
+    random_state: int | None = 0
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> DPOneClass:

@@ -1,0 +1,140 @@
+"""Estimators of scikit-learn that hold a private one: which are accounted for, and why.
+
+A budget sees one table at a fit. A wrapper that copies, weights or makes records before the fit, or that
+learns from raw scores after it, loses more than the budget says, and no fit can see that. One table
+answers for ``cost_of``, ``DPSearch`` and ``private_score``; ``wrappers.md`` beside this file shows it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.base import BaseEstimator
+from sklearn.compose import ColumnTransformer
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.utils import get_tags
+
+from opendp_sim.sklearn._validation.refusals import EstimatorRefused
+from opendp_sim.sklearn.base import PrivateEstimator
+from opendp_sim.sklearn.preprocessing import PublicScaler
+
+_DRAWS = "a record may be drawn several times for one fit, and how many records there are moves all draws"
+_RAW = "it learns or chooses by raw predictions of private records, which no budget sees"
+_RELABELS = "it fits once a class or a column, and changes labels before"
+_WEIGHTS = "it weights or draws records by how earlier fits predicted them"
+_ONCE = "each of its members is fitted once: reserve cost_of of each"
+
+ACCOUNTED = {
+    "Pipeline": "its end is fitted once; a step before it that learns from records is refused",
+    "GridSearchCV": "one fit a candidate and fold, and one more; its choice by raw scores is not private",
+    "RandomizedSearchCV": "as GridSearchCV, with a whole number as random_state",
+    "DPSearch": "one fit a candidate on one part of the records, and noisy accuracies of the other",
+}
+"""Wrappers whose fits are counted, each with the reason."""
+NOT_ACCOUNTED = {
+    "AdaBoostClassifier": _WEIGHTS,
+    "BaggingClassifier": _DRAWS,
+    "BaggingRegressor": _DRAWS,
+    "CalibratedClassifierCV": _RAW,
+    "ClassifierChain": _RELABELS,
+    "MultiOutputClassifier": _RELABELS,
+    "OneVsOneClassifier": _RELABELS,
+    "OneVsRestClassifier": _RELABELS,
+    "RFE": _RAW,
+    "RFECV": _RAW,
+    "SelectFromModel": _RAW,
+    "SelfTrainingClassifier": _RAW,
+    "SequentialFeatureSelector": _RAW,
+    "StackingClassifier": _RAW,
+    "StackingRegressor": _RAW,
+    "TunedThresholdClassifierCV": _RAW,
+    "VotingClassifier": _ONCE,
+    "VotingRegressor": _ONCE,
+}
+"""Wrappers that are refused, each with the reason."""
+_OTHER = "its own code decides how often a record is fitted"
+
+
+def check_accounted(estimator: Any) -> None:
+    """Refuse an estimator that holds a private one where its loss is not counted (OS102)."""
+    if not hasattr(estimator, "get_params") or isinstance(estimator, type):
+        return
+    for each in outside_of_frozen(estimator):
+        if isinstance(each, BaseEstimator) and holds_private(each):
+            if type(each) is Pipeline:
+                check_steps(each)
+            elif type(each).__name__ not in ACCOUNTED or not _is_known(type(each)):
+                raise refusal(each)
+
+
+def refusal(wrapper: Any) -> EstimatorRefused:
+    """Return the refusal of a wrapper that is not accounted for, with the reason."""
+    name = type(wrapper).__name__
+    return EstimatorRefused(
+        "OS102",
+        name,
+        expected="a private estimator, or a wrapper whose fits are counted: "
+        + ", ".join(ACCOUNTED),
+        got=f"another: {NOT_ACCOUNTED.get(name, _OTHER) if _is_known(type(wrapper)) else _OTHER}",
+        hint="fit the private estimator itself, each record once; if the table holds copies of a record, "
+        "state the most of them: max_copies.",
+    )
+
+
+def holds_private(estimator: Any) -> bool:
+    """Say whether an estimator has a private one among its parameters."""
+    inside = outside_of_frozen(estimator)[1:]
+    return any(isinstance(each, PrivateEstimator) for each in inside)
+
+
+def _is_known(kind: type) -> bool:
+    """Say whether a class is scikit-learn's or this package's: a foreign one may have any name."""
+    return kind.__module__.startswith(("sklearn.", "opendp_sim."))
+
+
+def check_steps(pipeline: Any) -> None:
+    """Refuse a pipeline with a private estimator before its end, or a step that learns from records."""
+    steps = (step for _, step in pipeline.steps[:-1] if hasattr(step, "get_params"))
+    before = (each for step in steps for each in outside_of_frozen(step))
+    if any(
+        isinstance(each, PrivateEstimator) or hasattr(type(each), "private_cost") for each in before
+    ):
+        raise EstimatorRefused(
+            "OS102",
+            "estimator",
+            expected="exactly one private estimator, at the end of its pipeline",
+            got="another",
+            hint="count the fits yourself and reserve them: budget.reserve([...]).",
+        )
+    for step in filter(_learns, outside_of_frozen(pipeline)):
+        raise EstimatorRefused(
+            "OS102",
+            f"step {type(step).__name__}",
+            expected="steps that learn nothing from the records",
+            got="one whose fit reads them, which no budget sees",
+            hint="use PublicScaler(bounds=...), a FunctionTransformer, or a FrozenEstimator that was "
+            "fitted on public data.",
+        )
+
+
+def outside_of_frozen(estimator: Any) -> list[Any]:
+    """Return an estimator and all that stand inside of it, but nothing that cannot be fitted again."""
+    named = estimator.get_params(deep=True)
+    frozen = tuple(f"{name}__" for name, each in named.items() if isinstance(each, FrozenEstimator))
+    return [estimator, *(each for name, each in named.items() if not name.startswith(frozen))]
+
+
+def _learns(step: Any) -> bool:
+    """Whether the fit of a step reads records, as far as scikit-learn's tags say so."""
+    ours = (
+        PrivateEstimator
+        | PublicScaler
+        | FrozenEstimator
+        | Pipeline
+        | FeatureUnion
+        | ColumnTransformer
+    )
+    if isinstance(step, ours | type) or not hasattr(step, "transform"):
+        return False
+    return bool(get_tags(step).requires_fit)

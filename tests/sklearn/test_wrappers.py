@@ -1,0 +1,139 @@
+"""Copies before ``fit``: wrappers that are not accounted for are refused at every door, by one table."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import MetaEstimatorMixin
+from sklearn.ensemble import BaggingClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import all_estimators
+
+import opendp_sim.sklearn
+from opendp_sim.core.errors import SimError
+from opendp_sim.sklearn import (
+    Budget,
+    DPNearestCentroid,
+    DPSearch,
+    EstimatorRefused,
+    PublicScaler,
+    cost_of,
+    private_score,
+)
+from opendp_sim.sklearn._validation.wrappers import ACCOUNTED, NOT_ACCOUNTED
+from opendp_sim.sklearn.base import COVERS
+
+rng = np.random.default_rng(0)
+X = rng.uniform(size=(200, 2))
+Y = (X[:, 0] > 0.5).astype(int)
+PAGE = Path(opendp_sim.sklearn.__file__).with_name("model_selection.md")
+
+
+def centroid(**more):
+    return DPNearestCentroid(**({"bounds": (0, 1), "classes": [0, 1]} | more))
+
+
+def holders():
+    """Every class of scikit-learn that takes another estimator, with a private one in it."""
+    for name, cls in all_estimators():
+        words = inspect.signature(cls).parameters
+        first = next((w for w in ("estimator", "estimators", "base_estimator") if w in words), None)
+        if first is None or name in ACCOUNTED or name == "FrozenEstimator":
+            continue
+        made = {first: [("a", centroid())] if first == "estimators" else centroid()}
+        for word, parameter in words.items():
+            if word not in made and parameter.default is inspect.Parameter.empty:
+                made[word] = {"epsilon": [1.0]}
+        yield pytest.param(cls(**made), id=name)
+
+
+@pytest.mark.parametrize("wrapper", list(holders()))
+def test_three_doors_give_one_answer_about_every_wrapper_of_scikit_learn(wrapper, monkeypatch):
+    said = set()
+    monkeypatch.setattr("opendp_sim.sklearn.metrics.check_fitted", lambda _each: None)
+    monkeypatch.setattr("opendp_sim.sklearn.metrics.is_classifier", lambda _each: True)
+    for door in (
+        lambda: cost_of(wrapper),
+        lambda: DPSearch(wrapper, {}).fit(X, Y),
+        lambda: private_score(wrapper, X, Y),
+    ):
+        with pytest.raises(EstimatorRefused, match="OS102") as caught:
+            door()
+        said.add(str(caught.value))
+    name = type(wrapper).__name__
+    assert len(said) == 1, said
+    assert name in next(iter(said))
+    assert NOT_ACCOUNTED.get(name, "its own code decides") in next(iter(said))
+
+
+def test_every_wrapper_of_the_table_is_one_of_scikit_learn_s():
+    known = {name for name, cls in all_estimators() if issubclass(cls, MetaEstimatorMixin)}
+    known |= {name for name, _ in all_estimators()}
+    assert set(NOT_ACCOUNTED) <= known
+    assert set(ACCOUNTED) - {"DPSearch"} <= known
+
+
+def test_the_page_holds_the_table():
+    rows = re.findall(r"^\| `(\w+)` \| (yes|no) \| (.*) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
+    wanted = [(name, "yes", text) for name, text in ACCOUNTED.items()]
+    assert rows == wanted + [(name, "no", text) for name, text in NOT_ACCOUNTED.items()]
+
+
+def test_a_bag_is_refused_before_it_understates_its_loss():
+    """Its budget said epsilon 2.40 where a record drawn 4 + 3 + 2 + 3 + 2 times made 8.02."""
+    budget = Budget(epsilon=50.0, delta=1e-6)
+    bag = BaggingClassifier(centroid(epsilon=0.5, budget=budget), n_estimators=2, random_state=0)
+    bag.fit(X, Y)  # nobody can stop this; the promise says what it leaves out
+    assert bag.estimators_[0].privacy_["covers"] == COVERS
+    spent = budget.total
+    with pytest.raises(EstimatorRefused, match="a record may be drawn several times"):
+        private_score(bag, X, Y)
+    assert budget.total == spent
+
+
+def test_a_scaler_that_learns_before_a_private_estimator_is_refused_at_every_door():
+    learned = make_pipeline(StandardScaler(), centroid()).fit(X, Y)
+    said = set()
+    for door in (lambda: cost_of(learned), lambda: private_score(learned, X, Y)):
+        with pytest.raises(EstimatorRefused, match="step StandardScaler") as caught:
+            door()
+        said.add(str(caught.value))
+    assert len(said) == 1
+    ours = make_pipeline(PublicScaler(bounds=(0, 1)), centroid()).fit(X, Y)
+    assert cost_of(ours).fits == 1
+    assert 0 <= private_score(ours, X, Y).accuracy <= 1
+    frozen = make_pipeline(FrozenEstimator(StandardScaler().fit(X)), centroid())
+    assert cost_of(frozen).fits == 1
+
+
+@pytest.mark.parametrize(("measure", "delta"), [("pure", None), ("gdp", 1e-6), ("zcdp", 1e-6)])
+@pytest.mark.parametrize("copies", [2, 7])
+def test_copies_are_charged_at_their_distance(measure, delta, copies):
+    """Noise is that of one row, as many times larger; a ledger by record is charged the same."""
+    budget = Budget(epsilon=5.0, delta=delta, measure=measure)
+    one = centroid(measure=measure, delta=delta, budget=budget).fit(X, Y)
+    more = centroid(measure=measure, delta=delta, budget=budget, max_copies=copies).fit(X, Y)
+    scales = [next(iter(each.plan_.releases.values())).record.scale for each in (one, more)]
+    assert scales[1] == pytest.approx(copies * scales[0], rel=1e-9)
+    assert more.plan_.privacy.unit.d_in == copies
+    assert budget.fits == 2
+    assert cost_of(more).charges == cost_of(one).charges
+    # The plan's map at one row: what a table without copies would have lost.
+    assert more.plan_.of_one[0] < one.plan_.of_one[0]
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.0, True, "2", None, 10**7])
+def test_no_number_of_copies_is_refused(bad):
+    with pytest.raises(SimError, match=r"OS102.*max_copies"):
+        centroid(max_copies=bad).fit(X, Y)
+
+
+def test_copies_of_a_person_s_rows_are_rows_of_that_person():
+    with pytest.raises(SimError, match=r"OS102.*max_copies"):
+        centroid(unit="groups", max_rows=2, max_copies=2).fit(X, Y, groups=np.arange(200) // 4)
