@@ -137,3 +137,8 @@ def test_no_number_of_copies_is_refused(bad):
 def test_copies_of_a_person_s_rows_are_rows_of_that_person():
     with pytest.raises(SimError, match=r"OS102.*max_copies"):
         centroid(unit="groups", max_rows=2, max_copies=2).fit(X, Y, groups=np.arange(200) // 4)
+
+
+def test_a_certificate_says_that_the_preparation_of_the_table_is_not_covered():
+    told = centroid().fit(X, Y).certificate_["assumptions"]
+    assert sum("its preparation, copies of its records and weights" in text for text in told) == 1

@@ -76,9 +76,25 @@ def as_worded_now(texts: list[str]) -> list[str]:
     return [_FORMERLY_PUBLIC.sub(r"\1 is \2", text) for text in known]
 
 
-def assumptions(ingest: str, *, by_person: bool, public: str | None = None) -> list[str]:
-    """Return what a reader has to believe, in words; ``public`` names a dataset declared so."""
-    out = [*_ALWAYS, _INGEST[ingest]]
+HANDED = (
+    "The table is taken as it is handed over: its preparation, copies of its records and weights are not "
+    "covered."
+)
+"""Of a table in memory: nothing tells how it was made."""
+
+
+def assumptions(
+    ingest: str, *, by_person: bool, public: str | None = None, handed: bool = False
+) -> list[str]:
+    """Return the assumptions of a claim, in words.
+
+    Args:
+        ingest: how the gate treats data that breaks its declaration.
+        by_person: whether a column names the person.
+        public: the name of a dataset that is declared public.
+        handed: whether the private table is one in memory.
+    """
+    out = [*_ALWAYS, _INGEST[ingest], *([HANDED] if handed else [])]
     if public is not None:
         out.append(f"Dataset `{public}` is declared public: nothing is claimed about its records.")
     if by_person:

@@ -61,6 +61,7 @@ def derived_statement(plan: Plan, output: str) -> dict[str, Any]:
             typed.entry.ingest,
             by_person=plan.privacy is not None and plan.privacy.unit.of != "row",
             public=typed.entry.name if typed.entry.public else None,
+            handed=not typed.entry.public and typed.entry.source.kind == "memory",
         ),
         "privacy": claim_about(plan, plan.releases[typed.name]),
         "evidence": evidence_of(plan, output),
