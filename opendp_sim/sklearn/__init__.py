@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from opendp_sim.sklearn.linear_model import DPRidge, DPRidgeClassifier
     from opendp_sim.sklearn.logistic_regression import DPLogisticRegression
     from opendp_sim.sklearn.metrics import PrivateScore, private_score
-    from opendp_sim.sklearn.model_selection import Cost, DPSearch, cost_of
+    from opendp_sim.sklearn.model_selection import Cost, DPSearch, cost_of, make_pipeline
     from opendp_sim.sklearn.nearest_centroid import DPNearestCentroid
     from opendp_sim.sklearn.neighbors import DPKNeighborsClassifier
     from opendp_sim.sklearn.one_class import DPOneClass
@@ -49,6 +49,7 @@ __all__ = [
     "PublicScaler",
     "cost_of",
     "expected_failed_checks",
+    "make_pipeline",
     "private_score",
 ]
 
@@ -73,6 +74,7 @@ _WHERE = {
     "PublicScaler": "preprocessing",
     "cost_of": "model_selection",
     "expected_failed_checks": "expected_failures",
+    "make_pipeline": "model_selection",
     "private_score": "metrics",
 }
 

@@ -22,7 +22,7 @@ from sklearn.model_selection import (
     RandomizedSearchCV,
     check_cv,
 )
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline as pipeline_of
 from sklearn.utils.validation import check_is_fitted
 
 from opendp_sim.accounting.budget import Budget as Limit, Number
@@ -186,6 +186,28 @@ def cost_of(
     _check_routes(search, cv)
     once = _cost_of_one(search)
     return once if cv is None else _together([once] * splits_of(cv))
+
+
+def make_pipeline(*steps: Any) -> Pipeline:
+    """Return scikit-learn's pipeline, if its loss is that of its last step.
+
+    Args:
+        steps: transformers that learn nothing from records (``PublicScaler``, a ``FrozenEstimator`` that
+            was fitted on public data, a ``FunctionTransformer`` of each record alone), and a private
+            estimator.
+
+    Raises:
+        EstimatorRefused (OS102): a step that learns from records, or no private estimator at the end.
+
+    Example:
+        >>> from opendp_sim.sklearn import DPOneClass, PublicScaler, make_pipeline
+        >>> made = make_pipeline(PublicScaler(bounds=(0, 9)), DPOneClass(bounds=(0, 1)))
+        >>> [name for name, _ in made.steps]
+        ['publicscaler', 'dponeclass']
+    """
+    made = pipeline_of(*steps)
+    cost_of(made)
+    return made
 
 
 def _cost_of_one(est: Any) -> Cost:

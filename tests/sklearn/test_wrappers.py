@@ -11,6 +11,7 @@ import pytest
 from sklearn.base import MetaEstimatorMixin
 from sklearn.ensemble import BaggingClassifier
 from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import all_estimators
@@ -24,6 +25,7 @@ from opendp_sim.sklearn import (
     EstimatorRefused,
     PublicScaler,
     cost_of,
+    make_pipeline as accounted_pipeline,
     private_score,
 )
 from opendp_sim.sklearn._validation.wrappers import ACCOUNTED, NOT_ACCOUNTED
@@ -108,6 +110,11 @@ def test_a_scaler_that_learns_before_a_private_estimator_is_refused_at_every_doo
     ours = make_pipeline(PublicScaler(bounds=(0, 1)), centroid()).fit(X, Y)
     assert cost_of(ours).fits == 1
     assert 0 <= private_score(ours, X, Y).accuracy <= 1
+    with pytest.raises(EstimatorRefused, match="step StandardScaler"):
+        accounted_pipeline(StandardScaler(), centroid())
+    with pytest.raises(EstimatorRefused, match="OS102"):
+        accounted_pipeline(PublicScaler(bounds=(0, 1)), LogisticRegression())
+    assert accounted_pipeline(PublicScaler(bounds=(0, 1)), centroid()).fit(X, Y).score(X, Y) > 0.5
     frozen = make_pipeline(FrozenEstimator(StandardScaler().fit(X)), centroid())
     assert cost_of(frozen).fits == 1
 
